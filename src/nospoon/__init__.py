@@ -1,0 +1,3 @@
+"""nospoon: bare-metal servers that are not there."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""One BMC as one pure aggregate; IPMI and Redfish answer from it."""

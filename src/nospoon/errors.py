@@ -1,0 +1,105 @@
+"""Everything that nospoon raises on purpose.
+
+    NospoonError                 something a person can act on; has a message and a hint
+    ├── SpecError                the cluster file is wrong; carries every problem at once
+    ├── UsageError               the request itself is wrong (an unknown node, a bad argument)
+    │   └── NotFound             what was named does not exist, or is not the caller's
+    ├── Forbidden                the caller may not do this
+    ├── Conflict                 somebody else is at it, or the plan is stale
+    ├── ProviderError            a connection could not do what was asked
+    │   ├── HostUnreachable      nobody answers there; try again later
+    │   ├── MissingTool          a program or package is not installed there
+    │   ├── OutOfSpace           a pool, quota or disk is full
+    │   ├── NotOurs              the thing exists and carries no tag of ours
+    │   └── Gone                 the thing was there and is no more
+    └── OperationFailed          a plan was carried out in part, or not at all
+
+A front end maps them with one table: `nospoon.api.errors` to HTTP statuses,
+`nospoon.protocols.ipmi` to completion codes, `nospoon.cli.main` to exit codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class NospoonError(Exception):
+    """Something went wrong that a person can act on."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong in a cluster file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}"
+        path = f"{self.path}: " if self.path else ""
+        return f"{where}: {path}{self.message}{'. ' + self.hint if self.hint else ''}"
+
+
+class SpecError(NospoonError):
+    """The cluster file is wrong in one or several places."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class UsageError(NospoonError):
+    """The request itself is wrong."""
+
+
+class NotFound(UsageError):
+    """What was named does not exist, or does not belong to the caller."""
+
+
+class Forbidden(NospoonError):
+    """The caller may not do this."""
+
+
+class Conflict(NospoonError):
+    """Somebody else is at it, or what was agreed on has changed since."""
+
+
+class ProviderError(NospoonError):
+    """A connection could not do what was asked."""
+
+
+class HostUnreachable(ProviderError):
+    """Nobody answers at the host; the same request may work later."""
+
+
+class MissingTool(ProviderError):
+    """A program or package is not installed on the host."""
+
+
+class OutOfSpace(ProviderError):
+    """A pool, a quota or a disk is full."""
+
+
+class NotOurs(ProviderError):
+    """Something of that name exists and carries no tag of ours; it is left alone."""
+
+
+class Gone(ProviderError):
+    """The thing existed and does no more."""
+
+
+class OperationFailed(NospoonError):
+    """A plan was carried out in part, or not at all."""

@@ -1,0 +1,76 @@
+"""What a machine boots next: the one boot authority, as a pure function.
+
+A BMC holds a *boot override* (IPMI 2.0 §28.13 boot flags; Redfish `Boot` of ComputerSystem):
+a target, and whether it holds once, until changed, or not at all. The shape of a node holds
+its *persistent order*. `next_boot` combines them. A connection with native boot order is told
+both halves of the answer: the order of the boot at hand and the order of every boot after it,
+so that a guest which resets itself follows the second without anybody's help. Machines that
+boot our small ISO ask the daemon, which answers from the same function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class BootDevice(StrEnum):
+    """A class of device that firmware can boot from."""
+
+    NETWORK = "network"
+    DISK = "disk"
+    CDROM = "cdrom"
+    SETUP = "setup"
+
+
+class OverrideEnabled(StrEnum):
+    """How long an override holds; the values are Redfish's `BootSourceOverrideEnabled`."""
+
+    DISABLED = "Disabled"
+    ONCE = "Once"
+    CONTINUOUS = "Continuous"
+
+
+class BootMode(StrEnum):
+    """Firmware interface asked for; the values are Redfish's `BootSourceOverrideMode`."""
+
+    LEGACY = "Legacy"
+    UEFI = "UEFI"
+
+
+@dataclass(frozen=True, slots=True)
+class BootOverride:
+    """The override that a BMC holds. `target` None means: no override."""
+
+    target: BootDevice | None = None
+    enabled: OverrideEnabled = OverrideEnabled.DISABLED
+    mode: BootMode | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.target is not None and self.enabled is not OverrideEnabled.DISABLED
+
+
+NO_OVERRIDE = BootOverride()
+
+
+@dataclass(frozen=True, slots=True)
+class BootPlan:
+    """`now`: devices for the boot at hand, first tried first. `after`: for every boot after it."""
+
+    now: tuple[BootDevice, ...]
+    after: tuple[BootDevice, ...]
+
+
+def next_boot(order: tuple[BootDevice, ...], override: BootOverride) -> BootPlan:
+    """What a machine with this persistent order and this override boots next, and afterwards."""
+    if not override.active or override.target is None:
+        return BootPlan(now=order, after=order)
+    first = (override.target, *(device for device in order if device is not override.target))
+    after = first if override.enabled is OverrideEnabled.CONTINUOUS else order
+    return BootPlan(now=first, after=after)
+
+
+def used_up(override: BootOverride) -> BootOverride:
+    """The override after a boot that followed it was observed."""
+    return NO_OVERRIDE if override.enabled is OverrideEnabled.ONCE else override

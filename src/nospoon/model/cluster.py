@@ -1,0 +1,173 @@
+"""A cluster as its file describes it, with every default filled in and every node written out.
+
+What is decided later is not here: cluster id, UUIDs, MACs that the file leaves open, BMC ports
+and passwords, free networks and placement. `nospoon.plan.resolve` adds those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
+from uuid import UUID
+
+from nospoon.model.boot import BootDevice
+
+
+class Arch(StrEnum):
+    """Processor architecture, by the names of QEMU and Ironic."""
+
+    X86_64 = "x86_64"
+    AARCH64 = "aarch64"
+
+
+class Firmware(StrEnum):
+    """Firmware of a machine."""
+
+    BIOS = "bios"
+    UEFI = "uefi"
+    UEFI_SECURE = "uefi-secure"
+
+
+class BmcProtocol(StrEnum):
+    """What a BMC speaks."""
+
+    IPMI = "ipmi"
+    REDFISH = "redfish"
+
+
+class Netboot(StrEnum):
+    """Who answers DHCP and TFTP on a network: nospoon, or somebody else."""
+
+    BUILTIN = "builtin"
+    NONE = "none"
+
+
+class ConnectionKind(StrEnum):
+    """A way to make machines on a host."""
+
+    LIBVIRT = "libvirt"
+    SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A place with capacity. `ssh` names how to run commands there; "" is this machine.
+
+    `uri` is the libvirt connection URI, "" for other kinds. `physnets` maps a physical network
+    to an existing bridge of this host.
+    """
+
+    name: str
+    kind: ConnectionKind = ConnectionKind.LIBVIRT
+    uri: str = "qemu:///system"
+    ssh: str = ""
+    physnets: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def unprivileged(self) -> bool:
+        """A session host: user-mode networking, boot ISO, no managed networks."""
+        return self.uri.partition("?")[0].endswith("/session")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """An L2 segment. With `physnet` it is an existing bridge of each host, else nospoon makes one.
+
+    `cidr` None: a free network is chosen when the plan is made. `mtu` in bytes.
+    """
+
+    name: str
+    cidr: IPv4Network | IPv6Network | None = None
+    netboot: Netboot = Netboot.NONE
+    physnet: str = ""
+    bridge: str = ""
+    vlan: int | None = None
+    mtu: int = 1500
+
+    @property
+    def existing(self) -> bool:
+        """Somebody else's bridge, which nospoon plugs into and never makes or removes."""
+        return bool(self.physnet or self.bridge)
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk of a node; `size` in bytes, at least that of the image. `image`: a path or URL."""
+
+    size: int
+    image: str = ""
+    bus: str = "virtio"
+    serial: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """A NIC of a node; `mac` "" is derived from the node's UUID."""
+
+    network: str
+    mac: str = ""
+    model: str = "virtio"
+
+
+@dataclass(frozen=True, slots=True)
+class BootProfile:
+    """What the network boots: kernel, initrds (paths or URLs) and a command line."""
+
+    name: str
+    kernel: str
+    initrd: tuple[str, ...] = ()
+    cmdline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BmcAddressing:
+    """Where BMCs answer: `ports` on one `address` (inclusive), or an address each from `pool`."""
+
+    address: IPv4Address = IPv4Address("127.0.0.1")
+    ports: tuple[int, int] = (6230, 16229)
+    redfish_port: int = 8000
+    pool: IPv4Network | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Fixed credentials from the file. An empty field is generated, per node."""
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One desired server, with its flavor's values filled in. `memory` in bytes."""
+
+    name: str
+    flavor: str = "default"
+    host: str = ""
+    cpus: int = 1
+    memory: int = 1 << 30
+    arch: Arch = Arch.X86_64
+    firmware: Firmware = Firmware.UEFI
+    tpm: bool = False
+    disks: tuple[Disk, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    boot_order: tuple[BootDevice, ...] = (BootDevice.DISK, BootDevice.NETWORK)
+    boot: str = ""
+    bmc: tuple[BmcProtocol, ...] = (BmcProtocol.IPMI, BmcProtocol.REDFISH)
+    credentials: Credentials = Credentials()
+    traits: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What one file describes."""
+
+    name: str
+    hosts: tuple[Host, ...]
+    networks: tuple[Network, ...]
+    profiles: tuple[BootProfile, ...]
+    nodes: tuple[Node, ...]
+    addressing: BmcAddressing = BmcAddressing()
+    id: UUID | None = None

@@ -1,0 +1,60 @@
+"""Machines as they are: power, commands, and what a connection reports while they run.
+
+Shape is in `nospoon.model.resources`; this is runtime state, which belongs to the BMC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+
+class PowerState(StrEnum):
+    """What a machine is doing. FAILED: its hypervisor stopped it (paused on an internal error)."""
+
+    ON = "on"
+    OFF = "off"
+    FAILED = "failed"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+class PowerCommand(StrEnum):
+    """What a BMC can ask of a machine (IPMI 2.0 §28.3, Redfish `ResetType`)."""
+
+    ON = "on"
+    OFF = "off"
+    CYCLE = "cycle"
+    RESET = "reset"
+    SOFT = "soft"
+    DIAG = "diag"
+
+
+class MachineChange(StrEnum):
+    """Why a machine event was sent."""
+
+    STARTED = "started"
+    STOPPED = "stopped"
+    SHUTDOWN = "shutdown"
+    CRASHED = "crashed"
+    RESET = "reset"
+    FAILED = "failed"
+    DEFINED = "defined"
+    UNDEFINED = "undefined"
+    OBSERVED = "observed"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineEvent:
+    """Something happened to a machine, or was found when looking. `at`: Unix seconds.
+
+    A RESET is a reboot seen without a change of power: the guest did it, or the BMC asked for it.
+    """
+
+    uuid: UUID
+    change: MachineChange
+    power: PowerState
+    at: float
+    reason: str = ""

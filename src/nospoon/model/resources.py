@@ -1,0 +1,198 @@
+"""Resources: everything that nospoon makes somewhere, as desired or as observed.
+
+A resource is a key and a shape. The same shape types describe what is wanted and what a driver
+found, so that a difference is a comparison of fields. Which field may change how is not said
+here: that is capability data of the connection (`nospoon.providers.base`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from uuid import UUID
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware
+
+
+class Kind(StrEnum):
+    """Kinds of resources, in the order in which a cluster is usually made."""
+
+    POOL = "pool"
+    IMAGE = "image"
+    NETWORK = "network"
+    VOLUME = "volume"
+    NETBOOT = "netboot"
+    MACHINE = "machine"
+    BMC = "bmc"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Names one resource within a cluster; `host` is where it lives."""
+
+    kind: Kind
+    host: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}@{self.host}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerTag:
+    """Written on everything made. `token` names the action that made it, for a safe retry."""
+
+    deployment: str
+    cluster: UUID
+    generation: int = 0
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Where volumes of one cluster live on a host: a directory pool at `path`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A disk image copied to a host once. `sha256` of the file; sizes in bytes.
+
+    `format` is qemu-img's name (raw, qcow2); `virtual_size` is what a guest sees.
+    """
+
+    pool: str
+    sha256: str
+    format: str
+    virtual_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A disk of a machine; `size` in bytes. `image` names an Image resource, "" is blank."""
+
+    pool: str
+    size: int
+    image: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An isolated L2 network: a bridge that nospoon makes. `address` is the host's on it.
+
+    `address` in CIDR form ("172.30.0.1/24"), "" when the host has none there.
+    """
+
+    bridge: str
+    address: str = ""
+    mtu: int = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One NIC's fixed address in a netboot service."""
+
+    mac: str
+    address: str
+    hostname: str
+    uuid: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class NetbootService:
+    """DHCP, TFTP and HTTP on one link. `range` is first and last address for strangers."""
+
+    bridge: str
+    address: str
+    range: tuple[str, str]
+    reservations: tuple[Reservation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineDisk:
+    """A disk as the machine sees it; `volume` names a Volume resource."""
+
+    volume: str
+    bus: str
+    serial: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineNic:
+    """A NIC as the machine sees it. `bridge` "" is user-mode networking (session hosts)."""
+
+    mac: str
+    bridge: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A virtual server's shape. `memory` in bytes; `pool` holds its disks.
+
+    `boot_iso`: this machine boots our ISO, which asks the daemon what to do.
+    """
+
+    uuid: UUID
+    cpus: int
+    memory: int
+    arch: Arch
+    firmware: Firmware
+    tpm: bool
+    pool: str
+    disks: tuple[MachineDisk, ...]
+    nics: tuple[MachineNic, ...]
+    boot_order: tuple[BootDevice, ...]
+    boot_iso: bool = False
+
+    @property
+    def serial_number(self) -> str:
+        """SMBIOS serial number: derived, so that nobody can disagree about it."""
+        return f"NS{self.uuid.hex[:12].upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bmc:
+    """A node's BMC. `uuid` is its machine's. `ipmi_port` 0: IPMI is not served, likewise Redfish.
+
+    Credentials are not part of the shape: they live encrypted in the store, and
+    `credentials_key` changes when they do (a digest, never the password).
+    """
+
+    uuid: UUID
+    protocols: tuple[BmcProtocol, ...]
+    address: str
+    ipmi_port: int
+    redfish_port: int
+    username: str
+    credentials_key: str = field(default="", repr=False)
+
+
+Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A desired resource and what must exist before it."""
+
+    key: Key
+    shape: Shape
+    needs: tuple[Key, ...] = ()
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A resource as found. `at`: Unix seconds. `running`: a change would disturb a guest.
+
+    `fault` tells why the thing, though there, does not work (a failed machine, a dead process).
+    """
+
+    key: Key
+    shape: Shape
+    tag: OwnerTag
+    at: float
+    running: bool = False
+    fault: str = ""

@@ -1,0 +1,165 @@
+"""The driver contract: one driver handles one kind of resource on one connection.
+
+Promises that every driver keeps, and `nospoon.testing.conformance` checks:
+
+1. `observe` returns every resource of that kind that carries our tag, for one cluster, as it is
+   now, in as few calls as the connection allows. It never returns what is not ours.
+2. `create` is idempotent: a resource with our tag and this key that is there already is brought
+   to the shape and is no error. One of that name without our tag raises `NotOurs` and stays as it
+   is. It undoes its own half-made work when it fails.
+3. `change` brings an observed resource to a desired shape without replacing it. It is only asked
+   for fields that `rules` allows.
+4. `delete` is idempotent: what is gone already is no error. It refuses what is not ours.
+5. Every call may be cancelled at any await; what it leaves is found by the next `observe`.
+6. Errors are `ProviderError`s whose message says what, where and how to mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+from nospoon.model.boot import BootPlan
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+
+
+class ChangeRule(StrEnum):
+    """How a field of a shape may change on a connection."""
+
+    LIVE = "live"
+    AT_POWER_OFF = "at power-off"
+    REPLACE = "replace"
+
+
+class BootMethod(StrEnum):
+    """Who makes a machine boot what its BMC says."""
+
+    NATIVE = "native"  # the connection is told an order for this boot and for those after it
+    SCRIPT = "script"  # our ISO asks the daemon
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a connection can do, as data; the plan reads it and refuses the rest with reasons.
+
+    `rules`: per kind, field name -> rule; a field that is not named is replaced.
+    `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`.
+    `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked.
+    """
+
+    kinds: frozenset[Kind]
+    boot: BootMethod
+    firmwares: frozenset[Firmware]
+    archs: frozenset[Arch]
+    tpm: bool
+    managed_networks: bool
+    accelerator: str
+    accelerator_note: str = ""
+    cpus: int = 0
+    memory: int = 0
+    rules: Mapping[Kind, Mapping[str, ChangeRule]] = {}
+
+
+class Driver(Protocol):
+    """Makes, finds, changes and removes resources of one kind on one host."""
+
+    @property
+    def kind(self) -> Kind: ...
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        """All resources of this kind and cluster that carry our tag. Promise 1."""
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        """Make it, tagged. Promise 2."""
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        """Bring it to the desired shape in place. Promise 3."""
+
+    async def delete(self, observed: Observed) -> None:
+        """Remove it. Promise 4."""
+
+
+class MachineDriver(Driver, Protocol):
+    """Machines have power, a boot order, a console and events besides."""
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        """Do what the command says; return when its outcome is observed.
+
+        `boot.now` is the order of a boot that the command causes, `boot.after` of every later
+        one, also those that the guest causes by itself and also while the daemon is dead.
+        SOFT returns when the request was delivered. ON of a running and OFF of a stopped machine
+        change nothing. Raises `Gone`, `HostUnreachable` or `ProviderError` with the reason.
+        """
+
+    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
+        """Tell a running machine what its next reset boots, and what those after it boot.
+
+        Does nothing for a stopped one: `power` will tell it.
+        """
+
+    async def machines(self) -> Sequence[MachineEvent]:
+        """The power state of all our machines, in one bulk call, as OBSERVED events."""
+
+    def watch(self) -> AsyncIterator[MachineEvent]:
+        """Events of all our machines as they happen, for ever; mandatory.
+
+        Opens with one OBSERVED event for each machine. After a lost connection: UNREACHABLE for
+        each machine, then, once it is back, OBSERVED for each again.
+        """
+
+    async def console(self, machine: UUID) -> ConsoleStream:
+        """The interactive stream of the machine's first serial port. One at a time."""
+
+    def console_record(self, machine: UUID) -> str:
+        """Path, on the host, of the record of that port; rotated siblings end in .0, .1 …"""
+
+
+class ConsoleStream(Protocol):
+    """Bytes to and from a serial port. `read` returns b"" at its end."""
+
+    async def read(self) -> bytes: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Connection(Protocol):
+    """One way to make things on one host: its capabilities and its drivers."""
+
+    @property
+    def drivers(self) -> Mapping[Kind, Driver]: ...
+
+    @property
+    def machine_driver(self) -> MachineDriver: ...
+
+    async def capabilities(self) -> Capabilities:
+        """What this connection can do; may try things (KVM), and remembers what it learned."""
+
+    async def check(self) -> None:
+        """Raises `HostUnreachable` or `MissingTool` when nothing could be made there now."""
+
+    async def close(self) -> None: ...
+
+
+Deployment = str
+OpenImage = Callable[[str], Awaitable[str]]
+"""sha256 of an uploaded or fetched image -> path of the daemon's own copy of it."""
+
+__all__ = [
+    "BootMethod",
+    "Capabilities",
+    "ChangeRule",
+    "Connection",
+    "ConsoleStream",
+    "Deployment",
+    "Driver",
+    "Key",
+    "MachineDriver",
+    "OpenImage",
+]

@@ -1,0 +1,43 @@
+"""What the BMC service needs of the world, and what it is given for each BMC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from nospoon.bmc.runtime import Runtime
+from nospoon.model.boot import BootPlan
+from nospoon.model.machine import PowerCommand
+from nospoon.model.resources import Bmc, Machine
+
+
+@dataclass(frozen=True, slots=True)
+class BmcConfig:
+    """One BMC to serve: shapes of it and its machine, password, runtime state to go on from."""
+
+    node: str
+    cluster: str
+    bmc: Bmc
+    machine: Machine
+    password: str = field(repr=False)
+    runtime: Runtime = field(default_factory=Runtime)
+
+
+class Machines(Protocol):
+    """Power and boot order of the machines behind the BMCs."""
+
+    def check(self, machine: UUID) -> None:
+        """Return at once, or raise at once (`Gone`, `HostUnreachable`) from what is known."""
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        """As `MachineDriver.power`: returns when the outcome is observed."""
+
+    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
+        """As `MachineDriver.set_boot`."""
+
+
+class RuntimeStore(Protocol):
+    """Where runtime state is made durable before a change of it is acknowledged."""
+
+    async def save(self, machine: UUID, runtime: Runtime) -> None: ...

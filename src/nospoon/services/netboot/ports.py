@@ -1,0 +1,50 @@
+"""What the netboot service asks of the world: the one boot authority."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from nospoon.model.boot import BootDevice
+
+
+@dataclass(frozen=True, slots=True)
+class ServedFile:
+    """A file of the daemon's own that may be served: its path here and its name in the URL."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServedProfile:
+    """A boot profile ready to serve: kernel and initrds are local files or http URLs."""
+
+    name: str
+    kernel: ServedFile | str
+    initrd: tuple[ServedFile | str, ...]
+    cmdline: str
+
+
+@dataclass(frozen=True, slots=True)
+class BootAnswer:
+    """What a machine shall do now. `profile` None with NETWORK: nothing to boot from there."""
+
+    uuid: UUID
+    device: BootDevice
+    profile: ServedProfile | None = None
+
+
+class BootAuthority(Protocol):
+    """Answers machines that ask what to boot."""
+
+    def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
+        """What the machine with this SMBIOS UUID or MAC boots; None: not one of ours."""
+
+    async def booted(self, uuid: UUID) -> None:
+        """The answer was fetched: this boot is observed. Uses up Once of script-booted machines."""
+
+    async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
+        """The probe on this machine sent its record over HTTP."""
