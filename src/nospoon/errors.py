@@ -2,6 +2,7 @@
 
     NospoonError                 something a person can act on; has a message and a hint
     ├── SpecError                the cluster file is wrong; carries every problem at once
+    ├── PlanRefused              the plan asks for what cannot be; carries every reason at once
     ├── UsageError               the request itself is wrong (an unknown node, a bad argument)
     │   └── NotFound             what was named does not exist, or is not the caller's
     ├── Forbidden                the caller may not do this
@@ -59,6 +60,14 @@ class SpecError(NospoonError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+
+
+class PlanRefused(NospoonError):
+    """What the file asks for cannot be had on these hosts."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("\n".join(reasons))
+        self.reasons = tuple(reasons)
 
 
 class UsageError(NospoonError):

@@ -1,0 +1,1 @@
+"""What must happen to resources, as values: identity, allocation, resolving, diff, order, text."""

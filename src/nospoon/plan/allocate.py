@@ -1,0 +1,168 @@
+"""What is decided once and then kept: placement, networks, BMC ports and addresses.
+
+`allocate` keeps every earlier decision that still fits and decides the rest in the order of the
+file, so that the same file gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
+
+from nospoon.model.cluster import BmcProtocol, Cluster, Netboot, Network, Node
+
+PRIVATE = IPv4Network("172.30.0.0/16")
+"""Where free networks are looked for: /24s in here, then in 10.213.0.0/16."""
+SECOND_PRIVATE = IPv4Network("10.213.0.0/16")
+IPMI_PORT = 623
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a BMC answers. `ipmi_port` 0: not by IPMI."""
+
+    address: str
+    ipmi_port: int
+    redfish_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """Decisions of a cluster. `cidrs` by network name; `hosts` and `endpoints` by node name."""
+
+    cidrs: Mapping[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """What others have: networks of all hosts' routes and other clusters; (address, port) pairs."""
+
+    networks: tuple[IPv4Network, ...] = ()
+    endpoints: Container[tuple[str, int]] = frozenset()
+
+
+def allocate(
+    cluster: Cluster, earlier: Allocations, occupied: Occupied
+) -> tuple[Allocations, list[str]]:
+    """The decisions for this file, and the reasons why some cannot be made."""
+    reasons: list[str] = []
+    hosts = dict(_place(cluster, earlier))
+    return (
+        Allocations(
+            cidrs=dict(_networks(cluster, earlier, occupied, reasons)),
+            hosts=hosts,
+            endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
+        ),
+        reasons,
+    )
+
+
+def _place(cluster: Cluster, earlier: Allocations) -> Iterator[tuple[str, str]]:
+    """Node -> host: pinned, else where it was, else the host with the fewest nodes so far."""
+    known = [host.name for host in cluster.hosts]
+    load = Counter(dict.fromkeys(known, 0))
+    for node in cluster.nodes:
+        before = earlier.hosts.get(node.name, "")
+        host = node.host or (before if before in load else "")
+        host = host or min(known, key=lambda name: load[name])
+        load[host] += 1
+        yield node.name, host
+
+
+def _networks(
+    cluster: Cluster, earlier: Allocations, occupied: Occupied, reasons: list[str]
+) -> Iterator[tuple[str, str]]:
+    fixed = [net.cidr for net in cluster.networks if isinstance(net.cidr, IPv4Network)]
+    taken = [*occupied.networks, *fixed]
+    for network in cluster.networks:
+        if network.existing:
+            continue
+        if network.cidr is not None:
+            yield network.name, str(network.cidr)
+        elif network.netboot is Netboot.BUILTIN:
+            chosen = _free_network(network, earlier, taken)
+            if chosen is None:
+                reasons.append(
+                    f"network {network.name}: no free /24 in {PRIVATE} or {SECOND_PRIVATE}. "
+                    "Set its `cidr`."
+                )
+                continue
+            taken.append(chosen)
+            yield network.name, str(chosen)
+
+
+def _free_network(
+    network: Network, earlier: Allocations, taken: list[IPv4Network]
+) -> IPv4Network | None:
+    before = earlier.cidrs.get(network.name)
+    candidates = [*PRIVATE.subnets(new_prefix=24), *SECOND_PRIVATE.subnets(new_prefix=24)]
+    if before is not None:
+        candidates.insert(0, IPv4Network(before))
+    return next(
+        (each for each in candidates if not any(each.overlaps(other) for other in taken)), None
+    )
+
+
+def _endpoints(
+    cluster: Cluster, earlier: Allocations, occupied: Occupied, reasons: list[str]
+) -> Iterator[tuple[str, Endpoint]]:
+    nodes = [node for node in cluster.nodes if node.bmc]
+    kept = {
+        node.name: earlier.endpoints[node.name]
+        for node in nodes
+        if node.name in earlier.endpoints and _still_fits(cluster, node, earlier)
+    }
+    used = {(each.address, each.ipmi_port) for each in kept.values()}
+    free = _free_endpoints(cluster, used, occupied)
+    for node in nodes:
+        if node.name in kept:
+            yield node.name, kept[node.name]
+            continue
+        if cluster.addressing.pool is None and BmcProtocol.IPMI not in node.bmc:
+            address = str(cluster.addressing.address)
+            yield node.name, Endpoint(address, 0, cluster.addressing.redfish_port)
+            continue
+        endpoint = next(free, None)
+        if endpoint is None:
+            reasons.append(f"node {node.name}: no free BMC endpoint left. {_widen(cluster)}")
+            return
+        ipmi = endpoint.ipmi_port if BmcProtocol.IPMI in node.bmc else 0
+        yield node.name, Endpoint(endpoint.address, ipmi, endpoint.redfish_port)
+
+
+def _widen(cluster: Cluster) -> str:
+    if cluster.addressing.pool is not None:
+        return f"Take a larger `bmc.pool` than {cluster.addressing.pool}."
+    first, last = cluster.addressing.ports
+    return f"Others use ports in {first}-{last}: widen `bmc.ports`."
+
+
+def _still_fits(cluster: Cluster, node: Node, earlier: Allocations) -> bool:
+    endpoint, addressing = earlier.endpoints[node.name], cluster.addressing
+    if endpoint.redfish_port != addressing.redfish_port:
+        return False
+    if (endpoint.ipmi_port != 0) is not (BmcProtocol.IPMI in node.bmc):
+        return False
+    if addressing.pool is not None:
+        return IPv4Address(endpoint.address) in addressing.pool
+    first, last = addressing.ports
+    in_range = endpoint.ipmi_port == 0 or first <= endpoint.ipmi_port <= last
+    return endpoint.address == str(addressing.address) and in_range
+
+
+def _free_endpoints(
+    cluster: Cluster, used: set[tuple[str, int]], occupied: Occupied
+) -> Iterator[Endpoint]:
+    addressing = cluster.addressing
+    if addressing.pool is not None:
+        pairs = ((str(address), IPMI_PORT) for address in addressing.pool.hosts())
+    else:
+        first, last = addressing.ports
+        pairs = ((str(addressing.address), port) for port in range(first, last + 1))
+    for pair in pairs:
+        if pair not in used and pair not in occupied.endpoints:
+            yield Endpoint(*pair, addressing.redfish_port)

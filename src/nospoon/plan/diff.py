@@ -1,0 +1,129 @@
+"""Desired against observed: the steps that make one into the other.
+
+A field that differs asks the connection's rules how it may change. What a replaced resource is
+needed by and is running is replaced with it, for one cannot change a disk under a guest's feet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from uuid import UUID
+
+from nospoon.model.resources import Key, Kind, Observed, Resource, Shape
+from nospoon.plan.steps import Action, FieldChange, Plan, Step
+
+Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
+"""Host -> kind -> field -> "live", "at power-off" or "replace" (the default)."""
+
+MENDED = frozenset({Kind.POOL, Kind.NETWORK, Kind.NETBOOT, Kind.BMC})
+"""Kinds whose fault `up` mends. A machine's fault is runtime: its user decides."""
+
+
+def diff(
+    *,
+    cluster: str,
+    cluster_id: UUID,
+    desired: Mapping[Key, Resource],
+    observed: Iterable[Observed],
+    rules: Rules,
+    notes: tuple[str, ...] = (),
+) -> Plan:
+    """The plan. Observed resources that nobody desires any more are deleted."""
+    found = {each.key: each for each in observed}
+    steps = [
+        step
+        for key, resource in desired.items()
+        if (step := _step(resource, found.get(key), rules.get(key.host, {}).get(key.kind, {})))
+    ]
+    steps = _with_disturbed(steps, desired, found)
+    gone = [each for key, each in found.items() if key not in desired]
+    steps += [
+        Step(Action.DELETE, each.key, "not in the file any more", observed=each)
+        for each in sorted(gone, key=lambda each: each.key)
+    ]
+    return Plan(
+        cluster=cluster,
+        cluster_id=cluster_id,
+        steps=tuple(steps),
+        unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
+        notes=notes,
+    )
+
+
+def removal(
+    *, cluster: str, cluster_id: UUID, observed: Iterable[Observed], why: str = "down"
+) -> Plan:
+    """The plan that removes everything observed."""
+    steps = tuple(
+        Step(Action.DELETE, each.key, why, observed=each)
+        for each in sorted(observed, key=lambda each: each.key)
+    )
+    return Plan(cluster=cluster, cluster_id=cluster_id, steps=steps)
+
+
+def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) -> Step | None:
+    if found is None:
+        return Step(Action.CREATE, resource.key, "missing", desired=resource)
+    if found.shape == resource.shape:
+        if found.fault and resource.key.kind in MENDED:
+            return Step(Action.CHANGE, resource.key, found.fault, resource, found)
+        return None
+    changes = tuple(field_changes(found.shape, resource.shape, rules))
+    names = ", ".join(change.field for change in changes)
+    if any(change.rule == "replace" for change in changes):
+        return Step(Action.REPLACE, resource.key, f"{names} differ", resource, found, changes)
+    late = found.running and any(change.rule == "at power-off" for change in changes)
+    return Step(Action.CHANGE, resource.key, f"{names} differ", resource, found, changes, late)
+
+
+def field_changes(
+    observed: Shape, desired: Shape, rules: Mapping[str, str]
+) -> Iterable[FieldChange]:
+    """The fields in which two shapes of one kind differ."""
+    if type(observed) is not type(desired):
+        yield FieldChange("kind", type(observed).__name__, type(desired).__name__, "replace")
+        return
+    for field in fields(desired):
+        before, after = getattr(observed, field.name), getattr(desired, field.name)
+        if before != after:
+            rule = rules.get(field.name, "replace")
+            secret = not field.repr
+            yield FieldChange(
+                field.name, "…" if secret else _text(before), "…" if secret else _text(after), rule
+            )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    return str(value)
+
+
+def _with_disturbed(
+    steps: list[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
+) -> list[Step]:
+    """Running machines whose needs are replaced are replaced too."""
+    replaced = {step.key for step in steps if step.action is Action.REPLACE}
+    if not replaced:
+        return steps
+    at = {step.key: index for index, step in enumerate(steps)}
+    result = list(steps)
+    for key, resource in desired.items():
+        observed = found.get(key)
+        lost = [need for need in resource.needs if need in replaced]
+        if observed is None or not lost or not _disturbed(observed, lost):
+            continue
+        why = f"{lost[0]} is replaced"
+        step = Step(Action.REPLACE, key, why, resource, observed)
+        replaced.add(key)
+        if key in at:
+            result[at[key]] = step
+        else:
+            result.append(step)
+    return result
+
+
+def _disturbed(observed: Observed, lost: list[Key]) -> bool:
+    """A pool takes all that is in it along; a volume only a machine that runs."""
+    return observed.running or any(need.kind is Kind.POOL for need in lost)

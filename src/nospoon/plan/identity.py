@@ -1,0 +1,45 @@
+"""Names and identities, all derived, so that a second look finds the same ones.
+
+A node's UUID is UUIDv5(cluster id, node name) (RFC 9562 §5.5). MACs are `02:` (locally
+administered, unicast; IEEE 802 §8.4) and 40 bits of the node's UUID and the NIC's number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from uuid import UUID, uuid5
+
+BRIDGE_NAME_LENGTH = 15
+"""IFNAMSIZ less the closing zero (Linux if.h)."""
+
+
+def node_uuid(cluster: UUID, node: str) -> UUID:
+    """The UUID of a node: also its domain's, SMBIOS's and Redfish's."""
+    return uuid5(cluster, node)
+
+
+def mac_address(node: UUID, nic: int) -> str:
+    """The MAC of a node's NIC number `nic`, counted from 0."""
+    digest = hashlib.sha256(node.bytes + nic.to_bytes(2)).digest()[:5]
+    return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
+
+
+def bridge_name(cluster: UUID, network: str) -> str:
+    """Name of the bridge of a network: short enough for Linux, the same each time."""
+    digest = hashlib.sha256(cluster.bytes + network.encode()).hexdigest()[:6]
+    return f"ns{digest}-{network}"[:BRIDGE_NAME_LENGTH].rstrip("-")
+
+
+def pool_name(cluster: UUID, name: str) -> str:
+    """Name of a cluster's pool: nobody else's, also when two users' clusters share a name."""
+    return f"nospoon-{name}-{cluster.hex[:8]}"
+
+
+def domain_name(cluster: UUID, name: str, node: str) -> str:
+    """Name under which a hypervisor lists the machine."""
+    return f"{name}-{cluster.hex[:8]}-{node}"
+
+
+def disk_serial(node: UUID, disk: int) -> str:
+    """Serial number of a disk; 20 characters at most, as virtio-blk carries no more."""
+    return f"NS{node.hex[:12]}-{disk}"

@@ -1,0 +1,133 @@
+"""Steps -> moves and what each waits for.
+
+A replacement is two moves. A making move waits for the making moves of what it needs; a removing
+move waits for the removing moves of what needs it; a remaking waits for its own removal.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nospoon.model.resources import (
+    Bmc,
+    Image,
+    Key,
+    Kind,
+    Machine,
+    NetbootService,
+    Observed,
+    Volume,
+)
+from nospoon.plan.steps import Action, Plan, Step
+
+
+class Half(StrEnum):
+    """Whether a move removes or makes."""
+
+    REMOVE = "remove"
+    MAKE = "make"
+
+
+MoveId = tuple[Key, Half]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One driver call. `waits` are the moves that must have succeeded before."""
+
+    step: Step
+    half: Half
+    waits: tuple[MoveId, ...]
+
+    @property
+    def id(self) -> MoveId:
+        return self.step.key, self.half
+
+
+def moves(plan: Plan) -> dict[MoveId, Move]:
+    """All moves of a plan, in an order that respects what each waits for."""
+    ids = {id_ for step in plan.steps for id_ in _halves(step)}
+    dependents = _dependents([step.observed for step in plan.steps if step.observed is not None])
+    unordered = {
+        (step.key, half): Move(step, half, tuple(_waits(step, half, ids, dependents)))
+        for step in plan.steps
+        for _, half in _halves(step)
+    }
+    return _sorted(unordered)
+
+
+def _halves(step: Step) -> list[MoveId]:
+    match step.action:
+        case Action.DELETE:
+            return [(step.key, Half.REMOVE)]
+        case Action.REPLACE:
+            return [(step.key, Half.REMOVE), (step.key, Half.MAKE)]
+        case Action.CREATE | Action.CHANGE:
+            return [(step.key, Half.MAKE)]
+
+
+def _waits(
+    step: Step, half: Half, ids: set[MoveId], dependents: Mapping[Key, list[Key]]
+) -> Iterable[MoveId]:
+    if half is Half.REMOVE:
+        for key in dependents.get(step.key, ()):
+            if (key, Half.REMOVE) in ids:
+                yield key, Half.REMOVE
+        return
+    if (step.key, Half.REMOVE) in ids:
+        yield step.key, Half.REMOVE
+    assert step.desired is not None, "a making move has a desired resource"
+    for need in step.desired.needs:
+        if (need, Half.MAKE) in ids:
+            yield need, Half.MAKE
+
+
+def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:
+    """What is needed -> who needs it, read from the shapes as they were found."""
+    bridges = {
+        (each.key.host, each.shape.bridge): each.key
+        for each in observed
+        if each.key.kind is Kind.NETWORK and hasattr(each.shape, "bridge")
+    }
+    machines = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Machine)}
+    result: dict[Key, list[Key]] = defaultdict(list)
+    for each in observed:
+        host = each.key.host
+        match each.shape:
+            case Machine(pool=pool, disks=disks, nics=nics):
+                needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
+                needs += [bridges[host, n.bridge] for n in nics if (host, n.bridge) in bridges]
+                needs.append(Key(Kind.POOL, host, pool))
+            case Volume(pool=pool, image=image):
+                needs = [Key(Kind.POOL, host, pool)]
+                needs += [Key(Kind.IMAGE, host, image)] if image else []
+            case Image(pool=pool):
+                needs = [Key(Kind.POOL, host, pool)]
+            case NetbootService(bridge=bridge):
+                needs = [bridges[host, bridge]] if (host, bridge) in bridges else []
+            case Bmc(uuid=uuid):
+                needs = [machines[uuid]] if uuid in machines else []
+            case _:
+                needs = []
+        for need in dict.fromkeys(needs):
+            result[need].append(each.key)
+    return result
+
+
+def _sorted(unordered: dict[MoveId, Move]) -> dict[MoveId, Move]:
+    """A topological order that keeps the plan's own where it can."""
+    result: dict[MoveId, Move] = {}
+    for start in unordered:
+        stack = [start]
+        while stack:
+            top = stack[-1]
+            missing = [each for each in unordered[top].waits if each not in result]
+            if top in result or not missing:
+                result.setdefault(top, unordered[top])
+                stack.pop()
+            else:
+                stack.extend(missing)
+    return result

@@ -1,0 +1,234 @@
+"""A cluster and what was decided for it -> the resources that must exist, and what each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from uuid import UUID
+
+from nospoon.model.cluster import (
+    BmcProtocol,
+    Cluster,
+    ConnectionKind,
+    Host,
+    Netboot,
+    Network,
+    Node,
+)
+from nospoon.model.resources import (
+    Bmc,
+    Image,
+    Key,
+    Kind,
+    Link,
+    Machine,
+    MachineDisk,
+    MachineNic,
+    NetbootService,
+    Pool,
+    Reservation,
+    Resource,
+    Volume,
+)
+from nospoon.plan import identity
+from nospoon.plan.allocate import Allocations
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """What is known of an image that the file names: sizes in bytes, format as qemu-img says."""
+
+    sha256: str
+    format: str
+    virtual_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the file does not say: where pools live, which images are which, and credentials.
+
+    `pool_roots` by host; `images` by the name in the file; `credentials_keys` by node.
+    """
+
+    pool_roots: Mapping[str, str]
+    images: Mapping[str, ImageFacts]
+    credentials_keys: Mapping[str, str]
+
+
+def resolve(
+    cluster: Cluster, cluster_id: UUID, allocations: Allocations, around: Surroundings
+) -> dict[Key, Resource]:
+    """Every resource of the cluster, by key, in the order in which one would make them."""
+    resolver = _Resolver(cluster, cluster_id, allocations, around)
+    return {resource.key: resource for resource in resolver.resources()}
+
+
+class _Resolver:
+    def __init__(
+        self, cluster: Cluster, cluster_id: UUID, allocations: Allocations, around: Surroundings
+    ) -> None:
+        self.cluster, self.id = cluster, cluster_id
+        self.allocations, self.around = allocations, around
+        self.hosts = {host.name: host for host in cluster.hosts}
+        self.networks = {network.name: network for network in cluster.networks}
+        self.pool = identity.pool_name(cluster_id, cluster.name)
+        self.used_hosts = [h for h in self.hosts if h in set(allocations.hosts.values())]
+
+    def resources(self) -> Iterator[Resource]:
+        for host in self.used_hosts:
+            yield Resource(
+                self._pool_key(host), Pool(path=f"{self.around.pool_roots[host]}/{self.pool}")
+            )
+            yield from self._images(host)
+        for host in self.used_hosts:
+            yield from self._links(self.hosts[host])
+        for node in self.cluster.nodes:
+            yield from self._node(node, self.hosts[self.allocations.hosts[node.name]])
+
+    def _pool_key(self, host: str) -> Key:
+        return Key(Kind.POOL, host, self.pool)
+
+    def _nodes_on(self, host: str) -> Iterator[Node]:
+        return (n for n in self.cluster.nodes if self.allocations.hosts[n.name] == host)
+
+    def _images(self, host: str) -> Iterator[Resource]:
+        named = {disk.image for node in self._nodes_on(host) for disk in node.disks if disk.image}
+        for image in sorted({self.around.images[name].sha256: name for name in named}.values()):
+            facts = self.around.images[image]
+            shape = Image(self.pool, facts.sha256, facts.format, facts.virtual_size)
+            yield Resource(self._image_key(host, image), shape, (self._pool_key(host),))
+
+    def _image_key(self, host: str, image: str) -> Key:
+        return Key(Kind.IMAGE, host, f"image-{self.around.images[image].sha256[:16]}")
+
+    def _links(self, host: Host) -> Iterator[Resource]:
+        if host.unprivileged:
+            return
+        for network in self.cluster.networks:
+            if network.existing:
+                continue
+            yield Resource(
+                Key(Kind.NETWORK, host.name, network.name),
+                Link(
+                    bridge=identity.bridge_name(self.id, network.name),
+                    address=self._host_address(network),
+                    mtu=network.mtu,
+                ),
+            )
+            if network.netboot is Netboot.BUILTIN and host.kind is not ConnectionKind.SIMULATED:
+                yield self._netboot(host, network)
+
+    def _cidr(self, network: Network) -> IPv4Network | None:
+        text = self.allocations.cidrs.get(network.name)
+        return IPv4Network(text) if text else None
+
+    def _host_address(self, network: Network) -> str:
+        cidr = self._cidr(network)
+        if cidr is None or network.netboot is not Netboot.BUILTIN:
+            return ""
+        return f"{cidr[1]}/{cidr.prefixlen}"
+
+    def _netboot(self, host: Host, network: Network) -> Resource:
+        cidr = self._cidr(network)
+        assert cidr is not None, "netboot networks have a cidr by allocation"
+        shape = NetbootService(
+            bridge=identity.bridge_name(self.id, network.name),
+            address=self._host_address(network),
+            range=(str(cidr[2]), str(cidr[-2])),
+            reservations=tuple(self._reservations(host, network, cidr)),
+        )
+        key = Key(Kind.NETBOOT, host.name, network.name)
+        return Resource(key, shape, (Key(Kind.NETWORK, host.name, network.name),))
+
+    def _reservations(
+        self, host: Host, network: Network, cidr: IPv4Network
+    ) -> Iterator[Reservation]:
+        """Addresses by the node's place in the file, so that they fit also on several hosts."""
+        number = 0
+        for node in self.cluster.nodes:
+            for mac, nic_network in self._nics(node):
+                if nic_network != network.name:
+                    continue
+                number += 1
+                if self.allocations.hosts[node.name] == host.name:
+                    uuid = identity.node_uuid(self.id, node.name)
+                    yield Reservation(mac, str(cidr[1 + number]), node.name, uuid)
+
+    def _nics(self, node: Node) -> Iterator[tuple[str, str]]:
+        uuid = identity.node_uuid(self.id, node.name)
+        for index, nic in enumerate(node.nics):
+            yield nic.mac or identity.mac_address(uuid, index), nic.network
+
+    def _node(self, node: Node, host: Host) -> Iterator[Resource]:
+        uuid = identity.node_uuid(self.id, node.name)
+        volumes = [self._volume(node, host, index) for index in range(len(node.disks))]
+        yield from volumes
+        key = Key(Kind.MACHINE, host.name, node.name)
+        needs = [volume.key for volume in volumes] or [self._pool_key(host.name)]
+        if not host.unprivileged:
+            needs += [
+                Key(Kind.NETWORK, host.name, name)
+                for name in dict.fromkeys(nic.network for nic in node.nics)
+                if not self.networks[name].existing
+            ]
+        yield Resource(key, self._machine(node, host, uuid, volumes), tuple(needs), node.name)
+        if node.bmc:
+            yield self._bmc(node, uuid, key)
+
+    def _volume(self, node: Node, host: Host, index: int) -> Resource:
+        disk = node.disks[index]
+        facts = self.around.images[disk.image] if disk.image else None
+        image = self._image_key(host.name, disk.image) if disk.image else None
+        shape = Volume(
+            pool=self.pool,
+            size=disk.size or (facts.virtual_size if facts else 0),
+            image=image.name if image else "",
+        )
+        needs = (self._pool_key(host.name), *((image,) if image else ()))
+        return Resource(
+            Key(Kind.VOLUME, host.name, f"{node.name}-{index}"), shape, needs, node.name
+        )
+
+    def _machine(self, node: Node, host: Host, uuid: UUID, volumes: list[Resource]) -> Machine:
+        return Machine(
+            uuid=uuid,
+            cpus=node.cpus,
+            memory=node.memory,
+            arch=node.arch,
+            firmware=node.firmware,
+            tpm=node.tpm,
+            pool=self.pool,
+            disks=tuple(
+                MachineDisk(volume.key.name, disk.bus, disk.serial or identity.disk_serial(uuid, i))
+                for i, (volume, disk) in enumerate(zip(volumes, node.disks, strict=True))
+            ),
+            nics=tuple(
+                MachineNic(mac, self._bridge(host, network), nic.model)
+                for (mac, network), nic in zip(self._nics(node), node.nics, strict=True)
+            ),
+            boot_order=node.boot_order,
+            boot_iso=host.unprivileged,
+        )
+
+    def _bridge(self, host: Host, name: str) -> str:
+        network = self.networks[name]
+        if host.unprivileged:
+            return ""
+        if network.physnet and host.kind is not ConnectionKind.SIMULATED:
+            return dict(host.physnets)[network.physnet]
+        return network.bridge or identity.bridge_name(self.id, name)
+
+    def _bmc(self, node: Node, uuid: UUID, machine: Key) -> Resource:
+        endpoint = self.allocations.endpoints[node.name]
+        redfish = BmcProtocol.REDFISH in node.bmc
+        shape = Bmc(
+            uuid=uuid,
+            protocols=node.bmc,
+            address=endpoint.address,
+            ipmi_port=endpoint.ipmi_port,
+            redfish_port=endpoint.redfish_port if redfish else 0,
+            username=node.credentials.username,
+            credentials_key=self.around.credentials_keys.get(node.name, ""),
+        )
+        return Resource(Key(Kind.BMC, machine.host, node.name), shape, (machine,), node.name)

@@ -1,0 +1,81 @@
+"""A plan as a value: what is to happen to which resource, and why."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from nospoon.model.resources import Key, Observed, Resource
+
+
+class Action(StrEnum):
+    """What happens to a resource; `sign` is how it is printed."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+    @property
+    def sign(self) -> str:
+        return {"create": "+", "change": "~", "replace": "-/+", "delete": "-"}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field that differs. `rule` is the connection's: live, at power-off, replace."""
+
+    field: str
+    observed: str
+    desired: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One resource's part of a plan. `at_power_off`: takes effect when its machine stops."""
+
+    action: Action
+    key: Key
+    why: str
+    desired: Resource | None = None
+    observed: Observed | None = None
+    changes: tuple[FieldChange, ...] = ()
+    at_power_off: bool = False
+
+    @property
+    def node(self) -> str:
+        return self.desired.node if self.desired is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in the order of the file (deletions last); `notes` are warnings for the reader."""
+
+    cluster: str
+    cluster_id: UUID
+    steps: tuple[Step, ...]
+    unchanged: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.steps
+
+    @property
+    def counts(self) -> dict[Action, int]:
+        counted = Counter(step.action for step in self.steps)
+        return {action: counted[action] for action in Action}
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal plans: what was agreed on is what is carried out, or nothing is."""
+        digest = hashlib.sha256(self.cluster_id.bytes)
+        for step in self.steps:
+            observed = step.observed.shape if step.observed is not None else None
+            desired = step.desired.shape if step.desired is not None else None
+            digest.update(f"{step.action}|{step.key}|{desired!r}|{observed!r}\n".encode())
+        return digest.hexdigest()

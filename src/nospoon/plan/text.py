@@ -1,0 +1,112 @@
+"""A plan as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nospoon.model.resources import (
+    Bmc,
+    Image,
+    Link,
+    Machine,
+    NetbootService,
+    Pool,
+    Shape,
+    Volume,
+)
+from nospoon.plan.steps import Action, Plan, Step
+
+
+def plan_text(plan: Plan) -> str:
+    """What would happen and why, a line a resource, for people."""
+    lines = [f"Plan for cluster {plan.cluster} ({plan.cluster_id})", ""]
+    for step in plan.steps:
+        lines += _step_lines(step)
+    if plan.empty:
+        lines.append("Nothing to do: everything is as the file says.")
+    else:
+        lines += ["", summary(plan)]
+    lines += [f"Note: {note}" for note in plan.notes]
+    return "\n".join(lines)
+
+
+def summary(plan: Plan) -> str:
+    """'3 to create, 1 to change, 0 to replace, 0 to delete; 4 unchanged.'."""
+    counts = plan.counts
+    parts = ", ".join(f"{counts[action]} to {action}" for action in Action)
+    return f"{parts}; {plan.unchanged} unchanged."
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The plan for programs; keys are stable."""
+    return {
+        "cluster": plan.cluster,
+        "cluster_id": str(plan.cluster_id),
+        "fingerprint": plan.fingerprint,
+        "counts": {str(action): count for action, count in plan.counts.items()},
+        "unchanged": plan.unchanged,
+        "notes": list(plan.notes),
+        "steps": [_step_json(step) for step in plan.steps],
+    }
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    return {
+        "action": str(step.action),
+        "kind": str(step.key.kind),
+        "host": step.key.host,
+        "name": step.key.name,
+        "node": step.node,
+        "why": step.why,
+        "at_power_off": step.at_power_off,
+        "changes": [
+            {"field": c.field, "observed": c.observed, "desired": c.desired, "rule": c.rule}
+            for c in step.changes
+        ],
+    }
+
+
+def _step_lines(step: Step) -> Iterator[str]:
+    late = " (at power-off)" if step.at_power_off else ""
+    shape = step.desired.shape if step.desired is not None else None
+    about = f"  {describe(shape)}" if shape is not None and step.action is Action.CREATE else ""
+    why = "" if step.action is Action.CREATE else f"  ({step.why})"
+    yield f"{step.action.sign:>3}{late} {step.key.kind} {step.key.name} on {step.key.host}{about}{why}"
+    for change in step.changes:
+        yield f"        {change.field}: {change.observed} -> {change.desired}  [{change.rule}]"
+
+
+def describe(shape: Shape) -> str:
+    """A shape in a few words."""
+    match shape:
+        case Pool(path=path):
+            return path
+        case Image():
+            return f"{shape.format}, {size(shape.virtual_size)}"
+        case Volume():
+            return size(shape.size) + (f" from {shape.image}" if shape.image else "")
+        case Link():
+            return " ".join(filter(None, (f"bridge {shape.bridge}", shape.address)))
+        case NetbootService():
+            return f"DHCP, TFTP and HTTP for {len(shape.reservations)} NICs"
+        case Machine():
+            return (
+                f"{shape.cpus} CPU, {size(shape.memory)}, {shape.firmware}, {shape.arch}, "
+                f"{len(shape.disks)} disks, {len(shape.nics)} NICs"
+            )
+        case Bmc():
+            ipmi = f"ipmi {shape.address}:{shape.ipmi_port}" if shape.ipmi_port else ""
+            redfish = f"redfish {shape.address}:{shape.redfish_port}" if shape.redfish_port else ""
+            return ", ".join(filter(None, (ipmi, redfish)))
+
+
+_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def size(value: int) -> str:
+    """Bytes in the largest unit that says them exactly."""
+    for unit, name in _UNITS:
+        if value and value % unit == 0:
+            return f"{value // unit} {name}"
+    return f"{value} B"

@@ -1,0 +1,176 @@
+"""YAML text -> plain values, and from a path back to its line and column.
+
+PyYAML's C scanner does the reading; what a plain scalar means is decided here, by the YAML 1.2
+core schema (yaml.org/spec/1.2.2 §10.3.2). PyYAML's own YAML 1.1 rules turn some MAC addresses
+into integers (sexagesimal) and `on` into true. Duplicate keys are refused (§3.2.1.3: keys are
+unique), `<<` has no meaning, and a document that grows by aliases beyond reason is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from nospoon.errors import Problem, SpecError
+
+MAX_VALUES = 2_000_000
+"""Values a file may hold with its aliases written out; 10,000 nodes in full are some 300,000."""
+
+Plain = str | int | float | bool | None
+Value = Plain | list["Value"] | dict[str, "Value"]
+Path = tuple[str | int, ...]
+
+_SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], Plain]], ...] = (
+    (re.compile(r"(?:null|Null|NULL|~|)\Z"), lambda _: None),
+    (re.compile(r"(?:true|True|TRUE)\Z"), lambda _: True),
+    (re.compile(r"(?:false|False|FALSE)\Z"), lambda _: False),
+    (re.compile(r"[-+]?[0-9]+\Z"), int),
+    (re.compile(r"0o[0-7]+\Z"), lambda text: int(text, 0)),
+    (re.compile(r"0x[0-9a-fA-F]+\Z"), lambda text: int(text, 0)),
+    (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"), float),
+)
+_MAYBE_NOT_TEXT = frozenset("nN~tTfF+-.0123456789")
+
+
+class Document:
+    """A parsed file: its value, and where each part of it stands."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self._root = self._compose(text)
+        self._built: dict[int, tuple[Value, int]] = {}
+        self._open: set[int] = set()
+        self.value: Value = self._build(self._root, ())[0] if self._root is not None else {}
+
+    def problem(self, path: Path, message: str, hint: str = "", *, at_key: bool = False) -> Problem:
+        """A problem at this path, or at its nearest enclosing part that is in the file."""
+        line, column = self.locate(path, at_key=at_key)
+        return Problem(self.file, line, column, dotted(path), message, hint)
+
+    def locate(self, path: Path, *, at_key: bool = False) -> tuple[int, int]:
+        """Line and column, from 1, of the value (or the key) at a path."""
+        node: Node | None = self._root
+        key: Node | None = None
+        for part in path:
+            found = _child(node, part)
+            if found is None:
+                continue
+            key, node = found
+        chosen = key if at_key and key is not None else node
+        if chosen is None:
+            return 1, 1
+        return chosen.start_mark.line + 1, chosen.start_mark.column + 1
+
+    def _compose(self, text: str) -> Node | None:
+        try:
+            return yaml.compose(text, Loader=yaml.CSafeLoader)
+        except yaml.YAMLError as error:
+            raise SpecError([_syntax_problem(error, self.file)]) from error
+
+    def _build(self, node: Node, path: Path) -> tuple[Value, int]:
+        """The node's value and how many values it holds."""
+        known = self._built.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in self._open:
+            raise SpecError([self.problem(path, "an alias that contains itself")])
+        self._open.add(id(node))
+        built = self._construct(node, path)
+        self._open.discard(id(node))
+        if built[1] > MAX_VALUES:
+            raise SpecError([self.problem(path, f"more than {MAX_VALUES} values, through aliases")])
+        if not isinstance(node, ScalarNode):
+            self._built[id(node)] = built
+        return built
+
+    def _construct(self, node: Node, path: Path) -> tuple[Value, int]:
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, path), 1
+        if isinstance(node, SequenceNode):
+            built = [self._build(item, (*path, index)) for index, item in enumerate(node.value)]
+            return [value for value, _ in built], 1 + sum(size for _, size in built)
+        assert isinstance(node, MappingNode)
+        return self._mapping(node, path)
+
+    def _mapping(self, node: MappingNode, path: Path) -> tuple[Value, int]:
+        result: dict[str, Value] = {}
+        total = 1
+        for key_node, value_node in node.value:
+            name = key_node.value if isinstance(key_node, ScalarNode) else None
+            if name is None:
+                self._refuse(key_node, path, "expected a plain key, got a list or mapping")
+                continue
+            if name in result:
+                first = self.locate((*path, name), at_key=True)[0]
+                self._refuse(
+                    key_node,
+                    (*path, name),
+                    f"duplicate key {name!r}",
+                    f"First used on line {first}.",
+                )
+                continue
+            result[name], size = self._build(value_node, (*path, name))
+            total += size
+        return result, total
+
+    def _scalar(self, node: ScalarNode, path: Path) -> Plain:
+        text: str = node.value
+        if node.style:
+            return text
+        tag = node.tag
+        if not tag.startswith("tag:yaml.org,2002:"):
+            self._refuse(node, path, f"unknown tag {tag!r}", "Tags have no meaning here.")
+        return resolve(text)
+
+    def _refuse(self, node: Node, path: Path, message: str, hint: str = "") -> None:
+        mark = node.start_mark
+        self.problems.append(
+            Problem(self.file, mark.line + 1, mark.column + 1, dotted(path), message, hint)
+        )
+
+
+def resolve(text: str) -> Plain:
+    """What a plain scalar means under the YAML 1.2 core schema."""
+    if text and text[0] not in _MAYBE_NOT_TEXT:
+        return text
+    for pattern, convert in _SCALARS:
+        if pattern.match(text):
+            return convert(text)
+    return text
+
+
+def dotted(path: Path) -> str:
+    """('nodes', 0, 'cpus') -> 'nodes[0].cpus'."""
+    return "".join(_segments(path)).removeprefix(".")
+
+
+def _segments(path: Path) -> Iterator[str]:
+    for part in path:
+        yield f"[{part}]" if isinstance(part, int) else f".{part}"
+
+
+def _child(node: Node | None, part: str | int) -> tuple[Node | None, Node] | None:
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            if isinstance(key, ScalarNode) and key.value == part:
+                return key, value
+    if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return None, node.value[part]
+    return None
+
+
+def _syntax_problem(error: yaml.YAMLError, file: str) -> Problem:
+    mark = getattr(error, "problem_mark", None)
+    said = str(getattr(error, "problem", None) or error)
+    context = getattr(error, "context", None)
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+    return Problem(file, line, column, "", f"not YAML: {said}{f' ({context})' if context else ''}")
+
+
+def as_sequence(value: Value) -> Sequence[Value]:
+    """The value when it is a list, else nothing: for checks that go on after an error."""
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,94 @@
+"""Kinds of fields in a cluster file: sizes, MACs, names, ranges; text in, values out."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "KiB": 2**10,
+    "MB": 10**6,
+    "MiB": 2**20,
+    "GB": 10**9,
+    "GiB": 2**30,
+    "TB": 10**12,
+    "TiB": 2**40,
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
+_PORTS = re.compile(r"(\d+)\s*-\s*(\d+)\Z")
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+SIZE_PATTERN = r"^\d+(\.\d+)? ?(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
+
+
+def parse_size(value: Any) -> int:
+    """'8GiB' -> bytes. A bare number is refused: its unit would be a guess."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"expected a size such as 8GiB, got {value!r}")
+    match = _SIZE.match(str(value))
+    if match is None:
+        raise ValueError(f"expected a size such as 8GiB, got {value!r}")
+    number, unit = match.groups()
+    if unit not in UNITS:
+        guess = _unit_like(unit)
+        raise ValueError(f"expected a size with a unit, got {value!r}. Write {number}{guess}")
+    size = float(number) * UNITS[unit]
+    if size != int(size) or size <= 0:
+        raise ValueError(f"expected a whole, positive number of bytes, got {value!r}")
+    return int(size)
+
+
+def _unit_like(unit: str) -> str:
+    letter = unit[:1].upper()
+    return f"{letter}iB" if letter in set("KMGT") else "MiB or GiB"
+
+
+def format_size(size: int) -> str:
+    """Bytes -> the shortest exact form: 8589934592 -> '8GiB'."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size and size % UNITS[unit] == 0:
+            return f"{size // UNITS[unit]}{unit}"
+    return f"{size}B"
+
+
+def parse_mac(value: Any) -> str:
+    """A unicast MAC address, in lower case with colons (IEEE 802 §8.2)."""
+    text = str(value).lower().replace("-", ":") if isinstance(value, str) else ""
+    if not _MAC.match(text):
+        raise ValueError(f"expected a MAC address such as 52:54:00:12:34:56, got {value!r}")
+    if int(text[:2], 16) & 1:
+        raise ValueError(f"expected a unicast MAC address, got the multicast address {value!r}")
+    return text
+
+
+def parse_ports(value: Any) -> tuple[int, int]:
+    """'6230-6330' -> (6230, 6330), both included."""
+    match = _PORTS.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"expected a port range such as 6230-6330, got {value!r}")
+    first, last = int(match[1]), int(match[2])
+    if not 1 <= first <= last <= 65535:
+        raise ValueError(f"expected ports from 1 to 65535, the lower one first, got {value!r}")
+    return first, last
+
+
+Size = Annotated[
+    int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
+]
+Mac = Annotated[
+    str,
+    BeforeValidator(parse_mac),
+    WithJsonSchema({"type": "string", "pattern": "^([0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}$"}),
+]
+Ports = Annotated[
+    tuple[int, int],
+    BeforeValidator(parse_ports),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+-\d+$"}),
+]
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+"""A name by RFC 1123 §2.1, in lower case: it becomes a host name and part of a domain's name."""

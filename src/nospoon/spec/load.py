@@ -1,0 +1,103 @@
+"""The pipeline: text -> document -> sections -> nodes -> checks -> Cluster.
+
+Syntax errors end it, for nothing can be said of the rest; all other problems are reported at once.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from nospoon.errors import Problem, SpecError
+from nospoon.model.cluster import (
+    BmcAddressing,
+    BootProfile,
+    Cluster,
+    ConnectionKind,
+    Host,
+    Netboot,
+    Network,
+)
+from nospoon.spec.check import check
+from nospoon.spec.document import Document
+from nospoon.spec.expand import Complaint, expand
+from nospoon.spec.models import HostSection
+from nospoon.spec.sections import Sections, read_sections
+
+DEFAULT_HOST = "here"
+DEFAULT_NETWORK = "provision"
+SYSTEM_URI = "qemu:///system"
+
+
+def load(text: str, *, file: str, default_uri: str = SYSTEM_URI) -> Cluster:
+    """The cluster that a file describes. Raises `SpecError` with every problem in it.
+
+    `default_uri`: libvirt URI of hosts that name none (a user's daemon takes the session).
+    """
+    document = Document(text, file)
+    sections = read_sections(document)
+    expansion = expand(sections, default_network=_default_network(sections))
+    complaints = [*expansion.complaints, *check(sections, expansion)]
+    problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
+    if problems:
+        raise SpecError(sorted(set(problems), key=lambda each: (each.line, each.column, each.path)))
+    return Cluster(
+        name=sections.cluster,
+        hosts=_hosts(sections, default_uri),
+        networks=_networks(sections),
+        profiles=tuple(
+            BootProfile(name=name, kernel=p.kernel, initrd=tuple(p.initrd), cmdline=p.cmdline)
+            for name, p in sections.boot.items()
+        ),
+        nodes=tuple(expansion.nodes),
+        addressing=BmcAddressing(
+            address=sections.bmc.address,
+            ports=sections.bmc.ports,
+            redfish_port=sections.bmc.redfish_port,
+            pool=sections.bmc.pool,
+        ),
+        id=UUID(sections.id) if sections.id else None,
+    )
+
+
+def _placed(document: Document, complaint: Complaint) -> Problem:
+    return document.problem(complaint.path, complaint.message, complaint.hint)
+
+
+def _default_network(sections: Sections) -> str:
+    """The network of NICs that name none: the file's first, or the one that is always there."""
+    if not sections.names.get("networks"):
+        return DEFAULT_NETWORK
+    return next(iter(sections.networks), "")
+
+
+def _hosts(sections: Sections, default_uri: str) -> tuple[Host, ...]:
+    given = sections.hosts or {DEFAULT_HOST: HostSection()}
+    return tuple(_host(name, section, default_uri) for name, section in given.items())
+
+
+def _host(name: str, section: HostSection, default_uri: str) -> Host:
+    if section.simulated:
+        return Host(name=name, kind=ConnectionKind.SIMULATED, uri="")
+    return Host(
+        name=name,
+        uri=section.libvirt or default_uri,
+        ssh=section.ssh,
+        physnets=tuple(sorted(section.physnets.items())),
+    )
+
+
+def _networks(sections: Sections) -> tuple[Network, ...]:
+    if not sections.networks:
+        return (Network(name=DEFAULT_NETWORK, netboot=Netboot.BUILTIN),)
+    return tuple(
+        Network(
+            name=name,
+            cidr=n.cidr,
+            netboot=n.netboot,
+            physnet=n.physnet,
+            bridge=n.bridge,
+            vlan=n.vlan,
+            mtu=n.mtu,
+        )
+        for name, n in sections.networks.items()
+    )

@@ -1,0 +1,245 @@
+"""The cluster file's sections as pydantic models: the one source of checks, schema and reference.
+
+Field descriptions are the reference documentation (docs/reference/file.md is made from them).
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot
+from nospoon.spec.fields import Mac, Name, Ports, Size
+
+
+class Section(BaseModel):
+    """A section of the file: unknown keys are refused, numbers are not made of strings."""
+
+    model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"expected a whole number, got {value!r}")
+    return value
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, got {value!r}. Put it in quotes")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Text = Annotated[str, BeforeValidator(_text)]
+
+
+class HostSection(Section):
+    """A place where machines are made."""
+
+    libvirt: Text | None = Field(
+        None,
+        description="libvirt connection URI: `qemu:///system`, `qemu:///session`, "
+        "`qemu+ssh://HOST/system`.",
+    )
+    simulated: bool = Field(
+        default=False, description="Machines without processes, inside the daemon."
+    )
+    ssh: Text = Field(
+        "", description="How commands are run there, as ssh(1) takes it; empty: here."
+    )
+    physnets: dict[Name, Text] = Field(
+        default_factory=dict, description="Physical network name -> existing bridge of this host."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"simulated": True} if value == "simulated" else value
+
+
+class NetworkSection(Section):
+    """An L2 segment that nodes plug into."""
+
+    cidr: Annotated[IPv4Network, BeforeValidator(_text)] | None = Field(
+        None, description="IPv4 network of the segment; when missing, a free one is chosen."
+    )
+    netboot: Netboot = Field(
+        Netboot.NONE,
+        description="`builtin`: nospoon answers DHCP, TFTP and HTTP; `none`: somebody else does.",
+    )
+    physnet: Text = Field("", description="Plug into the bridge that each host maps to this name.")
+    bridge: Text = Field("", description="Plug into this existing bridge on every host.")
+    vlan: Annotated[Whole, Field(ge=1, le=4094)] | None = Field(
+        None, description="VLAN id on the physical network (needs an Open vSwitch bridge)."
+    )
+    mtu: Annotated[Whole, Field(ge=576, le=65535)] = Field(1500, description="MTU in bytes.")
+
+
+class DiskSection(Section):
+    """A disk; a bare size such as `40GiB` is short for `{size: 40GiB}`."""
+
+    size: Size | None = Field(None, description="Size with unit; default: the image's.")
+    image: Text = Field("", description="Image to start from: a path beside the file, or a URL.")
+    bus: Literal["virtio", "sata", "scsi"] = Field("virtio", description="Bus it is attached to.")
+    serial: Annotated[Text, Field(max_length=20)] = Field(
+        "", description="Serial number that the guest sees; default: derived from the node."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"size": value} if isinstance(value, str | int | float) else value
+
+    @model_validator(mode="after")
+    def _something(self) -> DiskSection:
+        if self.size is None and not self.image:
+            raise ValueError("expected a size, an image or both, got neither")
+        return self
+
+
+class NicSection(Section):
+    """A NIC; a bare network name is short for `{network: NAME}`."""
+
+    network: Name = Field(description="Network that it plugs into.")
+    mac: Mac | None = Field(None, description="MAC address; default: derived from the node's UUID.")
+    model: Literal["virtio", "e1000e", "e1000"] = Field(
+        "virtio", description="What the guest sees."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"network": value} if isinstance(value, str) else value
+
+
+class NodeBmcSection(Section):
+    """A node's BMC; a bare list of protocols is short for `{protocols: [...]}`."""
+
+    protocols: Annotated[list[BmcProtocol], BeforeValidator(_listed)] | None = Field(
+        None, description="What it speaks: `ipmi`, `redfish`; default: both."
+    )
+    username: Text | None = Field(None, description="Fixed user name; default: the cluster's.")
+    password: Text | None = Field(None, description="Fixed password; default: random, per node.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"protocols": value} if isinstance(value, list | str) else value
+
+
+class HardwareSection(Section):
+    """What a flavor says of a machine, and a node may say differently."""
+
+    cpus: Annotated[Whole, Field(ge=1, le=512)] | None = Field(
+        None, description="Number of CPUs; default 1."
+    )
+    memory: Size | None = Field(None, description="Memory with unit; default 1GiB.")
+    arch: Arch | None = Field(None, description="Processor architecture; default x86_64.")
+    firmware: Firmware | None = Field(
+        None, description="`bios`, `uefi` or `uefi-secure`; default uefi."
+    )
+    tpm: bool | None = Field(None, description="Give it a TPM 2.0; default no.")
+    disks: list[DiskSection] | None = Field(
+        None, max_length=24, description="Disks in order; default one of 10GiB."
+    )
+    nics: Annotated[list[NicSection], BeforeValidator(_listed)] | None = Field(
+        None, max_length=16, description="NICs in order; default one on the first network."
+    )
+    boot: Name | None = Field(None, description="Boot profile served when it boots from network.")
+    boot_order: list[BootDevice] | None = Field(
+        None,
+        min_length=1,
+        description="Persistent boot order of `disk`, `network`, `cdrom`; default disk, network.",
+    )
+    bmc: NodeBmcSection | None = Field(None, description="Protocols and credentials of its BMC.")
+
+
+class FlavorSection(HardwareSection):
+    """A kind of node."""
+
+    kind: Literal["baremetal"] = Field("baremetal", description="Kind of node.")
+
+
+class NodeSection(HardwareSection):
+    """What may be said of one node by name, under `overrides`."""
+
+    host: Name | None = Field(None, description="Host that it is made on; default: the first.")
+    traits: list[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]] | None = Field(
+        None, description="Traits such as CUSTOM_GOLD."
+    )
+    labels: dict[str, Text] | None = Field(None, description="Free key-value labels.")
+
+
+class NodeGroupSection(NodeSection):
+    """Nodes that are alike."""
+
+    flavor: Name | None = Field(None, description="Flavor; may be left out where only one fits.")
+    count: Annotated[Whole, Field(ge=0, le=100_000)] = Field(1, description="How many.")
+    name: Text = Field("node-{n}", description="Name; `{n}` counts from `start`, `{n:03}` pads.")
+    start: Annotated[Whole, Field(ge=0)] = Field(0, description="First number in names.")
+    placement: Literal["spread", "pack"] = Field(
+        "spread", description="How nodes are spread over hosts."
+    )
+    overrides: dict[Name, NodeSection] = Field(
+        default_factory=dict, description="Node name -> what is different for that node."
+    )
+
+
+class BootProfileSection(Section):
+    """What the network boots."""
+
+    kernel: Text = Field(description="Kernel: a path beside the file, or an http URL.")
+    initrd: Annotated[list[Text], BeforeValidator(_listed)] = Field(
+        default_factory=list, description="Initial ramdisk, or a list of them: paths or URLs."
+    )
+    cmdline: Text = Field("", description="Kernel command line.")
+
+
+class BmcSection(Section):
+    """Where BMCs answer, and who may log in."""
+
+    address: Annotated[IPv4Address, BeforeValidator(_text)] = Field(
+        IPv4Address("127.0.0.1"), description="Address on which all BMCs answer, a port each."
+    )
+    ports: Ports = Field((6230, 16229), description="IPMI ports, one a node (`6230-6330`).")
+    redfish_port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
+        8000, description="TCP port of the Redfish service for all nodes."
+    )
+    pool: Annotated[IPv4Network, BeforeValidator(_text)] | None = Field(
+        None, description="An address a node from this network, IPMI on port 623 of each."
+    )
+    username: Annotated[Text, Field(min_length=1, max_length=16)] = Field(
+        "admin", description="User name for all nodes (IPMI: at most 16 characters)."
+    )
+    password: Annotated[Text, Field(min_length=1, max_length=20)] | None = Field(
+        None, description="Password for all nodes; default: random, one a node."
+    )
+
+
+class ClusterFile(Section):
+    """A cluster file. `cluster` and `nodes` are enough."""
+
+    cluster: Name = Field(description="Name of the cluster.")
+    id: Text | None = Field(
+        None, description="Pin the cluster's UUID; default: random, remembered."
+    )
+    hosts: dict[Name, HostSection] = Field(
+        default_factory=dict, description="Hosts; default: this machine, as `here`."
+    )
+    networks: dict[Name, NetworkSection] = Field(
+        default_factory=dict, description="Networks; default: `provision`, isolated, with netboot."
+    )
+    flavors: dict[Name, FlavorSection] = Field(default_factory=dict, description="Kinds of nodes.")
+    boot: dict[Name, BootProfileSection] = Field(
+        default_factory=dict, description="Boot profiles, by name."
+    )
+    bmc: BmcSection = Field(default_factory=BmcSection, description="BMC addresses and accounts.")
+    nodes: list[NodeGroupSection] = Field(description="Groups of nodes.")

@@ -1,0 +1,277 @@
+"""Plain values -> sections, piece by piece, so that one bad piece hides no other error."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from nospoon.errors import Problem
+from nospoon.spec.document import Document, Path, Value, as_sequence
+from nospoon.spec.fields import NAME_PATTERN, Name
+from nospoon.spec.models import (
+    BmcSection,
+    BootProfileSection,
+    ClusterFile,
+    DiskSection,
+    FlavorSection,
+    HostSection,
+    NetworkSection,
+    NicSection,
+    NodeBmcSection,
+    NodeGroupSection,
+    NodeSection,
+)
+
+M = TypeVar("M", bound=BaseModel)
+
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+
+
+@dataclass(slots=True)
+class Sections:
+    """What could be read. `*_names` hold all names that the file defines, also of bad sections."""
+
+    cluster: str = ""
+    id: str | None = None
+    hosts: dict[str, HostSection] = field(default_factory=dict)
+    networks: dict[str, NetworkSection] = field(default_factory=dict)
+    flavors: dict[str, FlavorSection] = field(default_factory=dict)
+    boot: dict[str, BootProfileSection] = field(default_factory=dict)
+    bmc: BmcSection = field(default_factory=BmcSection)
+    groups: dict[int, NodeGroupSection] = field(default_factory=dict)
+    names: dict[str, frozenset[str]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_sections(document: Document) -> Sections:
+    """Every section that is right, and every problem of those that are not."""
+    found = Sections(problems=list(document.problems))
+    value = document.value
+    if not isinstance(value, dict):
+        found.problems.append(document.problem((), f"expected a mapping, got {shown(value)}"))
+        return found
+    _refuse_unknown_sections(document, value, found)
+    _read_names(document, value, found)
+    found.hosts = _read_mapping(document, value, "hosts", HostSection, found)
+    found.networks = _read_mapping(document, value, "networks", NetworkSection, found)
+    found.flavors = _read_mapping(document, value, "flavors", FlavorSection, found)
+    found.boot = _read_mapping(document, value, "boot", BootProfileSection, found)
+    if value.get("bmc") is not None:
+        bmc = _read(document, ("bmc",), value["bmc"], BmcSection.model_validate, found)
+        found.bmc = bmc or found.bmc
+    _read_groups(document, value, found)
+    return found
+
+
+def _refuse_unknown_sections(
+    document: Document, value: Mapping[str, Value], found: Sections
+) -> None:
+    known = list(ClusterFile.model_fields)
+    for key in value:
+        if key not in known:
+            found.problems.append(
+                document.problem(
+                    (key,), f"unknown key {key!r}", did_you_mean(key, known), at_key=True
+                )
+            )
+
+
+def _read_names(document: Document, value: Mapping[str, Value], found: Sections) -> None:
+    for required in ("cluster", "nodes"):
+        if required not in value:
+            hint = f"Add `{'cluster: NAME' if required == 'cluster' else 'nodes: [{count: 2}]'}`"
+            found.problems.append(document.problem((), f"missing key {required!r}", hint))
+    if "cluster" in value:
+        name = _read(document, ("cluster",), value["cluster"], _NAME.validate_python, found)
+        found.cluster = name or ""
+    if isinstance(value.get("id"), str):
+        found.id = str(value["id"])
+    elif value.get("id") is not None:
+        found.problems.append(
+            document.problem(("id",), f"expected a UUID, got {shown(value['id'])}")
+        )
+
+
+def _read_mapping(
+    document: Document,
+    value: Mapping[str, Value],
+    section: str,
+    model: type[M],
+    found: Sections,
+) -> dict[str, M]:
+    given = value.get(section)
+    result: dict[str, M] = {}
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        found.problems.append(
+            document.problem((section,), f"expected a mapping of names, got {shown(given)}")
+        )
+        given = {}
+    for name, body in given.items():
+        _read(document, (section, name), name, _NAME.validate_python, found)
+        body = {} if body is None else body  # noqa: PLW2901  (`here:` alone means all defaults)
+        parsed = _read(document, (section, name), body, model.model_validate, found)
+        if parsed is not None:
+            result[name] = parsed
+    found.names[section] = frozenset(given)
+    return result
+
+
+def _read_groups(document: Document, value: Mapping[str, Value], found: Sections) -> None:
+    nodes = value.get("nodes")
+    if nodes is not None and not isinstance(nodes, list):
+        found.problems.append(
+            document.problem(
+                ("nodes",), f"expected a list, got {shown(nodes)}", "Write `nodes: [{count: 2}]`"
+            )
+        )
+    for index, body in enumerate(as_sequence(nodes)):
+        group = _read(document, ("nodes", index), body, NodeGroupSection.model_validate, found)
+        if group is not None:
+            found.groups[index] = group
+
+
+R = TypeVar("R")
+
+
+def _read(
+    document: Document, path: Path, value: Value, parse: Callable[[Any], R], found: Sections
+) -> R | None:
+    try:
+        return parse(value)
+    except ValidationError as error:
+        found.problems += _translated(document, path, value, error)
+        return None
+
+
+def _translated(
+    document: Document, path: Path, value: Value, error: ValidationError
+) -> Iterable[Problem]:
+    for detail in error.errors(include_url=False):
+        inner = _existing(value, detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            key = str(detail["loc"][-1])
+            yield document.problem(
+                (*path, *inner), f"unknown key {key!r}", _meant(detail, error), at_key=True
+            )
+        elif detail["type"] == "missing":
+            yield document.problem((*path, *inner), f"missing key {str(detail['loc'][-1])!r}")
+        else:
+            message, hint = _message(detail)
+            yield document.problem((*path, *inner), message, hint)
+
+
+def _existing(value: Any, location: tuple[int | str, ...]) -> Path:
+    """The part of pydantic's location that is in the file: names of unions and types fall out."""
+    path: list[str | int] = []
+    for part in location:
+        inside = (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and isinstance(part, int) and part < len(value)
+        )
+        if inside:
+            value = value[part]
+            path.append(part)
+    return tuple(path)
+
+
+_EXPECTED = {
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "ip_v4_address": "an IPv4 address",
+    "ip_v4_network": "an IPv4 network such as 172.30.0.0/24, without host bits",
+}
+
+
+def _message(detail: ErrorDetails) -> tuple[str, str]:
+    got = shown(detail["input"])
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "value_error":
+        message, _, hint = str(context["error"]).partition(". ")
+        return message, hint
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}, got {got}", ""
+    if kind in ("enum", "literal_error"):
+        expected = str(context["expected"]).replace("'", "")
+        choices = expected.replace(" or ", ", ").split(", ")
+        return f"expected one of {expected}, got {got}", did_you_mean(detail["input"], choices)
+    if kind == "string_pattern_mismatch":
+        return _pattern_message(str(context["pattern"]), got)
+    if kind in _BOUNDS:
+        return f"expected {_BOUNDS[kind].format(**context)}, got {got}", ""
+    return f"{detail['msg']}, got {got}", ""
+
+
+_BOUNDS = {
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} character",
+    "too_long": "at most {max_length} entries",
+    "too_short": "at least {min_length} entry",
+}
+
+
+def _pattern_message(pattern: str, got: str) -> tuple[str, str]:
+    if pattern == NAME_PATTERN:
+        return (
+            f"expected a name of lower-case letters, digits and hyphens, at most 63, got {got}",
+            "",
+        )
+    return f"expected text of the form {pattern}, got {got}", ""
+
+
+def _meant(detail: ErrorDetails, error: ValidationError) -> str:
+    known = FIELDS.get(error.title, {})
+    for part in detail["loc"][:-1]:
+        known = NESTED.get(str(part), known)
+    return did_you_mean(str(detail["loc"][-1]), list(known))
+
+
+def _fields(model: type[BaseModel]) -> dict[str, object]:
+    return dict.fromkeys(model.model_fields)
+
+
+FIELDS: dict[str, dict[str, object]] = {
+    model.__name__: _fields(model)
+    for model in (
+        HostSection, NetworkSection, FlavorSection, BootProfileSection, BmcSection,
+        NodeGroupSection,
+    )
+}  # fmt: skip
+NESTED: dict[str, dict[str, object]] = {
+    "disks": _fields(DiskSection),
+    "nics": _fields(NicSection),
+    "bmc": _fields(NodeBmcSection),
+    "overrides": _fields(NodeSection),
+}
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """A hint that names the nearest known word, or all of them when there are few."""
+    words = [str(word) for word in known]
+    near = difflib.get_close_matches(str(given), words, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"Known: {', '.join(sorted(words))}" if 0 < len(words) <= 12 else ""
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: short."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, str) else str(value).lower()
+    return text if len(text) <= 60 else f"{text[:57]}…"
