@@ -1,0 +1,1 @@
+"""Carries out a plan over drivers: order, limits, retries, journal, verification."""

@@ -72,7 +72,8 @@ def _step_lines(step: Step) -> Iterator[str]:
     shape = step.desired.shape if step.desired is not None else None
     about = f"  {describe(shape)}" if shape is not None and step.action is Action.CREATE else ""
     why = "" if step.action is Action.CREATE else f"  ({step.why})"
-    yield f"{step.action.sign:>3}{late} {step.key.kind} {step.key.name} on {step.key.host}{about}{why}"
+    what = f"{step.key.kind} {step.key.name} on {step.key.host}"
+    yield f"{step.action.sign:>3}{late} {what}{about}{why}"
     for change in step.changes:
         yield f"        {change.field}: {change.observed} -> {change.desired}  [{change.rule}]"
 

@@ -1,0 +1,1 @@
+"""What must survive: clusters, nodes, accounts, operations and the journal, in one database."""

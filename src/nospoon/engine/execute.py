@@ -1,0 +1,148 @@
+"""Carries out a plan: each move when what it waits for is done, so many at once per host.
+
+Intent is journalled before each driver call and its outcome after it. A move that fails for want
+of its host is tried again a few times; one that fails otherwise stops only what waits for it.
+Nothing is rolled back here: the next plan starts from what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from nospoon.engine.observe import Drivers
+from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
+from nospoon.errors import HostUnreachable, MissingTool, NospoonError
+from nospoon.model.resources import Key, OwnerTag
+from nospoon.plan.order import Half, Move, MoveId, moves
+from nospoon.plan.steps import Action, Plan
+from nospoon.providers.base import Driver
+
+RETRY_DELAYS = (1.0, 3.0)
+"""Seconds before a second and third try of a move whose host was away."""
+
+
+class Journal(Protocol):
+    """Makes intent and outcome durable."""
+
+    async def intend(self, key: Key, half: Half, token: str) -> int: ...
+
+    async def conclude(self, entry: int, error: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much happens at once on one host, and between retries how long is waited (seconds)."""
+
+    per_host: int = 8
+    retry_delays: tuple[float, ...] = RETRY_DELAYS
+
+
+async def execute(
+    plan: Plan,
+    *,
+    drivers: Drivers,
+    tag: OwnerTag,
+    journal: Journal,
+    emit: Emit,
+    limits: Limits | None = None,
+) -> Outcome:
+    """Carry out every move. Cancelling lets no driver call begin any more."""
+    run = _Run(plan, drivers, tag, journal, emit, limits or Limits())
+    return await run.all()
+
+
+class _Run:
+    def __init__(
+        self,
+        plan: Plan,
+        drivers: Drivers,
+        tag: OwnerTag,
+        journal: Journal,
+        emit: Emit,
+        limits: Limits,
+    ) -> None:
+        self.moves = moves(plan)
+        self.drivers, self.tag, self.journal = drivers, tag, journal
+        self.emit, self.limits = emit, limits
+        self.outcome = Outcome(total=len(self.moves))
+        self.results: dict[MoveId, asyncio.Future[bool]] = {}
+        self.slots: Mapping[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(limits.per_host)
+        )
+
+    async def all(self) -> Outcome:
+        loop = asyncio.get_running_loop()
+        self.results = {id_: loop.create_future() for id_ in self.moves}
+        async with asyncio.TaskGroup() as group:
+            for move in self.moves.values():
+                name = f"{move.half} {move.step.key}"
+                group.create_task(self._when_ready(move), name=name)
+        return self.outcome
+
+    async def _when_ready(self, move: Move) -> None:
+        waited = [await self.results[id_] for id_ in move.waits]
+        if not all(waited):
+            self.outcome.skipped += 1
+            self._tell(Phase.SKIPPED, move, "waits for something that failed")
+            self.results[move.id].set_result(False)
+            return
+        async with self.slots[move.step.key.host]:
+            succeeded = await self._try(move)
+        self.results[move.id].set_result(succeeded)
+
+    async def _try(self, move: Move) -> bool:
+        key = move.step.key
+        self._tell(Phase.STARTED, move, _verb(move))
+        entry = await self.journal.intend(key, move.half, self.tag.token)
+        try:
+            await self._with_retries(move)
+        except NospoonError as error:
+            await self.journal.conclude(entry, str(error))
+            self.outcome.failures.append(Failure(str(key), move.step.node, str(error)))
+            self._tell(Phase.FAILED, move, str(error))
+            return False
+        await self.journal.conclude(entry, "")
+        self.outcome.done += 1
+        self._tell(Phase.DONE, move, _verb(move))
+        return True
+
+    async def _with_retries(self, move: Move) -> None:
+        for delay in self.limits.retry_delays:
+            try:
+                return await self._call(move)
+            except HostUnreachable as error:
+                self._tell(Phase.RETRYING, move, f"{error} Trying again in {delay:.0f} s.")
+                await asyncio.sleep(delay)
+        return await self._call(move)
+
+    async def _call(self, move: Move) -> None:
+        step, driver = move.step, self._driver(move.step.key)
+        if move.half is Half.REMOVE:
+            assert step.observed is not None, "only what was observed is removed"
+            await driver.delete(step.observed)
+            return
+        assert step.desired is not None, "only what is desired is made"
+        if step.action is Action.CHANGE:
+            assert step.observed is not None, "only what was observed is changed"
+            await driver.change(step.observed, step.desired, self.tag)
+        else:
+            await driver.create(step.desired, self.tag)
+
+    def _driver(self, key: Key) -> Driver:
+        driver = self.drivers.get((key.host, key.kind))
+        if driver is None:
+            raise MissingTool(f"nothing here makes a {key.kind} on host {key.host}")
+        return driver
+
+    def _tell(self, phase: Phase, move: Move, message: str) -> None:
+        over = self.outcome.done + len(self.outcome.failures) + self.outcome.skipped
+        what, node = str(move.step.key), move.step.node
+        self.emit(Progress(phase, message, what, node, over, self.outcome.total))
+
+
+def _verb(move: Move) -> str:
+    return "delete" if move.half is Half.REMOVE else str(move.step.action)

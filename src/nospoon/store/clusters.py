@@ -1,0 +1,166 @@
+"""Clusters and their nodes. Every function takes the transaction's connection first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from nospoon.bmc.runtime import Runtime
+from nospoon.plan.allocate import Allocations
+from nospoon.store import tables
+
+clusters, nodes = tables.clusters, tables.nodes
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """A cluster as it was last asked for. `uploads`: name in the file -> sha256 of the content."""
+
+    id: UUID
+    name: str
+    uid: int
+    generation: int
+    file: str
+    text: str
+    uploads: Mapping[str, str]
+    allocations: Allocations
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node: its account (`password` encrypted) and its BMC's runtime state."""
+
+    uuid: UUID
+    cluster_id: UUID
+    name: str
+    username: str
+    password: bytes = field(repr=False)
+    runtime: Runtime = field(default_factory=Runtime)
+    source: str = "file"
+
+
+def find(connection: Connection, *, uid: int, name: str) -> ClusterRow | None:
+    """The caller's cluster of this name."""
+    query = select(clusters).where(clusters.c.uid == uid, clusters.c.name == name)
+    row = connection.execute(query).first()
+    return _cluster(row) if row is not None else None
+
+
+def get(connection: Connection, id: UUID) -> ClusterRow | None:  # noqa: A002  (the column's name)
+    row = connection.execute(select(clusters).where(clusters.c.id == str(id))).first()
+    return _cluster(row) if row is not None else None
+
+
+def all_clusters(connection: Connection, *, uid: int | None = None) -> list[ClusterRow]:
+    """All clusters, or those of one user, by name."""
+    query = select(clusters).order_by(clusters.c.name)
+    if uid is not None:
+        query = query.where(clusters.c.uid == uid)
+    return [_cluster(row) for row in connection.execute(query)]
+
+
+def save(connection: Connection, row: ClusterRow) -> None:
+    """Insert or update."""
+    values = {
+        "name": row.name,
+        "uid": row.uid,
+        "generation": row.generation,
+        "file": row.file,
+        "text": row.text,
+        "uploads": dict(row.uploads),
+        "allocations": msgspec.to_builtins(row.allocations),
+        "created": row.created,
+    }
+    changed = connection.execute(
+        update(clusters).where(clusters.c.id == str(row.id)).values(values)
+    ).rowcount
+    if not changed:
+        connection.execute(insert(clusters).values(id=str(row.id), **values))
+
+
+def remove(connection: Connection, id: UUID) -> None:  # noqa: A002  (the column's name)
+    connection.execute(delete(clusters).where(clusters.c.id == str(id)))
+
+
+def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
+    query = select(nodes).where(nodes.c.cluster_id == str(cluster_id)).order_by(nodes.c.name)
+    return [_node(row) for row in connection.execute(query)]
+
+
+def node(connection: Connection, uuid: UUID) -> NodeRow | None:
+    row = connection.execute(select(nodes).where(nodes.c.uuid == str(uuid))).first()
+    return _node(row) if row is not None else None
+
+
+def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
+    """Insert nodes, or renew the accounts of those that are there; runtime state is kept."""
+    known = {
+        uuid
+        for (uuid,) in connection.execute(
+            select(nodes.c.uuid).where(nodes.c.cluster_id.in_({str(r.cluster_id) for r in rows}))
+        )
+    }
+    fresh = [_node_values(row) for row in rows if str(row.uuid) not in known]
+    if fresh:
+        connection.execute(insert(nodes), fresh)
+    for row in rows:
+        if str(row.uuid) in known:
+            connection.execute(
+                update(nodes)
+                .where(nodes.c.uuid == str(row.uuid))
+                .values(name=row.name, username=row.username, password=row.password)
+            )
+
+
+def drop_nodes(connection: Connection, uuids: Sequence[UUID]) -> None:
+    for uuid in uuids:
+        connection.execute(delete(nodes).where(nodes.c.uuid == str(uuid)))
+
+
+def save_runtime(connection: Connection, uuid: UUID, runtime: Runtime) -> None:
+    encoded = msgspec.to_builtins(runtime)
+    connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(runtime=encoded))
+
+
+def _cluster(row: Row[Any]) -> ClusterRow:
+    return ClusterRow(
+        id=UUID(row.id),
+        name=row.name,
+        uid=row.uid,
+        generation=row.generation,
+        file=row.file,
+        text=row.text,
+        uploads=row.uploads,
+        allocations=msgspec.convert(row.allocations, Allocations),
+        created=row.created,
+    )
+
+
+def _node(row: Row[Any]) -> NodeRow:
+    return NodeRow(
+        uuid=UUID(row.uuid),
+        cluster_id=UUID(row.cluster_id),
+        name=row.name,
+        username=row.username,
+        password=row.password,
+        runtime=msgspec.convert(row.runtime, Runtime),
+        source=row.source,
+    )
+
+
+def _node_values(row: NodeRow) -> dict[str, Any]:
+    return {
+        "uuid": str(row.uuid),
+        "cluster_id": str(row.cluster_id),
+        "name": row.name,
+        "source": row.source,
+        "username": row.username,
+        "password": row.password,
+        "runtime": msgspec.to_builtins(row.runtime),
+    }

@@ -1,0 +1,38 @@
+"""Passwords at rest: encrypted with a key that lies beside the database, not in it.
+
+IPMI's RAKP needs the cleartext (IPMI 2.0 §13.28), so a digest will not do.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography.fernet import Fernet
+
+
+class Cipher:
+    """Encrypts and decrypts with the key of one file."""
+
+    def __init__(self, key: bytes) -> None:
+        self._fernet = Fernet(key)
+
+    @classmethod
+    def from_file(cls, path: Path) -> Cipher:
+        """The key in this file (mode 0600), made on first use."""
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return cls(path.read_bytes())
+        key = Fernet.generate_key()
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key)
+            file.flush()
+            os.fsync(file.fileno())
+        return cls(key)
+
+    def encrypt(self, text: str) -> bytes:
+        return self._fernet.encrypt(text.encode())
+
+    def decrypt(self, data: bytes) -> str:
+        return self._fernet.decrypt(data).decode()

@@ -1,0 +1,227 @@
+"""Operations, their events, and the journal of driver calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from nospoon.model.resources import Key
+from nospoon.store import tables
+
+operations, events, journal = tables.operations, tables.events, tables.journal
+
+KEPT_OPERATIONS = 200
+"""Ended operations that are remembered; older ones go with their events."""
+
+
+class OperationState(StrEnum):
+    """INTERRUPTED: the daemon ended in the middle; the next `up` or `down` goes on from there."""
+
+    RUNNING = "running"
+    DONE = "done"
+    PARTLY = "partly done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRow:
+    """Long work that was asked for. Times are Unix seconds."""
+
+    id: UUID
+    kind: str
+    cluster_id: UUID
+    cluster: str
+    uid: int
+    state: OperationState
+    created: float
+    finished: float | None = None
+    message: str = ""
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+def begin(
+    connection: Connection, *, kind: str, cluster_id: UUID, cluster: str, uid: int, now: float
+) -> OperationRow:
+    """Record that an operation starts."""
+    row = OperationRow(
+        id=uuid4(),
+        kind=kind,
+        cluster_id=cluster_id,
+        cluster=cluster,
+        uid=uid,
+        state=OperationState.RUNNING,
+        created=now,
+    )
+    connection.execute(
+        insert(operations).values(
+            id=str(row.id),
+            kind=kind,
+            cluster_id=str(cluster_id),
+            cluster=cluster,
+            uid=uid,
+            state=row.state,
+            created=now,
+            message="",
+            result={},
+        )
+    )
+    _forget_old(connection)
+    return row
+
+
+def finish(
+    connection: Connection,
+    id: UUID,  # noqa: A002  (the column's name)
+    *,
+    state: OperationState,
+    message: str,
+    result: Mapping[str, Any],
+    now: float,
+) -> None:
+    connection.execute(
+        update(operations)
+        .where(operations.c.id == str(id))
+        .values(state=state, message=message, result=dict(result), finished=now)
+    )
+
+
+def interrupt_running(connection: Connection, *, now: float) -> list[OperationRow]:
+    """At start-up: what ran when the daemon ended is interrupted. Returns those."""
+    query = select(operations).where(operations.c.state == OperationState.RUNNING)
+    found = [_operation(row) for row in connection.execute(query)]
+    connection.execute(
+        update(operations)
+        .where(operations.c.state == OperationState.RUNNING)
+        .values(
+            state=OperationState.INTERRUPTED,
+            message="the daemon ended in the middle; run the same command again to go on",
+            finished=now,
+        )
+    )
+    return found
+
+
+def get(connection: Connection, id: UUID) -> OperationRow | None:  # noqa: A002  (the column's name)
+    row = connection.execute(select(operations).where(operations.c.id == str(id))).first()
+    return _operation(row) if row is not None else None
+
+
+def all_operations(connection: Connection, *, uid: int | None = None) -> list[OperationRow]:
+    """Newest first."""
+    query = select(operations).order_by(operations.c.created.desc())
+    if uid is not None:
+        query = query.where(operations.c.uid == uid)
+    return [_operation(row) for row in connection.execute(query)]
+
+
+def add_event(
+    connection: Connection, operation: UUID, *, seq: int, at: float, data: Mapping[str, Any]
+) -> None:
+    connection.execute(
+        insert(events).values(operation_id=str(operation), seq=seq, at=at, data=dict(data))
+    )
+
+
+def events_since(connection: Connection, operation: UUID, seq: int) -> list[tuple[int, float, Any]]:
+    """(seq, at, data) after `seq`, in order."""
+    query = (
+        select(events)
+        .where(events.c.operation_id == str(operation), events.c.seq > seq)
+        .order_by(events.c.seq)
+    )
+    return [(row.seq, row.at, row.data) for row in connection.execute(query)]
+
+
+def intend(
+    connection: Connection,
+    *,
+    operation: UUID,
+    cluster_id: UUID,
+    key: Key,
+    half: str,
+    token: str,
+    now: float,
+) -> int:
+    """Journal a driver call before it is made."""
+    result = connection.execute(
+        insert(journal).values(
+            operation_id=str(operation),
+            cluster_id=str(cluster_id),
+            kind=key.kind,
+            host=key.host,
+            name=key.name,
+            half=half,
+            token=token,
+            state="intent",
+            at=now,
+            error="",
+        )
+    )
+    assert result.inserted_primary_key is not None
+    return int(result.inserted_primary_key[0])
+
+
+def conclude(connection: Connection, entry: int, *, error: str, now: float) -> None:
+    """Journal how it ended; `error` "" is success."""
+    connection.execute(
+        update(journal)
+        .where(journal.c.id == entry)
+        .values(state="failed" if error else "done", error=error, at=now)
+    )
+
+
+def open_intents(connection: Connection) -> list[tuple[UUID, Key]]:
+    """Driver calls whose outcome nobody knows: the daemon ended while they ran."""
+    query = select(journal).where(journal.c.state == "intent").order_by(journal.c.id)
+    return [
+        (UUID(row.cluster_id), Key(row.kind, row.host, row.name))
+        for row in connection.execute(query)
+    ]
+
+
+def close_intents(connection: Connection, cluster_id: UUID) -> None:
+    """After a fresh observation, what was unknown is known."""
+    connection.execute(
+        update(journal)
+        .where(journal.c.state == "intent", journal.c.cluster_id == str(cluster_id))
+        .values(state="observed")
+    )
+
+
+def _forget_old(connection: Connection) -> None:
+    old = (
+        select(operations.c.id)
+        .where(operations.c.state != OperationState.RUNNING)
+        .order_by(operations.c.created.desc())
+        .offset(KEPT_OPERATIONS)
+    )
+    ids = [id_ for (id_,) in connection.execute(old.limit(-1 if _is_sqlite(connection) else None))]
+    if ids:
+        connection.execute(delete(journal).where(journal.c.operation_id.in_(ids)))
+        connection.execute(delete(operations).where(operations.c.id.in_(ids)))
+
+
+def _is_sqlite(connection: Connection) -> bool:
+    return connection.dialect.name == "sqlite"
+
+
+def _operation(row: Row[Any]) -> OperationRow:
+    return OperationRow(
+        id=UUID(row.id),
+        kind=row.kind,
+        cluster_id=UUID(row.cluster_id),
+        cluster=row.cluster,
+        uid=row.uid,
+        state=OperationState(row.state),
+        created=row.created,
+        finished=row.finished,
+        message=row.message,
+        result=row.result,
+    )

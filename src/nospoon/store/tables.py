@@ -1,0 +1,103 @@
+"""The tables. Times are Unix seconds; JSON columns hold encoded dataclasses of the model."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+deployment = Table("deployment", metadata, Column("id", String, primary_key=True))
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("name", String, nullable=False),
+    Column("uid", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("file", String, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("uploads", JSON, nullable=False),
+    Column("allocations", JSON, nullable=False),
+    Column("created", Float, nullable=False),
+    UniqueConstraint("uid", "name"),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("uuid", String(36), primary_key=True),
+    Column("cluster_id", ForeignKey("clusters.id", ondelete="CASCADE"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("source", String, nullable=False),
+    Column("username", String, nullable=False),
+    Column("password", LargeBinary, nullable=False),
+    Column("runtime", JSON, nullable=False),
+    UniqueConstraint("cluster_id", "name"),
+)
+
+bmcs = Table(
+    "bmcs",
+    metadata,
+    Column("uuid", String(36), primary_key=True),
+    Column("cluster_id", String(36), nullable=False),
+    Column("host", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("record", JSON, nullable=False),
+    Index("bmcs_by_cluster", "cluster_id"),
+)
+
+operations = Table(
+    "operations",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("cluster_id", String(36), nullable=False),
+    Column("cluster", String, nullable=False),
+    Column("uid", Integer, nullable=False),
+    Column("state", String, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("finished", Float),
+    Column("message", Text, nullable=False),
+    Column("result", JSON, nullable=False),
+    Index("operations_by_cluster", "cluster_id"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("operation_id", ForeignKey("operations.id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("data", JSON, nullable=False),
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("operation_id", String(36), nullable=False),
+    Column("cluster_id", String(36), nullable=False),
+    Column("kind", String, nullable=False),
+    Column("host", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("half", String, nullable=False),
+    Column("token", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("error", Text, nullable=False),
+    Index("journal_open", "state"),
+)
