@@ -16,7 +16,7 @@ Drivers = Mapping[tuple[str, Kind], Driver]
 
 async def observe(drivers: Drivers, cluster: UUID) -> list[Observed]:
     """Every resource of the cluster, as it is now. Raises what any driver raises."""
-    found = await asyncio.gather(*(driver.observe(cluster) for driver in drivers.values()))
+    found = await asyncio.gather(*(driver.observe(cluster) for driver in _each_once(drivers)))
     return [each for batch in found for each in batch]
 
 
@@ -24,17 +24,23 @@ async def observe_reachable(
     drivers: Drivers, cluster: UUID
 ) -> tuple[list[Observed], dict[str, str]]:
     """As `observe`, and host -> reason for those that nobody could look at."""
+    once = _each_once(drivers)
     results = await asyncio.gather(
-        *(driver.observe(cluster) for driver in drivers.values()), return_exceptions=True
+        *(driver.observe(cluster) for driver in once), return_exceptions=True
     )
     found: list[Observed] = []
     away: dict[str, str] = {}
-    for (host, _), result in zip(drivers, results, strict=True):
+    for (driver, host), result in zip(once.items(), results, strict=True):
         match result:
             case HostUnreachable():
-                away[host] = str(result)
+                away[host] = f"{driver.kind}: {result}"
             case BaseException():
                 raise result
             case Sequence():
                 found += result
     return found, away
+
+
+def _each_once(drivers: Drivers) -> dict[Driver, str]:
+    """Driver -> a host that it serves: a driver of the daemon's own serves several."""
+    return {driver: host for (host, _), driver in drivers.items()}

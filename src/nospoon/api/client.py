@@ -1,0 +1,108 @@
+"""The API's client: the CLI, the tests and everybody else use this one."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote, urlencode
+
+from nospoon.api.errors import decode
+from nospoon.errors import HostUnreachable
+
+Json = Any
+"""Decoded JSON as the server's wire models describe it (see docs/reference/api.md)."""
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float | None) -> None:
+        super().__init__("nospoond", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Client:
+    """A client of the daemon behind one unix socket. Blocking; one request at a time."""
+
+    def __init__(self, socket_path: Path, *, timeout: float = 120.0) -> None:
+        self.socket_path = socket_path
+        self._timeout = timeout
+
+    def get(self, path: str, **query: str) -> Json:
+        return self._json("GET", path, query=query)
+
+    def post(self, path: str, body: Json = None, **query: str) -> Json:
+        return self._json("POST", path, body=body, query=query)
+
+    def delete(self, path: str, **query: str) -> Json:
+        return self._json("DELETE", path, query=query)
+
+    def upload(self, sha256: str, content: IO[bytes], size: int) -> None:
+        """Send a file's content; the server checks the digest."""
+        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+        self._request("PUT", f"/v1/files/{sha256}", content=content, headers=headers).read()
+
+    def text(self, path: str, **query: str) -> bytes:
+        """The body as it is."""
+        return self._request("GET", path, query=query).read()
+
+    def stream(self, path: str, **query: str) -> Iterator[bytes]:
+        """The body as it arrives, for ever if the server goes on."""
+        answer = self._request("GET", path, query=query, timeout=None)
+        while chunk := answer.read1(1 << 16):
+            yield chunk
+
+    def events(self, path: str, *, after: int = 0) -> Iterator[Json]:
+        """Server-sent events, each decoded from its `data:` line (WHATWG HTML §9.2)."""
+        answer = self._request("GET", path, query={"after": str(after)}, timeout=None)
+        for line in answer:
+            if line.startswith(b"data:"):
+                yield json.loads(line[5:])
+
+    def _json(
+        self, method: str, path: str, *, body: Json = None, query: Mapping[str, str] | None = None
+    ) -> Json:
+        content = json.dumps(body).encode() if body is not None else None
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        answer = self._request(method, path, query=query, content=content, headers=headers)
+        data = answer.read()
+        return json.loads(data) if data else None
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: bytes | IO[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = -1,
+    ) -> http.client.HTTPResponse:
+        limit = self._timeout if timeout == -1 else timeout
+        connection = _UnixConnection(str(self.socket_path), limit)
+        target = quote(path) + (f"?{urlencode(query)}" if query else "")
+        try:
+            connection.request(method, target, body=content, headers=dict(headers or {}))
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise HostUnreachable(
+                f"no daemon answers at {self.socket_path}: {error}",
+                hint="Start it with `nospoon daemon start`.",
+            ) from error
+        if answer.status >= http.client.BAD_REQUEST:
+            raise decode(_loads(answer.read()))
+        return answer
+
+
+def _loads(data: bytes) -> Json:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return {"error": {"message": data.decode(errors="replace")[:500]}}

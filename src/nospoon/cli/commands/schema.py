@@ -1,0 +1,15 @@
+"""nospoon schema."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command("schema")
+def command() -> None:
+    """Print the JSON Schema of cluster files, for editors."""
+    from nospoon.spec.schema import json_schema  # noqa: PLC0415  (imports pydantic)
+
+    click.echo(json.dumps(json_schema(), indent=2))

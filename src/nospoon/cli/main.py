@@ -1,0 +1,116 @@
+"""The command `nospoon`: finds commands lazily, so that --help answers at once."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from typing import NoReturn
+
+import click
+
+from nospoon import __version__
+from nospoon.errors import (
+    Conflict,
+    NospoonError,
+    SpecError,
+    UsageError,
+)
+
+COMMANDS = {
+    "up": "Bring a cluster to what its file says.",
+    "plan": "Show what `up` would do, and why.",
+    "apply": "Carry out a plan that was saved with `plan -o`.",
+    "down": "Remove everything of a cluster.",
+    "status": "Show desired and observed state, and drift, node by node.",
+    "verify": "Boot a probe on every node and compare its hardware with the file.",
+    "node": "Nodes: list, show, power, boot, console.",
+    "bmc": "BMCs: where they answer, and who may log in.",
+    "operation": "Long work: list, show, watch, cancel.",
+    "schema": "Print the JSON Schema of cluster files.",
+    "doctor": "Say what is missing on this machine, and how to mend it.",
+    "support-bundle": "Pack what a bug report needs; secrets are masked.",
+    "daemon": "Start, stop and look at the daemon.",
+}
+
+EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (SpecError, 2),
+    (UsageError, 2),
+    (Conflict, 5),
+    (TimeoutError, 4),
+    (NospoonError, 1),
+)
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Knows its commands' names and one-line helps; imports a command when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"nospoon.cli.commands.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = _nearest(args[0])
+            if not near:
+                raise
+            message = f"{error.message.rstrip('.')}. Did you mean {near!r}?"
+            raise click.UsageError(message, ctx) from error
+
+
+def _nearest(name: str) -> str:
+    import difflib  # noqa: PLC0415  (only when somebody mistyped)
+
+    return next(iter(difflib.get_close_matches(name, COMMANDS, n=1)), "")
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="nospoon")
+def cli() -> None:
+    """Virtual bare metal: servers with BMCs, boot order and consoles, from one file."""
+
+
+def main() -> NoReturn:
+    """Run the command line; every error becomes a message and an exit code."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("Aborted.", err=True)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except NospoonError as error:
+        click.echo(f"Error: {error}" if not isinstance(error, SpecError) else str(error), err=True)
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def exit_code(error: BaseException) -> int:
+    """0 ok, 1 failed, 2 usage, 3 partly done, 4 timed out, 5 conflict."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Operations: long work with a state, events that can be followed, and a way to cancel it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from nospoon.engine.progress import Phase, Progress
+from nospoon.errors import Conflict, NospoonError, NotFound
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.tasks import Tasks
+from nospoon.store import operations as stored
+from nospoon.store.database import Database
+from nospoon.store.operations import OperationRow, OperationState
+
+log = structlog.get_logger()
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an operation's work ended. `result` is JSON for its caller."""
+
+    state: OperationState
+    message: str
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Running:
+    """An operation at work: what it has told so far, and who listens."""
+
+    row: OperationRow
+    events: list[Event] = field(default_factory=list)
+    task: asyncio.Task[Any] | None = None
+    ended: Ended | None = None
+    wakers: set[asyncio.Event] = field(default_factory=set)
+
+    def emit(self, progress: Progress) -> None:
+        """Tell a fact to everybody who follows."""
+        self.events.append({"seq": len(self.events) + 1, **asdict(progress)})
+        for waker in self.wakers:
+            waker.set()
+
+    def note(self, message: str) -> None:
+        self.emit(Progress(Phase.NOTE, message))
+
+
+Work = Callable[[Running], Awaitable[Ended]]
+
+
+class Operations:
+    """Starts, follows, cancels and remembers operations; one at a time per cluster."""
+
+    def __init__(self, database: Database, tasks: Tasks, clock: Clock) -> None:
+        self._database, self._tasks, self._clock = database, tasks, clock
+        self._running: dict[UUID, Running] = {}
+
+    def require_free(self, cluster_id: UUID) -> None:
+        """Raises `Conflict` when an operation on this cluster is under way."""
+        for running in self._running.values():
+            if running.row.cluster_id == cluster_id and running.ended is None:
+                row = running.row
+                seconds = self._clock() - row.created
+                raise Conflict(
+                    f"cluster {row.cluster}: `{row.kind}` by user {row.uid} has been running for "
+                    f"{seconds:.0f} s (operation {row.id})",
+                    hint=f"Follow it with `nospoon operation watch {row.id}`, or cancel it.",
+                )
+
+    async def start(
+        self, kind: str, *, cluster_id: UUID, cluster: str, uid: int, work: Work
+    ) -> OperationRow:
+        """Begin an operation in the background. Raises `Conflict` when the cluster is busy."""
+        self.require_free(cluster_id)
+        row = await self._database.call(
+            stored.begin,
+            kind=kind,
+            cluster_id=cluster_id,
+            cluster=cluster,
+            uid=uid,
+            now=self._clock(),
+        )
+        self.require_free(cluster_id)
+        running = Running(row)
+        self._running[row.id] = running
+        running.task = self._tasks.start(self._carry_out(running, work), name=f"{kind} {cluster}")
+        return row
+
+    async def _carry_out(self, running: Running, work: Work) -> None:
+        try:
+            ended = await work(running)
+        except NospoonError as error:
+            ended = Ended(OperationState.FAILED, str(error))
+        except asyncio.CancelledError:
+            ended = Ended(OperationState.CANCELLED, "cancelled; `up` or `down` goes on from here")
+        except Exception as error:
+            log.exception("operation broke", operation=str(running.row.id))
+            ended = Ended(OperationState.FAILED, f"internal error: {error!r}; see the daemon's log")
+        await self._finish(running, ended)
+
+    async def _finish(self, running: Running, ended: Ended) -> None:
+        row = running.row
+        await self._database.call(_save, row.id, running.events, ended, self._clock())
+        running.ended = ended
+        log.info("operation ended", operation=str(row.id), kind=row.kind, state=ended.state)
+        for waker in running.wakers:
+            waker.set()
+        del self._running[row.id]
+
+    async def follow(self, id: UUID, *, after: int = 0) -> AsyncIterator[Event]:  # noqa: A002
+        """Events after `after`, then one `{"state", "message", "result"}` at the end."""
+        running = self._running.get(id)
+        if running is None:
+            async for event in self._replay(id, after):
+                yield event
+            return
+        waker = asyncio.Event()
+        running.wakers.add(waker)
+        try:
+            while True:
+                waker.clear()
+                for event in running.events[after:]:
+                    yield event
+                after = len(running.events)
+                if running.ended is not None:
+                    break
+                await waker.wait()
+        finally:
+            running.wakers.discard(waker)
+        yield _final(running.ended)
+
+    async def _replay(self, id: UUID, after: int) -> AsyncIterator[Event]:  # noqa: A002
+        row = await self.get(id)
+        for _, _, data in await self._database.call(stored.events_since, id, after):
+            yield data
+        yield _final(Ended(row.state, row.message, row.result))
+
+    async def get(self, id: UUID) -> OperationRow:  # noqa: A002
+        row = await self._database.call(stored.get, id)
+        if row is None:
+            raise NotFound(f"no operation {id}")
+        return row
+
+    async def list(self, uid: int | None) -> list[OperationRow]:
+        return await self._database.call(stored.all_operations, uid=uid)
+
+    async def cancel(self, id: UUID) -> None:  # noqa: A002
+        """Stop an operation; driver calls under way are cancelled too. Ended ones stay as is."""
+        running = self._running.get(id)
+        if running is not None and running.task is not None:
+            running.task.cancel()
+            await asyncio.wait([running.task])
+
+
+def _save(connection: Any, id: UUID, events: list[Event], ended: Ended, now: float) -> None:  # noqa: A002
+    for event in events:
+        stored.add_event(connection, id, seq=event["seq"], at=now, data=event)
+    stored.finish(
+        connection, id, state=ended.state, message=ended.message, result=ended.result, now=now
+    )
+
+
+def _final(ended: Ended) -> Event:
+    return {"state": ended.state, "message": ended.message, "result": dict(ended.result)}
