@@ -17,7 +17,7 @@ Promises that every driver keeps, and `nospoon.testing.conformance` checks:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
@@ -62,7 +62,7 @@ class Capabilities:
     accelerator_note: str = ""
     cpus: int = 0
     memory: int = 0
-    rules: Mapping[Kind, Mapping[str, ChangeRule]] = {}
+    rules: Mapping[Kind, Mapping[str, ChangeRule]] = field(default_factory=dict)
 
 
 class Driver(Protocol):

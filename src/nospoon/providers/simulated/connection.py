@@ -1,0 +1,92 @@
+"""A host that is not there: complete, in memory, and quick enough for ten thousand nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import Kind
+from nospoon.providers.base import BootMethod, Capabilities, ChangeRule, Driver
+from nospoon.providers.simulated.drivers import SimulatedDriver
+from nospoon.providers.simulated.machines import SimulatedMachines
+from nospoon.providers.simulated.surroundings import Surroundings
+from nospoon.providers.simulated.world import SHAPES, Delays, World
+from nospoon.runtime.clock import Clock
+
+RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
+    Kind.NETWORK: {"address": ChangeRule.LIVE, "mtu": ChangeRule.LIVE},
+    Kind.VOLUME: {"size": ChangeRule.LIVE},
+    Kind.MACHINE: {
+        "boot_order": ChangeRule.LIVE,
+        "cpus": ChangeRule.AT_POWER_OFF,
+        "memory": ChangeRule.AT_POWER_OFF,
+        "firmware": ChangeRule.AT_POWER_OFF,
+        "tpm": ChangeRule.AT_POWER_OFF,
+        "disks": ChangeRule.AT_POWER_OFF,
+        "nics": ChangeRule.AT_POWER_OFF,
+        "boot_iso": ChangeRule.AT_POWER_OFF,
+    },
+}
+
+
+class SimulatedConnection:
+    """A `Connection`. `world`: state to go on from; `records`: directory for console records.
+
+    `around` lets a test or a fault command arrange bad days: no space, away, errors to come.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        deployment: str,
+        clock: Clock,
+        *,
+        world: World | None = None,
+        delays: Delays | None = None,
+        records: Path | None = None,
+    ) -> None:
+        self.around = Surroundings(
+            host=host,
+            deployment=deployment,
+            clock=clock,
+            world=world if world is not None else World(),
+            delays=delays if delays is not None else Delays(),
+        )
+        self._machines = SimulatedMachines(self.around, records)
+        simple = [kind for kind in SHAPES if kind is not Kind.MACHINE]
+        self._drivers: dict[Kind, Driver] = {
+            **{kind: SimulatedDriver(kind, self.around) for kind in simple},
+            Kind.MACHINE: self._machines,
+        }
+
+    @property
+    def drivers(self) -> Mapping[Kind, Driver]:
+        return self._drivers
+
+    @property
+    def machine_driver(self) -> SimulatedMachines:
+        return self._machines
+
+    @property
+    def world(self) -> World:
+        """Everything that exists there; `world.dump()` is what to keep over a restart."""
+        return self.around.world
+
+    async def capabilities(self) -> Capabilities:
+        return Capabilities(
+            kinds=frozenset(SHAPES),
+            boot=BootMethod.NATIVE,
+            firmwares=frozenset(Firmware),
+            archs=frozenset(Arch),
+            tpm=True,
+            managed_networks=True,
+            accelerator="simulated",
+            rules=RULES,
+        )
+
+    async def check(self) -> None:
+        self.around.begin("check")
+
+    async def close(self) -> None:
+        await self._machines.tasks.close()

@@ -1,0 +1,86 @@
+"""The simple kinds: pools, images, links and volumes. They exist or they do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+from nospoon.errors import Gone, NotOurs, ProviderError
+from nospoon.model.resources import Kind, Observed, OwnerTag, Resource, Volume
+from nospoon.providers.simulated.surroundings import Surroundings
+from nospoon.providers.simulated.world import Made
+
+
+class SimulatedDriver:
+    """Makes things of one kind by writing them down."""
+
+    def __init__(self, kind: Kind, around: Surroundings) -> None:
+        self._kind = kind
+        self.around = around
+
+    @property
+    def kind(self) -> Kind:
+        return self._kind
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        self.around.begin(f"observe {self.kind}")
+        now = self.around.clock()
+        return [
+            Observed(made.key, made.shape, made.tag, now, running=self._is_running(made))
+            for made in self.around.world.made.values()
+            if made.key.kind is self.kind
+            and made.tag is not None
+            and (made.tag.cluster, made.tag.deployment) == (cluster, self.around.deployment)
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        self.around.begin(f"create {resource.key}")
+        self._refuse_strangers(resource)
+        await asyncio.sleep(self.around.delays.make)
+        self.around.check_space(resource)
+        self.around.world.put(Made(resource.key, resource.shape, tag))
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        self.around.begin(f"change {desired.key}")
+        found = self.around.world.find(Resource(observed.key, observed.shape))
+        if found is None:
+            raise Gone(f"{observed.key} is no more", hint="Plan again.")
+        self._refuse_strangers(desired)
+        _refuse_shrinking(observed, desired)
+        await asyncio.sleep(self.around.delays.make)
+        self.around.world.put(Made(desired.key, desired.shape, tag))
+
+    async def delete(self, observed: Observed) -> None:
+        self.around.begin(f"delete {observed.key}")
+        found = self.around.world.find(Resource(observed.key, observed.shape))
+        if found is None:
+            return
+        if not self._is_ours(found):
+            raise NotOurs(f"{observed.key} is not ours any more; it is left alone")
+        self.around.world.take_away(found)
+
+    def _is_running(self, made: Made) -> bool:
+        """Whether a change would disturb a guest; nothing does of these kinds."""
+        del made
+        return False
+
+    def _is_ours(self, made: Made) -> bool:
+        return made.tag is not None and made.tag.deployment == self.around.deployment
+
+    def _refuse_strangers(self, resource: Resource) -> None:
+        found = self.around.world.find(resource)
+        if found is not None and not self._is_ours(found):
+            raise NotOurs(
+                f"{resource.key} exists on host {self.around.host} and carries no tag of ours",
+                hint="Rename yours, or remove the other one.",
+            )
+
+
+def _refuse_shrinking(observed: Observed, desired: Resource) -> None:
+    match observed.shape, desired.shape:
+        case Volume(size=before), Volume(size=after) if after < before:
+            raise ProviderError(
+                f"{desired.key} cannot shrink from {before} to {after} bytes",
+                hint="Remove the node and make it again.",
+            )

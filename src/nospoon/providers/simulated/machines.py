@@ -1,0 +1,187 @@
+"""Simulated machines: power, boot order, console and events, without a guest behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from nospoon.errors import Gone, ProviderError
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.providers.simulated.console import SerialPort, SimulatedConsole
+from nospoon.providers.simulated.drivers import SimulatedDriver
+from nospoon.providers.simulated.surroundings import Surroundings
+from nospoon.providers.simulated.world import Made, Running
+from nospoon.runtime.tasks import Tasks
+
+
+class SimulatedMachines(SimulatedDriver):
+    """The machine driver. Its guests do what real ones do: say what they boot, and shut down."""
+
+    def __init__(self, around: Surroundings, records: Path | None) -> None:
+        super().__init__(Kind.MACHINE, around)
+        self._records = records
+        self._ports: dict[UUID, SerialPort] = {}
+        self.tasks = Tasks(f"simulated {around.host}")
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        known = self.around.world.find(resource) is not None
+        await super().create(resource, tag)
+        if not known and isinstance(resource.shape, Machine):
+            self._publish(resource.shape.uuid, MachineChange.DEFINED)
+
+    async def delete(self, observed: Observed) -> None:
+        known = self.around.world.find(Resource(observed.key, observed.shape)) is not None
+        await super().delete(observed)
+        if known and isinstance(observed.shape, Machine):
+            self._ports.pop(observed.shape.uuid, None)
+            self._publish(observed.shape.uuid, MachineChange.UNDEFINED)
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        self.around.begin(f"power {command}")
+        state = self._state(machine)
+        on = state.power is PowerState.ON
+        match command, on:
+            case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
+                return
+            case (PowerCommand.ON | PowerCommand.CYCLE, False):
+                await self._start(machine, boot)
+            case (PowerCommand.OFF, True):
+                await self._stop(machine)
+            case (PowerCommand.CYCLE, True):
+                await self._stop(machine)
+                await self._start(machine, boot)
+            case (PowerCommand.RESET, True):
+                self._boot(machine, boot)
+                self._publish(machine, MachineChange.RESET)
+            case (PowerCommand.SOFT, True):
+                self.tasks.start(self._shut_down(machine), name=f"shut down {machine}")
+            case (PowerCommand.DIAG, True):
+                self._port(machine).say(b"NMI received\r\n")
+            case _:
+                raise ProviderError(f"machine {machine} is off: it cannot do {command}")
+
+    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
+        self.around.begin("set_boot")
+        state = self._state(machine)
+        if state.power is PowerState.ON:
+            state.next, state.after = boot.now, boot.after
+
+    async def machines(self) -> Sequence[MachineEvent]:
+        self.around.begin("machines")
+        return [self._event(uuid, MachineChange.OBSERVED) for uuid in self._uuids()]
+
+    async def watch(self) -> AsyncIterator[MachineEvent]:
+        with self.around.feed.listen() as queue:
+            for event in [self._event(uuid, MachineChange.OBSERVED) for uuid in self._uuids()]:
+                yield event
+            while True:
+                yield await queue.get()
+
+    async def console(self, machine: UUID) -> SimulatedConsole:
+        self.around.begin("console")
+        self._state(machine)
+        return self._port(machine).open()
+
+    def console_record(self, machine: UUID) -> str:
+        """Path of the record; "" when this connection was given no directory for records."""
+        record = self._port(machine).record
+        return str(record) if record is not None else ""
+
+    def reset_by_guest(self, machine: UUID) -> None:
+        """What happens when the guest reboots by itself: it follows what it was told last."""
+        state = self._state(machine)
+        self._boot(machine, BootPlan(state.next, state.after))
+        self._publish(machine, MachineChange.RESET)
+
+    def fail(self, machine: UUID, reason: str) -> None:
+        """What happens when the hypervisor stops a machine."""
+        self._state(machine).power = PowerState.FAILED
+        self._publish(machine, MachineChange.FAILED, reason)
+
+    def lose(self, machine: UUID) -> None:
+        """What happens when somebody removes a machine behind our back."""
+        made = self._made(machine)
+        if made is None:
+            raise Gone(f"no machine {machine}")
+        self.around.world.take_away(made)
+        self._publish(machine, MachineChange.UNDEFINED)
+
+    def set_reachable(self, *, reachable: bool) -> None:
+        """What happens when the host goes away and comes back."""
+        self.around.reachable = reachable
+        for uuid in self._uuids():
+            change = MachineChange.OBSERVED if reachable else MachineChange.UNREACHABLE
+            self.around.feed.publish(self._event(uuid, change))
+
+    def booted(self, machine: UUID) -> BootDevice | None:
+        """What the machine booted last."""
+        return self._state(machine).booted
+
+    def _is_running(self, made: Made) -> bool:
+        if not isinstance(made.shape, Machine):
+            return False
+        return self._state(made.shape.uuid).power is PowerState.ON
+
+    async def _start(self, machine: UUID, boot: BootPlan) -> None:
+        await asyncio.sleep(self.around.delays.power_on)
+        self._state(machine).power = PowerState.ON
+        self._boot(machine, boot)
+        self._publish(machine, MachineChange.STARTED)
+
+    async def _stop(self, machine: UUID) -> None:
+        await asyncio.sleep(self.around.delays.power_off)
+        self._state(machine).power = PowerState.OFF
+        self._publish(machine, MachineChange.STOPPED)
+
+    async def _shut_down(self, machine: UUID) -> None:
+        await asyncio.sleep(self.around.delays.shut_down)
+        state = self.around.world.running.get(machine)
+        if state is not None and state.power is PowerState.ON:
+            state.power = PowerState.OFF
+            self._publish(machine, MachineChange.SHUTDOWN)
+
+    def _boot(self, machine: UUID, boot: BootPlan) -> None:
+        state = self._state(machine)
+        state.booted = boot.now[0] if boot.now else None
+        state.next = state.after = boot.after
+        state.boots += 1
+        self._port(machine).say(f"simulated machine {machine}: boots {state.booted}\r\n".encode())
+
+    def _state(self, machine: UUID) -> Running:
+        state = self.around.world.running.get(machine)
+        if state is None:
+            raise Gone(
+                f"there is no machine {machine} on host {self.around.host}",
+                hint="`nospoon up` makes it again.",
+            )
+        return state
+
+    def _made(self, machine: UUID) -> Made | None:
+        return self.around.world.made.get((Kind.MACHINE, str(machine)))
+
+    def _uuids(self) -> list[UUID]:
+        return [uuid for uuid in self.around.world.running if self._watched(uuid)]
+
+    def _watched(self, machine: UUID) -> bool:
+        made = self._made(machine)
+        return made is not None and self._is_ours(made)
+
+    def _port(self, machine: UUID) -> SerialPort:
+        if machine not in self._ports:
+            record = self._records / f"{machine}.log" if self._records is not None else None
+            self._ports[machine] = SerialPort(record)
+        return self._ports[machine]
+
+    def _publish(self, machine: UUID, change: MachineChange, reason: str = "") -> None:
+        self.around.feed.publish(self._event(machine, change, reason))
+
+    def _event(self, machine: UUID, change: MachineChange, reason: str = "") -> MachineEvent:
+        state = self.around.world.running.get(machine)
+        power = state.power if state is not None else PowerState.ABSENT
+        if change is MachineChange.UNREACHABLE:
+            power = PowerState.UNKNOWN
+        return MachineEvent(machine, change, power, self.around.clock(), reason)

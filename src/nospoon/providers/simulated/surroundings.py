@@ -1,0 +1,53 @@
+"""What all simulated drivers of a host share: the world, the clock, and arranged bad days."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
+from nospoon.model.resources import Resource, Volume
+from nospoon.providers.feed import EventFeed
+from nospoon.providers.simulated.world import Delays, World
+from nospoon.runtime.clock import Clock
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """One host. `space`: bytes that volumes may take in all, None is without limit.
+
+    `faults` maps the beginning of a call ("create volume/", "power ") to errors that calls so
+    beginning raise, one each, in order.
+    """
+
+    host: str
+    deployment: str
+    clock: Clock
+    world: World
+    delays: Delays = field(default_factory=Delays)
+    space: int | None = None
+    reachable: bool = True
+    faults: dict[str, list[ProviderError]] = field(default_factory=dict)
+    feed: EventFeed = field(default_factory=EventFeed)
+
+    def begin(self, call: str) -> None:
+        """Every call starts here: raises when the host is away, or what a test arranged."""
+        if not self.reachable:
+            raise HostUnreachable(f"host {self.host} (simulated) does not answer")
+        for beginning, errors in self.faults.items():
+            if errors and call.startswith(beginning):
+                raise errors.pop(0)
+
+    def check_space(self, resource: Resource) -> None:
+        if self.space is None or not isinstance(resource.shape, Volume):
+            return
+        used = sum(
+            made.shape.size
+            for made in self.world.made.values()
+            if isinstance(made.shape, Volume) and made.key != resource.key
+        )
+        if used + resource.shape.size > self.space:
+            raise OutOfSpace(
+                f"{resource.key} wants {resource.shape.size} bytes, "
+                f"host {self.host} has {max(self.space - used, 0)} left",
+                hint="Make room, or take smaller disks.",
+            )

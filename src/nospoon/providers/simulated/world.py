@@ -1,0 +1,124 @@
+"""What exists on a simulated host, as plain values that can be dumped and loaded again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.machine import PowerState
+from nospoon.model.resources import (
+    Image,
+    Key,
+    Kind,
+    Link,
+    Machine,
+    OwnerTag,
+    Pool,
+    Resource,
+    Shape,
+    Volume,
+)
+
+SHAPES: dict[Kind, type[Shape]] = {
+    Kind.POOL: Pool,
+    Kind.IMAGE: Image,
+    Kind.NETWORK: Link,
+    Kind.VOLUME: Volume,
+    Kind.MACHINE: Machine,
+}
+"""The kinds that a simulated host can make."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Seconds that things take. `shut_down`: from a soft power-off to the guest's end."""
+
+    make: float = 0.0
+    power_on: float = 0.0
+    power_off: float = 0.0
+    shut_down: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A resource that exists. `tag` None: it is somebody else's."""
+
+    key: Key
+    shape: Shape
+    tag: OwnerTag | None
+
+
+@dataclass(slots=True)
+class Running:
+    """Runtime state of one machine. `after`: what it boots when its guest resets itself."""
+
+    power: PowerState = PowerState.OFF
+    after: tuple[BootDevice, ...] = ()
+    next: tuple[BootDevice, ...] = ()
+    booted: BootDevice | None = None
+    boots: int = 0
+
+
+@dataclass(slots=True)
+class World:
+    """Everything on one simulated host, found by the name under which the host knows it."""
+
+    made: dict[tuple[Kind, str], Made] = field(default_factory=dict)
+    running: dict[UUID, Running] = field(default_factory=dict)
+
+    def dump(self) -> bytes:
+        """The whole state as JSON; `load` reads it again."""
+        return msgspec.json.encode(
+            {"made": list(self.made.values()), "running": list(self.running.items())}
+        )
+
+    @classmethod
+    def load(cls, data: bytes) -> World:
+        """A world from what `dump` wrote. Raises `msgspec.ValidationError` for anything else."""
+        raw = msgspec.json.decode(data, type=_Dumped)
+        world = cls(running=dict(raw.running))
+        for each in raw.made:
+            shape = msgspec.convert(each.shape, type=SHAPES[each.key.kind])
+            world.put(Made(each.key, shape, each.tag))
+        return world
+
+    def put(self, made: Made) -> None:
+        self.made[(made.key.kind, native_name(made.key, made.shape))] = made
+        if isinstance(made.shape, Machine):
+            self.running.setdefault(made.shape.uuid, Running())
+
+    def take_away(self, made: Made) -> None:
+        self.made.pop((made.key.kind, native_name(made.key, made.shape)), None)
+        if isinstance(made.shape, Machine):
+            self.running.pop(made.shape.uuid, None)
+
+    def find(self, resource: Resource) -> Made | None:
+        return self.made.get((resource.key.kind, native_name(resource.key, resource.shape)))
+
+
+class _DumpedThing(msgspec.Struct):
+    key: Key
+    shape: dict[str, Any]
+    tag: OwnerTag | None
+
+
+class _Dumped(msgspec.Struct):
+    made: list[_DumpedThing]
+    running: list[tuple[UUID, Running]]
+
+
+def native_name(key: Key, shape: Shape) -> str:
+    """The name that must be unique on the host, whatever cluster it belongs to."""
+    match shape:
+        case Machine(uuid=uuid):
+            return str(uuid)
+        case Link(bridge=bridge):
+            return bridge
+        case Image(pool=pool) | Volume(pool=pool):
+            return f"{pool}/{key.name}"
+        case _:
+            return key.name

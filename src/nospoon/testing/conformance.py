@@ -1,0 +1,361 @@
+"""One kit of tests for every connection: the promises of `nospoon.providers.base`.
+
+A test module derives a class from `DriverPromises` and gives a fixture `bench`; pytest then finds
+the inherited tests. The kit makes things of a cluster with a random id, and removes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from uuid import UUID, uuid4
+
+import pytest
+
+from nospoon.errors import Gone, NotOurs, ProviderError
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.resources import (
+    Image,
+    Key,
+    Kind,
+    Link,
+    Machine,
+    MachineDisk,
+    MachineNic,
+    Observed,
+    OwnerTag,
+    Pool,
+    Resource,
+    Volume,
+)
+from nospoon.plan import identity
+from nospoon.providers.base import Connection
+
+MEBI = 1 << 20
+ORDER = (BootDevice.DISK, BootDevice.NETWORK)
+PLAN = BootPlan(now=ORDER, after=ORDER)
+
+
+@dataclass(slots=True)
+class Bench:
+    """What the kit needs of a connection under test.
+
+    `make_stranger` makes something under the name of that resource that is not ours, and says how
+    to remove it again and whether it still is untouched; None where the kind cannot be taken.
+    `remove_machine` removes a machine behind the connection's back.
+    """
+
+    connection: Connection
+    host: str
+    deployment: str
+    pool_root: str
+    image: Image
+    make_stranger: Callable[[Resource], Awaitable[Stranger | None]]
+    remove_machine: Callable[[Resource], Awaitable[None]]
+    patience: float = 30.0
+    links: bool = True
+    cluster: UUID = field(default_factory=uuid4)
+
+    @property
+    def tag(self) -> OwnerTag:
+        return OwnerTag(self.deployment, self.cluster, 1, "kit")
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """Something that is not ours, and how to see that it is untouched and to remove it."""
+
+    untouched: Callable[[], Awaitable[bool]]
+    remove: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rack:
+    """The resources of a one-machine cluster."""
+
+    pool: Resource
+    image: Resource
+    link: Resource | None
+    blank: Resource
+    cloned: Resource
+    machine: Resource
+
+    @property
+    def all(self) -> tuple[Resource, ...]:
+        link = (self.link,) if self.link is not None else ()
+        return (self.pool, self.image, *link, self.blank, self.cloned, self.machine)
+
+    @property
+    def uuid(self) -> UUID:
+        assert isinstance(self.machine.shape, Machine)
+        return self.machine.shape.uuid
+
+
+def rack_for(bench: Bench) -> Rack:
+    """What the kit makes: a pool, an image, a link, two volumes and a machine with both."""
+    pool_name = identity.pool_name(bench.cluster, "kit")
+    image = replace(bench.image, pool=pool_name)
+
+    def key(kind: Kind, name: str) -> Key:
+        return Key(kind, bench.host, name)
+
+    image_key = key(Kind.IMAGE, f"image-{image.sha256[:16]}")
+    bridge = identity.bridge_name(bench.cluster, "kit") if bench.links else ""
+    cloned = Volume(pool_name, size=max(16 * MEBI, image.virtual_size), image=image_key.name)
+    uuid = identity.node_uuid(bench.cluster, "m0")
+    machine = Machine(
+        uuid=uuid,
+        cpus=1,
+        memory=64 * MEBI,
+        arch=Arch.X86_64,
+        firmware=Firmware.BIOS,
+        tpm=False,
+        pool=pool_name,
+        disks=(
+            MachineDisk("m0-0", "virtio", identity.disk_serial(uuid, 0)),
+            MachineDisk("m0-1", "sata", identity.disk_serial(uuid, 1)),
+        ),
+        nics=(MachineNic(identity.mac_address(uuid, 0), bridge, "virtio"),),
+        boot_order=ORDER,
+    )
+    return Rack(
+        pool=Resource(key(Kind.POOL, pool_name), Pool(f"{bench.pool_root}/{pool_name}")),
+        image=Resource(image_key, image),
+        link=Resource(key(Kind.NETWORK, "kit"), Link(bridge)) if bench.links else None,
+        blank=Resource(key(Kind.VOLUME, "m0-0"), Volume(pool_name, size=8 * MEBI)),
+        cloned=Resource(key(Kind.VOLUME, "m0-1"), cloned),
+        machine=Resource(key(Kind.MACHINE, "m0"), machine),
+    )
+
+
+async def observe_all(bench: Bench, cluster: UUID | None = None) -> dict[Key, Observed]:
+    """Everything of the cluster that the connection's drivers find."""
+    found = [
+        await driver.observe(cluster or bench.cluster)
+        for driver in bench.connection.drivers.values()
+    ]
+    return {each.key: each for some in found for each in some}
+
+
+async def make(bench: Bench, *resources: Resource) -> None:
+    for resource in resources:
+        await bench.connection.drivers[resource.key.kind].create(resource, bench.tag)
+
+
+async def remove_all(bench: Bench) -> None:
+    """Delete whatever the connection finds, machines first."""
+    found = await observe_all(bench)
+    kinds = list(Kind)
+    for each in sorted(found.values(), key=lambda each: -kinds.index(each.key.kind)):
+        await bench.connection.drivers[each.key.kind].delete(each)
+
+
+async def found(bench: Bench, resource: Resource) -> Observed:
+    """What the driver of this resource finds of it now; fails when it finds nothing."""
+    observed = await bench.connection.drivers[resource.key.kind].observe(bench.cluster)
+    by_key = {each.key: each for each in observed}
+    assert resource.key in by_key, f"{resource.key} is not there, but {sorted(map(str, by_key))}"
+    return by_key[resource.key]
+
+
+@asynccontextmanager
+async def events_of(bench: Bench, machine: UUID) -> AsyncIterator[asyncio.Queue[MachineEvent]]:
+    """A queue of the events of one machine, listening before the context begins."""
+    queue: asyncio.Queue[MachineEvent] = asyncio.Queue()
+    listening = asyncio.Event()
+
+    async def listen() -> None:
+        async for event in bench.connection.machine_driver.watch():
+            listening.set()
+            if event.uuid == machine:
+                queue.put_nowait(event)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(listen())
+        async with asyncio.timeout(bench.patience):
+            await listening.wait()
+        yield queue
+        task.cancel()
+
+
+async def until(
+    queue: asyncio.Queue[MachineEvent], change: MachineChange, patience: float
+) -> MachineEvent:
+    """The next event of that kind. Raises TimeoutError when none comes in time."""
+    async with asyncio.timeout(patience):
+        while True:
+            event = await queue.get()
+            if event.change is change:
+                return event
+
+
+class DriverPromises:
+    """Derive, give a fixture `bench`, and every promise is tested."""
+
+    @pytest.fixture
+    async def rack(self, bench: Bench) -> AsyncIterator[Rack]:
+        yield rack_for(bench)
+        await remove_all(bench)
+
+    async def test_the_connection_is_usable_and_says_what_it_can(self, bench: Bench) -> None:
+        await bench.connection.check()
+        capabilities = await bench.connection.capabilities()
+        assert capabilities.kinds == frozenset(bench.connection.drivers)
+        assert capabilities.managed_networks is bench.links
+
+    async def test_of_a_fresh_cluster_nothing_is_observed(self, bench: Bench) -> None:
+        assert await observe_all(bench) == {}
+
+    async def test_what_was_created_is_observed_with_its_shape_and_tag(
+        self, bench: Bench, rack: Rack
+    ) -> None:
+        await make(bench, *rack.all)
+        observed = await observe_all(bench)
+        assert {key: each.shape for key, each in observed.items()} == {
+            each.key: each.shape for each in rack.all
+        }
+        assert {(each.tag.deployment, each.tag.cluster) for each in observed.values()} == {
+            (bench.deployment, bench.cluster)
+        }
+        assert not any(each.running or each.fault for each in observed.values())
+
+    async def test_creating_again_changes_nothing(self, bench: Bench, rack: Rack) -> None:
+        await make(bench, *rack.all)
+        before = {key: each.shape for key, each in (await observe_all(bench)).items()}
+        await make(bench, *rack.all)
+        assert {key: each.shape for key, each in (await observe_all(bench)).items()} == before
+
+    async def test_other_clusters_see_nothing_of_it(self, bench: Bench, rack: Rack) -> None:
+        await make(bench, *rack.all)
+        assert await observe_all(bench, uuid4()) == {}
+
+    async def test_deleting_twice_leaves_nothing_and_is_no_error(
+        self, bench: Bench, rack: Rack
+    ) -> None:
+        await make(bench, *rack.all)
+        observed = await observe_all(bench)
+        for resource in reversed(rack.all):
+            driver = bench.connection.drivers[resource.key.kind]
+            await driver.delete(observed[resource.key])
+            await driver.delete(observed[resource.key])
+        assert await observe_all(bench) == {}
+
+    @pytest.mark.parametrize("kind", [Kind.POOL, Kind.NETWORK, Kind.MACHINE])
+    async def test_what_is_somebody_elses_is_refused_and_left_alone(
+        self, bench: Bench, rack: Rack, kind: Kind
+    ) -> None:
+        resource = next((each for each in rack.all if each.key.kind is kind), None)
+        if resource is None:
+            return
+        if kind is Kind.MACHINE:
+            await make(bench, *rack.all[:-1])
+        stranger = await bench.make_stranger(resource)
+        if stranger is None:
+            return
+        try:
+            with pytest.raises(NotOurs) as refusal:
+                await make(bench, resource)
+            assert bench.host in str(refusal.value)
+            assert await stranger.untouched()
+            assert resource.key not in await observe_all(bench)
+        finally:
+            await stranger.remove()
+
+    async def test_a_volume_grows_in_place(self, bench: Bench, rack: Rack) -> None:
+        await make(bench, rack.pool, rack.blank)
+        assert isinstance(rack.blank.shape, Volume)
+        larger = replace(rack.blank, shape=replace(rack.blank.shape, size=12 * MEBI))
+        driver = bench.connection.drivers[Kind.VOLUME]
+        await driver.change(await found(bench, rack.blank), larger, bench.tag)
+        assert (await found(bench, rack.blank)).shape == larger.shape
+
+    async def test_a_volume_never_shrinks(self, bench: Bench, rack: Rack) -> None:
+        await make(bench, rack.pool, rack.blank)
+        assert isinstance(rack.blank.shape, Volume)
+        smaller = replace(rack.blank, shape=replace(rack.blank.shape, size=4 * MEBI))
+        driver = bench.connection.drivers[Kind.VOLUME]
+        with pytest.raises(ProviderError, match="shrink"):
+            await driver.change(await found(bench, rack.blank), smaller, bench.tag)
+        assert (await found(bench, rack.blank)).shape == rack.blank.shape
+
+    async def test_a_machine_changes_in_place(self, bench: Bench, rack: Rack) -> None:
+        await make(bench, *rack.all)
+        assert isinstance(rack.machine.shape, Machine)
+        other = replace(
+            rack.machine.shape,
+            cpus=2,
+            memory=96 * MEBI,
+            boot_order=(BootDevice.NETWORK, BootDevice.DISK),
+            disks=rack.machine.shape.disks[:1],
+        )
+        driver = bench.connection.drivers[Kind.MACHINE]
+        await driver.change(
+            await found(bench, rack.machine), replace(rack.machine, shape=other), bench.tag
+        )
+        assert (await found(bench, rack.machine)).shape == other
+
+    async def test_power_goes_on_and_off_and_is_told(self, bench: Bench, rack: Rack) -> None:
+        await make(bench, *rack.all)
+        driver = bench.connection.machine_driver
+        async with events_of(bench, rack.uuid) as queue:
+            assert (await until(queue, MachineChange.OBSERVED, 5)).power is PowerState.OFF
+            await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+            assert await self.power_of(bench, rack.uuid) is PowerState.ON
+            started = await until(queue, MachineChange.STARTED, bench.patience)
+            assert started.power is PowerState.ON
+            assert (await found(bench, rack.machine)).running
+            await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+            await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
+            await until(queue, MachineChange.RESET, bench.patience)
+            await driver.power(rack.uuid, PowerCommand.CYCLE, PLAN)
+            await until(queue, MachineChange.STARTED, bench.patience)
+            await driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+            assert await self.power_of(bench, rack.uuid) is PowerState.OFF
+            await until(queue, MachineChange.STOPPED, bench.patience)
+            await driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+
+    async def test_a_machine_that_is_off_cannot_be_reset(self, bench: Bench, rack: Rack) -> None:
+        await make(bench, *rack.all)
+        driver = bench.connection.machine_driver
+        await driver.power(rack.uuid, PowerCommand.SOFT, PLAN)
+        await driver.set_boot(rack.uuid, PLAN)
+        with pytest.raises(ProviderError, match="off"):
+            await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
+
+    async def test_a_machine_removed_behind_our_back_is_gone(
+        self, bench: Bench, rack: Rack
+    ) -> None:
+        await make(bench, *rack.all)
+        async with events_of(bench, rack.uuid) as queue:
+            await bench.remove_machine(rack.machine)
+            event = await until(queue, MachineChange.UNDEFINED, bench.patience)
+            assert event.power is PowerState.ABSENT
+        with pytest.raises(Gone):
+            await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        assert rack.machine.key not in await observe_all(bench)
+        await make(bench, rack.machine)
+        assert (await found(bench, rack.machine)).shape == rack.machine.shape
+
+    async def test_a_machine_that_never_was_is_gone(self, bench: Bench) -> None:
+        with pytest.raises(Gone, match=bench.host):
+            await bench.connection.machine_driver.power(uuid4(), PowerCommand.ON, PLAN)
+
+    async def test_the_console_speaks_and_ends(self, bench: Bench, rack: Rack) -> None:
+        await make(bench, *rack.all)
+        driver = bench.connection.machine_driver
+        await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        stream = await driver.console(rack.uuid)
+        await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
+        async with asyncio.timeout(bench.patience):
+            assert await stream.read() != b""
+        await stream.close()
+        again = await driver.console(rack.uuid)
+        await again.close()
+
+    async def power_of(self, bench: Bench, machine: UUID) -> PowerState:
+        events = await bench.connection.machine_driver.machines()
+        return next(event.power for event in events if event.uuid == machine)

@@ -1,0 +1,47 @@
+"""The simulated connection keeps the promises of the driver contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nospoon.model.resources import Image, Machine, Resource
+from nospoon.providers.simulated import SimulatedConnection
+from nospoon.providers.simulated.world import Made
+from nospoon.testing.conformance import Bench, DriverPromises, Stranger
+
+
+class TestSimulated(DriverPromises):
+    @pytest.fixture
+    async def bench(self, tmp_path: Path) -> AsyncIterator[Bench]:
+        connection = SimulatedConnection("sim", "kit", lambda: 1000.0)
+
+        async def make_stranger(resource: Resource) -> Stranger:
+            made = Made(resource.key, resource.shape, tag=None)
+            connection.world.put(made)
+
+            async def untouched() -> bool:
+                return connection.world.find(resource) == made
+
+            async def remove() -> None:
+                connection.world.take_away(made)
+
+            return Stranger(untouched, remove)
+
+        async def remove_machine(resource: Resource) -> None:
+            assert isinstance(resource.shape, Machine)
+            connection.machine_driver.lose(resource.shape.uuid)
+
+        yield Bench(
+            connection=connection,
+            host="sim",
+            deployment="kit",
+            pool_root=str(tmp_path),
+            image=Image("", "ab" * 32, "raw", 1 << 20),
+            make_stranger=make_stranger,
+            remove_machine=remove_machine,
+            patience=5.0,
+        )
+        await connection.close()

@@ -1,0 +1,177 @@
+"""What the simulated connection can do beyond the common promises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.resources import Image, Kind, Machine, Resource
+from nospoon.providers.simulated import Delays, SimulatedConnection, World
+from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until
+
+ONCE = BootPlan(
+    now=(BootDevice.NETWORK, BootDevice.DISK), after=(BootDevice.DISK, BootDevice.NETWORK)
+)
+
+
+async def nothing(resource: Resource) -> None:
+    del resource
+
+
+def bench_for(connection: SimulatedConnection) -> Bench:
+    return Bench(
+        connection=connection,
+        host="sim",
+        deployment="kit",
+        pool_root="/pools",
+        image=Image("", "ab" * 32, "raw", 1 << 20),
+        make_stranger=nothing,
+        remove_machine=nothing,
+        patience=5.0,
+    )
+
+
+@pytest.fixture
+async def connection(tmp_path: Path) -> AsyncIterator[SimulatedConnection]:
+    connection = SimulatedConnection("sim", "kit", lambda: 1000.0, records=tmp_path)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def bench(connection: SimulatedConnection) -> Bench:
+    return bench_for(connection)
+
+
+@pytest.fixture
+async def rack(bench: Bench) -> Rack:
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    return rack
+
+
+async def test_once_is_followed_once_and_then_the_order(
+    connection: SimulatedConnection, rack: Rack
+) -> None:
+    machines = connection.machine_driver
+    await machines.power(rack.uuid, PowerCommand.ON, ONCE)
+    assert machines.booted(rack.uuid) is BootDevice.NETWORK
+    machines.reset_by_guest(rack.uuid)
+    assert machines.booted(rack.uuid) is BootDevice.DISK
+
+
+async def test_a_running_machine_can_be_told_its_next_boot(
+    connection: SimulatedConnection, rack: Rack
+) -> None:
+    machines = connection.machine_driver
+    await machines.power(rack.uuid, PowerCommand.ON, BootPlan(ONCE.after, ONCE.after))
+    await machines.set_boot(rack.uuid, ONCE)
+    machines.reset_by_guest(rack.uuid)
+    assert machines.booted(rack.uuid) is BootDevice.NETWORK
+    machines.reset_by_guest(rack.uuid)
+    assert machines.booted(rack.uuid) is BootDevice.DISK
+
+
+async def test_the_console_is_recorded(connection: SimulatedConnection, rack: Rack) -> None:
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, ONCE)
+    record = Path(connection.machine_driver.console_record(rack.uuid))
+    assert b"boots network" in record.read_bytes()
+
+
+async def test_a_soft_power_off_returns_before_the_guest_is_down(rack_for_slow: Bench) -> None:
+    bench = rack_for_slow
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    driver = bench.connection.machine_driver
+    async with events_of(bench, rack.uuid) as queue:
+        await driver.power(rack.uuid, PowerCommand.ON, ONCE)
+        await driver.power(rack.uuid, PowerCommand.SOFT, ONCE)
+        assert (await driver.machines())[0].power is PowerState.ON
+        assert (await until(queue, MachineChange.SHUTDOWN, 5)).power is PowerState.OFF
+
+
+@pytest.fixture
+async def rack_for_slow() -> AsyncIterator[Bench]:
+    connection = SimulatedConnection("sim", "kit", lambda: 0.0, delays=Delays(shut_down=0.05))
+    yield bench_for(connection)
+    await connection.close()
+
+
+async def test_an_arranged_fault_is_raised_once(
+    connection: SimulatedConnection, bench: Bench
+) -> None:
+    rack = rack_for(bench)
+    connection.around.faults["create pool/"] = [ProviderError("the disk burns")]
+    with pytest.raises(ProviderError, match="burns"):
+        await make(bench, rack.pool)
+    await make(bench, rack.pool)
+
+
+async def test_a_full_host_says_what_is_left(connection: SimulatedConnection, bench: Bench) -> None:
+    rack = rack_for(bench)
+    connection.around.space = 10 << 20
+    await make(bench, rack.pool, rack.image, rack.blank)
+    with pytest.raises(OutOfSpace, match=f"has {2 << 20} left"):
+        await make(bench, rack.cloned)
+
+
+async def test_an_unreachable_host_is_told_to_watchers(
+    connection: SimulatedConnection, bench: Bench, rack: Rack
+) -> None:
+    async with events_of(bench, rack.uuid) as queue:
+        connection.machine_driver.set_reachable(reachable=False)
+        event = await until(queue, MachineChange.UNREACHABLE, 5)
+        assert event.power is PowerState.UNKNOWN
+        with pytest.raises(HostUnreachable, match="sim"):
+            await connection.check()
+        connection.machine_driver.set_reachable(reachable=True)
+        assert (await until(queue, MachineChange.OBSERVED, 5)).power is PowerState.OFF
+
+
+async def test_a_failed_machine_shows_its_reason(
+    connection: SimulatedConnection, bench: Bench, rack: Rack
+) -> None:
+    async with events_of(bench, rack.uuid) as queue:
+        await until(queue, MachineChange.OBSERVED, 5)
+        connection.machine_driver.fail(rack.uuid, "internal error")
+        event = await until(queue, MachineChange.FAILED, 5)
+    assert (event.power, event.reason) == (PowerState.FAILED, "internal error")
+
+
+async def test_a_dumped_world_goes_on_where_it_was(
+    connection: SimulatedConnection, bench: Bench, rack: Rack
+) -> None:
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, ONCE)
+    again = SimulatedConnection(
+        "sim", "kit", lambda: 2000.0, world=World.load(connection.world.dump())
+    )
+    before = await observe_all(bench)
+    after = await observe_all(replace(bench, connection=again))
+    assert {key: (each.shape, each.tag, each.running) for key, each in after.items()} == {
+        key: (each.shape, each.tag, each.running) for key, each in before.items()
+    }
+    again.machine_driver.reset_by_guest(rack.uuid)
+    assert again.machine_driver.booted(rack.uuid) is BootDevice.DISK
+
+
+async def test_ten_thousand_machines_are_made_and_started_in_seconds(
+    connection: SimulatedConnection, bench: Bench
+) -> None:
+    rack = rack_for(bench)
+    assert isinstance(rack.machine.shape, Machine)
+    async with asyncio.timeout(10):
+        for number in range(10_000):
+            uuid = type(rack.uuid)(int=number + 1)
+            key = replace(rack.machine.key, name=f"m{number}")
+            shape = replace(rack.machine.shape, uuid=uuid)
+            await make(bench, Resource(key, shape))
+            await connection.machine_driver.power(uuid, PowerCommand.ON, ONCE)
+        observed = await connection.drivers[Kind.MACHINE].observe(bench.cluster)
+    assert sum(each.running for each in observed) == 10_000
