@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import structlog
 
@@ -61,33 +61,39 @@ class Operations:
     def __init__(self, database: Database, tasks: Tasks, clock: Clock) -> None:
         self._database, self._tasks, self._clock = database, tasks, clock
         self._running: dict[UUID, Running] = {}
+        self._busy: dict[UUID, OperationRow] = {}
 
     def require_free(self, cluster_id: UUID) -> None:
         """Raises `Conflict` when an operation on this cluster is under way."""
-        for running in self._running.values():
-            if running.row.cluster_id == cluster_id and running.ended is None:
-                row = running.row
-                seconds = self._clock() - row.created
-                raise Conflict(
-                    f"cluster {row.cluster}: `{row.kind}` by user {row.uid} has been running for "
-                    f"{seconds:.0f} s (operation {row.id})",
-                    hint=f"Follow it with `nospoon operation watch {row.id}`, or cancel it.",
-                )
+        row = self._busy.get(cluster_id)
+        if row is not None:
+            seconds = self._clock() - row.created
+            raise Conflict(
+                f"cluster {row.cluster}: `{row.kind}` by user {row.uid} has been running for "
+                f"{seconds:.0f} s (operation {row.id})",
+                hint=f"Follow it with `nospoon operation watch {row.id}`, or cancel it.",
+            )
 
     async def start(
         self, kind: str, *, cluster_id: UUID, cluster: str, uid: int, work: Work
     ) -> OperationRow:
         """Begin an operation in the background. Raises `Conflict` when the cluster is busy."""
         self.require_free(cluster_id)
-        row = await self._database.call(
-            stored.begin,
+        row = OperationRow(
+            id=uuid4(),
             kind=kind,
             cluster_id=cluster_id,
             cluster=cluster,
             uid=uid,
-            now=self._clock(),
+            state=OperationState.RUNNING,
+            created=self._clock(),
         )
-        self.require_free(cluster_id)
+        self._busy[cluster_id] = row
+        try:
+            await self._database.call(stored.begin, row)
+        except BaseException:
+            del self._busy[cluster_id]
+            raise
         running = Running(row)
         self._running[row.id] = running
         running.task = self._tasks.start(self._carry_out(running, work), name=f"{kind} {cluster}")
@@ -112,7 +118,7 @@ class Operations:
         log.info("operation ended", operation=str(row.id), kind=row.kind, state=ended.state)
         for waker in running.wakers:
             waker.set()
-        del self._running[row.id]
+        del self._running[row.id], self._busy[row.cluster_id]
 
     async def follow(self, id: UUID, *, after: int = 0) -> AsyncIterator[Event]:  # noqa: A002
         """Events after `after`, then one `{"state", "message", "result"}` at the end."""

@@ -5,6 +5,8 @@ IPMI's RAKP needs the cleartext (IPMI 2.0 §13.28), so a digest will not do.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 from pathlib import Path
 
@@ -16,6 +18,7 @@ class Cipher:
 
     def __init__(self, key: bytes) -> None:
         self._fernet = Fernet(key)
+        self._digest_key = hashlib.sha256(b"nospoon digest" + key).digest()
 
     @classmethod
     def from_file(cls, path: Path) -> Cipher:
@@ -36,3 +39,7 @@ class Cipher:
 
     def decrypt(self, data: bytes) -> str:
         return self._fernet.decrypt(data).decode()
+
+    def digest(self, text: str) -> str:
+        """Short and keyed: tells whether a secret changed, and nothing else."""
+        return hmac.new(self._digest_key, text.encode(), hashlib.sha256).hexdigest()[:16]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
@@ -46,34 +46,22 @@ class OperationRow:
     result: Mapping[str, Any] = field(default_factory=dict)
 
 
-def begin(
-    connection: Connection, *, kind: str, cluster_id: UUID, cluster: str, uid: int, now: float
-) -> OperationRow:
+def begin(connection: Connection, row: OperationRow) -> None:
     """Record that an operation starts."""
-    row = OperationRow(
-        id=uuid4(),
-        kind=kind,
-        cluster_id=cluster_id,
-        cluster=cluster,
-        uid=uid,
-        state=OperationState.RUNNING,
-        created=now,
-    )
     connection.execute(
         insert(operations).values(
             id=str(row.id),
-            kind=kind,
-            cluster_id=str(cluster_id),
-            cluster=cluster,
-            uid=uid,
+            kind=row.kind,
+            cluster_id=str(row.cluster_id),
+            cluster=row.cluster,
+            uid=row.uid,
             state=row.state,
-            created=now,
+            created=row.created,
             message="",
             result={},
         )
     )
     _forget_old(connection)
-    return row
 
 
 def finish(

@@ -1,0 +1,82 @@
+"""Clusters: plan, up, down, status, verify."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from nospoon.api.depends import Called, Controlled
+from nospoon.api.peer import Caller
+from nospoon.api.routes.operations import operation_json
+from nospoon.api.wire import ClusterRequest, DownRequest, VerifyRequest
+from nospoon.control.planner import Request
+from nospoon.plan.text import plan_json, plan_text
+
+router = APIRouter(tags=["clusters"])
+
+
+def _request(body: ClusterRequest, caller: Caller) -> Request:
+    return Request(
+        uid=caller.uid,
+        file=body.file,
+        text=body.text,
+        uploads=body.uploads,
+        cluster_id=body.cluster_id,
+        fingerprint=body.fingerprint,
+    )
+
+
+@router.post("/plan")
+async def plan(body: ClusterRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """What `up` would do: `{plan, text}`; changes nothing."""
+    prepared = await controller.plan(_request(body, caller))
+    return {"plan": plan_json(prepared), "text": plan_text(prepared)}
+
+
+@router.post("/clusters", status_code=202)
+async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """Bring a cluster to its file, as an operation."""
+    return operation_json(await controller.up(_request(body, caller)))
+
+
+@router.get("/clusters")
+async def clusters(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """The caller's clusters."""
+    return await controller.clusters(caller.uid)
+
+
+@router.get("/clusters/{name}")
+async def status(name: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """Desired and observed state, and drift, node by node."""
+    return await controller.status(caller.uid, name)
+
+
+@router.get("/clusters/{name}/removal")
+async def removal(name: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """What `down` would remove: `{plan, text}`; changes nothing."""
+    prepared = await controller.removal(caller.uid, name)
+    return {"plan": plan_json(prepared), "text": plan_text(prepared)}
+
+
+@router.post("/clusters/{name}/down", status_code=202)
+async def down(
+    name: str, body: DownRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Remove everything of a cluster, as an operation."""
+    return operation_json(await controller.down(caller.uid, name, purge=body.purge))
+
+
+@router.post("/clusters/{name}/verify", status_code=202)
+async def verify(
+    name: str, body: VerifyRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Boot the probe on its nodes and compare, as an operation."""
+    row = await controller.verify(
+        caller.uid,
+        name,
+        nodes=body.nodes,
+        reboot_running=body.reboot_running,
+        timeout=body.timeout,
+    )
+    return operation_json(row)

@@ -1,0 +1,87 @@
+"""Nodes and BMCs: list, power, boot, console."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi.responses import StreamingResponse
+
+from nospoon.api.depends import Called, Controlled
+from nospoon.api.wire import BootRequest, PowerRequest
+from nospoon.errors import NospoonError
+from nospoon.runtime.tasks import Tasks
+
+router = APIRouter(tags=["nodes"])
+REFUSED = 4000
+"""Close code of a console that cannot be had; the reason says why."""
+
+
+@router.get("/nodes")
+async def nodes(controller: Controlled, caller: Called, cluster: str = "") -> list[dict[str, Any]]:
+    """The caller's nodes, all or of one cluster, with power and BMC."""
+    return await controller.nodes(caller.uid, cluster)
+
+
+@router.get("/bmcs")
+async def bmcs(controller: Controlled, caller: Called, cluster: str = "") -> list[dict[str, Any]]:
+    """Where the caller's BMCs answer, with their credentials."""
+    return await controller.bmcs(caller.uid, cluster)
+
+
+@router.get("/nodes/{node:path}/show")
+async def node(node: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """One node, by name, cluster/name or UUID."""
+    return await controller.node(caller.uid, node)
+
+
+@router.post("/nodes/{node:path}/power")
+async def power(
+    node: str, body: PowerRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Give the node's BMC a chassis command."""
+    return await controller.power(caller.uid, node, body.command)
+
+
+@router.post("/nodes/{node:path}/boot")
+async def boot(
+    node: str, body: BootRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Set the boot override that the node's BMC holds."""
+    return await controller.boot(
+        caller.uid, node, target=body.target, enabled=body.enabled, mode=body.mode
+    )
+
+
+@router.get("/nodes/{node:path}/log")
+async def log(
+    node: str, controller: Controlled, caller: Called, *, follow: bool = False
+) -> StreamingResponse:
+    """The console's record from power-on, every byte; with `follow` for ever."""
+    chunks = await controller.console_log(caller.uid, node, follow=follow)
+    return StreamingResponse(chunks, media_type="application/octet-stream")
+
+
+@router.websocket("/nodes/{node:path}/console")
+async def console(node: str, socket: WebSocket, controller: Controlled, caller: Called) -> None:
+    """The interactive console: binary messages both ways."""
+    await socket.accept()
+    try:
+        attached = await controller.console(caller.uid, node)
+    except NospoonError as error:
+        await socket.close(REFUSED, str(error)[:120])
+        return
+    async with attached, Tasks("console") as tasks:
+        tasks.start(_send(socket, attached.output()), name=node)
+        try:
+            while True:
+                await attached.write(await socket.receive_bytes())
+        except WebSocketDisconnect:
+            return
+
+
+async def _send(socket: WebSocket, output: AsyncIterator[bytes]) -> None:
+    async for data in output:
+        await socket.send_bytes(data)
+    await socket.close()

@@ -1,0 +1,77 @@
+"""Operations: list, show, follow by server-sent events, cancel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from nospoon.api.depends import Called, Controlled
+from nospoon.api.peer import Caller
+from nospoon.control.controller import Controller
+from nospoon.errors import NotFound
+from nospoon.store.operations import OperationRow
+
+router = APIRouter(tags=["operations"])
+
+
+def operation_json(row: OperationRow) -> dict[str, Any]:
+    """An operation for programs; times are Unix seconds."""
+    return {
+        "id": str(row.id),
+        "kind": row.kind,
+        "cluster": row.cluster,
+        "state": row.state,
+        "created": row.created,
+        "finished": row.finished,
+        "message": row.message,
+        "result": dict(row.result),
+    }
+
+
+async def _own(controller: Controller, caller: Caller, id: UUID) -> OperationRow:  # noqa: A002
+    row = await controller.operations.get(id)
+    if row.uid != caller.uid and not caller.admin:
+        raise NotFound(f"no operation {id}")
+    return row
+
+
+@router.get("/operations")
+async def operations(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """The caller's operations, newest first."""
+    return [operation_json(row) for row in await controller.operations.list(caller.uid)]
+
+
+@router.get("/operations/{id}")
+async def operation(id: UUID, controller: Controlled, caller: Called) -> dict[str, Any]:  # noqa: A002
+    """One operation."""
+    return operation_json(await _own(controller, caller, id))
+
+
+@router.get("/operations/{id}/events")
+async def events(
+    id: UUID,  # noqa: A002
+    controller: Controlled,
+    caller: Called,
+    after: int = 0,
+) -> StreamingResponse:
+    """Its events as they happen (text/event-stream); the last one has `state`."""
+    await _own(controller, caller, id)
+
+    async def lines() -> AsyncIterator[str]:
+        async for event in controller.operations.follow(id, after=after):
+            yield f"id: {event.get('seq', '')}\ndata: {json.dumps(event)}\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream")
+
+
+@router.post("/operations/{id}/cancel")
+async def cancel(id: UUID, controller: Controlled, caller: Called) -> dict[str, Any]:  # noqa: A002
+    """Stop it; what it has made stays, and the next `up` or `down` goes on from there."""
+    await _own(controller, caller, id)
+    await controller.operations.cancel(id)
+    return operation_json(await controller.operations.get(id))

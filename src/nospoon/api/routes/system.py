@@ -1,0 +1,36 @@
+"""The daemon itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from nospoon.api.depends import Called, Controlled
+from nospoon.errors import Forbidden
+
+router = APIRouter(tags=["daemon"])
+
+
+@router.get("/daemon")
+async def daemon(controller: Controlled, caller: Called) -> dict[str, Any]:
+    """Version, pid, uptime, clusters, and what start-up found."""
+    del caller
+    return await controller.about()
+
+
+@router.post("/daemon/stop", status_code=202)
+async def stop(controller: Controlled, caller: Called) -> dict[str, Any]:
+    """End the daemon after its replies; machines and their network boot go on."""
+    if not caller.admin:
+        raise Forbidden("only root and the daemon's own user may stop it")
+    controller.stop()
+    return {"stopping": True}
+
+
+@router.get("/support-bundle")
+async def support_bundle(controller: Controlled, caller: Called, cluster: str = "") -> Response:
+    """A .tar.gz with file, plan, logs, consoles and versions; secrets are masked."""
+    data = await controller.support_bundle(caller.uid, cluster)
+    return Response(data, media_type="application/gzip")

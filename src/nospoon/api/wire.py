@@ -1,0 +1,60 @@
+"""What goes over the wire: request bodies, checked by pydantic."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
+from nospoon.model.machine import PowerCommand
+
+
+class Wire(BaseModel):
+    """A request body; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ClusterRequest(Wire):
+    """A cluster file as its client read it.
+
+    `uploads`: each local file that it names -> SHA-256 of its content, uploaded before.
+    `cluster_id`: the id that a plan showed, so that a first `up` makes what was planned.
+    `fingerprint`: refuse (409) unless the plan is still this one; "" carries out any.
+    """
+
+    file: Annotated[str, Field(max_length=4096)]
+    text: Annotated[str, Field(max_length=64 << 20)]
+    uploads: dict[str, str] = {}
+    cluster_id: UUID | None = None
+    fingerprint: str = ""
+
+
+class DownRequest(Wire):
+    """`purge` removes console records too."""
+
+    purge: bool = False
+
+
+class VerifyRequest(Wire):
+    """`nodes` empty: all. `reboot_running`: also nodes that are on. `timeout` in seconds."""
+
+    nodes: list[str] = []
+    reboot_running: bool = False
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 240.0
+
+
+class PowerRequest(Wire):
+    """A chassis command."""
+
+    command: PowerCommand
+
+
+class BootRequest(Wire):
+    """A boot override; `target` null clears it."""
+
+    target: BootDevice | None
+    enabled: OverrideEnabled = OverrideEnabled.ONCE
+    mode: BootMode | None = None

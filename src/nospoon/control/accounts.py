@@ -1,0 +1,64 @@
+"""Accounts of BMCs: from the file where it gives them, else kept, else random."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from nospoon.model.cluster import Cluster
+from nospoon.plan import identity
+from nospoon.store.clusters import NodeRow
+from nospoon.store.crypt import Cipher
+
+PASSWORD_LENGTH = 16
+"""IPMI 2.0 allows 20 bytes (§22.30), 1.5 clients 16: what every client can type."""
+_ALPHABET = string.ascii_letters + string.digits
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who may log in to one BMC. `key` changes when username or password do."""
+
+    username: str
+    password: str = field(repr=False)
+    key: str = ""
+
+
+def random_password() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(PASSWORD_LENGTH))
+
+
+def accounts_for(
+    cluster: Cluster, cluster_id: UUID, known: Mapping[UUID, NodeRow], cipher: Cipher
+) -> dict[str, Account]:
+    """Node name -> account; what the file leaves open is kept, or made."""
+    result = {}
+    for node in cluster.nodes:
+        row = known.get(identity.node_uuid(cluster_id, node.name))
+        kept = cipher.decrypt(row.password) if row is not None else ""
+        password = node.credentials.password or kept or random_password()
+        result[node.name] = account(node.credentials.username, password, cipher)
+    return result
+
+
+def account(username: str, password: str, cipher: Cipher) -> Account:
+    return Account(username, password, cipher.digest(f"{username}\0{password}"))
+
+
+def node_rows(
+    cluster: Cluster, cluster_id: UUID, accounts: Mapping[str, Account], cipher: Cipher
+) -> list[NodeRow]:
+    """The rows in which the accounts are kept."""
+    return [
+        NodeRow(
+            uuid=identity.node_uuid(cluster_id, node.name),
+            cluster_id=cluster_id,
+            name=node.name,
+            username=accounts[node.name].username,
+            password=cipher.encrypt(accounts[node.name].password),
+        )
+        for node in cluster.nodes
+    ]

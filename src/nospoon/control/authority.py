@@ -1,0 +1,87 @@
+"""The one boot authority: answers machines that ask the network or our ISO what to boot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from nospoon.model.boot import BootDevice, BootOverride, next_boot
+from nospoon.model.resources import Machine
+from nospoon.services.netboot.ports import BootAnswer, ServedProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Bootable:
+    """A machine that may ask: its shape, and what it boots from the network."""
+
+    machine: Machine
+    profile: ServedProfile | None = None
+
+
+class Authority:
+    """Keeps what each machine boots from the network; `probing` goes before the file's profile."""
+
+    def __init__(
+        self,
+        override_of: Callable[[UUID], BootOverride],
+        boot_observed: Callable[[UUID], Awaitable[None]],
+    ) -> None:
+        self._override_of, self._boot_observed = override_of, boot_observed
+        self._bootables: dict[UUID, Bootable] = {}
+        self._by_mac: dict[str, UUID] = {}
+        self._probing: dict[UUID, ServedProfile] = {}
+        self._reports: dict[UUID, asyncio.Future[Mapping[str, Any]]] = {}
+
+    def put(self, bootable: Bootable) -> None:
+        self.remove(bootable.machine.uuid)
+        self._bootables[bootable.machine.uuid] = bootable
+        for nic in bootable.machine.nics:
+            self._by_mac[nic.mac] = bootable.machine.uuid
+
+    def remove(self, uuid: UUID) -> None:
+        known = self._bootables.pop(uuid, None)
+        for nic in known.machine.nics if known is not None else ():
+            self._by_mac.pop(nic.mac, None)
+
+    def probe(self, uuid: UUID, profile: ServedProfile) -> asyncio.Future[Mapping[str, Any]]:
+        """From now on this machine gets the probe; the future is its report over HTTP."""
+        self._probing[uuid] = profile
+        self._reports[uuid] = asyncio.get_running_loop().create_future()
+        return self._reports[uuid]
+
+    def end_probe(self, uuid: UUID) -> None:
+        self._probing.pop(uuid, None)
+        report = self._reports.pop(uuid, None)
+        if report is not None:
+            report.cancel()
+
+    def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
+        """What the machine boots now; None: not one of ours."""
+        known = uuid if uuid in self._bootables else self._by_mac.get(mac.lower())
+        bootable = self._bootables.get(known) if known is not None else None
+        if bootable is None or known is None:
+            return None
+        profile = self._probing.get(known, bootable.profile)
+        return BootAnswer(known, self._device(bootable.machine, profile), profile)
+
+    def _device(self, machine: Machine, profile: ServedProfile | None) -> BootDevice:
+        """A machine with native boot order asks only when it boots from the network."""
+        if not machine.boot_iso:
+            return BootDevice.NETWORK
+        for device in next_boot(machine.boot_order, self._override_of(machine.uuid)).now:
+            if device is not BootDevice.NETWORK or profile is not None:
+                return device
+        return BootDevice.DISK
+
+    async def booted(self, uuid: UUID) -> None:
+        bootable = self._bootables.get(uuid)
+        if bootable is not None and bootable.machine.boot_iso:
+            await self._boot_observed(uuid)
+
+    async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
+        report = self._reports.get(uuid)
+        if report is not None and not report.done():
+            report.set_result(record)

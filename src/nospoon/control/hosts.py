@@ -1,0 +1,164 @@
+"""Hosts in use: one connection each, their events, and power over the machines on them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from uuid import UUID
+
+import structlog
+
+from nospoon.errors import Gone, HostUnreachable, NospoonError
+from nospoon.model.boot import BootPlan
+from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.plan.refuse import HostFacts, Route
+from nospoon.providers.base import Capabilities, Connection, MachineDriver
+from nospoon.runtime.runner import Runner, runner_for
+from nospoon.runtime.tasks import Tasks
+
+log = structlog.get_logger()
+
+Connect = Callable[[Host], Connection]
+OnEvent = Callable[[MachineEvent], None]
+RECONNECT_DELAY = 2.0
+"""Seconds before a watch that broke is begun again."""
+
+
+@dataclass(slots=True)
+class HostInUse:
+    """A host that some cluster uses, by whatever name the clusters give it."""
+
+    host: Host
+    connection: Connection
+    runner: Runner
+    capabilities: Capabilities | None = None
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Hosts:
+    """Knows which connection serves which machine, and its last known state."""
+
+    def __init__(self, connect: Connect, tasks: Tasks, on_event: OnEvent) -> None:
+        self._connect, self._tasks, self._on_event = connect, tasks, on_event
+        self._in_use: dict[tuple[str, str, str], HostInUse] = {}
+        self._homes: dict[UUID, HostInUse] = {}
+        self._last: dict[UUID, MachineEvent] = {}
+
+    def use(self, host: Host) -> HostInUse:
+        """The host's connection; the first use opens it and begins to watch its machines."""
+        identity = (host.kind, host.uri, host.name if host.kind is not _LIBVIRT else host.ssh)
+        found = self._in_use.get(identity)
+        if found is None:
+            found = HostInUse(host, self._connect(host), runner_for(host.ssh))
+            self._in_use[identity] = found
+            self._tasks.start(self._watch(found), name=f"watch {host.name}")
+        return found
+
+    async def capabilities(self, host: Host) -> Capabilities:
+        """What the host can do; asked once, and again after it was away."""
+        used = self.use(host)
+        if used.capabilities is None:
+            await used.connection.check()
+            used.capabilities = await used.connection.capabilities()
+        return used.capabilities
+
+    async def facts(self, host: Host) -> HostFacts:
+        """What the plan must know of a host."""
+        can = await self.capabilities(host)
+        routes: tuple[Route, ...] = ()
+        if host.kind is ConnectionKind.LIBVIRT and can.managed_networks:
+            routes = await _routes(self.use(host).runner)
+        return HostFacts(
+            firmwares=can.firmwares,
+            archs=can.archs,
+            tpm=can.tpm,
+            managed_networks=can.managed_networks,
+            cpus=can.cpus,
+            memory=can.memory,
+            routes=routes,
+        )
+
+    def settle(self, machine: UUID, host: Host) -> None:
+        """From now on this machine is on that host."""
+        self._homes[machine] = self.use(host)
+
+    def forget(self, machine: UUID) -> None:
+        self._homes.pop(machine, None)
+        self._last.pop(machine, None)
+
+    def driver(self, machine: UUID) -> MachineDriver:
+        """The driver of a machine's host. Raises `Gone` when nobody knows the machine."""
+        home = self._homes.get(machine)
+        if home is None:
+            raise Gone(f"machine {machine} is on no host that is in use")
+        return home.connection.machine_driver
+
+    def host_of(self, machine: UUID) -> HostInUse:
+        home = self._homes.get(machine)
+        if home is None:
+            raise Gone(f"machine {machine} is on no host that is in use")
+        return home
+
+    def last(self, machine: UUID) -> MachineEvent | None:
+        """The last event of a machine: its state without asking anybody."""
+        return self._last.get(machine)
+
+    def check(self, machine: UUID) -> None:
+        """Raise at once when what is known says that a command cannot work."""
+        home = self.host_of(machine)
+        last = self._last.get(machine)
+        if last is None:
+            return
+        if last.change is MachineChange.UNREACHABLE:
+            raise HostUnreachable(f"host {home.host.name} is away: {last.reason}")
+        if last.power is PowerState.ABSENT:
+            raise Gone(
+                f"machine {machine} is not on host {home.host.name} any more",
+                hint="`nospoon up` makes it again.",
+            )
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        await self.driver(machine).power(machine, command, boot)
+
+    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
+        await self.driver(machine).set_boot(machine, boot)
+
+    async def refresh(self, machine: UUID) -> None:
+        """Look at all machines of a host now; used where a new machine has just been made."""
+        for event in await self.driver(machine).machines():
+            self._take(event)
+
+    async def close(self) -> None:
+        for used in self._in_use.values():
+            await used.connection.close()
+
+    async def _watch(self, used: HostInUse) -> None:
+        while True:
+            try:
+                async for event in used.connection.machine_driver.watch():
+                    self._take(event)
+            except NospoonError as error:
+                log.warning("watch broke", host=used.host.name, error=str(error))
+                used.capabilities = None
+            await asyncio.sleep(RECONNECT_DELAY)
+
+    def _take(self, event: MachineEvent) -> None:
+        self._last[event.uuid] = event
+        self._on_event(event)
+
+
+_LIBVIRT = ConnectionKind.LIBVIRT
+
+
+async def _routes(runner: Runner) -> tuple[Route, ...]:
+    done = await runner.run(["ip", "-json", "-4", "route", "show", "table", "main"])
+    routes = []
+    for entry in json.loads(done.stdout or "[]"):
+        destination = entry.get("dst", "default")
+        if destination != "default":
+            routes.append(Route(IPv4Network(destination, strict=False), entry.get("dev", "")))
+    return tuple(routes)

@@ -1,0 +1,247 @@
+"""From a request to a plan: read the file, look at the hosts, decide, resolve, compare.
+
+Nothing is changed here, so that a plan can be asked for as often as one likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from ipaddress import IPv4Network
+from pathlib import PurePosixPath
+from uuid import UUID, uuid4
+
+from nospoon.control.accounts import Account, accounts_for
+from nospoon.control.files import Files, is_url
+from nospoon.control.hosts import Hosts
+from nospoon.engine.observe import Drivers, observe
+from nospoon.errors import Conflict, PlanRefused, UsageError
+from nospoon.model.cluster import Cluster, Host
+from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
+from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff import Rules, diff
+from nospoon.plan.refuse import reasons_against
+from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.plan.steps import Plan
+from nospoon.providers.base import Capabilities, Driver
+from nospoon.spec.load import load
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+DriversOf = Callable[[Host], Mapping[Kind, Driver]]
+OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
+    kind: {field.name: "live" for field in fields(shape)}
+    for kind, shape in ((Kind.BMC, Bmc), (Kind.NETBOOT, NetbootService))
+}
+"""The daemon serves these kinds itself: every field may change while they run."""
+
+PortsInUse = Callable[[], frozenset[tuple[str, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`."""
+
+    uid: int
+    file: str
+    text: str
+    uploads: Mapping[str, str] = field(default_factory=dict)
+    cluster_id: UUID | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and everything it was made from. `earlier` is None for a new cluster."""
+
+    id: UUID
+    cluster: Cluster
+    earlier: ClusterRow | None
+    uploads: Mapping[str, str]
+    accounts: Mapping[str, Account]
+    allocations: Allocations
+    desired: Mapping[Key, Resource]
+    drivers: Drivers
+    observed: tuple[Observed, ...]
+    plan: Plan
+
+
+class Planner:
+    """Makes plans. All it knows it is handed."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        cipher: Cipher,
+        files: Files,
+        hosts: Hosts,
+        drivers_of: DriversOf,
+        ports_in_use: PortsInUse,
+        pool_root: str,
+        default_uri: str,
+    ) -> None:
+        self._database, self._cipher, self._files, self._hosts = database, cipher, files, hosts
+        self._drivers_of, self._ports_in_use = drivers_of, ports_in_use
+        self._pool_root, self._default_uri = pool_root, default_uri
+
+    def read(self, file: str, text: str) -> Cluster:
+        """The cluster of a file. Raises `SpecError`."""
+        return load(text, file=file, default_uri=self._default_uri)
+
+    async def prepare(self, request: Request) -> Prepared:
+        """The plan for a request. Raises `SpecError` or `PlanRefused` with every reason."""
+        cluster = await asyncio.to_thread(self.read, request.file, request.text)
+        earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
+        cluster_id = self._identity(cluster, earlier, request)
+        rows = await self._database.call(stored.nodes_of, cluster_id)
+        known = {row.uuid: row for row in rows}
+        uploads, images = await self._images(cluster, request, earlier)
+        capabilities = await self._capabilities(cluster)
+        allocations = await self._allocate(cluster, cluster_id, earlier)
+        accounts = accounts_for(cluster, cluster_id, known, self._cipher)
+        around = Surroundings(
+            pool_roots={host.name: self._pool_root_of(host) for host in cluster.hosts},
+            images=images,
+            credentials_keys={name: account.key for name, account in accounts.items()},
+        )
+        desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
+        drivers = self.drivers(self._all_hosts(cluster, earlier))
+        observed = await observe(drivers, cluster_id)
+        plan = await asyncio.to_thread(
+            diff,
+            cluster=cluster.name,
+            cluster_id=cluster_id,
+            desired=desired,
+            observed=observed,
+            rules=_rules(capabilities),
+            notes=tuple(_notes(capabilities)),
+        )
+        if request.fingerprint and request.fingerprint != plan.fingerprint:
+            raise Conflict(
+                "the plan is stale: something has changed since it was made",
+                hint="Look at a new one with `nospoon plan`.",
+            )
+        return Prepared(
+            id=cluster_id,
+            cluster=cluster,
+            earlier=earlier,
+            uploads=uploads,
+            accounts=accounts,
+            allocations=allocations,
+            desired=desired,
+            drivers=drivers,
+            observed=tuple(observed),
+            plan=plan,
+        )
+
+    def drivers(self, hosts: Iterable[Host]) -> Drivers:
+        """Every driver of these hosts."""
+        return {
+            (host.name, kind): driver
+            for host in hosts
+            for kind, driver in self._drivers_of(host).items()
+        }
+
+    def hosts_of(self, row: ClusterRow) -> tuple[Host, ...]:
+        """The hosts of a cluster as it was last asked for."""
+        return self.read(row.file, self._cipher.decrypt(row.text.encode())).hosts
+
+    def _all_hosts(self, cluster: Cluster, earlier: ClusterRow | None) -> list[Host]:
+        """The file's hosts, and those from which it took everything away."""
+        hosts = {host.name: host for host in self.hosts_of(earlier)} if earlier else {}
+        return list((hosts | {host.name: host for host in cluster.hosts}).values())
+
+    def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
+        if earlier is not None:
+            if cluster.id is not None and cluster.id != earlier.id:
+                reason = (
+                    f"cluster {cluster.name} has id {earlier.id}, the file pins {cluster.id}. "
+                    "Take it down first, or drop `id:` from the file."
+                )
+                raise PlanRefused([reason])
+            return earlier.id
+        return cluster.id or request.cluster_id or uuid4()
+
+    async def _images(
+        self, cluster: Cluster, request: Request, earlier: ClusterRow | None
+    ) -> tuple[dict[str, str], dict[str, ImageFacts]]:
+        uploads = dict(request.uploads)
+        fetched = earlier.uploads if earlier is not None else {}
+        images = {d.image for node in cluster.nodes for d in node.disks if d.image}
+        for name in images | _boot_files(cluster):
+            if is_url(name):
+                known = fetched.get(name, "")
+                if name in images:
+                    uploads[name] = (
+                        known if self._files.has(known) else await self._files.fetch(name)
+                    )
+            elif name not in uploads or not self._files.has(uploads[name]):
+                raise UsageError(
+                    f"file {name} of the cluster file was not uploaded",
+                    hint="Use the nospoon command, or PUT it to /v1/files first.",
+                )
+        facts = {name: await self._files.image_facts(name, uploads[name]) for name in images}
+        _check_sizes(cluster, facts)
+        return uploads, facts
+
+    async def _capabilities(self, cluster: Cluster) -> dict[str, Capabilities]:
+        hosts = cluster.hosts
+        found = await asyncio.gather(*(self._hosts.capabilities(host) for host in hosts))
+        return {host.name: can for host, can in zip(hosts, found, strict=True)}
+
+    async def _allocate(
+        self, cluster: Cluster, cluster_id: UUID, earlier: ClusterRow | None
+    ) -> Allocations:
+        before = earlier.allocations if earlier is not None else Allocations()
+        facts = {host.name: await self._hosts.facts(host) for host in cluster.hosts}
+        others = [
+            row for row in await self._database.call(stored.all_clusters) if row.id != cluster_id
+        ]
+        own = set(before.cidrs.values())
+        routes = {r.network for fact in facts.values() for r in fact.routes}
+        taken = {n for n in routes if n.prefixlen and str(n) not in own}
+        taken |= {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
+        endpoints = {
+            (each.address, each.ipmi_port)
+            for row in others
+            for each in row.allocations.endpoints.values()
+        }
+        occupied = Occupied(tuple(sorted(taken)), endpoints | self._ports_in_use())
+        allocations, reasons = await asyncio.to_thread(allocate, cluster, before, occupied)
+        reasons += reasons_against(cluster, cluster_id, allocations, facts)
+        if reasons:
+            raise PlanRefused(reasons)
+        return allocations
+
+    def _pool_root_of(self, host: Host) -> str:
+        return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
+
+
+def _boot_files(cluster: Cluster) -> set[str]:
+    return {name for profile in cluster.profiles for name in (profile.kernel, *profile.initrd)}
+
+
+def _check_sizes(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> None:
+    reasons = [
+        f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image "
+        f"{PurePosixPath(disk.image).name} of {facts[disk.image].virtual_size} bytes"
+        for node in cluster.nodes
+        for index, disk in enumerate(node.disks)
+        if disk.image and disk.size and disk.size < facts[disk.image].virtual_size
+    ]
+    if reasons:
+        raise PlanRefused(reasons)
+
+
+def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:
+    return {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
+
+
+def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:
+    for host, can in capabilities.items():
+        if can.accelerator == "tcg":
+            yield f"host {host} emulates CPUs (TCG), slowly: {can.accelerator_note}"
