@@ -27,7 +27,7 @@ from nospoon.plan.steps import Plan
 from nospoon.providers.base import Capabilities, Driver
 from nospoon.spec.load import load
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 

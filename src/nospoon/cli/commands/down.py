@@ -1,0 +1,32 @@
+"""nospoon down."""
+
+from __future__ import annotations
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.commands.up import confirm
+from nospoon.cli.files import cluster_name
+from nospoon.cli.follow import finish, follow
+
+
+@click.command("down")
+@click.argument("cluster")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--purge", is_flag=True, help="Remove console records too.")
+@click.option("--timeout", type=float, help="Seconds to wait at most.")
+def command(
+    cluster: str,
+    yes: bool,  # noqa: FBT001  (click passes options by name)
+    purge: bool,  # noqa: FBT001
+    timeout: float | None,
+) -> None:
+    """Remove everything of CLUSTER (its name, or its file). Harmless when repeated."""
+    client = connect.client()
+    name = cluster_name(cluster)
+    answer = client.get(f"/v1/clusters/{name}/removal")
+    if answer["plan"]["steps"] and not yes:
+        click.echo(answer["text"], err=True)
+        confirm("Remove all of this?")
+    operation = client.post(f"/v1/clusters/{name}/down", {"purge": purge})
+    finish(follow(client, operation, timeout=timeout))

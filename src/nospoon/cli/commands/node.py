@@ -1,0 +1,88 @@
+"""nospoon node."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.output import output_options, print_record, print_rows
+from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
+from nospoon.model.machine import PowerCommand
+
+COLUMNS = ("node", "cluster", "host", "power", "fault", "boot", "uuid")
+
+
+@click.group("node")
+def command() -> None:
+    """Nodes: list, show, power, boot, console. NODE is a name, CLUSTER/NAME or a UUID."""
+
+
+@command.command("list")
+@click.option("--cluster", default="", help="Only of this cluster.")
+@output_options
+def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
+    """List your nodes."""
+    rows = connect.client().get("/v1/nodes", cluster=cluster)
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+
+
+@command.command("show")
+@click.argument("node")
+@output_options
+def show(node: str, format_: str, columns: tuple[str, ...]) -> None:
+    """Show one node: shape, power, BMC, boot."""
+    record = connect.client().get(f"/v1/nodes/{node}/show")
+    print_record(record, format_=format_, columns=columns)
+
+
+@command.command("power")
+@click.argument("node")
+@click.argument("what", type=click.Choice([*PowerCommand, "status"]))
+def power(node: str, what: str) -> None:
+    """Give NODE's BMC a chassis command, or show its power."""
+    client = connect.client()
+    if what == "status":
+        click.echo(client.get(f"/v1/nodes/{node}/show")["power"])
+        return
+    answer = client.post(f"/v1/nodes/{node}/power", {"command": what})
+    click.echo(f"{answer['node']}: {answer['result']}", err=True)
+
+
+@command.command("boot")
+@click.argument("node")
+@click.argument("target", type=click.Choice([*BootDevice, "none"]))
+@click.option("--persistent", is_flag=True, help="Until changed, not only for the next boot.")
+@click.option("--mode", type=click.Choice(list(BootMode)), help="Firmware interface.")
+def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  # noqa: FBT001
+    """Set the boot override of NODE's BMC: network, disk, cdrom, setup or none."""
+    enabled = OverrideEnabled.CONTINUOUS if persistent else OverrideEnabled.ONCE
+    body = {"target": None if target == "none" else target, "enabled": enabled, "mode": mode}
+    answer = connect.client().post(f"/v1/nodes/{node}/boot", body)
+    click.echo(f"{answer['node']}: {answer['boot']}", err=True)
+
+
+@command.command("console")
+@click.argument("node")
+@click.option("--log", is_flag=True, help="Print the record instead of attaching.")
+@click.option("--follow", is_flag=True, help="With --log: go on as it grows.")
+def console(node: str, log: bool, follow: bool) -> None:  # noqa: FBT001
+    """Attach to NODE's serial console; Ctrl-] leaves it. With --log, print its record."""
+    client = connect.client()
+    if log:
+        _print_log(client.stream(f"/v1/nodes/{node}/log", follow=str(follow).lower()))
+        return
+    from nospoon.cli.console import attach  # noqa: PLC0415  (imports websockets)
+
+    attach(client, node)
+
+
+def _print_log(chunks: object) -> None:
+    assert hasattr(chunks, "__iter__")
+    try:
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,49 @@
+"""nospoon operation."""
+
+from __future__ import annotations
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.follow import finish, follow
+from nospoon.cli.output import output_options, print_record, print_rows
+
+COLUMNS = ("id", "kind", "cluster", "state", "created", "finished", "message")
+
+
+@click.group("operation")
+def command() -> None:
+    """Long work: list, show, watch, cancel."""
+
+
+@command.command("list")
+@output_options
+def list_(format_: str, columns: tuple[str, ...]) -> None:
+    """List your operations, newest first."""
+    rows = connect.client().get("/v1/operations")
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+
+
+@command.command("show")
+@click.argument("operation")
+@output_options
+def show(operation: str, format_: str, columns: tuple[str, ...]) -> None:
+    """Show one operation."""
+    record = connect.client().get(f"/v1/operations/{operation}")
+    print_record(record, format_=format_, columns=columns)
+
+
+@command.command("watch")
+@click.argument("operation")
+def watch(operation: str) -> None:
+    """Follow an operation to its end; exits as the command that began it would."""
+    client = connect.client()
+    finish(follow(client, client.get(f"/v1/operations/{operation}")))
+
+
+@command.command("cancel")
+@click.argument("operation")
+def cancel(operation: str) -> None:
+    """Stop an operation. What it made stays; `up` or `down` goes on from there."""
+    record = connect.client().post(f"/v1/operations/{operation}/cancel")
+    click.echo(f"{record['kind']} {record['cluster']}: {record['state']}", err=True)

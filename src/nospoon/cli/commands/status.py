@@ -1,0 +1,28 @@
+"""nospoon status."""
+
+from __future__ import annotations
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.files import cluster_name
+from nospoon.cli.output import output_options, print_rows
+
+CLUSTER_COLUMNS = ("name", "nodes", "on", "id", "file", "operation")
+NODE_COLUMNS = ("node", "host", "state", "power", "boot", "bmc", "drift")
+
+
+@click.command("status")
+@click.argument("cluster", required=False)
+@output_options
+def command(cluster: str | None, format_: str, columns: tuple[str, ...]) -> None:
+    """Show desired and observed state, and drift, node by node; without CLUSTER, all clusters."""
+    client = connect.client()
+    if cluster is None:
+        rows = client.get("/v1/clusters")
+        print_rows(rows, format_=format_, columns=columns, names=CLUSTER_COLUMNS)
+        return
+    answer = client.get(f"/v1/clusters/{cluster_name(cluster)}")
+    print_rows(answer["nodes"], format_=format_, columns=columns, names=NODE_COLUMNS)
+    for line in answer["drift"]:
+        click.echo(line, err=True)

@@ -1,0 +1,21 @@
+"""nospoon support-bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.files import cluster_name
+
+
+@click.command("support-bundle")
+@click.argument("cluster", required=False, default="")
+@click.option("-o", "--out", default="nospoon-support.tar.gz", show_default=True)
+def command(cluster: str, out: str) -> None:
+    """Pack file, plan, logs, consoles and versions for a bug report; secrets are masked."""
+    name = cluster_name(cluster) if cluster else ""
+    data = connect.client().text("/v1/support-bundle", cluster=name)
+    Path(out).write_bytes(data)
+    click.echo(out)

@@ -1,0 +1,64 @@
+"""nospoon up: plan, confirm, apply, wait."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from nospoon.api.client import Client
+from nospoon.cli import connect
+from nospoon.cli.commands.bmc import COLUMNS
+from nospoon.cli.files import read_request
+from nospoon.cli.follow import finish, follow
+from nospoon.cli.output import output_options, print_rows
+from nospoon.errors import UsageError
+
+
+@click.command("up")
+@click.argument("file")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
+@click.option("--timeout", type=float, help="Seconds to wait at most.")
+@output_options
+def command(
+    file: str,
+    yes: bool,  # noqa: FBT001  (click passes options by name)
+    dry_run: bool,  # noqa: FBT001
+    wait: bool,  # noqa: FBT001
+    timeout: float | None,
+    format_: str,
+    columns: tuple[str, ...],
+) -> None:
+    """Bring a cluster to what FILE says: plan, confirm, apply, wait."""
+    client = connect.client()
+    body = read_request(client, file)
+    answer = client.post("/v1/plan", body)
+    click.echo(answer["text"], err=True)
+    plan = answer["plan"]
+    if dry_run:
+        return
+    if plan["steps"]:
+        if not yes:
+            confirm("Carry out this plan?")
+        agreed = {"cluster_id": plan["cluster_id"], "fingerprint": plan["fingerprint"]}
+        operation = client.post("/v1/clusters", {**body, **agreed})
+        if not wait:
+            click.echo(operation["id"])
+            return
+        finish(follow(client, operation, timeout=timeout))
+    show_bmcs(client, plan["cluster"], format_, columns)
+
+
+def confirm(question: str) -> None:
+    """Ask on a terminal; elsewhere somebody must have said --yes."""
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to confirm", hint="Add --yes.")
+    click.confirm(question, abort=True, err=True)
+
+
+def show_bmcs(client: Client, cluster: str, format_: str, columns: tuple[str, ...]) -> None:
+    rows: list[dict[str, Any]] = client.get("/v1/bmcs", cluster=cluster)
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)

@@ -1,0 +1,36 @@
+"""nospoon verify."""
+
+from __future__ import annotations
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.files import cluster_name
+from nospoon.cli.follow import finish, follow
+from nospoon.cli.output import output_options, print_rows
+
+COLUMNS = ("node", "verdict", "firmware", "cpus", "memory", "disks", "nics", "seconds", "problems")
+
+
+@click.command("verify")
+@click.argument("cluster")
+@click.option("-n", "--node", "nodes", multiple=True, help="Only this node; again for more.")
+@click.option("--reboot-running", is_flag=True, help="Also nodes that are on: they are reset.")
+@click.option("--timeout", type=float, default=240.0, show_default=True, help="Seconds a node.")
+@output_options
+def command(
+    cluster: str,
+    nodes: tuple[str, ...],
+    reboot_running: bool,  # noqa: FBT001  (click passes options by name)
+    timeout: float,
+    format_: str,
+    columns: tuple[str, ...],
+) -> None:
+    """Boot a probe on every node through its BMC and compare its hardware with the file."""
+    client = connect.client()
+    body = {"nodes": list(nodes), "reboot_running": reboot_running, "timeout": timeout}
+    operation = client.post(f"/v1/clusters/{cluster_name(cluster)}/verify", body)
+    final = follow(client, operation)
+    rows = final["result"].get("nodes", [])
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+    finish(final)

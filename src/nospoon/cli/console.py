@@ -1,0 +1,76 @@
+"""The interactive console: the terminal in raw mode, joined to a websocket. Ctrl-] leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import click
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, unix_connect
+
+from nospoon.api.client import Client
+from nospoon.errors import NospoonError, UsageError
+
+ESCAPE = b"\x1d"
+"""Ctrl-], as telnet(1) and virsh(1) have it."""
+REFUSED = 4000
+
+
+def attach(client: Client, node: str) -> None:
+    """Join standard input and output to a node's console until Ctrl-], end of input or its end."""
+    uri = f"ws://nospoond/v1/nodes/{quote(node)}/console"
+    with unix_connect(str(client.socket_path), uri=uri, max_size=None) as socket:
+        click.echo(f"Attached to {node}. Ctrl-] leaves.\r", err=True)
+        with _raw(sys.stdin.fileno()):
+            reader = threading.Thread(target=_type, args=(socket,), daemon=True)
+            reader.start()
+            reason = _show(socket)
+    click.echo("\r\nDetached.", err=True)
+    if reason:
+        raise NospoonError(reason)
+
+
+def _show(socket: ClientConnection) -> str:
+    """Print what comes until the socket closes; returns why it was refused, or ""."""
+    try:
+        while True:
+            data = socket.recv()
+            os.write(sys.stdout.fileno(), data if isinstance(data, bytes) else data.encode())
+    except ConnectionClosed as closed:
+        refused = closed.rcvd is not None and closed.rcvd.code == REFUSED
+        return closed.rcvd.reason if refused and closed.rcvd is not None else ""
+
+
+def _type(socket: ClientConnection) -> None:
+    """Send what is typed until the escape or the end of input."""
+    with contextlib.suppress(ConnectionClosed):
+        while typed := os.read(sys.stdin.fileno(), 1024):
+            before, escape, _ = typed.partition(ESCAPE)
+            if before:
+                socket.send(before)
+            if escape:
+                break
+        socket.close()
+
+
+@contextlib.contextmanager
+def _raw(descriptor: int) -> Iterator[None]:
+    if not os.isatty(descriptor):
+        yield
+        return
+    try:
+        before = termios.tcgetattr(descriptor)
+    except termios.error as error:
+        raise UsageError(f"standard input is no usable terminal: {error}") from error
+    tty.setraw(descriptor)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,0 +1,76 @@
+"""A cluster file at the client: read, checked, and the files that it names uploaded."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nospoon.api.client import Client
+from nospoon.errors import SpecError, UsageError
+
+CHUNK = 1 << 20
+
+
+def read_request(client: Client | None, path: str) -> dict[str, Any]:
+    """The body of a cluster request; with a client, what the file names is uploaded."""
+    from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
+
+    name, text = _read(path)
+    cluster = load(text, file=name)
+    base = Path(path).resolve().parent if path != "-" else Path.cwd()
+    wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
+    wanted |= {f for profile in cluster.profiles for f in (profile.kernel, *profile.initrd)}
+    local = sorted(each for each in wanted if not each.startswith(("http://", "https://")))
+    digests = {each: _digest(base / each, each, name) for each in local}
+    if client is not None and digests:
+        _upload(client, {digests[each]: base / each for each in local})
+    return {"file": name, "text": text, "uploads": digests}
+
+
+def _read(path: str) -> tuple[str, str]:
+    if path == "-":
+        return "<stdin>", sys.stdin.read()
+    try:
+        return path, Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error}") from error
+
+
+def _digest(path: Path, name: str, file: str) -> str:
+    try:
+        with path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(
+            f"{file} names {name}, which cannot be read: {error.strerror}",
+            hint=f"Looked for {path}; paths are relative to the cluster file.",
+        ) from error
+
+
+def _upload(client: Client, files: dict[str, Path]) -> None:
+    for digest in client.post("/v1/files/missing", list(files)):
+        path = files[digest]
+        size = path.stat().st_size
+        click.echo(f"Uploading {path.name} ({size >> 20} MiB)", err=True)
+        with path.open("rb") as content:
+            client.upload(digest, content, size)
+
+
+def cluster_name(reference: str) -> str:
+    """A cluster by name, or by the file that describes it."""
+    if not (reference == "-" or Path(reference).suffix in {".yaml", ".yml"}):
+        return reference
+    from nospoon.spec.document import Document  # noqa: PLC0415  (imports YAML)
+
+    name, text = _read(reference)
+    value = Document(text, name).value
+    if not isinstance(value, dict) or not isinstance(value.get("cluster"), str):
+        document = Document(text, name)
+        raise SpecError([document.problem((), "missing key 'cluster'")])
+    return str(value["cluster"])

@@ -1,0 +1,106 @@
+"""Following an operation: bars on a terminal, a line an event elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import click
+
+from nospoon.api.client import Client
+from nospoon.errors import NospoonError
+
+EXIT_BY_STATE = {"done": 0, "partly done": 3}
+INTERRUPTED = 130
+
+
+class Display(Protocol):
+    """Shows events as they come."""
+
+    def show(self, event: dict[str, Any]) -> None: ...
+
+
+class Lines:
+    """A line an event, on stderr."""
+
+    def show(self, event: dict[str, Any]) -> None:
+        count = f"[{event['done']}/{event['total']}] " if event["total"] else ""
+        what = f"{event['what']}: " if event["what"] else ""
+        if event["phase"] != "started":
+            mark = "" if event["phase"] in {"done", "note"} else f"{event['phase']}: "
+            click.echo(f"{count}{what}{mark}{event['message']}", err=True)
+
+
+class Bar:
+    """A bar with what happens now; failures and notes stay above it."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress = progress
+        self._task = progress.add_task("Starting", total=None)
+
+    def show(self, event: dict[str, Any]) -> None:
+        if event["total"]:
+            self._progress.update(self._task, total=event["total"], completed=event["done"])
+        if event["phase"] in {"started", "done"}:
+            self._progress.update(self._task, description=f"{event['message']} {event['what']}")
+        else:
+            what = f"{event['what']}: " if event["what"] else ""
+            self._progress.console.print(f"{what}{event['message']}", highlight=False, markup=False)
+
+
+@contextmanager
+def display() -> Iterator[Display]:
+    """What fits this terminal."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield Lines()
+        return
+    from rich.console import Console  # noqa: PLC0415  (only on a terminal)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+    console = Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR")))
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield Bar(progress)
+
+
+def follow(client: Client, operation: dict[str, Any], *, timeout: float | None = None) -> Any:
+    """Show an operation until it ends; returns its last event. Ctrl-C leaves it running."""
+    id_ = operation["id"]
+    deadline = time.monotonic() + timeout if timeout is not None else None
+    try:
+        with display() as shown:
+            for event in client.events(f"/v1/operations/{id_}/events"):
+                if "state" in event:
+                    return event
+                shown.show(event)
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TimeoutError
+    except KeyboardInterrupt:
+        click.echo(
+            f"\nThe operation goes on. `nospoon operation watch {id_}` follows it, "
+            f"`nospoon operation cancel {id_}` stops it.",
+            err=True,
+        )
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except TimeoutError:
+        click.echo(f"Timed out; `nospoon operation watch {id_}` follows it.", err=True)
+        raise click.exceptions.Exit(4) from None
+    raise NospoonError(
+        "the daemon ended before the operation did",
+        hint="Run the same command again: it goes on from what is there.",
+    )
+
+
+def finish(final: dict[str, Any]) -> None:
+    """Say how it ended, and exit with the code for it unless all is done."""
+    if final["message"]:
+        click.echo(final["message"], err=True)
+    for failure in final["result"].get("failures", []):
+        click.echo(f"  {failure['what']}: {failure['message']}", err=True)
+    code = EXIT_BY_STATE.get(final["state"], 1)
+    if code:
+        raise click.exceptions.Exit(code)
