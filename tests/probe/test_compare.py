@@ -1,0 +1,122 @@
+"""Declared against found: every difference shows, and nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nospoon.model.cluster import Firmware
+from nospoon.model.resources import MachineDisk, MachineNic
+from nospoon.probe.compare import Finding, compare
+from nospoon.probe.record import Record, decode
+from nospoon.testing.probed import FOUND, MACHINE, SIZES, body
+
+
+def found(**changes: Any) -> Record:
+    record = decode(body(**changes))
+    assert record is not None
+    return record
+
+
+def wrong(**changes: Any) -> list[Finding]:
+    return [one for one in compare(MACHINE, SIZES, found(**changes)) if not one.ok]
+
+
+def test_a_machine_as_declared_has_only_good_findings() -> None:
+    findings = compare(MACHINE, SIZES, found())
+    assert [one.field for one in findings if not one.ok] == []
+    assert [one.field for one in findings] == [
+        *("uuid", "serial", "arch", "firmware", "secure boot", "tpm", "cpus", "memory"),
+        *("disk 0", "nic 0"),
+    ]
+
+
+DISK, NIC = FOUND["disks"][0], FOUND["nics"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "declared", "seen"),
+    [
+        ({"uuid": "0" * 8}, "uuid", str(MACHINE.uuid), "0" * 8),
+        ({"serial": ""}, "serial", MACHINE.serial_number, ""),
+        ({"arch": "aarch64"}, "arch", "x86_64", "aarch64"),
+        ({"firmware": "uefi"}, "firmware", "bios", "uefi"),
+        ({"secure_boot": True}, "secure boot", "no", "yes"),
+        ({"tpm": True}, "tpm", "no", "yes"),
+        ({"cpus": 4}, "cpus", "2", "4"),
+        ({"memory": 512 << 20}, "memory", "256 MiB", "512 MiB"),
+        ({"memory_mapped": 100 << 20}, "memory", "256 MiB", "100 MiB"),
+        ({"disks": []}, "disk 0", "1073741824 bytes, virtio, serial SER1", "missing"),
+        (
+            {"disks": [{**DISK, "size": 2 << 30}]},
+            "disk 0",
+            "1073741824 bytes, virtio, serial SER1",
+            "2147483648 bytes, virtio, serial SER1",
+        ),
+        (
+            {"disks": [{**DISK, "bus": "sata"}]},
+            "disk 0",
+            "1073741824 bytes, virtio, serial SER1",
+            "1073741824 bytes, sata, serial SER1",
+        ),
+        (
+            {"disks": [DISK, {**DISK, "name": "vdb", "serial": ""}]},
+            "disk vdb",
+            "none",
+            "1073741824 bytes, virtio, serial none",
+        ),
+        ({"nics": []}, "nic 0", "02:00:00:00:00:01, virtio", "missing"),
+        (
+            {"nics": [{**NIC, "driver": "e1000"}]},
+            "nic 0",
+            "02:00:00:00:00:01, virtio",
+            "02:00:00:00:00:01, e1000",
+        ),
+        (
+            {"nics": [NIC, {**NIC, "name": "eth1", "mac": "02:00:00:00:00:99"}]},
+            "nic eth1",
+            "none",
+            "02:00:00:00:00:99, virtio",
+        ),
+    ],
+)
+def test_one_difference_gives_one_finding(
+    change: dict[str, Any], field: str, declared: str, seen: str
+) -> None:
+    assert wrong(**change) == [Finding(field, declared, seen, ok=False)]
+
+
+@pytest.mark.parametrize("mapped", [256 << 20, 250 << 20, 220 << 20])
+def test_what_firmware_keeps_for_itself_is_no_difference(mapped: int) -> None:
+    assert wrong(memory_mapped=mapped) == []
+
+
+def test_without_smbios_the_memory_map_decides() -> None:
+    assert wrong(memory=0) == []
+    assert [one.field for one in wrong(memory=0, memory_mapped=128 << 20)] == ["memory"]
+
+
+def test_disks_are_told_apart_by_serial_not_by_order() -> None:
+    second = MachineDisk(volume="v1", bus="virtio", serial="SER2")
+    machine = replace(MACHINE, disks=(second, *MACHINE.disks))
+    disks = [DISK, {**DISK, "name": "vdb", "serial": "SER2", "size": 5 << 30}]
+    findings = compare(machine, {**SIZES, "v1": 5 << 30}, found(disks=disks))
+    assert all(one.ok for one in findings)
+
+
+def test_mac_addresses_are_compared_without_case() -> None:
+    machine = replace(
+        MACHINE, nics=(MachineNic(mac="02:AB:00:00:00:01", bridge="", model="virtio"),)
+    )
+    findings = compare(machine, SIZES, found(nics=[{**NIC, "mac": "02:ab:00:00:00:01"}]))
+    assert all(one.ok for one in findings)
+
+
+def test_secure_boot_is_declared_by_the_firmware() -> None:
+    machine = replace(MACHINE, firmware=Firmware.UEFI_SECURE)
+    good = compare(machine, SIZES, found(firmware="uefi", secure_boot=True))
+    assert all(one.ok for one in good)
+    bad = compare(machine, SIZES, found(firmware="uefi"))
+    assert [one.field for one in bad if not one.ok] == ["secure boot"]
