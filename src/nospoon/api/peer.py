@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from nospoon.errors import Forbidden
 
@@ -31,15 +32,27 @@ class Caller:
         return self.uid in (0, os.getuid())
 
 
-class PeerProtocol(HttpToolsProtocol):
+class PeerHttp(HttpToolsProtocol):
     """uvicorn's protocol, which puts the peer's uid and pid where the client address would be."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        peer = transport.get_extra_info("socket")
-        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-        pid, uid, _gid = _UCRED.unpack(credentials)
-        self.client = (f"uid={uid}", pid)
+        self.client = _peer(transport)
+
+
+class PeerWebSocket(WebSocketsSansIOProtocol):
+    """The same for a connection that became a websocket."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.client = _peer(transport)
+
+
+def _peer(transport: asyncio.BaseTransport) -> tuple[str, int]:
+    peer = transport.get_extra_info("socket")
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    pid, uid, _gid = _UCRED.unpack(credentials)
+    return f"uid={uid}", pid
 
 
 def caller_of(scope: Mapping[str, Any], *, group: str) -> Caller:

@@ -32,7 +32,10 @@ from nospoon.model.resources import (
     Volume,
 )
 from nospoon.plan import identity
-from nospoon.plan.allocate import Allocations
+from nospoon.plan.allocate import Allocations, Endpoint
+
+SILENT = Endpoint(address="", ipmi_port=0, redfish_port=0)
+"""Where the BMC of a node answers that speaks no protocol: it serves the API only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +176,7 @@ class _Resolver:
                 if not self.networks[name].existing
             ]
         yield Resource(key, self._machine(node, host, uuid, volumes), tuple(needs), node.name)
-        if node.bmc:
-            yield self._bmc(node, uuid, key)
+        yield self._bmc(node, uuid, key)
 
     def _volume(self, node: Node, host: Host, index: int) -> Resource:
         disk = node.disks[index]
@@ -220,7 +222,7 @@ class _Resolver:
         return network.bridge or identity.bridge_name(self.id, name)
 
     def _bmc(self, node: Node, uuid: UUID, machine: Key) -> Resource:
-        endpoint = self.allocations.endpoints[node.name]
+        endpoint = self.allocations.endpoints.get(node.name, SILENT)
         redfish = BmcProtocol.REDFISH in node.bmc
         shape = Bmc(
             uuid=uuid,

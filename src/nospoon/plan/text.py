@@ -99,7 +99,7 @@ def describe(shape: Shape) -> str:
         case Bmc():
             ipmi = f"ipmi {shape.address}:{shape.ipmi_port}" if shape.ipmi_port else ""
             redfish = f"redfish {shape.address}:{shape.redfish_port}" if shape.redfish_port else ""
-            return ", ".join(filter(None, (ipmi, redfish)))
+            return ", ".join(filter(None, (ipmi, redfish))) or "by the API only"
 
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import structlog
 
 log = structlog.get_logger()
+
+R = TypeVar("R")
 
 
 class Tasks:
@@ -22,7 +24,7 @@ class Tasks:
         self.owner = owner
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def start(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+    def start(self, coroutine: Coroutine[Any, Any, R], *, name: str) -> asyncio.Task[R]:
         task = asyncio.get_running_loop().create_task(coroutine, name=f"{self.owner}: {name}")
         self._tasks.add(task)
         task.add_done_callback(self._done)

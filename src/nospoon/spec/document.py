@@ -32,6 +32,12 @@ _SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], Plain]], ...] = (
     (re.compile(r"0x[0-9a-fA-F]+\Z"), lambda text: int(text, 0)),
     (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"), float),
 )
+_PLAIN_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in ("bool", "float", "int", "merge", "null", "str", "timestamp", "value")
+)
+"""What PyYAML's own resolver gives to scalars without a tag; anything else was written."""
+
 _MAYBE_NOT_TEXT = frozenset("nN~tTfF+-.0123456789")
 
 
@@ -122,7 +128,7 @@ class Document:
         if node.style:
             return text
         tag = node.tag
-        if not tag.startswith("tag:yaml.org,2002:"):
+        if tag not in _PLAIN_TAGS:
             self._refuse(node, path, f"unknown tag {tag!r}", "Tags have no meaning here.")
         return resolve(text)
 

@@ -35,6 +35,8 @@ def load(text: str, *, file: str, default_uri: str = SYSTEM_URI) -> Cluster:
     """
     document = Document(text, file)
     sections = read_sections(document)
+    if not isinstance(document.value, dict):
+        raise SpecError(sections.problems)
     expansion = expand(sections, default_network=_default_network(sections))
     complaints = [*expansion.complaints, *check(sections, expansion)]
     problems = sections.problems + [_placed(document, complaint) for complaint in complaints]

@@ -203,7 +203,7 @@ def _message(detail: ErrorDetails) -> tuple[str, str]:
     if kind in ("enum", "literal_error"):
         expected = str(context["expected"]).replace("'", "")
         choices = expected.replace(" or ", ", ").split(", ")
-        return f"expected one of {expected}, got {got}", did_you_mean(detail["input"], choices)
+        return f"expected one of {expected}, got {got}", _nearest(detail["input"], choices)
     if kind == "string_pattern_mismatch":
         return _pattern_message(str(context["pattern"]), got)
     if kind in _BOUNDS:
@@ -259,10 +259,13 @@ NESTED: dict[str, dict[str, object]] = {
 def did_you_mean(given: object, known: Iterable[str]) -> str:
     """A hint that names the nearest known word, or all of them when there are few."""
     words = [str(word) for word in known]
+    listed = f"Known: {', '.join(sorted(words))}" if 0 < len(words) <= 12 else ""
+    return _nearest(given, words) or listed
+
+
+def _nearest(given: object, words: list[str]) -> str:
     near = difflib.get_close_matches(str(given), words, n=1, cutoff=0.6)
-    if near:
-        return f"Did you mean {near[0]!r}?"
-    return f"Known: {', '.join(sorted(words))}" if 0 < len(words) <= 12 else ""
+    return f"Did you mean {near[0]!r}?" if near else ""
 
 
 def shown(value: object) -> str:

@@ -11,6 +11,8 @@ import msgspec
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from nospoon.bmc.runtime import Runtime
+from nospoon.model.cluster import Host
+from nospoon.model.resources import Machine
 from nospoon.plan.allocate import Allocations
 from nospoon.store import tables
 
@@ -34,15 +36,24 @@ class ClusterRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node: its account (`password` encrypted) and its BMC's runtime state."""
+    """A node: where it is and its shape, its account, and its BMC's runtime state.
 
-    uuid: UUID
+    `password` is encrypted. `profile` names the boot profile that it gets from the network.
+    """
+
     cluster_id: UUID
     name: str
+    host: Host
+    machine: Machine
+    profile: str
     username: str
     password: bytes = field(repr=False)
     runtime: Runtime = field(default_factory=Runtime)
     source: str = "file"
+
+    @property
+    def uuid(self) -> UUID:
+        return self.machine.uuid
 
 
 def find(connection: Connection, *, uid: int, name: str) -> ClusterRow | None:
@@ -88,6 +99,10 @@ def remove(connection: Connection, id: UUID) -> None:  # noqa: A002  (the column
     connection.execute(delete(clusters).where(clusters.c.id == str(id)))
 
 
+def all_nodes(connection: Connection) -> list[NodeRow]:
+    return [_node(row) for row in connection.execute(select(nodes))]
+
+
 def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
     query = select(nodes).where(nodes.c.cluster_id == str(cluster_id)).order_by(nodes.c.name)
     return [_node(row) for row in connection.execute(query)]
@@ -114,8 +129,11 @@ def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
             connection.execute(
                 update(nodes)
                 .where(nodes.c.uuid == str(row.uuid))
-                .values(name=row.name, username=row.username, password=row.password)
+                .values({k: v for k, v in _node_values(row).items() if k not in _KEPT})
             )
+
+
+_KEPT = frozenset({"uuid", "runtime"})
 
 
 def drop_nodes(connection: Connection, uuids: Sequence[UUID]) -> None:
@@ -144,9 +162,11 @@ def _cluster(row: Row[Any]) -> ClusterRow:
 
 def _node(row: Row[Any]) -> NodeRow:
     return NodeRow(
-        uuid=UUID(row.uuid),
         cluster_id=UUID(row.cluster_id),
         name=row.name,
+        host=msgspec.convert(row.host, Host),
+        machine=msgspec.convert(row.machine, Machine),
+        profile=row.profile,
         username=row.username,
         password=row.password,
         runtime=msgspec.convert(row.runtime, Runtime),
@@ -160,6 +180,9 @@ def _node_values(row: NodeRow) -> dict[str, Any]:
         "cluster_id": str(row.cluster_id),
         "name": row.name,
         "source": row.source,
+        "host": msgspec.to_builtins(row.host),
+        "machine": msgspec.to_builtins(row.machine),
+        "profile": row.profile,
         "username": row.username,
         "password": row.password,
         "runtime": msgspec.to_builtins(row.runtime),

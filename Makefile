@@ -1,0 +1,38 @@
+# Two commands: `make demo` shows what nospoon does, `make test` passes the tests.
+# Both set everything up themselves and are safe to repeat.
+BIN := .venv/bin
+
+.PHONY: demo test check format dist bench docs clean
+
+demo:            ## Bring up real virtual servers, use them as a stranger would, take them down
+	scripts/setup run
+	scripts/demo
+
+test:            ## Everything: checks, then all tests (real libvirt, QEMU, ipmitool, sushy)
+	scripts/setup test
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+check:           ## Format, lint, strict types, import contracts, generated documents
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/python scripts/make-docs --check
+
+format:          ## Format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs:            ## Make the reference from the code
+	$(BIN)/python scripts/make-docs
+
+dist:            ## Build the wheel and the source distribution
+	$(BIN)/python -m build --no-isolation
+
+bench:           ## Benchmarks; each prints ratios to a reference measured in the same run
+	scripts/setup test
+	for each in benchmarks/*.py; do $(BIN)/python $$each || exit 1; done
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache

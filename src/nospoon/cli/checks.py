@@ -1,0 +1,168 @@
+"""What nospoon needs of a machine, as a table; `doctor` looks, and says what mends it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class Level(StrEnum):
+    """How much a thing is missed."""
+
+    NEEDED = "needed"
+    OPTIONAL = "optional"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's report. `mend`: packages, or one shell command."""
+
+    name: str
+    present: bool
+    detail: str
+    level: Level = Level.NEEDED
+    packages: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return "ok" if self.present else "missing" if self.level is Level.NEEDED else "without"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program or file, the Debian package that has it, and what it is for."""
+
+    where: tuple[str, ...]
+    package: str
+    purpose: str
+    level: Level = Level.NEEDED
+
+
+TOOLS = (
+    Tool(("qemu-system-x86_64",), "qemu-system-x86", "runs x86_64 machines"),
+    Tool(("qemu-img",), "qemu-utils", "reads disk images"),
+    Tool(("libvirtd",), "libvirt-daemon-system", "looks after machines"),
+    Tool(("virsh",), "libvirt-clients", "lets you look at them by hand"),
+    Tool(("dnsmasq",), "dnsmasq-base", "DHCP and TFTP for network boot"),
+    Tool(("ip",), "iproute2", "reads routes and bridges"),
+    Tool(("/usr/share/OVMF/OVMF_CODE_4M.fd",), "ovmf", "UEFI firmware"),
+    Tool(("/usr/lib/ipxe/undionly.kpxe",), "ipxe", "network boot for BIOS and UEFI"),
+    Tool(("/usr/lib/ipxe/qemu/pxe-virtio.rom", "/usr/share/qemu/pxe-virtio.rom"),
+         "ipxe-qemu", "network boot ROMs of NICs"),
+    Tool(("/usr/lib/shim/shimx64.efi.signed",), "shim-signed", "network boot with secure boot"),
+    Tool(("/usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed",),
+         "grub-efi-amd64-signed", "network boot with secure boot"),
+    Tool(("xorriso",), "xorriso", "boot ISOs"),
+    Tool(("mcopy",), "mtools", "boot ISOs for UEFI"),
+    Tool(("/usr/lib/ISOLINUX/isolinux.bin",), "isolinux", "boot ISOs for BIOS"),
+    Tool(("/usr/lib/syslinux/modules/bios/ldlinux.c32",), "syslinux-common", "boot ISOs for BIOS"),
+    Tool(("swtpm",), "swtpm", "TPM 2.0", Level.OPTIONAL),
+    Tool(("swtpm_setup",), "swtpm-tools", "TPM 2.0", Level.OPTIONAL),
+    Tool(("qemu-system-aarch64",), "qemu-system-arm", "runs aarch64 machines", Level.OPTIONAL),
+    Tool(("/usr/share/AAVMF/AAVMF_CODE.fd",), "qemu-efi-aarch64",
+         "UEFI firmware for aarch64", Level.OPTIONAL),
+    Tool(("ipmitool",), "ipmitool", "talks to BMCs by hand", Level.OPTIONAL),
+)  # fmt: skip
+
+
+def findings(*, privileged: bool) -> list[Finding]:
+    """Everything that was looked for, in the order of the table."""
+    return [
+        *(_tool(tool) for tool in TOOLS),
+        _module(),
+        *_libvirt(privileged=privileged),
+        _kvm(),
+        _ready_space(Path("/var/lib") if privileged else Path.home()),
+    ]
+
+
+def mending(found: Iterable[Finding], *, privileged: bool) -> str:
+    """The one command that mends what is missing, "" when nothing is."""
+    missing = [each for each in found if not each.present and each.level is Level.NEEDED]
+    packages = sorted({name for each in missing for name in each.packages})
+    sudo = "" if privileged else "sudo "
+    commands = [f"{sudo}apt-get install -y {' '.join(packages)}"] if packages else []
+    commands += dict.fromkeys(f"{sudo}{each.command}" for each in missing if each.command)
+    return " && ".join(commands)
+
+
+def _tool(tool: Tool) -> Finding:
+    found = next((place for name in tool.where if (place := _find(name))), "")
+    detail = found or f"{tool.purpose}: package {tool.package}"
+    return Finding(Path(tool.where[0]).name, bool(found), detail, tool.level, (tool.package,))
+
+
+def _find(name: str) -> str:
+    if name.startswith("/"):
+        return name if Path(name).exists() else ""
+    path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+    return shutil.which(name, path=path) or ""
+
+
+def _module() -> Finding:
+    present = importlib.util.find_spec("libvirt") is not None
+    return Finding(
+        "libvirt-python",
+        present,
+        "libvirt's Python module" if present else "pip install 'nospoon[libvirt]'",
+        packages=() if present else ("libvirt-dev", "pkg-config", "gcc", "python3-dev"),
+    )
+
+
+_SOCKETS = {
+    "libvirtd": ("/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"),
+    "virtlogd": ("/run/libvirt/virtlogd-sock",),
+}
+
+
+def _libvirt(*, privileged: bool) -> Iterable[Finding]:
+    """System daemons; a user's own are started by libvirt itself."""
+    for name, sockets in _SOCKETS.items():
+        listening = next((path for path in sockets if _listens(path)), "")
+        yield Finding(
+            f"{name} running",
+            bool(listening),
+            listening or "needed for qemu:///system; qemu:///session goes without",
+            Level.NEEDED if privileged else Level.OPTIONAL,
+            command=_start_command(name),
+        )
+
+
+def _start_command(name: str) -> str:
+    systemd = Path("/run/systemd/system").is_dir()
+    return f"systemctl start {name}" if systemd else f"{name} -d"
+
+
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def _kvm() -> Finding:
+    device = Path("/dev/kvm")
+    usable = device.exists() and os.access(device, os.R_OK | os.W_OK)
+    detail = (
+        "usable by you; tried with a Linux guest before it is used"
+        if usable
+        else ("no /dev/kvm" if not device.exists() else "you may not open it: join group kvm")
+    )
+    return Finding("KVM", usable, f"{detail}{'' if usable else '; machines are emulated, slowly'}",
+                   Level.OPTIONAL)  # fmt: skip
+
+
+def _ready_space(path: Path, *, needed: int = 5 << 30) -> Finding:
+    free = shutil.disk_usage(path).free
+    return Finding("disk space", free >= needed, f"{free >> 30} GiB free in {path}")

@@ -1,0 +1,29 @@
+"""nospoon doctor."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from nospoon.cli.checks import Level, findings, mending
+from nospoon.cli.output import output_options, print_rows
+
+COLUMNS = ("what", "verdict", "detail")
+
+
+@click.command("doctor")
+@output_options
+def command(format_: str, columns: tuple[str, ...]) -> None:
+    """Say what is missing on this machine, and the one command that mends it."""
+    privileged = os.getuid() == 0
+    found = findings(privileged=privileged)
+    rows = [{"what": f.name, "verdict": f.verdict, "detail": f.detail} for f in found]
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+    if not any(not each.present and each.level is Level.NEEDED for each in found):
+        click.echo("\nNothing needed is missing.", err=True)
+        return
+    mend = mending(found, privileged=privileged)
+    if mend:
+        click.echo(f"\nThis mends it:\n  {mend}", err=True)
+    raise click.exceptions.Exit(1)

@@ -1,0 +1,49 @@
+"""Serving an ASGI application inside the running loop, on sockets that are already bound."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from nospoon.runtime.tasks import Tasks
+
+
+class _Quiet(uvicorn.Server):
+    """uvicorn without its signal handlers: signals belong to the composition root."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    """One application on some sockets. Start it, close it; closing ends open connections soon."""
+
+    def __init__(self, app: Any, sockets: list[socket.socket], **config: Any) -> None:
+        settings = {"lifespan": "off", "log_config": None, "access_log": False, "http": "httptools"}
+        self._server = _Quiet(
+            uvicorn.Config(app, timeout_graceful_shutdown=1, **{**settings, **config})
+        )
+        self._sockets = sockets
+        self._tasks = Tasks("http")
+        self._task: asyncio.Task[Any] | None = None
+
+    async def start(self) -> None:
+        """Returns when requests are served."""
+        self._task = self._tasks.start(self._server.serve(self._sockets), name="serve")
+        while not self._server.started:
+            if self._task.done():
+                await self._task
+            await asyncio.sleep(0.005)  # uvicorn tells its start by a flag only
+
+    async def close(self) -> None:
+        self._server.should_exit = True
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        for each in self._sockets:
+            each.close()

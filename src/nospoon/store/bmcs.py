@@ -1,0 +1,46 @@
+"""BMCs that were made: what `observe` of the BMC driver reads."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, insert, select
+
+from nospoon.model.resources import Bmc, Key, Kind, OwnerTag
+from nospoon.store import tables
+
+bmcs = tables.bmcs
+
+
+def records(connection: Connection, cluster: UUID | None = None) -> list[tuple[Key, Bmc, OwnerTag]]:
+    """The BMCs of one cluster, or of all."""
+    query = select(bmcs)
+    if cluster is not None:
+        query = query.where(bmcs.c.cluster_id == str(cluster))
+    return [_record(row) for row in connection.execute(query)]
+
+
+def put(connection: Connection, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
+    """Insert or replace."""
+    remove(connection, bmc.uuid)
+    connection.execute(
+        insert(bmcs).values(
+            uuid=str(bmc.uuid),
+            cluster_id=str(tag.cluster),
+            host=key.host,
+            name=key.name,
+            record={"bmc": msgspec.to_builtins(bmc), "tag": msgspec.to_builtins(tag)},
+        )
+    )
+
+
+def remove(connection: Connection, uuid: UUID) -> None:
+    connection.execute(delete(bmcs).where(bmcs.c.uuid == str(uuid)))
+
+
+def _record(row: Row[Any]) -> tuple[Key, Bmc, OwnerTag]:
+    bmc = msgspec.convert(row.record["bmc"], Bmc)
+    tag = msgspec.convert(row.record["tag"], OwnerTag)
+    return Key(Kind.BMC, row.host, row.name), bmc, tag

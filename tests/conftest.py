@@ -1,0 +1,49 @@
+"""For all tests: what may be skipped is written down; any other skip fails the run."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ALLOWED = Path(__file__).parent / "skips.toml"
+
+settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
+settings.load_profile("ci")
+
+
+def _allowed() -> list[str]:
+    return [entry["reason"] for entry in tomllib.loads(ALLOWED.read_text())["skip"]]
+
+
+class SkipGuard:
+    """Counts skips whose reason is not in tests/skips.toml."""
+
+    def __init__(self) -> None:
+        self.allowed = _allowed()
+        self.strange: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+            if not any(allowed in reason for allowed in self.allowed):
+                self.strange.append(f"{report.nodeid}: {reason}")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self.strange.append(f"{report.nodeid}: skipped as a whole")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.strange and session.exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self.strange:
+            terminalreporter.write_line(f"SKIP NOT ON THE LIST tests/skips.toml: {line}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipGuard())

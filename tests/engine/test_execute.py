@@ -1,0 +1,194 @@
+"""Carrying out plans, on the simulated connection: order, failures, retries, cancelling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+
+from nospoon.engine.execute import Limits, execute
+from nospoon.engine.observe import observe
+from nospoon.engine.progress import Outcome, Phase, Progress
+from nospoon.errors import HostUnreachable, OutOfSpace
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff import diff, removal
+from nospoon.plan.order import Half
+from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.steps import Plan
+from nospoon.providers.base import Driver
+from nospoon.providers.simulated.connection import SimulatedConnection
+from nospoon.runtime import clock
+from nospoon.spec.load import load
+
+ID = UUID("5d0f2f0e-0000-4000-8000-000000000002")
+TAG = OwnerTag("dep", ID, 1, "token")
+FAST = Limits(retry_delays=(0.0, 0.0))
+
+
+@dataclass
+class Notes:
+    """A journal that remembers in which order it was told what."""
+
+    entries: list[tuple[Key, Half]] = field(default_factory=list)
+    errors: dict[int, str] = field(default_factory=dict)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def intend(self, key: Key, half: Half, token: str) -> int:
+        self.begun.set()
+        assert token == "token"
+        self.entries.append((key, half))
+        return len(self.entries) - 1
+
+    async def conclude(self, entry: int, error: str) -> None:
+        self.errors[entry] = error
+
+
+@dataclass
+class Moody:
+    """A driver that fails as often as it is told, then works."""
+
+    inner: Driver
+    errors: list[Exception]
+    calls: int = 0
+
+    @property
+    def kind(self) -> Kind:
+        return self.inner.kind
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        return await self.inner.observe(cluster)
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        await self.inner.create(resource, tag)
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        await self.inner.change(observed, desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        await self.inner.delete(observed)
+
+
+class Bench:
+    """A simulated host and a cluster of `count` nodes for it."""
+
+    def __init__(self, count: int = 3) -> None:
+        text = f"cluster: c\nhosts: {{sim: simulated}}\nnodes: [{{count: {count}}}]"
+        self.cluster = load(text, file="x")
+        self.connection = SimulatedConnection("sim", "dep", clock.unix)
+        self.drivers: dict[tuple[str, Kind], Driver] = {
+            ("sim", kind): driver for kind, driver in self.connection.drivers.items()
+        }
+        allocations, _ = allocate(self.cluster, Allocations(), Occupied())
+        resources = resolve(self.cluster, ID, allocations, Surroundings({"sim": "/p"}, {}, {}))
+        self.desired = {k: r for k, r in resources.items() if k.kind is not Kind.BMC}
+        self.journal = Notes()
+        self.told: list[Progress] = []
+
+    async def plan(self) -> Plan:
+        seen = await observe(self.drivers, ID)
+        return diff(
+            cluster="c", cluster_id=ID, desired=self.desired, observed=seen, rules={"sim": {}}
+        )
+
+    async def run(self, plan: Plan) -> Outcome:
+        return await execute(
+            plan,
+            drivers=self.drivers,
+            tag=TAG,
+            journal=self.journal,
+            emit=self.told.append,
+            limits=FAST,
+        )
+
+
+async def test_a_plan_is_carried_out_and_the_next_one_is_empty() -> None:
+    bench = Bench()
+    outcome = await bench.run(await bench.plan())
+    assert outcome.complete
+    assert (await bench.plan()).empty
+    assert all(error == "" for error in bench.journal.errors.values())
+
+
+async def test_removal_leaves_nothing() -> None:
+    bench = Bench()
+    await bench.run(await bench.plan())
+    seen = await observe(bench.drivers, ID)
+    assert (await bench.run(removal(cluster="c", cluster_id=ID, observed=seen))).complete
+    assert await observe(bench.drivers, ID) == []
+
+
+async def test_intent_is_journalled_before_and_outcome_after_each_call() -> None:
+    bench = Bench(1)
+    await bench.run(await bench.plan())
+    kinds = [key.kind for key, _ in bench.journal.entries]
+    assert kinds.index(Kind.VOLUME) < kinds.index(Kind.MACHINE)
+    assert set(bench.journal.errors) == set(range(len(kinds)))
+
+
+async def test_a_failure_stops_only_what_waits_for_it() -> None:
+    bench = Bench(2)
+    bench.drivers["sim", Kind.VOLUME] = Moody(
+        bench.drivers["sim", Kind.VOLUME], [OutOfSpace("pool is full")]
+    )
+    outcome = await bench.run(await bench.plan())
+    assert [failure.message for failure in outcome.failures] == ["pool is full"]
+    assert outcome.skipped == 1
+    seen = await observe(bench.drivers, ID)
+    assert sum(1 for each in seen if each.key.kind is Kind.MACHINE) == 1
+    assert (await bench.run(await bench.plan())).complete
+    assert (await bench.plan()).empty
+
+
+async def test_a_host_that_comes_back_is_waited_for() -> None:
+    bench = Bench(1)
+    moody = Moody(
+        bench.drivers["sim", Kind.POOL], [HostUnreachable("away"), HostUnreachable("away")]
+    )
+    bench.drivers["sim", Kind.POOL] = moody
+    assert (await bench.run(await bench.plan())).complete
+    assert moody.calls == 3
+    assert sum(1 for each in bench.told if each.phase is Phase.RETRYING) == 2
+
+
+async def test_a_host_that_stays_away_fails_with_its_reason() -> None:
+    bench = Bench(1)
+    away = [HostUnreachable("nobody there") for _ in range(3)]
+    bench.drivers["sim", Kind.POOL] = Moody(bench.drivers["sim", Kind.POOL], list(away))
+    outcome = await bench.run(await bench.plan())
+    assert "nobody there" in outcome.failures[0].message
+    assert not outcome.complete
+
+
+async def test_cancelling_leaves_what_the_next_run_completes() -> None:
+    bench = Bench(20)
+    plan = await bench.plan()
+    task = asyncio.get_running_loop().create_task(bench.run(plan))
+    await bench.journal.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await bench.run(await bench.plan())).complete
+    assert (await bench.plan()).empty
+
+
+async def test_progress_counts_to_the_end() -> None:
+    bench = Bench(2)
+    await bench.run(await bench.plan())
+    last = bench.told[-1]
+    assert last.done == last.total == len(bench.journal.entries)
+
+
+@pytest.mark.parametrize("count", [1000])
+async def test_a_thousand_nodes_come_up(count: int) -> None:
+    bench = Bench(count)
+    assert (await bench.run(await bench.plan())).complete

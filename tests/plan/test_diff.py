@@ -1,0 +1,176 @@
+"""What a difference between desired and observed becomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import (
+    Key,
+    Kind,
+    Link,
+    Machine,
+    MachineDisk,
+    MachineNic,
+    NetbootService,
+    Observed,
+    OwnerTag,
+    Pool,
+    Resource,
+    Shape,
+    Volume,
+)
+from nospoon.plan.diff import diff, removal
+from nospoon.plan.order import Half, moves
+from nospoon.plan.steps import Action, Plan
+from nospoon.plan.text import plan_json, plan_text
+
+CLUSTER = UUID("00000000-0000-0000-0000-00000000abcd")
+TAG = OwnerTag("d", CLUSTER)
+POOL, VOLUME, LINK, MACHINE, NETBOOT = (
+    Key(Kind.POOL, "h", "p"),
+    Key(Kind.VOLUME, "h", "n0-0"),
+    Key(Kind.NETWORK, "h", "provision"),
+    Key(Kind.MACHINE, "h", "n0"),
+    Key(Kind.NETBOOT, "h", "provision"),
+)
+SERVER = Machine(
+    uuid=UUID(int=7),
+    cpus=1,
+    memory=1 << 30,
+    arch=Arch.X86_64,
+    firmware=Firmware.BIOS,
+    tpm=False,
+    pool="p",
+    disks=(MachineDisk("n0-0", "virtio", "s"),),
+    nics=(MachineNic("02:00:00:00:00:01", "br0", "virtio"),),
+    boot_order=(BootDevice.DISK,),
+)
+SHAPES: dict[Key, Shape] = {
+    POOL: Pool("/p"),
+    LINK: Link("br0"),
+    NETBOOT: NetbootService("br0", "172.30.0.1/24", ("172.30.0.2", "172.30.0.254"), ()),
+    VOLUME: Volume("p", 1 << 30),
+    MACHINE: SERVER,
+}
+NEEDS = {NETBOOT: (LINK,), VOLUME: (POOL,), MACHINE: (VOLUME, LINK)}
+DESIRED = {key: Resource(key, shape, NEEDS.get(key, ())) for key, shape in SHAPES.items()}
+RULES = {
+    "h": {
+        Kind.MACHINE: {"boot_order": "live", "cpus": "at power-off", "nics": "at power-off"},
+        Kind.VOLUME: {"size": "live"},
+    }
+}
+
+
+def seen(*, running: bool = False, **changed: Shape) -> list[Observed]:
+    shapes = {key: changed.get(key.kind.value, shape) for key, shape in SHAPES.items()}
+    return [
+        Observed(key, shape, TAG, 1.0, running=running and key == MACHINE)
+        for key, shape in shapes.items()
+    ]
+
+
+def plan_for(observed: list[Observed]) -> Plan:
+    return diff(cluster="c", cluster_id=CLUSTER, desired=DESIRED, observed=observed, rules=RULES)
+
+
+def actions(plan: Plan) -> dict[str, Action]:
+    return {step.key.kind.value: step.action for step in plan.steps}
+
+
+def test_nothing_there_creates_everything_in_order() -> None:
+    plan = plan_for([])
+    assert actions(plan) == {key.kind.value: Action.CREATE for key in SHAPES}
+    order = [key.kind for key, _ in moves(plan)]
+    assert order.index(Kind.POOL) < order.index(Kind.VOLUME) < order.index(Kind.MACHINE)
+    assert order.index(Kind.NETWORK) < order.index(Kind.NETBOOT)
+
+
+def test_everything_as_desired_is_an_empty_plan() -> None:
+    plan = plan_for(seen())
+    assert plan.empty
+    assert plan.unchanged == len(SHAPES)
+    assert "Nothing to do" in plan_text(plan)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "action", "late"),
+    [
+        ("boot_order", (BootDevice.NETWORK,), Action.CHANGE, False),
+        ("cpus", 2, Action.CHANGE, True),
+        ("arch", Arch.AARCH64, Action.REPLACE, False),
+    ],
+)
+def test_a_field_changes_as_its_rule_says(
+    field: str,
+    value: object,
+    action: Action,
+    late: bool,  # noqa: FBT001  (a table's column)
+) -> None:
+    plan = plan_for(seen(running=True, machine=replace(SERVER, **{field: value})))  # type: ignore[arg-type]
+    (step,) = plan.steps
+    assert (step.action, step.at_power_off) == (action, late)
+    assert [change.field for change in step.changes] == [field]
+
+
+def test_a_change_at_power_off_of_a_stopped_machine_is_no_late_one() -> None:
+    (step,) = plan_for(seen(machine=replace(SERVER, cpus=3))).steps
+    assert not step.at_power_off
+
+
+def test_a_replaced_volume_takes_a_running_machine_along() -> None:
+    observed = seen(running=True, volume=Volume("p", 1 << 30, image="old"))
+    assert actions(plan_for(observed)) == {"volume": Action.REPLACE, "machine": Action.REPLACE}
+    order = list(moves(plan_for(observed)))
+    assert order == [
+        (MACHINE, Half.REMOVE),
+        (VOLUME, Half.REMOVE),
+        (VOLUME, Half.MAKE),
+        (MACHINE, Half.MAKE),
+    ]
+
+
+def test_a_replaced_volume_leaves_a_stopped_machine_alone() -> None:
+    observed = seen(volume=Volume("p", 1 << 30, image="old"))
+    assert actions(plan_for(observed)) == {"volume": Action.REPLACE}
+
+
+def test_a_dead_netboot_service_is_mended_and_a_failed_machine_is_left_to_its_user() -> None:
+    observed = [
+        replace(each, fault="dead") if each.key.kind in {Kind.NETBOOT, Kind.MACHINE} else each
+        for each in seen()
+    ]
+    assert actions(plan_for(observed)) == {"netboot": Action.CHANGE}
+
+
+def test_what_nobody_desires_any_more_is_deleted() -> None:
+    extra = Observed(Key(Kind.MACHINE, "h", "n9"), replace(SERVER, uuid=UUID(int=9)), TAG, 1.0)
+    (step,) = plan_for([*seen(), extra]).steps
+    assert (step.action, step.key.name) == (Action.DELETE, "n9")
+
+
+def test_removal_goes_from_the_top_down() -> None:
+    plan = removal(cluster="c", cluster_id=CLUSTER, observed=seen())
+    order = [key for key, _ in moves(plan)]
+    assert order.index(MACHINE) < order.index(VOLUME) < order.index(POOL)
+    assert max(order.index(MACHINE), order.index(NETBOOT)) < order.index(LINK)
+
+
+def test_the_fingerprint_is_that_of_what_will_be_done() -> None:
+    assert plan_for([]).fingerprint == plan_for([]).fingerprint
+    assert plan_for([]).fingerprint != plan_for(seen()).fingerprint
+    other = replace(SERVER, cpus=3)
+    assert plan_for(seen(machine=other)).fingerprint != plan_for(seen()).fingerprint
+
+
+def test_a_plan_reads_as_text_and_as_json() -> None:
+    plan = plan_for(seen(running=True, machine=replace(SERVER, cpus=4)))
+    assert "~ (at power-off) machine n0 on h" in plan_text(plan)
+    assert "cpus: 4 -> 1  [at power-off]" in plan_text(plan)
+    (step,) = plan_json(plan)["steps"]
+    assert (step["action"], step["name"], step["at_power_off"]) == ("change", "n0", True)

@@ -1,0 +1,179 @@
+"""From a file to resources: identity, allocation, needs; and what hosts refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Network
+from uuid import UUID
+
+from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.resources import Bmc, Key, Kind, Machine, NetbootService, Volume
+from nospoon.plan import identity
+from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
+from nospoon.plan.refuse import HostFacts, Route, reasons_against
+from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.spec.load import load
+
+ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)
+
+
+def read(text: str) -> Cluster:
+    return load(f"cluster: dev\n{text}", file="x")
+
+
+def decided(cluster: Cluster, **occupied: object) -> Allocations:
+    allocations, reasons = allocate(cluster, Allocations(), Occupied(**occupied))  # type: ignore[arg-type]
+    assert not reasons
+    return allocations
+
+
+def resources(cluster: Cluster, images: dict[str, ImageFacts] | None = None) -> dict[Key, object]:
+    roots = {host.name: "/pools" for host in cluster.hosts}
+    around = Surroundings(roots, images or {}, {})
+    return {k: r.shape for k, r in resolve(cluster, ID, decided(cluster), around).items()}
+
+
+def test_identities_are_derived_and_steady() -> None:
+    uuid = identity.node_uuid(ID, "n0")
+    assert uuid == identity.node_uuid(ID, "n0") != identity.node_uuid(ID, "n1")
+    assert uuid.version == 5
+    assert identity.mac_address(uuid, 0).startswith("02:")
+    assert len({identity.mac_address(uuid, n) for n in range(8)}) == 8
+    assert len(identity.bridge_name(ID, "a-very-long-network-name")) <= 15
+
+
+def test_a_node_becomes_volumes_a_machine_and_a_bmc_on_its_network() -> None:
+    found = resources(read("nodes: [{count: 2, disks: [1GiB, 2GiB]}]"))
+    kinds = [key.kind for key in found]
+    assert kinds.count(Kind.VOLUME) == 4
+    assert kinds.count(Kind.NETBOOT) == kinds.count(Kind.NETWORK) == kinds.count(Kind.POOL) == 1
+    machine = found[Key(Kind.MACHINE, "here", "node-0")]
+    assert isinstance(machine, Machine)
+    assert [disk.volume for disk in machine.disks] == ["node-0-0", "node-0-1"]
+    netboot = found[Key(Kind.NETBOOT, "here", "provision")]
+    assert isinstance(netboot, NetbootService)
+    assert [each.hostname for each in netboot.reservations] == ["node-0", "node-1"]
+    assert netboot.reservations[0].mac == machine.nics[0].mac
+    assert len({each.address for each in netboot.reservations}) == 2
+
+
+def test_nodes_that_need_the_same_image_share_it() -> None:
+    facts = ImageFacts("ab" * 32, "qcow2", 3 << 30)
+    found = resources(read("nodes: [{count: 2, disks: [{image: a.qcow2}]}]"), {"a.qcow2": facts})
+    (image,) = [key for key in found if key.kind is Kind.IMAGE]
+    volume = found[Key(Kind.VOLUME, "here", "node-1-0")]
+    assert volume == Volume(identity.pool_name(ID, "dev"), 3 << 30, image.name)
+
+
+def test_bmcs_get_a_port_each_and_keep_it() -> None:
+    cluster = read("nodes: [{count: 3}]")
+    first = decided(cluster)
+    assert [e.ipmi_port for e in first.endpoints.values()] == [6230, 6231, 6232]
+    fewer = replace(cluster, nodes=cluster.nodes[1:])
+    again, _ = allocate(fewer, first, Occupied())
+    assert again.endpoints["node-1"].ipmi_port == 6231
+
+
+def test_ports_that_others_use_are_passed_over() -> None:
+    taken = frozenset({("127.0.0.1", 6230), ("127.0.0.1", 6232)})
+    ports = [
+        e.ipmi_port
+        for e in decided(read("nodes: [{count: 2}]"), endpoints=taken).endpoints.values()
+    ]
+    assert ports == [6231, 6233]
+
+
+def test_a_pool_gives_each_bmc_an_address_and_the_standard_port() -> None:
+    cluster = read("bmc: {pool: 127.5.0.0/29}\nnodes: [{count: 2}]")
+    assert list(decided(cluster).endpoints.values()) == [
+        Endpoint("127.5.0.1", 623, 8000),
+        Endpoint("127.5.0.2", 623, 8000),
+    ]
+
+
+def test_when_others_have_taken_all_ports_the_reason_is_told() -> None:
+    cluster = read("bmc: {ports: 6230-6230}\nnodes: [{count: 1}]")
+    taken = Occupied(endpoints=frozenset({("127.0.0.1", 6230)}))
+    _, reasons = allocate(cluster, Allocations(), taken)
+    assert reasons == [
+        "node node-0: no free BMC endpoint left. Others use ports in 6230-6230: widen `bmc.ports`."
+    ]
+
+
+def test_a_free_network_overlaps_nothing_and_is_kept() -> None:
+    cluster = read("nodes: [{count: 1}]")
+    taken = (IPv4Network("172.30.0.0/23"),)
+    first = decided(cluster, networks=taken)
+    assert first.cidrs == {"provision": "172.30.2.0/24"}
+    again, _ = allocate(cluster, first, Occupied())
+    assert again.cidrs == first.cidrs
+
+
+def test_nodes_spread_over_hosts_and_stay() -> None:
+    cluster = read("hosts: {a: {}, b: {}}\nnodes: [{count: 4}]")
+    first = decided(cluster)
+    assert sorted(first.hosts.values()) == ["a", "a", "b", "b"]
+    more = read("hosts: {b: {}, a: {}}\nnodes: [{count: 5}]")
+    again, _ = allocate(more, first, Occupied())
+    assert {n: again.hosts[n] for n in first.hosts} == first.hosts
+
+
+def test_session_hosts_have_no_links_and_boot_our_iso() -> None:
+    found = resources(read("hosts: {me: {libvirt: 'qemu:///session'}}\nnodes: [{count: 1}]"))
+    assert not {Kind.NETWORK, Kind.NETBOOT} & {key.kind for key in found}
+    machine = found[Key(Kind.MACHINE, "me", "node-0")]
+    assert isinstance(machine, Machine)
+    assert machine.boot_iso
+    assert machine.nics[0].bridge == ""
+
+
+def test_a_node_without_protocols_has_a_silent_bmc() -> None:
+    found = resources(read("nodes: [{bmc: []}]"))
+    bmc = found[Key(Kind.BMC, "here", "node-0")]
+    assert isinstance(bmc, Bmc)
+    assert (bmc.address, bmc.ipmi_port, bmc.redfish_port) == ("", 0, 0)
+
+
+def reasons(cluster: Cluster, facts: HostFacts) -> list[str]:
+    return list(reasons_against(cluster, ID, decided(cluster), {"here": facts}))
+
+
+def test_every_reason_against_a_cluster_is_told_at_once() -> None:
+    cluster = read(
+        """
+networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}
+nodes:
+  - {name: s, firmware: uefi-secure, tpm: true, nics: [a]}
+  - {name: arm, arch: aarch64, memory: 64GiB, nics: [a]}
+"""
+    )
+    poor = HostFacts(
+        firmwares=frozenset({Firmware.UEFI}),
+        archs=frozenset({Arch.X86_64}),
+        tpm=False,
+        managed_networks=True,
+        memory=8 << 30,
+        routes=(Route(IPv4Network("10.0.0.0/8"), "eth0"),),
+    )
+    told = "\n".join(reasons(cluster, poor))
+    for part in ("uefi-secure", "TPM", "aarch64", "65536 MiB", "10.0.0.0/8 dev eth0"):
+        assert part in told
+
+
+def test_the_route_of_our_own_bridge_is_no_overlap() -> None:
+    cluster = read("networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}\nnodes: [{count: 1}]")
+    own = Route(IPv4Network("10.7.0.0/24"), identity.bridge_name(ID, "a"))
+    assert reasons(cluster, replace(FACTS, routes=(own,))) == []
+
+
+def test_session_hosts_refuse_addressed_and_bridged_networks() -> None:
+    cluster = read(
+        """
+networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}, b: {bridge: br0}}
+nodes: [{nics: [a, b]}]
+"""
+    )
+    told = reasons(cluster, replace(FACTS, managed_networks=False))
+    assert len(told) == 2
+    assert all("qemu:///session" in reason for reason in told)

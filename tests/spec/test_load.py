@@ -1,0 +1,118 @@
+"""Whole files: defaults, expansion, and every kind of refusal, worded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nospoon.errors import SpecError
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Cluster, ConnectionKind, Firmware, Netboot
+from nospoon.spec.load import load
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def read(text: str) -> Cluster:
+    return load(text, file="cluster.yaml")
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        read(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_name_and_a_count_are_a_whole_file() -> None:
+    cluster = read("cluster: dev\nnodes: [{count: 2}]\n")
+    assert [node.name for node in cluster.nodes] == ["node-0", "node-1"]
+    assert [network.name for network in cluster.networks] == ["provision"]
+    assert cluster.networks[0].netboot is Netboot.BUILTIN
+    assert cluster.hosts[0].uri == "qemu:///system"
+    node = cluster.nodes[0]
+    assert (node.cpus, node.memory, node.firmware) == (1, 1 << 30, Firmware.UEFI)
+    assert node.boot_order == (BootDevice.DISK, BootDevice.NETWORK)
+    assert [disk.size for disk in node.disks] == [10 << 30]
+    assert [nic.network for nic in node.nics] == ["provision"]
+
+
+def test_a_node_takes_values_from_override_then_group_then_flavor() -> None:
+    cluster = read(
+        """
+cluster: dev
+flavors: {small: {cpus: 1, memory: 1GiB, firmware: bios}}
+nodes:
+  - {flavor: small, count: 2, cpus: 2, overrides: {node-1: {memory: 4GiB}}}
+"""
+    )
+    first, second = cluster.nodes
+    assert (first.cpus, first.memory, first.firmware) == (2, 1 << 30, Firmware.BIOS)
+    assert (second.cpus, second.memory, second.firmware) == (2, 4 << 30, Firmware.BIOS)
+
+
+def test_the_only_flavor_need_not_be_named() -> None:
+    cluster = read("cluster: dev\nflavors: {big: {cpus: 8}}\nnodes: [{count: 1}]\n")
+    assert cluster.nodes[0].cpus == 8
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("{name: 'ctl-{n}', count: 2}", ["ctl-0", "ctl-1"]),
+        ("{name: 'ctl-{n}', count: 2, start: 1}", ["ctl-1", "ctl-2"]),
+        ("{name: 'ctl-{n:03}', count: 2}", ["ctl-000", "ctl-001"]),
+        ("{name: lone}", ["lone"]),
+        ("{count: 0}", []),
+    ],
+)
+def test_names_follow_their_pattern(pattern: str, names: list[str]) -> None:
+    assert [node.name for node in read(f"cluster: a\nnodes: [{pattern}]\n").nodes] == names
+
+
+def test_groups_without_names_count_on() -> None:
+    cluster = read("cluster: dev\nnodes: [{count: 2}, {count: 1}]\n")
+    assert [node.name for node in cluster.nodes] == ["node-0", "node-1", "node-2"]
+
+
+def test_short_forms_are_understood() -> None:
+    cluster = read(
+        """
+cluster: dev
+hosts: {sim: simulated, here: {}}
+networks: {a: {}, b: {}}
+nodes: [{disks: [40GiB, {size: 10GiB, bus: sata}], nics: [a, b], bmc: [ipmi], host: sim}]
+"""
+    )
+    assert cluster.hosts[0].kind is ConnectionKind.SIMULATED
+    assert [disk.bus for disk in cluster.nodes[0].disks] == ["virtio", "sata"]
+    assert [nic.network for nic in cluster.nodes[0].nics] == ["a", "b"]
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
+def test_refusals_are_worded_as_the_golden_file_says(path: Path) -> None:
+    expected = path.with_suffix(".txt").read_text().splitlines()
+    assert problems(path.read_text()) == expected
+
+
+def test_all_problems_come_at_once_in_order_of_the_file() -> None:
+    found = problems("cluster: Dev\nnodes: [{count: two}]\nnodse: 1\n")
+    assert [line.split(":")[1] for line in found] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "3", "cluster: x", "nodes: []", "cluster: x\nnodes: 3", "nodes: [1]", "a: b: c"],
+)
+def test_files_that_are_no_cluster_are_refused(text: str) -> None:
+    assert problems(text)
+
+
+@pytest.mark.parametrize("count", ["nodes: [{count: 10000}]", None], ids=["count", "written out"])
+def test_ten_thousand_nodes_load(count: str | None) -> None:
+    text = count or "nodes:\n" + "".join(
+        f"  - {{name: n{i}, nics: [{{network: provision, mac: "
+        f"'02:00:00:00:{i >> 8:02x}:{i & 255:02x}'}}]}}\n"
+        for i in range(10_000)
+    )
+    assert len(read(f"cluster: dev\n{text}\n").nodes) == 10_000

@@ -1,0 +1,192 @@
+"""The store: migrations, clusters and nodes, accounts at rest, operations, journal."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import create_engine, inspect
+from sqlalchemy.exc import IntegrityError
+
+from nospoon.bmc.runtime import Runtime
+from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
+from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.resources import Bmc, Key, Kind, Machine, OwnerTag
+from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.store import bmcs, clusters, operations, tables
+from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+from nospoon.store.operations import OperationRow, OperationState
+
+CLUSTER = ClusterRow(
+    id=uuid4(),
+    name="dev",
+    uid=1000,
+    generation=1,
+    file="c.yaml",
+    text="cluster: dev",
+    uploads={"a.qcow2": "ab" * 32},
+    allocations=Allocations(
+        cidrs={"provision": "172.30.0.0/24"},
+        hosts={"n0": "here"},
+        endpoints={"n0": Endpoint("127.0.0.1", 6230, 8000)},
+    ),
+    created=1.5,
+)
+
+
+def node_row(uuid: UUID, name: str = "n0") -> NodeRow:
+    machine = Machine(
+        uuid=uuid,
+        cpus=1,
+        memory=1 << 30,
+        arch=Arch.X86_64,
+        firmware=Firmware.UEFI,
+        tpm=False,
+        pool="p",
+        disks=(),
+        nics=(),
+        boot_order=(BootDevice.DISK,),
+    )
+    return NodeRow(
+        cluster_id=CLUSTER.id,
+        name=name,
+        host=Host("here"),
+        machine=machine,
+        profile="",
+        username="admin",
+        password=b"secret",
+    )
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = Database.open(f"sqlite:///{tmp_path}/store.db")
+    yield opened
+    opened.close()
+
+
+async def test_a_cluster_is_kept_as_it_was(database: Database) -> None:
+    await database.call(clusters.save, CLUSTER)
+    assert await database.call(clusters.find, uid=1000, name="dev") == CLUSTER
+    await database.call(clusters.save, replace(CLUSTER, generation=2))
+    found = await database.call(clusters.get, CLUSTER.id)
+    assert found is not None
+    assert found.generation == 2
+
+
+async def test_clusters_belong_to_their_user(database: Database) -> None:
+    await database.call(clusters.save, CLUSTER)
+    await database.call(clusters.save, replace(CLUSTER, id=uuid4(), uid=1001))
+    assert await database.call(clusters.find, uid=1002, name="dev") is None
+    assert len(await database.call(clusters.all_clusters, uid=1001)) == 1
+    with pytest.raises(IntegrityError):
+        await database.call(clusters.save, replace(CLUSTER, id=uuid4()))
+
+
+async def test_a_second_up_keeps_runtime_state_and_renews_the_rest(database: Database) -> None:
+    await database.call(clusters.save, CLUSTER)
+    row = node_row(uuid4())
+    await database.call(clusters.put_nodes, [row])
+    runtime = Runtime(override=BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE))
+    await database.call(clusters.save_runtime, row.uuid, runtime)
+    await database.call(clusters.put_nodes, [replace(row, username="root")])
+    (found,) = await database.call(clusters.nodes_of, CLUSTER.id)
+    assert (found.username, found.runtime) == ("root", runtime)
+
+
+async def test_a_cluster_takes_its_nodes_along(database: Database) -> None:
+    await database.call(clusters.save, CLUSTER)
+    await database.call(clusters.put_nodes, [node_row(uuid4())])
+    await database.call(clusters.remove, CLUSTER.id)
+    assert await database.call(clusters.all_nodes) == []
+
+
+async def test_bmc_records_come_back(database: Database) -> None:
+    bmc = Bmc(uuid4(), (), "127.0.0.1", 6230, 8000, "admin", "key")
+    key, tag = Key(Kind.BMC, "here", "n0"), OwnerTag("d", CLUSTER.id, 3, "t")
+    await database.call(bmcs.put, key, bmc, tag)
+    await database.call(bmcs.put, key, bmc, tag)
+    assert await database.call(bmcs.records, CLUSTER.id) == [(key, bmc, tag)]
+    await database.call(bmcs.remove, bmc.uuid)
+    assert await database.call(bmcs.records) == []
+
+
+def operation() -> OperationRow:
+    return OperationRow(uuid4(), "up", CLUSTER.id, "dev", 1000, OperationState.RUNNING, 1.0)
+
+
+async def test_what_ran_when_the_daemon_ended_is_interrupted(database: Database) -> None:
+    row = operation()
+    await database.call(operations.begin, row)
+    key = Key(Kind.VOLUME, "here", "n0-0")
+    await database.call(
+        operations.intend,
+        operation=row.id,
+        cluster_id=CLUSTER.id,
+        key=key,
+        half="make",
+        token="t",
+        now=2.0,
+    )
+    assert [each.id for each in await database.call(operations.interrupt_running, now=3.0)] == [
+        row.id
+    ]
+    found = await database.call(operations.get, row.id)
+    assert found is not None
+    assert found.state is OperationState.INTERRUPTED
+    assert await database.call(operations.open_intents) == [(CLUSTER.id, key)]
+    await database.call(operations.close_intents, CLUSTER.id)
+    assert await database.call(operations.open_intents) == []
+
+
+async def test_old_operations_are_forgotten(database: Database) -> None:
+    for number in range(operations.KEPT_OPERATIONS + 5):
+        row = replace(operation(), created=float(number))
+        await database.call(operations.begin, row)
+        await database.call(
+            operations.finish, row.id, state=OperationState.DONE, message="", result={}, now=1.0
+        )
+    assert len(await database.call(operations.all_operations)) <= operations.KEPT_OPERATIONS + 1
+
+
+def test_the_deployment_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    first = Database.open(url)
+    first.close()
+    second = Database.open(url)
+    second.close()
+    assert first.deployment == second.deployment
+
+
+def test_migrations_make_the_tables_that_the_code_uses(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    Database.open(url).close()
+    engine = create_engine(url)
+    made = inspect(engine)
+    for name, table in tables.metadata.tables.items():
+        assert {c["name"] for c in made.get_columns(name)} == {c.name for c in table.columns}
+    engine.dispose()
+
+
+def test_passwords_are_encrypted_with_a_key_that_only_its_owner_reads(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    cipher = Cipher.from_file(path)
+    sealed = cipher.encrypt("s3cret")
+    assert b"s3cret" not in sealed
+    assert Cipher.from_file(path).decrypt(sealed) == "s3cret"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert cipher.digest("a") == cipher.digest("a") != cipher.digest("b")
+
+
+def test_the_database_is_in_wal_mode(tmp_path: Path) -> None:
+    Database.open(f"sqlite:///{tmp_path}/store.db").close()
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
