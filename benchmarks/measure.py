@@ -1,0 +1,42 @@
+"""What benchmarks share: a private daemon, and ratios printed one way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+NOSPOON = str(Path(sys.executable).with_name("nospoon"))
+
+
+@contextlib.contextmanager
+def private_daemon() -> Iterator[Mapping[str, str]]:
+    """The environment of a daemon of our own; it is stopped at the end."""
+    with tempfile.TemporaryDirectory(prefix="nospoon-bench-") as directory:
+        Path(directory).chmod(0o711)
+        names = ("STATE", "RUNTIME", "CACHE", "POOL")
+        places = {f"NOSPOON_{name}_DIR": f"{directory}/{name.lower()}" for name in names}
+        environment = {**os.environ, **places, "NOSPOON_BOOT_PORT": "0"}
+        try:
+            yield environment
+        finally:
+            subprocess.run([NOSPOON, "daemon", "stop"], env=environment, check=True)
+
+
+def timed(*argv: str, env: Mapping[str, str]) -> float:
+    """Seconds that a nospoon command takes; its failure ends the benchmark."""
+    began = time.perf_counter()
+    subprocess.run([NOSPOON, *argv], env=dict(env), check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.PIPE)  # fmt: skip
+    return time.perf_counter() - began
+
+
+def report(what: str, seconds: float, *, reference: float | None = None, of: str = "") -> None:
+    """One line: what, seconds, and the ratio to a reference measured in this run."""
+    ratio = f"  {seconds / reference:.2f} x {of} ({reference:.2f} s)" if reference else ""
+    print(f"{what:<46} {seconds:8.2f} s{ratio}", flush=True)
