@@ -92,12 +92,16 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One NIC's fixed address in a netboot service."""
+    """One NIC's fixed address in a netboot service.
+
+    `secure`: its firmware starts signed loaders only, so it gets shim and GRUB instead of iPXE.
+    """
 
     mac: str
     address: str
     hostname: str
     uuid: UUID
+    secure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

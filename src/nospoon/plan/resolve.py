@@ -11,6 +11,7 @@ from nospoon.model.cluster import (
     BmcProtocol,
     Cluster,
     ConnectionKind,
+    Firmware,
     Host,
     Netboot,
     Network,
@@ -156,7 +157,8 @@ class _Resolver:
                 number += 1
                 if self.allocations.hosts[node.name] == host.name:
                     uuid = identity.node_uuid(self.id, node.name)
-                    yield Reservation(mac, str(cidr[1 + number]), node.name, uuid)
+                    secure = node.firmware is Firmware.UEFI_SECURE
+                    yield Reservation(mac, str(cidr[1 + number]), node.name, uuid, secure)
 
     def _nics(self, node: Node) -> Iterator[tuple[str, str]]:
         uuid = identity.node_uuid(self.id, node.name)
