@@ -1,0 +1,162 @@
+"""Starts and resets that follow one boot order now and another ever after.
+
+A start whose order is not the persistent one is done paused: the intent is written into the
+domain's metadata, the machine is started without running, told `now`, reset so that firmware will
+read it, told `after`, and let go. A daemon that dies in between leaves a machine that QEMU calls
+`prelaunch`, with the intent beside it: `finish` does the rest of it, from the first order on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+import libvirt
+import structlog
+
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.machine import MachineChange, PowerState
+from nospoon.providers.libvirt.elements import element, parsed, written
+from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.monitor import Domain, execute, set_order
+from nospoon.providers.libvirt.presence import Presence
+from nospoon.providers.libvirt.roster import Roster
+
+log = structlog.get_logger()
+NAMESPACE = "https://nospoon.dev/boot/1"
+ET.register_namespace("nospoon-boot", NAMESPACE)
+RESET_SECONDS = 10.0
+"""A reset of a paused machine takes milliseconds; its event may come late on a busy host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boots:
+    """Starts machines of one host. `pending`: what is to be set once a reset has settled."""
+
+    hypervisor: Hypervisor
+    roster: Roster
+    presence: Presence
+    pending: dict[UUID, tuple[BootDevice, ...]]
+
+    async def start(self, machine: UUID, boot: BootPlan) -> None:
+        """Start a machine that is off; returns when it runs."""
+        self.pending.pop(machine, None)
+        if await self._is_plain(machine, boot):
+            await self.hypervisor.work(
+                lambda connect: self.roster.find(connect, machine).create(), f"start {machine}"
+            )
+            return
+        await self._start_paused(machine, boot)
+
+    async def _is_plain(self, machine: UUID, boot: BootPlan) -> bool:
+        """Whether the order in the XML is all that this start needs."""
+        known = await self.hypervisor.ask(
+            lambda connect: self.roster.look(self.roster.find(connect, machine)),
+            f"look at machine {machine}",
+        )
+        assert known is not None, "find raises Gone for what is not ours"
+        return known.script or boot == BootPlan(known.order, known.order)
+
+    def by_script(self, machine: UUID) -> bool:
+        known = self.roster.known(machine)
+        return known is not None and known.script
+
+    async def _start_paused(self, machine: UUID, boot: BootPlan) -> None:
+        def begin(connect: Connect) -> None:
+            domain = self.roster.find(connect, machine)
+            write_intent(domain, boot)
+            domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+
+        self.presence.starting.add(machine)
+        try:
+            await self.hypervisor.work(begin, f"start {machine}")
+            await self._let_go(machine, boot)
+        finally:
+            self.presence.starting.discard(machine)
+        self.presence.publish(machine, MachineChange.STARTED, PowerState.ON)
+
+    async def finish(self, machine: UUID) -> None:
+        """Finish a start that a daemon before us began."""
+
+        def read(connect: Connect) -> BootPlan:
+            known = self.roster.known(machine)
+            order = known.order if known is not None else ()
+            return read_intent(self.roster.find(connect, machine)) or BootPlan(order, order)
+
+        log.info("finishing an interrupted start", machine=str(machine))
+        self.presence.starting.add(machine)
+        try:
+            boot = await self.hypervisor.ask(read, f"read the boot order of {machine}")
+            await self._let_go(machine, boot)
+        finally:
+            self.presence.starting.discard(machine)
+        self.presence.publish(machine, MachineChange.STARTED, PowerState.ON)
+
+    async def _let_go(self, machine: UUID, boot: BootPlan) -> None:
+        def reset(connect: Connect) -> None:
+            domain = self.roster.find(connect, machine)
+            set_order(domain, boot.now)
+            execute(domain, "system_reset")
+
+        def resume(connect: Connect) -> None:
+            domain = self.roster.find(connect, machine)
+            set_order(domain, boot.after)
+            domain.resume()
+
+        seen = self.presence.expect_reset(machine)
+        await self.hypervisor.work(reset, f"set the boot order of {machine}")
+        try:
+            async with asyncio.timeout(RESET_SECONDS):
+                await seen.wait()
+        except TimeoutError:
+            log.warning("a reset was not reported; going on", machine=str(machine))
+        await self.hypervisor.work(resume, f"start {machine}")
+
+    async def tell(self, machine: UUID, boot: BootPlan) -> None:
+        """Tell a running machine what its next reset boots; the rest when that has settled."""
+
+        def say(connect: Connect) -> None:
+            domain = self.roster.find(connect, machine)
+            if domain.isActive():
+                set_order(domain, boot.now)
+
+        self.pending.pop(machine, None)
+        if boot.now != boot.after:
+            self.pending[machine] = boot.after
+        await self.hypervisor.ask(say, f"set the boot order of {machine}")
+
+    async def settled(self, machine: UUID) -> None:
+        """A reset has settled: from now on the later order holds."""
+        after = self.pending.pop(machine, None)
+        if after is not None:
+            await self.hypervisor.ask(
+                lambda connect: set_order(self.roster.find(connect, machine), after),
+                f"set the boot order of {machine}",
+            )
+
+
+def write_intent(domain: Domain, boot: BootPlan) -> None:
+    xml = written(
+        element(f"{{{NAMESPACE}}}boot", now=" ".join(boot.now), after=" ".join(boot.after))
+    )
+    kind, config = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    domain.setMetadata(kind, xml, "nospoon-boot", NAMESPACE, config)
+
+
+def read_intent(domain: Domain) -> BootPlan | None:
+    """What `write_intent` wrote; None when it never did."""
+    kind, config = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    try:
+        root = parsed(domain.metadata(kind, NAMESPACE, config))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == NO_DOMAIN_METADATA:
+            return None
+        raise
+    return BootPlan(_devices(root.get("now", "")), _devices(root.get("after", "")))
+
+
+def _devices(text: str) -> tuple[BootDevice, ...]:
+    return tuple(BootDevice(word) for word in text.split())

@@ -1,0 +1,94 @@
+"""What a libvirt host can do, as it says itself (`virConnectGetDomainCapabilities`).
+
+https://libvirt.org/formatdomaincaps.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+import libvirt
+
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import Kind
+from nospoon.providers.base import ChangeRule
+from nospoon.providers.libvirt.domain_xml import MACHINE_TYPES
+from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.hypervisor import Connect
+
+RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
+    Kind.NETWORK: {"address": ChangeRule.LIVE, "mtu": ChangeRule.LIVE},
+    Kind.VOLUME: {"size": ChangeRule.LIVE},
+    Kind.MACHINE: {
+        "boot_order": ChangeRule.LIVE,
+        "cpus": ChangeRule.AT_POWER_OFF,
+        "memory": ChangeRule.AT_POWER_OFF,
+        "firmware": ChangeRule.AT_POWER_OFF,
+        "tpm": ChangeRule.AT_POWER_OFF,
+        "disks": ChangeRule.AT_POWER_OFF,
+        "nics": ChangeRule.AT_POWER_OFF,
+        "boot_iso": ChangeRule.AT_POWER_OFF,
+    },
+}
+"""How fields may change; what is not named is replaced. A boot order is for later starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What a host has. `memory` in bytes."""
+
+    archs: frozenset[Arch]
+    firmwares: frozenset[Firmware]
+    tpm: bool
+    cpus: int
+    memory: int
+
+
+def ask_facts(connect: Connect) -> HostFacts:
+    """In a worker thread."""
+    told = {arch: _domain_capabilities(connect, arch) for arch in Arch}
+    present = {arch: root for arch, root in told.items() if root is not None}
+    firmwares = {firmware for arch, root in present.items() for firmware in _firmwares(arch, root)}
+    return HostFacts(
+        archs=frozenset(present),
+        firmwares=frozenset(firmwares),
+        tpm=any(_has_tpm(root) for root in present.values()),
+        cpus=int(connect.getInfo()[2]),
+        memory=_memory(connect),
+    )
+
+
+def _domain_capabilities(connect: Connect, arch: Arch) -> ET.Element | None:
+    """None when there is no emulator for it."""
+    try:
+        return parsed(connect.getDomainCapabilities(None, arch, MACHINE_TYPES[arch], "qemu", 0))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_INVALID_ARG:
+            return None
+        raise
+
+
+def _firmwares(arch: Arch, root: ET.Element) -> set[Firmware]:
+    found = {Firmware.BIOS} if arch is Arch.X86_64 else set()
+    if "efi" in _values(root, "os/enum[@name='firmware']"):
+        found.add(Firmware.UEFI)
+        if "yes" in _values(root, "os/loader/enum[@name='secure']"):
+            found.add(Firmware.UEFI_SECURE)
+    return found
+
+
+def _has_tpm(root: ET.Element) -> bool:
+    """libvirt lists the emulator backend when swtpm and swtpm_setup are installed."""
+    return "emulator" in _values(root, "devices/tpm/enum[@name='backendModel']")
+
+
+def _values(root: ET.Element, path: str) -> set[str]:
+    return {(value.text or "").strip() for value in root.iterfind(f"{path}/value")}
+
+
+def _memory(connect: Connect) -> int:
+    """All of it, as /proc/meminfo says: `virNodeGetInfo` counts NUMA cells, at times less."""
+    stats = connect.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
+    return int(stats.get("total", 0)) << 10

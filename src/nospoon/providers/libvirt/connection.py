@@ -1,0 +1,109 @@
+"""The libvirt connection: machines, disks and networks of one host, local or remote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from nospoon.model.cluster import Arch, Host
+from nospoon.model.resources import Kind
+from nospoon.providers.base import BootMethod, Capabilities, Driver, OpenImage
+from nospoon.providers.libvirt.capabilities import RULES, HostFacts, ask_facts
+from nospoon.providers.libvirt.hypervisor import Hypervisor
+from nospoon.providers.libvirt.images import ImageDriver
+from nospoon.providers.libvirt.kvm import KvmTrial, Trial
+from nospoon.providers.libvirt.machines import MachineDriver, Setup
+from nospoon.providers.libvirt.networks import NetworkDriver
+from nospoon.providers.libvirt.pools import PoolDriver
+from nospoon.providers.libvirt.volumes import VolumeDriver
+from nospoon.runtime import clock as clocks
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.runner import Runner
+
+
+class LibvirtConnection:
+    """A `Connection`. `records`: directory on the host for console records; `verdicts`: the
+    daemon's directory for what was learned about KVM; `trial`: what to try it with, None is not;
+    `boot_iso`: path here of the ISO that machines with `boot_iso` boot.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        deployment: str,
+        runner: Runner,
+        open_image: OpenImage,
+        *,
+        records: str,
+        verdicts: Path,
+        trial: Trial | None = None,
+        boot_iso: Path | None = None,
+        clock: Clock = clocks.unix,
+    ) -> None:
+        self.host = host
+        self._hypervisor = Hypervisor(host.uri, host.name)
+        self._kvm = KvmTrial(self._hypervisor, runner, trial, verdicts)
+        self._machines = MachineDriver(
+            self._hypervisor,
+            clock,
+            runner,
+            setup=Setup(deployment, records, boot_iso),
+            accelerator=self._accelerator,
+        )
+        common = (self._hypervisor, deployment, clock)
+        self._drivers: dict[Kind, Driver] = {
+            Kind.POOL: PoolDriver(*common),
+            Kind.IMAGE: ImageDriver(*common, open_image=open_image),
+            Kind.NETWORK: NetworkDriver(*common, runner=runner),
+            Kind.VOLUME: VolumeDriver(*common),
+            Kind.MACHINE: self._machines,
+        }
+        if host.unprivileged:
+            del self._drivers[Kind.NETWORK]
+        self._facts: HostFacts | None = None
+        self._asking = asyncio.Lock()
+
+    @property
+    def drivers(self) -> Mapping[Kind, Driver]:
+        return self._drivers
+
+    @property
+    def machine_driver(self) -> MachineDriver:
+        return self._machines
+
+    async def _accelerator(self, arch: Arch) -> str:
+        """Another architecture than the host's is always emulated; KVM is tried for x86 only."""
+        if arch is not Arch.X86_64:
+            return "tcg"
+        return (await self._kvm.verdict()).accelerator
+
+    async def capabilities(self) -> Capabilities:
+        facts = await self._ask_facts()
+        verdict = await self._kvm.verdict()
+        return Capabilities(
+            kinds=frozenset(self._drivers),
+            boot=BootMethod.SCRIPT if self.host.unprivileged else BootMethod.NATIVE,
+            firmwares=facts.firmwares,
+            archs=facts.archs,
+            tpm=facts.tpm,
+            managed_networks=not self.host.unprivileged,
+            accelerator=verdict.accelerator,
+            accelerator_note=verdict.note,
+            cpus=facts.cpus,
+            memory=facts.memory,
+            rules=RULES,
+        )
+
+    async def _ask_facts(self) -> HostFacts:
+        async with self._asking:
+            if self._facts is None:
+                self._facts = await self._hypervisor.work(ask_facts, "ask what it can do")
+            return self._facts
+
+    async def check(self) -> None:
+        await self._hypervisor.ask(lambda connect: connect.getLibVersion(), "reach libvirt")
+
+    async def close(self) -> None:
+        await self._machines.close()
+        await self._hypervisor.close()

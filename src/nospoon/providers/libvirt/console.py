@@ -1,0 +1,92 @@
+"""The interactive stream of a serial port: libvirt's non-blocking stream as awaitable bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import libvirt
+
+from nospoon.errors import Gone
+from nospoon.providers.libvirt.hypervisor import Connect
+from nospoon.providers.libvirt.monitor import Domain
+
+CHUNK = 1 << 16
+WOULD_BLOCK = -2
+READABLE = (
+    libvirt.VIR_STREAM_EVENT_READABLE
+    | libvirt.VIR_STREAM_EVENT_ERROR
+    | libvirt.VIR_STREAM_EVENT_HANGUP
+)
+
+
+class LibvirtConsole:
+    """A `ConsoleStream`. libvirt's thread puts what it read on the loop; b"" is the end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._stream: Any = None
+        self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
+        self._writable = asyncio.Event()
+        self._ended = False
+
+    def open(self, connect: Connect, domain: Domain) -> None:
+        """In a worker thread: attach to the first serial port."""
+        self._stream = connect.newStream(libvirt.VIR_STREAM_NONBLOCK)
+        domain.openConsole(None, self._stream, 0)
+        self._stream.eventAddCallback(READABLE, self._ready, None)
+
+    def _ready(self, stream: Any, events: int, _opaque: object) -> None:
+        """In libvirt's event thread."""
+        if events & libvirt.VIR_STREAM_EVENT_WRITABLE:
+            stream.eventUpdateCallback(READABLE)
+            self._loop.call_soon_threadsafe(self._writable.set)
+        if not events & READABLE:
+            return
+        try:
+            data = stream.recv(CHUNK)
+        except libvirt.libvirtError:
+            data = b""
+        if data != WOULD_BLOCK:
+            if not data:
+                stream.eventRemoveCallback()
+            self._loop.call_soon_threadsafe(self._incoming.put_nowait, data)
+
+    async def read(self) -> bytes:
+        """The next bytes; b"" when the machine stopped or the stream was closed, ever after."""
+        if self._ended:
+            return b""
+        data = await self._incoming.get()
+        self._ended = not data
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Type. Raises `Gone` when the stream has ended."""
+        rest = data
+        while rest:
+            try:
+                sent = self._stream.send(rest)
+            except libvirt.libvirtError as error:
+                raise Gone("the console has ended: the machine stopped") from error
+            if sent == WOULD_BLOCK:
+                self._writable.clear()
+                self._stream.eventUpdateCallback(READABLE | libvirt.VIR_STREAM_EVENT_WRITABLE)
+                await self._writable.wait()
+            else:
+                rest = rest[sent:]
+
+    async def close(self) -> None:
+        """Let go, so that another may attach."""
+        if self._stream is None:
+            return
+        stream, self._stream = self._stream, None
+        await asyncio.to_thread(_abort, stream)
+        self._incoming.put_nowait(b"")
+
+
+def _abort(stream: Any) -> None:
+    for end in (stream.eventRemoveCallback, stream.abort):
+        try:
+            end()
+        except libvirt.libvirtError:
+            continue  # the machine stopped first, and its stream with it

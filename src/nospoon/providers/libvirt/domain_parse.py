@@ -1,0 +1,157 @@
+"""libvirt domains as machines: XML to shape, so that what somebody edited shows as a difference.
+
+Parsing never fails for a domain that libvirt accepts: a value that we have no word for comes out
+as text that equals nothing we would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import Machine, MachineDisk, MachineNic
+from nospoon.providers.libvirt.elements import attribute_of, text_of
+from nospoon.providers.libvirt.owner import Owner
+from nospoon.providers.libvirt.storage_xml import BOOT_ISO, DISK
+
+UNITS = {"b": 1, "bytes": 1, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20,
+         "GiB": 1 << 30, "G": 1 << 30, "TiB": 1 << 40, "T": 1 << 40}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bootable:
+    """A device that firmware can boot: its class, QEMU's id of it (live XML only), its place."""
+
+    device: BootDevice
+    alias: str
+    place: int | None
+
+
+def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: str) -> Machine:
+    """The shape of a domain of ours. `boot_iso`: path of the ISO that it should have now."""
+    return Machine(
+        uuid=UUID(text_of(root, "uuid")),
+        cpus=int(text_of(root, "vcpu", "1")),
+        memory=_memory(root),
+        arch=Arch(attribute_of(root, "os/type", "arch", Arch.X86_64)),
+        firmware=parse_firmware(root),
+        tpm=root.find("devices/tpm") is not None,
+        pool=owner.pool,
+        disks=tuple(_disks(root, pool_path)),
+        nics=tuple(_nics(root)),
+        boot_order=boot_order(root, owner),
+        boot_iso=_boots_iso(root, boot_iso),
+    )
+
+
+def _memory(root: ET.Element) -> int:
+    unit = attribute_of(root, "memory", "unit", "KiB")
+    return int(text_of(root, "memory", "0")) * UNITS.get(unit, 1 << 10)
+
+
+def parse_firmware(root: ET.Element) -> Firmware:
+    """`firmware='efi'` and its features, or a loader that somebody named by hand."""
+    loader = root.find("os/loader")
+    uefi = attribute_of(root, "os", "firmware") == "efi" or (
+        loader is not None and loader.get("type") == "pflash"
+    )
+    if not uefi:
+        return Firmware.BIOS
+    features = {
+        each.get("name"): each.get("enabled") for each in root.iterfind("os/firmware/feature")
+    }
+    asked = features.get("secure-boot") == "yes"
+    return Firmware.UEFI_SECURE if asked else Firmware.UEFI
+
+
+def _disks(root: ET.Element, pool_path: str) -> Iterator[MachineDisk]:
+    for disk in root.iterfind("devices/disk"):
+        if disk.get("device", "disk") == "disk":
+            yield MachineDisk(
+                volume=_volume(attribute_of(disk, "source", "file"), pool_path),
+                bus=attribute_of(disk, "target", "bus"),
+                serial=text_of(disk, "serial"),
+            )
+
+
+def _volume(path: str, pool_path: str) -> str:
+    """Name of the volume in our pool; a path elsewhere stays a path."""
+    place = PurePosixPath(path)
+    match = DISK.match(place.name)
+    return match["name"] if match and str(place.parent) == pool_path else path
+
+
+def _nics(root: ET.Element) -> Iterator[MachineNic]:
+    for nic in root.iterfind("devices/interface"):
+        source = nic.find("source")
+        bridge = "" if source is None else source.get("bridge") or source.get("network") or "?"
+        yield MachineNic(
+            mac=attribute_of(nic, "mac", "address").lower(),
+            bridge=bridge,
+            model=attribute_of(nic, "model", "type"),
+        )
+
+
+def bootables(root: ET.Element) -> list[Bootable]:
+    """Every device that could be booted from, in the order of the XML."""
+    disks = [
+        Bootable(
+            BootDevice.CDROM if disk.get("device") == "cdrom" else BootDevice.DISK,
+            attribute_of(disk, "alias", "name"),
+            _place(disk),
+        )
+        for disk in root.iterfind("devices/disk")
+        if disk.get("device", "disk") in {"disk", "cdrom"}
+    ]
+    nics = [
+        Bootable(BootDevice.NETWORK, attribute_of(nic, "alias", "name"), _place(nic))
+        for nic in root.iterfind("devices/interface")
+    ]
+    return disks + nics
+
+
+def _place(device: ET.Element) -> int | None:
+    order = attribute_of(device, "boot", "order")
+    return int(order) if order else None
+
+
+def boot_order(root: ET.Element, owner: Owner) -> tuple[BootDevice, ...]:
+    """The persistent order, by class of device. Our ISO, which is always first, is not in it.
+
+    What was wanted is in the tag; it counts as long as the devices stand in that order.
+    """
+    found = bootables(root)
+    placed = sorted((each.place, each.device) for each in found if each.place is not None)
+    order = tuple(dict.fromkeys(device for _, device in placed))
+    present = {each.device for each in found}
+    if has_boot_iso(root):
+        order = tuple(device for device in order if device is not BootDevice.CDROM)
+        present.discard(BootDevice.CDROM)
+    wanted = tuple(device for device in owner.boot_order if device in present)
+    return owner.boot_order if wanted == order else order
+
+
+def has_boot_iso(root: ET.Element) -> bool:
+    """Whether it boots an ISO of ours, of today or an older one."""
+    return BOOT_ISO.match(PurePosixPath(_media(root)).name) is not None
+
+
+def _media(root: ET.Element) -> str:
+    return next(
+        (
+            attribute_of(disk, "source", "file")
+            for disk in root.iterfind("devices/disk")
+            if disk.get("device") == "cdrom"
+        ),
+        "",
+    )
+
+
+def _boots_iso(root: ET.Element, boot_iso: str) -> bool:
+    """Whether it has the ISO of today; one with an older ISO differs, and is brought up to it."""
+    return bool(boot_iso) and _media(root) == boot_iso

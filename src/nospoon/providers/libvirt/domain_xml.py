@@ -1,0 +1,200 @@
+"""Machines as libvirt domains: shape to XML. `domain_parse` is the way back.
+
+https://libvirt.org/formatdomain.html. Boot order is by device: the persistent order is the one in
+the XML; what one boot follows instead is said to QEMU when it starts (`boot_order`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from string import ascii_lowercase
+from xml.etree import ElementTree as ET
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import Machine, MachineDisk, MachineNic
+from nospoon.providers.libvirt.elements import element, leaf, written
+from nospoon.providers.libvirt.owner import Owner, owner_element
+from nospoon.providers.libvirt.storage_xml import disk_file, nvram_file
+
+MACHINE_TYPES = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
+CDROM_BUS = {Arch.X86_64: "sata", Arch.AARCH64: "scsi"}
+TPM_MODEL = {Arch.X86_64: "tpm-crb", Arch.AARCH64: "tpm-tis"}
+DISK_PREFIX = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
+SECURE_FEATURES = {Firmware.UEFI: "no", Firmware.UEFI_SECURE: "yes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a machine is set up: its pool's directory, the record of its console, our ISO.
+
+    `accelerator` is "kvm" or "tcg"; `boot_iso` a path on the host.
+    """
+
+    pool_path: str
+    record: str
+    accelerator: str = "tcg"
+    boot_iso: str = ""
+
+
+def domain_name(pool: str, node: str) -> str:
+    """Name of the domain: that of the cluster's pool without our prefix, and the node's."""
+    return f"{pool.removeprefix('nospoon-')}-{node}"
+
+
+def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:
+    """The XML of a domain."""
+    kib = str(-(-machine.memory // 1024))
+    return written(
+        element(
+            "domain",
+            leaf("name", domain_name(machine.pool, owner.name)),
+            leaf("uuid", str(machine.uuid)),
+            element("metadata", owner_element(owner)),
+            leaf("memory", kib, unit="KiB"),
+            leaf("vcpu", str(machine.cpus)),
+            _sysinfo(machine),
+            _os(machine, owner.name, stage),
+            _features(machine),
+            _cpu(machine.arch, stage),
+            element("clock", offset="utc"),
+            leaf("on_poweroff", "destroy"),
+            leaf("on_reboot", "restart"),
+            leaf("on_crash", "destroy"),
+            element("devices", *_devices(machine, stage)),
+            type="kvm" if stage.accelerator == "kvm" else "qemu",
+        )
+    )
+
+
+def _sysinfo(machine: Machine) -> ET.Element:
+    entries = {
+        "manufacturer": "nospoon",
+        "product": "virtual bare metal",
+        "serial": machine.serial_number,
+        "uuid": str(machine.uuid),
+    }
+    system = element("system", *(leaf("entry", text, name=key) for key, text in entries.items()))
+    return element("sysinfo", system, type="smbios")
+
+
+def _os(machine: Machine, node: str, stage: Stage) -> ET.Element:
+    kind = leaf("type", "hvm", arch=machine.arch, machine=MACHINE_TYPES[machine.arch])
+    smbios = element("smbios", mode="sysinfo")
+    if machine.firmware is Firmware.BIOS:
+        return element("os", kind, element("bios", useserial="yes"), smbios)
+    secure = SECURE_FEATURES[machine.firmware]
+    features = [element("feature", enabled=secure, name="secure-boot")]
+    if machine.firmware is Firmware.UEFI_SECURE:
+        features.append(element("feature", enabled="yes", name="enrolled-keys"))
+    nvram = leaf("nvram", f"{stage.pool_path}/{nvram_file(node, machine.firmware)}")
+    return element("os", kind, element("firmware", *features), nvram, smbios, firmware="efi")
+
+
+def _features(machine: Machine) -> ET.Element:
+    if machine.arch is Arch.AARCH64:
+        return element("features", element("acpi"), element("gic", version="2"))
+    secure = machine.firmware is Firmware.UEFI_SECURE
+    smm = element("smm", state="on") if secure else None
+    return element("features", element("acpi"), element("apic"), smm)
+
+
+def _cpu(arch: Arch, stage: Stage) -> ET.Element:
+    """Under TCG on ARM a fixed model: edk2 of 2022 stops on `max` with its 52-bit addresses."""
+    if stage.accelerator == "kvm":
+        return element("cpu", mode="host-passthrough")
+    if arch is Arch.AARCH64:
+        return element("cpu", leaf("model", "cortex-a72"), mode="custom", match="exact")
+    return element("cpu", mode="maximum")
+
+
+def _devices(machine: Machine, stage: Stage) -> Iterator[ET.Element]:
+    yield element("controller", type="usb", model="none")
+    if "scsi" in {disk.bus for disk in machine.disks} | {CDROM_BUS[machine.arch]}:
+        yield element("controller", type="scsi", model="virtio-scsi")
+    orders = boot_indices(machine)
+    names = _target_names()
+    for number, disk in enumerate(machine.disks):
+        path = f"{stage.pool_path}/{disk_file(disk.volume)}"
+        yield _disk(disk, path, next_name(names, disk.bus), orders.get(("disk", number)))
+    yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
+    for number, nic in enumerate(machine.nics):
+        yield _nic(nic, orders.get(("nic", number)))
+    yield element("serial", element("log", file=stage.record, append="on"), type="pty")
+    yield element("console", type="pty")
+    if machine.tpm:
+        backend = element("backend", type="emulator", version="2.0")
+        yield element("tpm", backend, model=TPM_MODEL[machine.arch])
+    yield element("rng", leaf("backend", "/dev/urandom", model="random"), model="virtio")
+    yield element("memballoon", model="none")
+
+
+def boot_indices(machine: Machine) -> dict[tuple[str, int], int]:
+    """(device class, number within it) -> place in the persistent order, from 1."""
+    classes = {
+        BootDevice.DISK: [("disk", number) for number in range(len(machine.disks))],
+        BootDevice.NETWORK: [("nic", number) for number in range(len(machine.nics))],
+        BootDevice.CDROM: [("cdrom", 0)],
+        BootDevice.SETUP: [],
+    }
+    order = list(machine.boot_order)
+    if machine.boot_iso:
+        order = [BootDevice.CDROM, *(each for each in order if each is not BootDevice.CDROM)]
+    devices = [device for each in order for device in classes[each]]
+    return {device: place for place, device in enumerate(devices, 1)}
+
+
+def _target_names() -> dict[str, Iterator[str]]:
+    """Prefix -> its names vda, vdb … in turn."""
+    return {prefix: map(prefix.__add__, ascii_lowercase) for prefix in ("vd", "sd")}
+
+
+def next_name(names: dict[str, Iterator[str]], bus: str) -> str:
+    """The next free target name of a bus. Raises StopIteration past 26 devices."""
+    return next(names[DISK_PREFIX[bus]])
+
+
+def _boot(place: int | None) -> ET.Element | None:
+    return element("boot", order=str(place)) if place is not None else None
+
+
+def _disk(disk: MachineDisk, path: str, target: str, place: int | None) -> ET.Element:
+    return element(
+        "disk",
+        element("driver", name="qemu", type="qcow2", cache="writeback", discard="unmap"),
+        element("source", file=path),
+        element("target", dev=target, bus=disk.bus),
+        leaf("serial", disk.serial) if disk.serial else None,
+        _boot(place),
+        type="file",
+        device="disk",
+    )
+
+
+def _cdrom(
+    machine: Machine, stage: Stage, names: dict[str, Iterator[str]], place: int | None
+) -> ET.Element:
+    bus = CDROM_BUS[machine.arch]
+    media = machine.boot_iso and stage.boot_iso
+    return element(
+        "disk",
+        element("driver", name="qemu", type="raw"),
+        element("source", file=stage.boot_iso) if media else None,
+        element("target", dev=next_name(names, bus), bus=bus),
+        element("readonly"),
+        _boot(place),
+        type="file",
+        device="cdrom",
+    )
+
+
+def _nic(nic: MachineNic, place: int | None) -> ET.Element:
+    return element(
+        "interface",
+        element("mac", address=nic.mac),
+        element("source", bridge=nic.bridge) if nic.bridge else None,
+        element("model", type=nic.model),
+        _boot(place),
+        type="bridge" if nic.bridge else "user",
+    )

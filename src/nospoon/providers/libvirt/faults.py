@@ -1,0 +1,75 @@
+"""libvirt's errors in our words: one table from its codes to our classes.
+
+https://libvirt.org/html/libvirt-virterror.html#virErrorNumber. Messages say what was asked of which
+host; hints say how to mend. The numbers are spelt out so that this reads without libvirt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nospoon.errors import (
+    Conflict,
+    Gone,
+    HostUnreachable,
+    MissingTool,
+    NospoonError,
+    OutOfSpace,
+    ProviderError,
+)
+
+INTERNAL_ERROR, NO_SUPPORT, SYSTEM_ERROR, RPC, AUTH_FAILED = 1, 3, 38, 39, 45
+NO_CONNECT, OPERATION_FAILED, OPERATION_INVALID, NO_DOMAIN = 5, 9, 55, 42
+NO_NETWORK, NO_STORAGE_POOL, NO_STORAGE_VOL, NO_DOMAIN_METADATA = 43, 49, 50, 80
+OPERATION_TIMEOUT, AUTH_CANCELLED, AUTH_UNAVAILABLE, NO_CLIENT = 68, 79, 102, 74
+ENOSPC_TEXT = ("no space left on device", "disk quota exceeded")
+LOST_TEXT = ("socket", "connection reset", "broken pipe", "end of file", "cannot recv", "keepalive")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What libvirt said: its code and its text."""
+
+    code: int
+    text: str
+
+
+CLASSES: dict[int, type[NospoonError]] = {
+    NO_CONNECT: HostUnreachable,
+    RPC: HostUnreachable,
+    AUTH_FAILED: HostUnreachable,
+    AUTH_CANCELLED: HostUnreachable,
+    AUTH_UNAVAILABLE: HostUnreachable,
+    OPERATION_TIMEOUT: ProviderError,
+    NO_DOMAIN: Gone,
+    NO_NETWORK: Gone,
+    NO_STORAGE_POOL: Gone,
+    NO_STORAGE_VOL: Gone,
+    NO_SUPPORT: MissingTool,
+}
+
+HINTS: dict[type[NospoonError], str] = {
+    HostUnreachable: "Is libvirtd running there? Start it: `systemctl start libvirtd virtlogd`, "
+    "or without systemd `libvirtd -d; virtlogd -d`.",
+    OutOfSpace: "Make room on the file system of the pool, or take smaller disks and images.",
+    Gone: "Somebody removed it. `nospoon up` makes it again.",
+    MissingTool: "Run `nospoon doctor`.",
+    Conflict: "Close the other one first.",
+}
+
+
+def translate(fault: Fault, *, host: str, doing: str) -> NospoonError:
+    """Our error for libvirt's. `doing`: what was asked, as in "start machine m0"."""
+    kind = _class_of(fault)
+    return kind(f"host {host}: cannot {doing}: {fault.text}", hint=HINTS.get(kind, ""))
+
+
+def _class_of(fault: Fault) -> type[NospoonError]:
+    text = fault.text.lower()
+    if any(sign in text for sign in ENOSPC_TEXT):
+        return OutOfSpace
+    if fault.code == OPERATION_FAILED and "active console session" in text:
+        return Conflict
+    if fault.code in {SYSTEM_ERROR, INTERNAL_ERROR} and any(sign in text for sign in LOST_TEXT):
+        return HostUnreachable
+    return CLASSES.get(fault.code, ProviderError)

@@ -1,0 +1,188 @@
+"""KVM is tried, not looked for: `/dev/kvm` may run firmware and hang every kernel.
+
+A transient domain boots a Linux kernel under KVM; when its init prints a marker on the serial
+port within some seconds, KVM is good. The verdict is kept in a directory, by host, kernel release
+and QEMU version: none of them changes without a chance that the verdict does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import libvirt
+import structlog
+
+from nospoon.errors import NospoonError
+from nospoon.providers.libvirt.console import LibvirtConsole
+from nospoon.providers.libvirt.elements import element, leaf, written
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.monitor import Domain
+from nospoon.runtime.runner import Runner
+
+log = structlog.get_logger()
+PATIENCE = 20.0
+"""Seconds. Where KVM works, the marker comes within two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What to boot: paths on the host, and the text that shows that the guest got up."""
+
+    kernel: str
+    initrd: str
+    marker: bytes
+    cmdline: str = "console=ttyS0 panic=-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """ "kvm", or "tcg" and why."""
+
+    accelerator: str
+    note: str = ""
+
+
+class KvmTrial:
+    """The verdict of one host, found once. `verdicts`: the daemon's directory for them."""
+
+    def __init__(
+        self, hypervisor: Hypervisor, runner: Runner, trial: Trial | None, verdicts: Path
+    ) -> None:
+        self._hypervisor, self._runner = hypervisor, runner
+        self._trial, self._verdicts = trial, verdicts
+        self._lock = asyncio.Lock()
+        self._verdict: Verdict | None = None
+
+    async def verdict(self) -> Verdict:
+        async with self._lock:
+            if self._verdict is None:
+                self._verdict = await self._find()
+            return self._verdict
+
+    async def _find(self) -> Verdict:
+        if not await self._hypervisor.ask(_offers_kvm, "list virtualization types"):
+            return Verdict("tcg", "libvirt offers no KVM there: machines are emulated, slowly")
+        if self._trial is None:
+            return Verdict("tcg", "KVM was not tried, for want of a kernel to boot")
+        file = self._verdicts / f"kvm-{await self._fingerprint()}.json"
+        known = await asyncio.to_thread(_read, file)
+        if known is None:
+            known = await self._try(self._trial)
+            await asyncio.to_thread(_write, file, known)
+        return known
+
+    async def _fingerprint(self) -> str:
+        version = await self._hypervisor.ask(lambda c: str(c.getVersion()), "ask for versions")
+        release = (await self._runner.run(["uname", "-nr"])).stdout.strip()
+        text = f"{self._hypervisor.uri}\n{release}\n{version}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    async def _try(self, trial: Trial) -> Verdict:
+        log.info("trying KVM", host=self._hypervisor.host)
+        console = LibvirtConsole(asyncio.get_running_loop())
+        xml = render_trial(trial)
+        try:
+            domain = await self._hypervisor.work(
+                lambda connect: _start(connect, xml, console), "try KVM"
+            )
+        except NospoonError as error:
+            return Verdict("tcg", f"KVM does not start: {error.message}")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                good = await _hears(console, trial.marker)
+        except TimeoutError:
+            good = False
+        finally:
+            await console.close()
+            await self._hypervisor.work(lambda _: _destroy(domain), "end the trial of KVM")
+        if good:
+            return Verdict("kvm")
+        why = f"KVM is there, but a Linux guest did not come up under it in {PATIENCE:.0f} s"
+        return Verdict("tcg", f"{why}: machines are emulated, slowly")
+
+
+def render_trial(trial: Trial) -> str:
+    """A transient domain without disks or network."""
+    return written(
+        element(
+            "domain",
+            leaf("name", f"nospoon-try-kvm-{uuid4().hex[:8]}"),
+            leaf("memory", "256", unit="MiB"),
+            leaf("vcpu", "1"),
+            element(
+                "os",
+                leaf("type", "hvm", arch="x86_64", machine="q35"),
+                leaf("kernel", trial.kernel),
+                leaf("initrd", trial.initrd),
+                leaf("cmdline", trial.cmdline),
+            ),
+            element("features", element("acpi"), element("apic")),
+            element("cpu", mode="host-passthrough"),
+            leaf("on_crash", "destroy"),
+            element(
+                "devices",
+                element("controller", type="usb", model="none"),
+                element("serial", type="pty"),
+                element("console", type="pty"),
+                element("memballoon", model="none"),
+            ),
+            type="kvm",
+        )
+    )
+
+
+def _offers_kvm(connect: Connect) -> bool:
+    try:
+        connect.getDomainCapabilities(None, "x86_64", "q35", "kvm", 0)
+    except libvirt.libvirtError:
+        return False
+    return True
+
+
+def _start(connect: Connect, xml: str, console: LibvirtConsole) -> Domain:
+    domain = connect.createXML(xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
+    try:
+        console.open(connect, domain)
+    except libvirt.libvirtError:
+        domain.destroy()
+        raise
+    return domain
+
+
+async def _hears(console: LibvirtConsole, marker: bytes) -> bool:
+    heard = b""
+    while data := await console.read():
+        heard = (heard + data)[-65536:]
+        if marker in heard:
+            return True
+    return False
+
+
+def _destroy(domain: Domain) -> None:
+    try:
+        domain.destroy()
+    except libvirt.libvirtError as error:
+        log.debug("the trial of KVM had ended", why=str(error))
+
+
+def _read(file: Path) -> Verdict | None:
+    try:
+        told = json.loads(file.read_text())
+        return Verdict(str(told["accelerator"]), str(told["note"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        log.warning("a verdict on KVM is unreadable; trying again", file=str(file))
+        return None
+
+
+def _write(file: Path, verdict: Verdict) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_suffix(".new")
+    half.write_text(json.dumps({"accelerator": verdict.accelerator, "note": verdict.note}))
+    half.replace(file)

@@ -1,0 +1,341 @@
+"""Machines: libvirt domains with power, boot order, console and events."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from uuid import UUID
+
+import libvirt
+
+from nospoon.errors import NotOurs, ProviderError
+from nospoon.model.boot import BootPlan
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.providers.libvirt.boots import Boots
+from nospoon.providers.libvirt.console import LibvirtConsole
+from nospoon.providers.libvirt.domain_parse import parse_domain
+from nospoon.providers.libvirt.domain_xml import Stage, domain_name, render_domain
+from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.images import send_file
+from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
+from nospoon.providers.libvirt.owner import Owner, owner_in
+from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.presence import Presence
+from nospoon.providers.libvirt.roster import Roster
+from nospoon.providers.libvirt.states import POWER
+from nospoon.providers.libvirt.storage_xml import nvram_file, parse_pool
+from nospoon.providers.libvirt.volumes import file_named
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.runner import Runner
+
+UNDEFINE = (
+    libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+    | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_TPM
+)
+
+
+Accelerator = Callable[[Arch], Awaitable[str]]
+"""Answers "kvm" or "tcg" for machines of an architecture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What machines of a host share. `records`: directory on the host for console records;
+    `boot_iso`: path here of the ISO that session machines boot, None when there is none.
+    """
+
+    deployment: str
+    records: str
+    boot_iso: Path | None = None
+
+    def iso_file(self) -> str:
+        """Name in a pool of today's ISO: by its content, so that a new one is noticed."""
+        if self.boot_iso is None:
+            return ""
+        return f"boot-{hashlib.sha256(self.boot_iso.read_bytes()).hexdigest()[:12]}.iso"
+
+
+class MachineDriver:
+    """Defines, starts, stops and removes domains."""
+
+    kind = Kind.MACHINE
+
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        clock: Clock,
+        runner: Runner,
+        *,
+        setup: Setup,
+        accelerator: Accelerator,
+    ) -> None:
+        self._hypervisor, self._clock, self._runner = hypervisor, clock, runner
+        self._setup, self._accelerator = setup, accelerator
+        self._roster = Roster(setup.deployment, hypervisor.host)
+        self._presence = Presence(
+            hypervisor, self._roster, clock, settled=self._settled, finish=self._finish
+        )
+        self._boots = Boots(hypervisor, self._roster, self._presence, {})
+        self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._records_made = False
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        iso = await asyncio.to_thread(self._setup.iso_file)
+        return await self._hypervisor.work(
+            lambda connect: self._list(connect, cluster, iso), "list machines"
+        )
+
+    def _list(self, connect: Connect, cluster: UUID, iso: str) -> list[Observed]:
+        pools = our_pools(connect, self._setup.deployment, cluster)
+        paths = {facts.name: facts.path for _, facts in pools}
+        return [
+            seen
+            for domain in connect.listAllDomains(0)
+            if (known := self._roster.look(domain)) is not None
+            and known.owner.tag.cluster == cluster
+            and (seen := self._observed(domain, paths, iso)) is not None
+        ]
+
+    def _observed(self, domain: Domain, paths: dict[str, str], iso: str) -> Observed | None:
+        try:
+            root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            power, fault = self._power_of(domain)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == NO_DOMAIN:
+                return None
+            raise
+        owner = owner_in(root)
+        if owner is None:
+            return None
+        path = paths.get(owner.pool, "")
+        boot_iso = f"{path}/{iso}" if iso else ""
+        shape = parse_domain(root, owner, pool_path=path, boot_iso=boot_iso)
+        running = power in {PowerState.ON, PowerState.FAILED}
+        key = Key(Kind.MACHINE, self._hypervisor.host, owner.name)
+        return Observed(key, shape, owner.tag, self._clock(), running=running, fault=fault)
+
+    def _power_of(self, domain: Domain) -> tuple[PowerState, str]:
+        state = domain.state()[0]
+        if state == libvirt.VIR_DOMAIN_PAUSED:
+            why = PAUSE_REASONS.get(run_state(domain), "")
+            return (PowerState.FAILED if why else PowerState.ON), why
+        return POWER.get(state, PowerState.UNKNOWN), ""
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        assert isinstance(resource.shape, Machine)
+        machine, name = resource.shape, resource.key.name
+        await self._make_records()
+        accelerator = await self._accelerator(machine.arch)
+        iso = await asyncio.to_thread(self._setup.iso_file) if machine.boot_iso else ""
+        if machine.boot_iso and not iso:
+            raise ProviderError(
+                f"{resource.key} boots our ISO, but this connection was given none",
+                hint="Run `nospoon doctor`: what the boot ISO is made from may be missing.",
+            )
+        await self._hypervisor.work(
+            lambda connect: self._make(connect, machine, Owner(tag, name, machine.pool,
+                                       machine.boot_order), accelerator, iso),
+            f"define machine {name}",
+        )  # fmt: skip
+
+    def _make(
+        self, connect: Connect, machine: Machine, owner: Owner, accelerator: str, iso: str
+    ) -> None:
+        self._refuse_strangers(connect, machine, owner)
+        pool = our_pool(connect, self._hypervisor.host, owner.tag, machine.pool)
+        path = parse_pool(parsed(pool.XMLDesc(0))).path
+        if iso and self._setup.boot_iso is not None:
+            send_file(connect, pool, str(self._setup.boot_iso), iso)
+        stage = Stage(
+            pool_path=path,
+            record=self.console_record(machine.uuid),
+            accelerator=accelerator,
+            boot_iso=f"{path}/{iso}" if iso else "",
+        )
+        connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
+        self._roster.forget(machine.uuid)
+
+    def _refuse_strangers(self, connect: Connect, machine: Machine, owner: Owner) -> None:
+        name = domain_name(machine.pool, owner.name)
+        for find, what in (
+            (connect.lookupByUUID, machine.uuid.bytes),
+            (connect.lookupByName, name),
+        ):
+            with ignoring(NO_DOMAIN):
+                domain = find(what)
+                known = self._roster.look(domain)
+                same = known is not None and known.owner.tag.cluster == owner.tag.cluster
+                if not same or domain.UUID() != machine.uuid.bytes:
+                    raise NotOurs(
+                        f"host {self._hypervisor.host}: the domain {domain.name()} "
+                        f"({domain.UUIDString()}) exists and nospoon did not make it",
+                        hint=f"See `virsh dominfo {domain.name()}`; rename it or the cluster.",
+                    )
+
+    async def _make_records(self) -> None:
+        if not self._records_made:
+            await self._runner.run(["mkdir", "-p", "-m", "0711", self._setup.records])
+            self._records_made = True
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        """Define it anew. A running guest keeps what it has until it is powered off."""
+        del observed
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        assert isinstance(observed.shape, Machine)
+        machine = observed.shape
+        async with self._locks[machine.uuid]:
+            await self._hypervisor.work(
+                lambda connect: self._remove(connect, observed, machine),
+                f"remove machine {observed.key.name}",
+            )
+        self._locks.pop(machine.uuid, None)
+        self._boots.pending.pop(machine.uuid, None)
+
+    def _remove(self, connect: Connect, observed: Observed, machine: Machine) -> None:
+        with ignoring(NO_DOMAIN):
+            domain = connect.lookupByUUID(machine.uuid.bytes)
+            owner = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
+            if owner is None or owner.tag.deployment != self._setup.deployment:
+                raise NotOurs(
+                    f"host {self._hypervisor.host}: the domain {domain.name()} carries no tag of "
+                    "ours any more; it is left alone"
+                )
+            with ignoring(OPERATION_INVALID):  # it is off already
+                domain.destroy()
+            domain.undefineFlags(UNDEFINE)
+        with ignoring(NO_STORAGE_POOL):
+            self._remove_nvram(connect, observed, machine)
+
+    def _remove_nvram(self, connect: Connect, observed: Observed, machine: Machine) -> None:
+        """Variables of a firmware that the machine had earlier are nobody's any more."""
+        if machine.firmware is Firmware.BIOS:
+            return
+        pool = refreshed(our_pool(connect, self._hypervisor.host, observed.tag, machine.pool))
+        for firmware in Firmware:
+            volume = file_named(pool, nvram_file(observed.key.name, firmware))
+            if volume is not None:
+                volume.delete(0)
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        await self._presence.ready()
+        async with self._locks[machine]:
+            power = await self._power(machine)
+            on = power is PowerState.ON
+            match command, on:
+                case (PowerCommand.OFF | PowerCommand.SOFT, False) if power is PowerState.OFF:
+                    return
+                case (PowerCommand.OFF, _):
+                    await self._stop(machine)
+                case (PowerCommand.ON, True):
+                    await self._resume(machine)
+                case (PowerCommand.CYCLE, _) | (PowerCommand.ON, False):
+                    await self._stop(machine)
+                    await self._boots.start(machine, boot)
+                case (PowerCommand.RESET, False) if power is PowerState.FAILED:
+                    await self._stop(machine)
+                    await self._boots.start(machine, boot)
+                case (PowerCommand.RESET, True):
+                    await self._tell(machine, boot)
+                    await self._do(machine, "reset", lambda domain: domain.reset(0))
+                case (PowerCommand.SOFT, True):
+                    button = libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
+                    await self._do(machine, "stop", lambda d: d.shutdownFlags(button))
+                case (PowerCommand.DIAG, True):
+                    await self._do(machine, "interrupt", lambda domain: domain.injectNMI(0))
+                case _:
+                    raise ProviderError(
+                        f"host {self._hypervisor.host}: machine {machine} is {power}: "
+                        f"it cannot do {command}"
+                    )
+
+    async def _power(self, machine: UUID) -> PowerState:
+        def look(connect: Connect) -> PowerState:
+            return self._power_of(self._roster.find(connect, machine))[0]
+
+        return await self._hypervisor.ask(look, f"look at machine {machine}")
+
+    async def _do(self, machine: UUID, verb: str, act: Callable[[Domain], object]) -> None:
+        await self._hypervisor.work(
+            lambda connect: act(self._roster.find(connect, machine)), f"{verb} machine {machine}"
+        )
+
+    async def _stop(self, machine: UUID) -> None:
+        def destroy(domain: Domain) -> None:
+            with ignoring(OPERATION_INVALID):  # it is off already
+                domain.destroy()
+
+        await self._do(machine, "stop", destroy)
+
+    async def _resume(self, machine: UUID) -> None:
+        """Running is what ON asks for; one that somebody paused is let go."""
+
+        def resume(domain: Domain) -> None:
+            if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
+                domain.resume()
+
+        await self._do(machine, "start", resume)
+
+    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
+        await self._presence.ready()
+        async with self._locks[machine]:
+            if await self._power(machine) is not PowerState.OFF:
+                await self._tell(machine, boot)
+
+    async def _tell(self, machine: UUID, boot: BootPlan) -> None:
+        if not self._boots.by_script(machine):
+            await self._boots.tell(machine, boot)
+
+    async def _settled(self, machine: UUID) -> None:
+        await self._boots.settled(machine)
+
+    async def _finish(self, machine: UUID) -> None:
+        async with self._locks[machine]:
+            await self._boots.finish(machine)
+
+    async def machines(self) -> Sequence[MachineEvent]:
+        return await self._presence.look()
+
+    async def watch(self) -> AsyncIterator[MachineEvent]:
+        with self._presence.feed.listen() as queue:
+            await self._presence.ready()
+            for event in await self._opening():
+                yield event
+            while True:
+                yield await queue.get()
+
+    async def _opening(self) -> Sequence[MachineEvent]:
+        try:
+            return await self._presence.look()
+        except ProviderError as error:
+            now = self._clock()
+            return [
+                MachineEvent(uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN, now, str(error))
+                for uuid in self._roster.ours()
+            ]
+
+    async def console(self, machine: UUID) -> LibvirtConsole:
+        stream = LibvirtConsole(asyncio.get_running_loop())
+        await self._hypervisor.work(
+            lambda connect: stream.open(connect, self._roster.find(connect, machine)),
+            f"open the console of {machine}",
+        )
+        return stream
+
+    def console_record(self, machine: UUID) -> str:
+        return str(PurePosixPath(self._setup.records) / f"{machine}.log")
+
+    async def close(self) -> None:
+        await self._presence.close()

@@ -1,0 +1,62 @@
+"""Links as libvirt networks: an isolated bridge, without DHCP and without DNS.
+
+https://libvirt.org/formatnetwork.html. Without `<forward>` libvirt rejects traffic from and to
+other networks by its firewall rules; the host itself is reached on its address. libvirt's own
+dnsmasq is not started: a network without `<dhcp>` and with `<dns enable='no'/>` has none.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_interface
+from xml.etree import ElementTree as ET
+
+from nospoon.model.resources import Link
+from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text_of, written
+from nospoon.providers.libvirt.owner import Owner, owner_element
+
+DEFAULT_MTU = 1500
+
+
+def render_network(link: Link, owner: Owner) -> str:
+    """The XML of a network, which is named as its bridge."""
+    return written(
+        element(
+            "network",
+            leaf("name", link.bridge),
+            element("metadata", owner_element(owner)),
+            element("bridge", name=link.bridge, stp="off", delay="0"),
+            element("mtu", size=str(link.mtu)) if link.mtu != DEFAULT_MTU else None,
+            element("dns", enable="no"),
+            _address(link.address) if link.address else None,
+        )
+    )
+
+
+def _address(address: str) -> ET.Element:
+    parsed = ip_interface(address)
+    family = "ipv6" if parsed.version == 6 else "ipv4"
+    return element(
+        "ip", family=family, address=str(parsed.ip), prefix=str(parsed.network.prefixlen)
+    )
+
+
+def parse_network(root: ET.Element) -> Link:
+    """The shape of a network as it is. What we never write shows as a bridge named otherwise."""
+    bridge = attribute_of(root, "bridge", "name") or text_of(root, "name")
+    return Link(
+        bridge=bridge if _plain(root) else f"{bridge} (edited)",
+        address=_parsed_address(root.find("ip")),
+        mtu=int(attribute_of(root, "mtu", "size", str(DEFAULT_MTU))),
+    )
+
+
+def _plain(root: ET.Element) -> bool:
+    """Whether nobody added forwarding or a DHCP service that would answer in our stead."""
+    return root.find("forward") is None and root.find("ip/dhcp") is None
+
+
+def _parsed_address(ip: ET.Element | None) -> str:
+    if ip is None:
+        return ""
+    netmask = ip.get("prefix") or ip.get("netmask", "")
+    return str(ip_interface(f"{ip.get('address', '')}/{netmask}"))

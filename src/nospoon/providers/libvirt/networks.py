@@ -1,0 +1,179 @@
+"""Links: isolated bridges as libvirt networks, named as their bridges.
+
+libvirt knows no way to change address or MTU of a running network, so a change makes the bridge
+anew and puts the ports of running guests back on it: they lose the link for a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import libvirt
+
+from nospoon.errors import NotOurs
+from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
+from nospoon.providers.libvirt.elements import attribute_of, parsed
+from nospoon.providers.libvirt.faults import NO_NETWORK, OPERATION_INVALID
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.network_xml import parse_network, render_network
+from nospoon.providers.libvirt.owner import Owner, owner_in
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.runner import Runner
+
+VirNetwork = Any
+DEVICES = "/sys/class/net"
+
+
+class NetworkDriver:
+    """Defines, starts and removes isolated networks. `runner` runs commands on the host."""
+
+    kind = Kind.NETWORK
+
+    def __init__(
+        self, hypervisor: Hypervisor, deployment: str, clock: Clock, *, runner: Runner
+    ) -> None:
+        self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
+        self._runner = runner
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        return await self._hypervisor.ask(
+            lambda connect: self._list(connect, cluster), "list networks"
+        )
+
+    def _list(self, connect: Connect, cluster: UUID) -> list[Observed]:
+        found = []
+        for network in connect.listAllNetworks(0):
+            root = parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
+            owner = owner_in(root)
+            if owner is None or not self._is_ours(owner, cluster):
+                continue
+            found.append(
+                Observed(
+                    Key(Kind.NETWORK, self._hypervisor.host, owner.name),
+                    parse_network(root),
+                    owner.tag,
+                    self._clock(),
+                    fault="" if network.isActive() else "the network is not started",
+                )
+            )
+        return found
+
+    def _is_ours(self, owner: Owner, cluster: UUID) -> bool:
+        return (owner.tag.deployment, owner.tag.cluster) == (self._deployment, cluster)
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        assert isinstance(resource.shape, Link)
+        link, name = resource.shape, resource.key.name
+        doing = f"make network {name} with bridge {link.bridge}"
+        exists = await self._hypervisor.ask(
+            lambda connect: self._refuse_strangers(connect, link, tag), doing
+        )
+        if not exists:
+            await self._refuse_bridge(link, name)
+        ports = await self._ports(link.bridge)
+        await self._hypervisor.work(lambda connect: self._make(connect, link, name, tag), doing)
+        await self._plug_in(link.bridge, ports)
+
+    def _refuse_strangers(self, connect: Connect, link: Link, tag: OwnerTag) -> bool:
+        """Whether our network is there; raises `NotOurs` for one that has its name or bridge."""
+        exists = False
+        for network in connect.listAllNetworks(0):
+            root = parsed(network.XMLDesc(0))
+            if link.bridge not in {network.name(), attribute_of(root, "bridge", "name")}:
+                continue
+            owner = owner_in(root)
+            if owner is None or not self._is_ours(owner, tag.cluster):
+                raise NotOurs(
+                    f"host {self._hypervisor.host}: the libvirt network {network.name()} has the "
+                    f"name or the bridge {link.bridge}, and nospoon did not make it",
+                    hint=f"See `virsh net-dumpxml {network.name()}`; remove it, "
+                    "or rename the network in the file.",
+                )
+            exists = True
+        return exists
+
+    async def _refuse_bridge(self, link: Link, name: str) -> None:
+        done = await self._runner.run(["test", "-e", f"{DEVICES}/{link.bridge}"], check=False)
+        if done.status == 0:
+            raise NotOurs(
+                f"host {self._hypervisor.host}: network {name} needs a bridge {link.bridge}, but a "
+                "device of that name exists and nospoon did not make it",
+                hint=f"See `ip link show {link.bridge}`; remove it, or say `bridge: {link.bridge}` "
+                "in the file to plug into it as it is.",
+            )
+
+    def _make(self, connect: Connect, link: Link, name: str, tag: OwnerTag) -> None:
+        network = self._find(connect, link.bridge)
+        same = network is not None and (
+            parse_network(parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))) == link
+        )
+        if network is not None and same and network.isActive() and _live_matches(network, link):
+            return
+        if network is not None and network.isActive():
+            network.destroy()
+        network = self._defined(connect, network, render_network(link, Owner(tag, name)))
+        try:
+            network.create()
+        except libvirt.libvirtError:
+            network.undefine()
+            raise
+
+    def _defined(self, connect: Connect, existing: VirNetwork | None, xml: str) -> VirNetwork:
+        if existing is not None:
+            existing.undefine()
+        return connect.networkDefineXML(xml)
+
+    async def _ports(self, bridge: str) -> list[str]:
+        """Guests' taps on the bridge now."""
+        done = await self._runner.run(["ls", f"{DEVICES}/{bridge}/brif"], check=False)
+        return done.stdout.split() if done.status == 0 else []
+
+    async def _plug_in(self, bridge: str, ports: Sequence[str]) -> None:
+        for port in ports:
+            await self._runner.run(["ip", "link", "set", "dev", port, "master", bridge])
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        before, after = observed.shape, desired.shape
+        assert isinstance(before, Link)
+        assert isinstance(after, Link)
+        if before.bridge != after.bridge:
+            await self.delete(observed)
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        assert isinstance(observed.shape, Link)
+        bridge = observed.shape.bridge.removesuffix(" (edited)")
+        await self._hypervisor.work(
+            lambda connect: self._remove(connect, bridge, observed.tag),
+            f"remove network {observed.key.name}",
+        )
+
+    def _remove(self, connect: Connect, bridge: str, tag: OwnerTag) -> None:
+        network = self._find(connect, bridge)
+        if network is None:
+            return
+        owner = owner_in(parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)))
+        if owner is None or not self._is_ours(owner, tag.cluster):
+            raise NotOurs(
+                f"host {self._hypervisor.host}: network {bridge} carries no tag of ours; "
+                "it is left alone"
+            )
+        with ignoring(OPERATION_INVALID, NO_NETWORK):  # it is not running
+            network.destroy()
+        with ignoring(NO_NETWORK):
+            network.undefine()
+
+    def _find(self, connect: Connect, name: str) -> VirNetwork | None:
+        try:
+            return connect.networkLookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == NO_NETWORK:
+                return None
+            raise
+
+
+def _live_matches(network: VirNetwork, link: Link) -> bool:
+    """What runs may be older than what is defined."""
+    return parse_network(parsed(network.XMLDesc(0))) == link

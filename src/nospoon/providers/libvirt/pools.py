@@ -1,0 +1,166 @@
+"""Pools: one directory per cluster and host, which libvirt manages and we own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+import libvirt
+
+from nospoon.errors import NotOurs, ProviderError
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resource
+from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.faults import INTERNAL_ERROR, NO_STORAGE_POOL
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.owner import pool_uuid
+from nospoon.providers.libvirt.storage_xml import is_ours, parse_pool, render_pool
+from nospoon.runtime.clock import Clock
+
+VirPool = Any
+POOL_NAME = "nospoon-"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPool:
+    """A pool of ours on the host. `uuid` is proof of ownership."""
+
+    name: str
+    path: str
+    active: bool
+
+
+def our_pools(connect: Connect, deployment: str, cluster: UUID) -> list[tuple[VirPool, FoundPool]]:
+    """The pools of one cluster that this deployment made."""
+    return [
+        (pool, FoundPool(pool.name(), parse_pool(_root(pool)).path, bool(pool.isActive())))
+        for pool in connect.listAllStoragePools(0)
+        if pool.UUIDString() == str(pool_uuid(deployment, cluster, pool.name()))
+    ]
+
+
+def our_pool(connect: Connect, host: str, tag: OwnerTag, name: str) -> VirPool:
+    """The pool of that name, active. Raises `NotOurs`, or `Gone` by libvirt's error."""
+    pool = connect.storagePoolLookupByName(name)
+    if pool.UUIDString() != str(pool_uuid(tag.deployment, tag.cluster, name)):
+        raise _refusal(host, name)
+    if not pool.isActive():
+        pool.create(0)
+    return pool
+
+
+def refreshed(pool: VirPool) -> VirPool:
+    """The pool after a look at its directory; while something is uploaded it cannot look."""
+    with ignoring(INTERNAL_ERROR):  # "pool has asynchronous jobs running"
+        pool.refresh(0)
+    return pool
+
+
+def _root(thing: VirPool) -> ET.Element:
+    return parsed(thing.XMLDesc(0))
+
+
+def _refusal(host: str, name: str) -> NotOurs:
+    return NotOurs(
+        f"host {host}: there is a storage pool {name} which this nospoon did not make",
+        hint=f"See `virsh pool-info {name}`; remove it, or rename the cluster.",
+    )
+
+
+class PoolDriver:
+    """Defines, builds, starts and removes directory pools."""
+
+    kind = Kind.POOL
+
+    def __init__(self, hypervisor: Hypervisor, deployment: str, clock: Clock) -> None:
+        self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        pools = await self._hypervisor.ask(
+            lambda connect: [found for _, found in our_pools(connect, self._deployment, cluster)],
+            "list storage pools",
+        )
+        tag = OwnerTag(self._deployment, cluster)
+        host = self._hypervisor.host
+        return [
+            Observed(
+                Key(Kind.POOL, host, pool.name),
+                Pool(pool.path),
+                tag,
+                self._clock(),
+                fault="" if pool.active else "the pool is not started",
+            )
+            for pool in pools
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        assert isinstance(resource.shape, Pool)
+        shape = resource.shape
+        await self._hypervisor.work(
+            lambda connect: self._make(connect, resource.key.name, shape, tag),
+            f"make storage pool {resource.key.name} in {shape.path}",
+        )
+
+    def _make(self, connect: Connect, name: str, shape: Pool, tag: OwnerTag) -> None:
+        """Define, build, start. Each step may have been done by an earlier, interrupted call."""
+        uuid = pool_uuid(tag.deployment, tag.cluster, name)
+        pool = self._find(connect, name)
+        if pool is not None and pool.UUIDString() != str(uuid):
+            raise _refusal(self._hypervisor.host, name)
+        if pool is None:
+            pool = connect.storagePoolDefineXML(render_pool(name, shape, uuid), 0)
+        if pool.isActive():
+            return
+        try:
+            pool.build(0)
+            pool.setAutostart(1)
+            pool.create(0)
+        except libvirt.libvirtError:
+            pool.undefine()
+            raise
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        """Start it again; its path cannot change."""
+        if observed.shape != desired.shape:
+            raise ProviderError(f"{desired.key} cannot change its path in place")
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        name = observed.key.name
+        await self._hypervisor.work(
+            lambda connect: self._remove(connect, name, observed.tag),
+            f"remove storage pool {name}",
+        )
+
+    def _remove(self, connect: Connect, name: str, tag: OwnerTag) -> None:
+        """Files of ours go, then the directory if nothing else is in it, then the pool."""
+        pool = self._find(connect, name)
+        if pool is None:
+            return
+        pool = our_pool(connect, self._hypervisor.host, tag, name)
+        strangers = []
+        for volume in refreshed(pool).listAllVolumes(0):
+            if is_ours(volume.name()):
+                volume.delete(0)
+            else:
+                strangers.append(volume.name())
+        if strangers:
+            path = parse_pool(_root(pool)).path
+            raise NotOurs(
+                f"host {self._hypervisor.host}: {path} holds files which nospoon did not make: "
+                f"{', '.join(sorted(strangers))}",
+                hint="Move them elsewhere and do it again.",
+            )
+        pool.destroy()
+        pool.delete(0)
+        pool.undefine()
+
+    def _find(self, connect: Connect, name: str) -> VirPool | None:
+        try:
+            return connect.storagePoolLookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == NO_STORAGE_POOL:
+                return None
+            raise

@@ -1,0 +1,258 @@
+"""Keeps listening to a libvirt: its events become machine events, and it comes back when lost.
+
+libvirt's thread only hands raw events to the loop (`_arrived`); one task digests them in order. A
+lost connection makes every machine UNREACHABLE; a new one lists all of them again, for what
+happened in between was not told.
+
+Resets are told once per boot. SeaBIOS answers every warm reset with a hard one of its own some
+40 ms later (its `tryReboot`: it must restore its image in RAM), and the boot order is read after
+that second one. So a reset counts when the machine has run for `SETTLE` seconds without another;
+only then is the order of later boots set, and RESET told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+import libvirt
+import structlog
+
+from nospoon.errors import NospoonError
+from nospoon.model.cluster import Firmware
+from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.providers.feed import EventFeed
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.monitor import PAUSE_REASONS, PRELAUNCH, run_state
+from nospoon.providers.libvirt.roster import Known, Roster
+from nospoon.providers.libvirt.states import POWER, STOPPED, Lifecycle, RawEvent, Rebooted
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.tasks import Tasks
+
+log = structlog.get_logger()
+SETTLE = {Firmware.BIOS: 1.5, Firmware.UEFI: 0.0, Firmware.UEFI_SECURE: 0.0}
+"""Seconds of running after which a reset of this firmware is no prelude to another."""
+FIRST_RETRY, LAST_RETRY = 0.25, 5.0
+UuidAction = Callable[[UUID], Awaitable[None]]
+
+
+class Presence:
+    """Events of one host. `settled` is awaited when a reset has settled, before it is told;
+    `finish` when a machine is found that was never let go after its start.
+    """
+
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        roster: Roster,
+        clock: Clock,
+        *,
+        settled: UuidAction,
+        finish: UuidAction,
+    ) -> None:
+        self._hypervisor, self._roster, self._clock = hypervisor, roster, clock
+        self._settled, self._finish = settled, finish
+        self.feed = EventFeed()
+        self.starting: set[UUID] = set()
+        self.tasks = Tasks(f"libvirt {hypervisor.host}")
+        self._raw: asyncio.Queue[RawEvent] = asyncio.Queue()
+        self._resets: dict[UUID, asyncio.Event] = {}
+        self._settling: dict[UUID, asyncio.Task[None]] = {}
+        self._lost = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._was_lost = False
+
+    async def ready(self) -> None:
+        """Listen from now on; returns when the first attempt to do so ended, well or not."""
+        if self._running is None:
+            self._running = self.tasks.start(self._run(), name="listen")
+            self.tasks.start(self._digest_all(), name="digest")
+        await self._tried.wait()
+
+    def publish(self, uuid: UUID, change: MachineChange, power: PowerState, why: str = "") -> None:
+        self.feed.publish(MachineEvent(uuid, change, power, self._clock(), why))
+
+    def expect_reset(self, uuid: UUID) -> asyncio.Event:
+        """An event that is set by the next reset of this machine."""
+        return self._resets.setdefault(uuid, asyncio.Event())
+
+    async def _run(self) -> None:
+        delay = FIRST_RETRY
+        loop = asyncio.get_running_loop()
+        while True:
+            self._lost.clear()
+            try:
+                await self._hypervisor.ask(lambda c: self._register(c, loop), "listen to events")
+                await self._announce()
+                self._tried.set()
+                delay = FIRST_RETRY
+                await self._lost.wait()
+            except NospoonError as error:
+                log.warning("host is away", host=self._hypervisor.host, why=str(error))
+            self._tell_unreachable()
+            self._tried.set()
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LAST_RETRY)
+
+    def _register(self, connect: Connect, loop: asyncio.AbstractEventLoop) -> None:
+        """In a worker thread; the callbacks run in libvirt's event thread."""
+
+        def lifecycle(_c: object, domain: Connect, event: int, detail: int, _o: object) -> None:
+            raw = Lifecycle(UUID(bytes=domain.UUID()), event, detail)
+            loop.call_soon_threadsafe(self._arrived, raw)
+
+        def reboot(_c: object, domain: Connect, _o: object) -> None:
+            loop.call_soon_threadsafe(self._arrived, Rebooted(UUID(bytes=domain.UUID())))
+
+        def closed(_c: object, _reason: int, _o: object) -> None:
+            loop.call_soon_threadsafe(self._lost.set)
+
+        register = connect.domainEventRegisterAny
+        register(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle, None)
+        register(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, reboot, None)
+        connect.registerCloseCallback(closed, None)
+
+    async def _announce(self) -> None:
+        """Tell all machines again after an absence, and finish what a dead daemon began."""
+        self._roster.clear()
+        events = await self.look()
+        if self._was_lost:
+            for event in events:
+                self.feed.publish(event)
+        self._was_lost = False
+        for uuid in await self._hypervisor.ask(self._half_started, "look for paused machines"):
+            if uuid not in self.starting:
+                self.tasks.start(self._finished(uuid), name=f"finish start of {uuid}")
+
+    async def _finished(self, uuid: UUID) -> None:
+        await self._finish(uuid)
+
+    def _tell_unreachable(self) -> None:
+        if not self._was_lost:
+            for uuid in self._roster.ours():
+                self.publish(uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN)
+        self._was_lost = True
+
+    async def look(self) -> Sequence[MachineEvent]:
+        """The power of all our machines, in one bulk call."""
+        found = await self._hypervisor.ask(self._states, "list machines")
+        now = self._clock()
+        return [
+            MachineEvent(uuid, MachineChange.OBSERVED, power, now, why)
+            for uuid, power, why in found
+        ]
+
+    def _states(self, connect: Connect) -> list[tuple[UUID, PowerState, str]]:
+        stats = connect.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE, 0)
+        return [
+            (UUID(bytes=domain.UUID()), *self._power(domain, values.get("state.state", 0)))
+            for domain, values in stats
+            if self._roster.look(domain) is not None
+        ]
+
+    def _power(self, domain: Connect, state: int) -> tuple[PowerState, str]:
+        """Of a machine that is paused, QEMU knows whether it has failed."""
+        if state == libvirt.VIR_DOMAIN_PAUSED:
+            reason = PAUSE_REASONS.get(run_state(domain), "")
+            return (PowerState.FAILED if reason else PowerState.ON), reason
+        return POWER.get(state, PowerState.UNKNOWN), ""
+
+    def _half_started(self, connect: Connect) -> list[UUID]:
+        """Machines that were started paused and whose guest never ran."""
+        paused = connect.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_PAUSED)
+        return [
+            UUID(bytes=domain.UUID())
+            for domain in paused
+            if self._roster.look(domain) is not None and run_state(domain) == PRELAUNCH
+        ]
+
+    def _arrived(self, raw: RawEvent) -> None:
+        """On the loop, in the order in which libvirt told them."""
+        if isinstance(raw, Rebooted) and raw.uuid in self._resets:
+            self._resets.pop(raw.uuid).set()
+        stopped = isinstance(raw, Lifecycle) and raw.event == libvirt.VIR_DOMAIN_EVENT_STOPPED
+        if raw.uuid not in self.starting or stopped:
+            self._raw.put_nowait(raw)
+
+    async def _digest_all(self) -> None:
+        while True:
+            raw = await self._raw.get()
+            try:
+                await self._digest(raw)
+            except NospoonError as error:
+                log.warning("event not understood", host=self._hypervisor.host, why=str(error))
+
+    async def _digest(self, raw: RawEvent) -> None:
+        if isinstance(raw, Lifecycle) and raw.event == libvirt.VIR_DOMAIN_EVENT_DEFINED:
+            self._roster.forget(raw.uuid)
+        known = self._roster.known(raw.uuid) or await self._find(raw.uuid)
+        if known is None:
+            return
+        match raw:
+            case Rebooted(uuid):
+                self._settle(uuid, SETTLE[known.firmware])
+            case Lifecycle():
+                await self._tell(raw)
+
+    async def _find(self, uuid: UUID) -> Known | None:
+        def look(connect: Connect) -> Known | None:
+            try:
+                return self._roster.look(connect.lookupByUUID(uuid.bytes))
+            except libvirt.libvirtError:
+                return None  # it is gone already, and its UNDEFINED needs no telling
+
+        return await self._hypervisor.ask(look, f"look at domain {uuid}")
+
+    async def _tell(self, raw: Lifecycle) -> None:
+        match raw.event:
+            case libvirt.VIR_DOMAIN_EVENT_DEFINED:
+                await self._tell_looked(raw.uuid, MachineChange.DEFINED)
+            case libvirt.VIR_DOMAIN_EVENT_UNDEFINED:
+                self._roster.forget(raw.uuid)
+                self._stop_settling(raw.uuid)
+                self.publish(raw.uuid, MachineChange.UNDEFINED, PowerState.ABSENT)
+            case libvirt.VIR_DOMAIN_EVENT_STARTED:
+                self.publish(raw.uuid, MachineChange.STARTED, PowerState.ON)
+            case libvirt.VIR_DOMAIN_EVENT_STOPPED:
+                self._stop_settling(raw.uuid)
+                change, why = STOPPED.get(raw.detail, (MachineChange.STOPPED, ""))
+                self.publish(raw.uuid, change, PowerState.OFF, why)
+            case libvirt.VIR_DOMAIN_EVENT_SUSPENDED | libvirt.VIR_DOMAIN_EVENT_RESUMED:
+                await self._tell_looked(raw.uuid, MachineChange.OBSERVED)
+            case libvirt.VIR_DOMAIN_EVENT_CRASHED:
+                self.publish(
+                    raw.uuid, MachineChange.CRASHED, PowerState.FAILED, "the guest panicked"
+                )
+
+    async def _tell_looked(self, uuid: UUID, change: MachineChange) -> None:
+        def look(connect: Connect) -> tuple[PowerState, str]:
+            domain = self._roster.find(connect, uuid)
+            return self._power(domain, domain.state()[0])
+
+        power, why = await self._hypervisor.ask(look, f"look at machine {uuid}")
+        if power is PowerState.FAILED:
+            change = MachineChange.FAILED
+        self.publish(uuid, change, power, why)
+
+    def _settle(self, uuid: UUID, seconds: float) -> None:
+        self._stop_settling(uuid)
+        task = self.tasks.start(self._settle_after(uuid, seconds), name=f"settle reset of {uuid}")
+        self._settling[uuid] = task
+
+    def _stop_settling(self, uuid: UUID) -> None:
+        task = self._settling.pop(uuid, None)
+        if task is not None:
+            task.cancel()
+
+    async def _settle_after(self, uuid: UUID, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        try:
+            await self._settled(uuid)
+        finally:
+            self._settling.pop(uuid, None)
+        self.publish(uuid, MachineChange.RESET, PowerState.ON)
+
+    async def close(self) -> None:
+        await self.tasks.close()

@@ -1,0 +1,122 @@
+"""Pools and volumes as libvirt XML, and the names of the files in a pool.
+
+https://libvirt.org/formatstorage.html. One directory pool per cluster and host. In it lie:
+
+    NODE-N.qcow2                      a disk
+    NAME--SHA256.FORMAT               an image, named in full so that it says what it is
+    NAME--SHA256.FORMAT.complete      written when the upload of that image had ended
+    NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
+    boot-DIGEST.iso                   the ISO that session machines boot
+
+Whatever else lies there is not ours and is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+from nospoon.model.resources import Image, Pool, Volume
+from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text_of, written
+
+DISK = re.compile(r"^(?P<name>.+)\.qcow2$")
+IMAGE = re.compile(r"^(?P<name>.+)--(?P<sha256>[0-9a-f]{64})\.(?P<format>raw|qcow2)$")
+BOOT_ISO = re.compile(r"^boot-[0-9a-f]+\.iso$")
+OURS = re.compile(r"(\.qcow2|\.complete|\.nvram|^boot-[0-9a-f]+\.iso|--[0-9a-f]{64}\.(raw|qcow2))$")
+COMPLETE = ".complete"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundVolume:
+    """A file of a pool as libvirt describes it; `backing` is the name of the file below it."""
+
+    file: str
+    capacity: int
+    format: str
+    backing: str
+
+
+def disk_file(name: str) -> str:
+    return f"{name}.qcow2"
+
+
+def image_file(name: str, image: Image) -> str:
+    return f"{name}--{image.sha256}.{image.format}"
+
+
+def nvram_file(node: str, firmware: str) -> str:
+    return f"{node}.{firmware}.nvram"
+
+
+def render_pool(name: str, pool: Pool, uuid: UUID) -> str:
+    return written(
+        element(
+            "pool",
+            leaf("name", name),
+            leaf("uuid", str(uuid)),
+            element(
+                "target", leaf("path", pool.path), element("permissions", leaf("mode", "0711"))
+            ),
+            type="dir",
+        )
+    )
+
+
+def parse_pool(root: ET.Element) -> Pool:
+    return Pool(path=text_of(root, "target/path"))
+
+
+def render_volume(
+    file: str, *, capacity: int, file_format: str, backing: tuple[str, str] | None = None
+) -> str:
+    """A volume; `backing` is path and format of the image below it."""
+    below = None
+    if backing is not None:
+        path, backing_format = backing
+        below = element("backingStore", leaf("path", path), element("format", type=backing_format))
+    return written(
+        element(
+            "volume",
+            leaf("name", file),
+            leaf("capacity", str(capacity), unit="bytes"),
+            leaf("allocation", "0", unit="bytes"),
+            element("target", element("format", type=file_format)),
+            below,
+        )
+    )
+
+
+def parse_volume(root: ET.Element) -> FoundVolume:
+    return FoundVolume(
+        file=text_of(root, "name"),
+        capacity=int(text_of(root, "capacity", "0")),
+        format=attribute_of(root, "target/format", "type"),
+        backing=PurePosixPath(text_of(root, "backingStore/path")).name,
+    )
+
+
+def as_disk(found: FoundVolume, pool: str) -> tuple[str, Volume] | None:
+    """Name and shape of a disk; None when the file is none."""
+    match = DISK.match(found.file)
+    if match is None or IMAGE.match(found.file):
+        return None
+    below = IMAGE.match(found.backing)
+    image = below["name"] if below else found.backing
+    return match["name"], Volume(pool=pool, size=found.capacity, image=image)
+
+
+def as_image(found: FoundVolume, pool: str) -> tuple[str, Image] | None:
+    """Name and shape of an image; None when the file is none."""
+    match = IMAGE.match(found.file)
+    if match is None:
+        return None
+    image = Image(pool, match["sha256"], match["format"], virtual_size=found.capacity)
+    return match["name"], image
+
+
+def is_ours(file: str) -> bool:
+    """Whether we, or libvirt for us, made this file of our pool."""
+    return OURS.search(file) is not None

@@ -1,0 +1,168 @@
+"""Volumes: disks as qcow2 files in our pool, blank or on top of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import libvirt
+
+from nospoon.errors import Gone, ProviderError
+from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resource, Volume
+from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.faults import NO_STORAGE_POOL, NO_STORAGE_VOL
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.storage_xml import (
+    FoundVolume,
+    as_disk,
+    as_image,
+    disk_file,
+    parse_volume,
+    render_volume,
+)
+from nospoon.runtime.clock import Clock
+
+VirVolume = Any
+
+
+def files_in(pool: VirPool) -> Iterator[tuple[VirVolume, FoundVolume]]:
+    """Every file of a pool. One that vanishes while we look is left out."""
+    for volume in pool.listAllVolumes(0):
+        try:
+            xml = volume.XMLDesc(0)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == NO_STORAGE_VOL:
+                continue
+            raise
+        yield volume, parse_volume(parsed(xml))
+
+
+def file_named(pool: VirPool, file: str) -> VirVolume | None:
+    try:
+        return pool.storageVolLookupByName(file)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == NO_STORAGE_VOL:
+            return None
+        raise
+
+
+def remove_files(connect: Connect, host: str, observed: Observed, files: list[str]) -> None:
+    """Delete files of a pool of ours; what is gone already, pool included, is no error."""
+    shape = observed.shape
+    assert isinstance(shape, Volume | Image)
+    try:
+        pool = refreshed(our_pool(connect, host, observed.tag, shape.pool))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == NO_STORAGE_POOL:
+            return
+        raise
+    for file in files:
+        volume = file_named(pool, file)
+        if volume is not None:
+            volume.delete(0)
+
+
+class VolumeDriver:
+    """Makes, grows and removes disks."""
+
+    kind = Kind.VOLUME
+
+    def __init__(self, hypervisor: Hypervisor, deployment: str, clock: Clock) -> None:
+        self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        found = await self._hypervisor.work(
+            lambda connect: self._list(connect, cluster), "list volumes"
+        )
+        tag, host = OwnerTag(self._deployment, cluster), self._hypervisor.host
+        now = self._clock()
+        return [Observed(Key(Kind.VOLUME, host, name), shape, tag, now) for name, shape in found]
+
+    def _list(self, connect: Connect, cluster: UUID) -> list[tuple[str, Volume]]:
+        return [
+            disk
+            for pool, facts in our_pools(connect, self._deployment, cluster)
+            if facts.active
+            for _, file in files_in(refreshed(pool))
+            if (disk := as_disk(file, facts.name)) is not None
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        assert isinstance(resource.shape, Volume)
+        shape = resource.shape
+        await self._hypervisor.work(
+            lambda connect: self._make(connect, resource.key.name, shape, tag),
+            f"make volume {resource.key.name} in pool {shape.pool}",
+        )
+
+    def _make(self, connect: Connect, name: str, shape: Volume, tag: OwnerTag) -> None:
+        pool = refreshed(our_pool(connect, self._hypervisor.host, tag, shape.pool))
+        existing = file_named(pool, disk_file(name))
+        if existing is not None:
+            found = as_disk(parse_volume(parsed(existing.XMLDesc(0))), shape.pool)
+            if found is not None and found[1].image == shape.image:
+                self._grow(connect, existing, found[1].size, shape.size)
+                return
+            existing.delete(0)
+        pool.createXML(
+            render_volume(
+                disk_file(name),
+                capacity=shape.size,
+                file_format="qcow2",
+                backing=self._backing(pool, shape) if shape.image else None,
+            ),
+            0,
+        )
+
+    def _backing(self, pool: VirPool, shape: Volume) -> tuple[str, str]:
+        for volume, file in files_in(pool):
+            image = as_image(file, shape.pool)
+            if image is not None and image[0] == shape.image:
+                return volume.path(), image[1].format
+        raise Gone(
+            f"host {self._hypervisor.host}: pool {shape.pool} has no image {shape.image}",
+            hint="Somebody removed it. `nospoon up` copies it again.",
+        )
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del tag
+        before, after, name = observed.shape, desired.shape, desired.key.name
+        assert isinstance(before, Volume)
+        assert isinstance(after, Volume)
+        if after.size < before.size:
+            raise ProviderError(
+                f"{desired.key} cannot shrink from {before.size} to {after.size} bytes",
+                hint="Remove the node and make it again.",
+            )
+        await self._hypervisor.work(
+            lambda connect: self._enlarge(connect, observed, after), f"grow volume {name}"
+        )
+
+    def _enlarge(self, connect: Connect, observed: Observed, after: Volume) -> None:
+        assert isinstance(observed.shape, Volume)
+        pool = our_pool(connect, self._hypervisor.host, observed.tag, after.pool)
+        volume = refreshed(pool).storageVolLookupByName(disk_file(observed.key.name))
+        self._grow(connect, volume, observed.shape.size, after.size)
+
+    def _grow(self, connect: Connect, volume: VirVolume, before: int, size: int) -> None:
+        """Grow the file, through the guest's QEMU where one has it open."""
+        if before >= size:
+            return
+        path = volume.path()
+        for domain in connect.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+            disks = parsed(domain.XMLDesc(0)).iterfind("devices/disk/source")
+            if any(source.get("file") == path for source in disks):
+                domain.blockResize(path, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+                return
+        volume.resize(size, 0)
+
+    async def delete(self, observed: Observed) -> None:
+        name = observed.key.name
+        await self._hypervisor.work(
+            lambda connect: remove_files(
+                connect, self._hypervisor.host, observed, [disk_file(name)]
+            ),
+            f"remove volume {name}",
+        )

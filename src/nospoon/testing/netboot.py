@@ -1,0 +1,126 @@
+"""What tests of network boot need: an authority that says what it is told, and guests in QEMU."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from nospoon.model.cluster import Firmware
+from nospoon.probe.record import Record, find
+from nospoon.services.netboot.ports import BootAnswer
+
+
+class ToldAuthority:
+    """Answers as the test has set it, and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.answers: dict[UUID, BootAnswer] = {}
+        self.macs: dict[str, UUID] = {}
+        self.boots: list[UUID] = []
+        self.reports: list[tuple[UUID, Mapping[str, Any]]] = []
+
+    def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
+        known = uuid or self.macs.get(mac)
+        return self.answers.get(known) if known else None
+
+    async def booted(self, uuid: UUID) -> None:
+        self.boots.append(uuid)
+
+    async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
+        self.reports.append((uuid, record))
+
+
+@dataclass(slots=True)
+class Guest:
+    """A running guest: what its console said so far."""
+
+    process: asyncio.subprocess.Process
+    said: bytes = b""
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+    async def until(self, text: bytes) -> None:
+        """Read the console until it has said this. Raises `AssertionError` at its end."""
+        while text not in self.said:
+            await self._more(f"{text!r}")
+
+    async def record(self) -> Record:
+        """Read the console until the probe's record is whole."""
+        while (record := find(self.said)) is None:
+            await self._more("a record")
+        return record
+
+    async def _more(self, wanted: str) -> None:
+        assert self.process.stdout is not None, "the console is a pipe"
+        chunk = await self.process.stdout.read(65536)
+        if not chunk:
+            tail = self.said[-1500:].decode(errors="replace")
+            raise AssertionError(f"the guest ended before {wanted}; its console ends: {tail}")
+        self.said += chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A guest's hardware; `more` are arguments of QEMU as they are."""
+
+    firmware: Firmware
+    uuid: UUID
+    directory: Path
+    memory: int = 256
+    more: Sequence[str] = ()
+
+
+@asynccontextmanager
+async def running(hardware: Hardware) -> AsyncIterator[Guest]:
+    """A guest under TCG; killed at the end if it still runs."""
+    process = await asyncio.create_subprocess_exec(
+        *_command(hardware),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        yield Guest(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+OVMF = Path("/usr/share/OVMF")
+_SECURE = (OVMF / "OVMF_CODE_4M.ms.fd", OVMF / "OVMF_VARS_4M.ms.fd")
+_PLAIN = (OVMF / "OVMF_CODE_4M.fd", OVMF / "OVMF_VARS_4M.fd")
+
+
+def _command(hardware: Hardware) -> list[str]:
+    secure = hardware.firmware is Firmware.UEFI_SECURE
+    machine = "q35,accel=tcg,smm=on" if secure else "q35,accel=tcg"
+    return [
+        *("qemu-system-x86_64", "-machine", machine, "-cpu", "max", "-smp", "2"),
+        *("-m", str(hardware.memory), "-uuid", str(hardware.uuid)),
+        *("-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot"),
+        *("-device", "virtio-rng-pci"),
+        *_firmware(hardware, secure=secure),
+        *hardware.more,
+    ]
+
+
+def _firmware(hardware: Hardware, *, secure: bool) -> list[str]:
+    if hardware.firmware is Firmware.BIOS:
+        return []
+    code, variables = _SECURE if secure else _PLAIN
+    own = hardware.directory / "variables.fd"
+    own.write_bytes(variables.read_bytes())
+    flash = "if=pflash,format=raw"
+    guard = ["-global", "driver=cfi.pflash01,property=secure,value=on"] if secure else []
+    # firmware tries IPv6 for a minute before it goes on to the next device
+    no_ipv6 = ["-fw_cfg", "name=opt/org.tianocore/IPv6PXESupport,string=no"]
+    return [
+        *guard,
+        *("-drive", f"{flash},readonly=on,file={code}", "-drive", f"{flash},file={own}"),
+        *no_ipv6,
+    ]

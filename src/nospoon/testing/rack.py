@@ -1,0 +1,87 @@
+"""A daemon of one's own, used as its user would: by the command line and by foreign tools.
+
+For end-to-end tests: everything lies in one directory, and nothing is shared but the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+BIN = Path(sys.executable).parent
+CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", "/var/cache/nospoon"))
+"""The probe and the KVM verdict are shared by all tests: they are made once a machine."""
+
+
+@dataclass
+class Rack:
+    """One private daemon; `run` is the command line."""
+
+    directory: Path
+    environment: dict[str, str]
+    names: list[str] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, directory: Path, **more: str) -> Rack:
+        places = {
+            f"NOSPOON_{n}_DIR": f"{directory}/{n.lower()}" for n in ("STATE", "RUNTIME", "POOL")
+        }
+        port = {"NOSPOON_BOOT_PORT": "0", "NOSPOON_CACHE_DIR": str(CACHE)}
+        path = f"{BIN}:/usr/sbin:/sbin:{os.environ['PATH']}"
+        return cls(directory, {**os.environ, **places, **port, "PATH": path, **more})
+
+    def run(
+        self, *argv: str, status: int = 0, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            ["nospoon", *argv], env=self.environment, input=stdin, text=True, capture_output=True,
+            timeout=500, check=False, cwd=self.directory,
+        )  # fmt: skip
+        assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *argv: str) -> Any:
+        return json.loads(self.run(*argv, "-f", "json").stdout)
+
+    def file(self, text: str, name: str = "cluster.yaml") -> str:
+        path = self.directory / name
+        path.write_text(text)
+        return str(path)
+
+    def name(self) -> str:
+        """A cluster name that no other test uses."""
+        name = f"t{uuid4().hex[:8]}"
+        self.names.append(name)
+        return name
+
+    def bmcs(self, cluster: str) -> dict[str, dict[str, str]]:
+        return {row["node"]: row for row in self.json("bmc", "list", "--cluster", cluster)}
+
+    def ipmitool(self, bmc: dict[str, str], *argv: str) -> str:
+        host, port = bmc["ipmi"].rsplit(":", 1)
+        secret = self.directory / "secret"
+        secret.write_text(bmc["password"])
+        done = subprocess.run(
+            ["ipmitool", "-I", "lanplus", "-H", host, "-p", port, "-U", bmc["username"], "-f",
+             str(secret), *argv], text=True, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{argv}: {done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def daemon_pid(self) -> int:
+        return int((self.directory / "runtime" / "nospoond.pid").read_text())
+
+    def log(self) -> str:
+        path = self.directory / "state" / "nospoond.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def close(self) -> None:
+        for name in self.names:
+            self.run("down", "--yes", "--purge", name)
+        self.run("daemon", "stop")

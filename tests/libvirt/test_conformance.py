@@ -1,0 +1,83 @@
+"""The libvirt connection keeps the promises of the driver contract, with a real libvirtd."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from nospoon.model.resources import Image, Kind, Link, Machine, Resource
+from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.domain_xml import domain_name
+from nospoon.testing.conformance import Bench, DriverPromises, Stranger
+
+pytestmark = pytest.mark.libvirt
+
+POOL = "<pool type='dir'><name>{name}</name><target><path>{path}</path></target></pool>"
+NETWORK = "<network><name>{name}</name><bridge name='{name}'/></network>"
+DOMAIN = (
+    "<domain type='qemu'><name>{name}</name><memory>1024</memory>"
+    "<os><type arch='x86_64'>hvm</type></os></domain>"
+)
+
+
+class TestLibvirt(DriverPromises):
+    @pytest.fixture
+    async def bench(
+        self, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+    ) -> Bench:
+        content = b"a disk".ljust(1 << 20, b"\0")
+        sha256 = hashlib.sha256(content).hexdigest()
+        (tmp_path / "image.raw").write_bytes(content)
+        images[sha256] = str(tmp_path / "image.raw")
+        uri = connection.host.uri
+        return Bench(
+            connection=connection,
+            host="here",
+            deployment="kit",
+            pool_root=str(tmp_path),
+            image=Image("", sha256, "raw", 1 << 20),
+            make_stranger=lambda resource: make_stranger(uri, resource, tmp_path),
+            remove_machine=lambda resource: remove_machine(uri, resource),
+        )
+
+
+async def make_stranger(uri: str, resource: Resource, place: Path) -> Stranger | None:
+    """Something of the same name, made with libvirt alone."""
+    connect = libvirt.open(uri)
+    made = STRANGERS[resource.key.kind](connect, resource, place)
+    before = made.XMLDesc(0)
+
+    async def untouched() -> bool:
+        return bool(made.XMLDesc(0) == before)
+
+    async def remove() -> None:
+        made.undefine()
+
+    return Stranger(untouched, remove)
+
+
+STRANGERS: dict[Kind, Callable[[libvirt.virConnect, Resource, Path], libvirt.virDomain]] = {
+    Kind.POOL: lambda connect, resource, place: connect.storagePoolDefineXML(
+        POOL.format(name=resource.key.name, path=place / "theirs")
+    ),
+    Kind.NETWORK: lambda connect, resource, _: connect.networkDefineXML(
+        NETWORK.format(name=resource.shape.bridge if isinstance(resource.shape, Link) else "")
+    ),
+    Kind.MACHINE: lambda connect, resource, _: connect.defineXML(
+        DOMAIN.format(name=name_of(resource))
+    ),
+}
+
+
+def name_of(resource: Resource) -> str:
+    assert isinstance(resource.shape, Machine)
+    return domain_name(resource.shape.pool, resource.key.name)
+
+
+async def remove_machine(uri: str, resource: Resource) -> None:
+    connect = libvirt.open(uri)
+    connect.lookupByName(name_of(resource)).undefine()
