@@ -23,7 +23,8 @@ POOL = """<pool type='dir'><name>{name}</name><target><path>{path}</path></targe
 VOLUME = """<volume><name>{name}</name><capacity unit='GiB'>1</capacity>
 <target><format type='qcow2'/></target></volume>"""
 DOMAIN = """<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid>
-<memory unit='MiB'>128</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+<memory unit='MiB'>128</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>
+<features><acpi/></features>
 <devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>
 <source file='{disk}'/><target dev='vda' bus='virtio'/></disk>
 <serial type='pty'/></devices></domain>"""

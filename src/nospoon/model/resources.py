@@ -161,6 +161,8 @@ class Machine:
 class Bmc:
     """A node's BMC. `uuid` is its machine's. `ipmi_port` 0: IPMI is not served, likewise Redfish.
 
+    `pool`: the network (CIDR) from which it has an address of its own, "" when it shares one.
+
     Credentials are not part of the shape: they live encrypted in the store, and
     `credentials_key` changes when they do (a digest, never the password).
     """
@@ -172,6 +174,7 @@ class Bmc:
     redfish_port: int
     username: str
     credentials_key: str = field(default="", repr=False)
+    pool: str = ""
 
 
 Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc

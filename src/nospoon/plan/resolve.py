@@ -234,5 +234,6 @@ class _Resolver:
             redfish_port=endpoint.redfish_port if redfish else 0,
             username=node.credentials.username,
             credentials_key=self.around.credentials_keys.get(node.name, ""),
+            pool=str(self.cluster.addressing.pool or ""),
         )
         return Resource(Key(Kind.BMC, machine.host, node.name), shape, (machine,), node.name)

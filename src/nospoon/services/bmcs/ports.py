@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootPlan
-from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Bmc, Machine
+from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.resources import Bmc, Key, Machine, OwnerTag, Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +23,11 @@ class BmcConfig:
     machine: Machine
     password: str = field(repr=False)
     runtime: Runtime = field(default_factory=Runtime)
+    power: PowerState = PowerState.UNKNOWN
 
 
 class Machines(Protocol):
     """Power and boot order of the machines behind the BMCs."""
-
-    def check(self, machine: UUID) -> None:
-        """Return at once, or raise at once (`Gone`, `HostUnreachable`) from what is known."""
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         """As `MachineDriver.power`: returns when the outcome is observed."""
@@ -41,3 +40,16 @@ class RuntimeStore(Protocol):
     """Where runtime state is made durable before a change of it is acknowledged."""
 
     async def save(self, machine: UUID, runtime: Runtime) -> None: ...
+
+
+class Records(Protocol):
+    """Where it is kept which BMCs were made, and everything one needs to serve each."""
+
+    async def all(self, cluster: UUID) -> Sequence[tuple[Key, Bmc, OwnerTag]]: ...
+
+    async def put(self, key: Key, bmc: Bmc, tag: OwnerTag) -> None: ...
+
+    async def remove(self, bmc: UUID) -> None: ...
+
+    async def config(self, resource: Resource) -> BmcConfig:
+        """How to serve this BMC. Raises `Gone` when its node is not known."""

@@ -1,0 +1,207 @@
+"""One BMC's side of RMCP+: datagrams in, datagrams and calls out; no socket, no clock.
+
+Rules:
+
+- Garbage gets no reply. What is answered without authentication is what the standard requires:
+  the presence pong, channel authentication capabilities, cipher suites, the GUID, the handshake.
+- State is bounded: so many sessions that are active and so many that are being opened; the oldest
+  handshake gives way to a new one, an active session never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from nospoon.protocols.ipmi.session import (
+    Identity,
+    Privilege,
+    Session,
+    Status,
+    decode_open,
+    refuse,
+)
+from nospoon.protocols.ipmi.wire import (
+    Garbage,
+    Message,
+    Packet,
+    Payload,
+    Ping,
+    Plain,
+    decode,
+    decode_message,
+    encode_reply,
+    plain,
+    plus,
+    pong,
+    rmcp,
+)
+
+MAX_SESSIONS = 16
+MAX_HANDSHAKES = 16
+Random = Callable[[int], bytes]
+Source = object
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A datagram to where the request came from."""
+
+    data: bytes
+    to: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that somebody must answer, by `Endpoint.reply`. `session` 0: not logged in.
+
+    `legacy`: it came in an IPMI 1.5 packet and is answered in one.
+    """
+
+    message: Message
+    session: int
+    source: Source
+    legacy: bool = False
+
+
+class Endpoint:
+    """Sessions of one BMC. `now` in seconds of any clock that does not go back."""
+
+    __slots__ = ("identity", "sessions")
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self.sessions: dict[int, Session] = {}
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next session ends by itself."""
+        return min((each.expires for each in self.sessions.values()), default=None)
+
+    def expire(self, now: float) -> None:
+        """End what timed out."""
+        for id_ in [id_ for id_, each in self.sessions.items() if each.expires <= now]:
+            del self.sessions[id_]
+
+    def renew(self, identity: Identity) -> None:
+        """Other credentials: whoever logged in with the old ones is logged out."""
+        if identity != self.identity:
+            self.identity = identity
+            self.sessions.clear()
+
+    def receive(
+        self, data: bytes, source: Source, *, now: float, random: Random
+    ) -> tuple[Send | Call, ...]:
+        """Take a datagram. Never raises."""
+        self.expire(now)
+        try:
+            return tuple(self._receive(data, source, now, random))
+        except Garbage:
+            return ()
+
+    def _receive(
+        self, data: bytes, source: Source, now: float, random: Random
+    ) -> Iterator[Send | Call]:
+        match decode(data):
+            case Ping(tag=tag):
+                yield Send(pong(tag), source)
+            case Plain(session=0, message=message):
+                yield Call(decode_message(message), 0, source, legacy=True)
+            case Plain():
+                raise Garbage("IPMI 1.5 sessions are not offered")
+            case Packet() as packet:
+                yield from self._packet(packet, source, now, random)
+
+    def _packet(
+        self, packet: Packet, source: Source, now: float, random: Random
+    ) -> Iterator[Send | Call]:
+        match packet.payload_type:
+            case Payload.OPEN_REQUEST:
+                yield Send(self._open(packet.payload, source, now, random), source)
+            case Payload.RAKP1:
+                session = self._handshaking(packet.payload)
+                if session.active:
+                    raise Garbage("the handshake is over")
+                yield Send(session.rakp1(packet.payload, random=random(16)), source)
+            case Payload.RAKP3:
+                session = self._handshaking(packet.payload)
+                yield from self._finish(session, packet.payload, source, now)
+            case Payload.IPMI if packet.session == 0:
+                yield Call(decode_message(packet.payload), 0, source)
+            case Payload.IPMI:
+                session = self._session(packet.session)
+                plain_payload = session.open_packet(packet, now=now)
+                session.source = source
+                yield Call(decode_message(plain_payload), session.id, source)
+            case _:
+                raise Garbage("no payload that we serve")
+
+    def _open(self, payload: bytes, source: Source, now: float, random: Random) -> bytes:
+        asked = decode_open(payload)
+        if asked.suite is None:
+            return self._refused(asked.tag, asked.console, Status.NO_CIPHER_SUITE_MATCH)
+        if asked.privilege > Privilege.ADMINISTRATOR:
+            return self._refused(asked.tag, asked.console, Status.INVALID_ROLE)
+        active = [each for each in self.sessions.values() if each.active]
+        if len(active) >= MAX_SESSIONS:
+            return self._refused(asked.tag, asked.console, Status.NO_RESOURCES)
+        self._make_room()
+        session = Session(
+            id=self._fresh_id(random),
+            asked=asked,
+            suite=asked.suite,
+            identity=self.identity,
+            source=source,
+            now=now,
+        )
+        self.sessions[session.id] = session
+        return session.opened(asked.tag)
+
+    def _refused(self, tag: int, console: int, status: Status) -> bytes:
+        return refuse(Payload.OPEN_RESPONSE, tag=tag, status=status, console=console)
+
+    def _make_room(self) -> None:
+        opening = [each for each in self.sessions.values() if not each.active]
+        if len(opening) >= MAX_HANDSHAKES:
+            oldest = min(opening, key=lambda each: each.expires)
+            del self.sessions[oldest.id]
+
+    def _fresh_id(self, random: Random) -> int:
+        while True:
+            id_ = int.from_bytes(random(4))
+            if id_ and id_ not in self.sessions:
+                return id_
+
+    def _handshaking(self, payload: bytes) -> Session:
+        return self._session(int.from_bytes(payload[4:8], "little"))
+
+    def _session(self, id_: int) -> Session:
+        session = self.sessions.get(id_)
+        if session is None:
+            raise Garbage("no such session")
+        return session
+
+    def _finish(
+        self, session: Session, payload: bytes, source: Source, now: float
+    ) -> Iterator[Send]:
+        if session.active:
+            yield Send(session.confirmed_again(payload), source)
+            return
+        answer = session.rakp3(payload, now=now)
+        if not session.active:
+            del self.sessions[session.id]
+        yield Send(answer, source)
+
+    def reply(self, call: Call, code: int, data: bytes = b"", *, random: Random) -> Send | None:
+        """The answer to a call; None when its session has ended meanwhile."""
+        message = encode_reply(call.message, code, data)
+        if call.session:
+            session = self.sessions.get(call.session)
+            return Send(session.seal(message, iv=random(16)), call.source) if session else None
+        if call.legacy:
+            return Send(plain(message), call.source)
+        return Send(rmcp(plus(Payload.IPMI, message)), call.source)
+
+    def close(self, session: int) -> bool:
+        """End a session; whether there was one."""
+        return self.sessions.pop(session, None) is not None

@@ -1,0 +1,72 @@
+"""BMCs as resources: planned, made, changed and removed by the same engine as machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from nospoon.errors import NospoonError, ProviderError
+from nospoon.model.resources import Bmc, Kind, Observed, OwnerTag, Resource
+from nospoon.runtime.clock import Clock
+from nospoon.services.bmcs.ports import Records
+from nospoon.services.bmcs.service import BmcService
+
+
+class BmcDriver:
+    """The driver for Kind.BMC: of one daemon, for all hosts."""
+
+    kind = Kind.BMC
+
+    def __init__(self, service: BmcService, records: Records, clock: Clock) -> None:
+        self._service, self._records, self._clock = service, records, clock
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        """Those on record; one that is not served has a fault, which `up` mends."""
+        return [
+            Observed(
+                key=key,
+                shape=bmc,
+                tag=tag,
+                at=self._clock(),
+                fault="" if self._service.is_served(bmc) else "not served",
+            )
+            for key, bmc, tag in await self._records.all(cluster)
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        """Serve it, then put it on record."""
+        bmc = _shape(resource)
+        await self._service.put(await self._records.config(resource))
+        try:
+            await self._records.put(resource.key, bmc, tag)
+        except BaseException:
+            await self._service.remove(bmc.uuid)
+            raise
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        """Serve it as it shall be; on record only when that worked."""
+        del observed
+        await self._service.put(await self._records.config(desired))
+        await self._records.put(desired.key, _shape(desired), tag)
+
+    async def delete(self, observed: Observed) -> None:
+        """Serve it no more."""
+        assert isinstance(observed.shape, Bmc), "BMC keys have BMC shapes"
+        await self._service.remove(observed.shape.uuid)
+        await self._records.remove(observed.shape.uuid)
+
+    async def restore(self, resources: Sequence[tuple[Resource, OwnerTag]]) -> dict[str, str]:
+        """At start-up: serve everything on record. Node -> why it could not be, for the rest."""
+        failed = {}
+        for resource, _ in resources:
+            try:
+                await self._service.put(await self._records.config(resource))
+            except NospoonError as error:
+                failed[resource.key.name] = str(error)
+        return failed
+
+
+def _shape(resource: Resource) -> Bmc:
+    if not isinstance(resource.shape, Bmc):
+        raise ProviderError(f"{resource.key} is no BMC")
+    return resource.shape

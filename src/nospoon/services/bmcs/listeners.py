@@ -1,0 +1,158 @@
+"""Sockets of BMCs: opened with the first BMC that needs one, closed with the last."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from nospoon.errors import ProviderError
+from nospoon.model.resources import Bmc
+from nospoon.runtime import process
+from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.udp import ANY, Peer, UdpSocket, holder_of
+from nospoon.services.bmcs.accounts import Accounts
+from nospoon.services.bmcs.redfish.app import create_app
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.service import BmcService
+
+LOOPBACK = IPv4Network("127.0.0.0/8")
+ROUTE_PROTOCOL = "242"
+"""Protocol number of the routes that we add: the owner tag that a route can carry."""
+K = TypeVar("K")
+Datagram = Callable[[UdpSocket, bytes, Peer], None]
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A socket or route and the BMCs that use it."""
+
+    users: set[UUID] = field(default_factory=set)
+    udp: UdpSocket | None = None
+    http: HttpServer | None = None
+
+
+class Listeners:
+    """Opens and closes what BMCs answer on."""
+
+    def __init__(self, datagram: Datagram, service: BmcService) -> None:
+        self._datagram, self._service = datagram, service
+        self._udp: dict[tuple[str, int], _Shared] = {}
+        self._http: dict[tuple[str, int], _Shared] = {}
+        self._routes: dict[str, _Shared] = {}
+        self.accounts = Accounts()
+
+    async def open(self, bmc: Bmc) -> None:
+        """Make sure that this BMC can be reached. Raises `ProviderError`."""
+        if bmc.pool and not IPv4Network(bmc.pool).subnet_of(LOOPBACK):
+            await self._open_route(bmc)
+        if bmc.ipmi_port:
+            self._open_udp(bmc)
+        if bmc.redfish_port:
+            await self._open_http(bmc)
+
+    async def close(self, bmc: Bmc) -> None:
+        """This BMC needs its sockets no more."""
+        address = _bind_address(bmc)
+        _leave(self._udp, (address, bmc.ipmi_port), bmc.uuid, _close_udp)
+        http = _leave(self._http, (address, bmc.redfish_port), bmc.uuid, lambda _: None)
+        if http is not None and http.http is not None:
+            await http.http.close()
+        if _leave(self._routes, bmc.pool, bmc.uuid, lambda _: None) is not None:
+            await _route("del", bmc.pool)
+
+    async def close_all(self) -> None:
+        for shared in self._udp.values():
+            _close_udp(shared)
+        for shared in self._http.values():
+            if shared.http is not None:
+                await shared.http.close()
+        self._udp.clear()
+        self._http.clear()
+
+    def _open_udp(self, bmc: Bmc) -> None:
+        key = (_bind_address(bmc), bmc.ipmi_port)
+        shared = self._udp.get(key)
+        if shared is None:
+            shared = self._udp[key] = _Shared()
+            try:
+                shared.udp = UdpSocket(*key, lambda data, peer: self._take(shared, data, peer))
+            except ProviderError:
+                del self._udp[key]
+                raise
+        shared.users.add(bmc.uuid)
+
+    def _take(self, shared: _Shared, data: bytes, peer: Peer) -> None:
+        if shared.udp is not None:
+            self._datagram(shared.udp, data, peer)
+
+    async def _open_http(self, bmc: Bmc) -> None:
+        key = (_bind_address(bmc), bmc.redfish_port)
+        shared = self._http.get(key)
+        if shared is None:
+            shared = self._http[key] = _Shared()
+            try:
+                app = create_app(self._service, self.accounts)
+                shared.http = HttpServer(app, [_bound(*key)], ws="none")
+                await shared.http.start()
+            except ProviderError:
+                del self._http[key]
+                raise
+        shared.users.add(bmc.uuid)
+
+    async def _open_route(self, bmc: Bmc) -> None:
+        if bmc.pool not in self._routes:
+            await _route("replace", bmc.pool)
+            self._routes[bmc.pool] = _Shared()
+        self._routes[bmc.pool].users.add(bmc.uuid)
+
+
+def _leave(
+    table: dict[K, _Shared], key: K, user: UUID, close: Callable[[_Shared], None]
+) -> _Shared | None:
+    """Take a user out; the shared thing when that was its last one."""
+    shared = table.get(key)
+    if shared is None:
+        return None
+    shared.users.discard(user)
+    if shared.users:
+        return None
+    del table[key]
+    close(shared)
+    return shared
+
+
+def _close_udp(shared: _Shared) -> None:
+    if shared.udp is not None:
+        shared.udp.close()
+
+
+def _bind_address(bmc: Bmc) -> str:
+    """BMCs with addresses of their own share one socket for all addresses."""
+    return ANY if bmc.pool else bmc.address
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address, port))
+    except OSError as error:
+        listener.close()
+        holder = holder_of("tcp", port)
+        by = f" by {holder}" if holder else ""
+        raise ProviderError(
+            f"cannot serve Redfish on {address}:{port}: {error.strerror}{by}",
+            hint="Stop that, or choose another `bmc.redfish_port` in the cluster file.",
+        ) from error
+    return listener
+
+
+async def _route(verb: str, pool: str) -> None:
+    """This machine answers to every address of the pool (AnyIP; ip-route(8), type local)."""
+    argv = ["ip", "route", verb, "local", pool, "dev", "lo", "proto", ROUTE_PROTOCOL]
+    await process.run(argv, check=verb != "del")

@@ -1,0 +1,144 @@
+"""What Redfish clients may change: the boot override, the indicator, and power."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nospoon.bmc.messages import (
+    Answer,
+    IdentifyRequested,
+    OverrideRequested,
+    PowerRequested,
+    Verdict,
+)
+from nospoon.model.boot import BootMode, BootOverride, OverrideEnabled
+from nospoon.model.machine import PowerCommand
+from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish import resources as shown
+from nospoon.services.bmcs.redfish.errors import RedfishError
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.service import BmcService, Served
+
+STATUSES: Mapping[Verdict, int] = {
+    Verdict.BUSY: 503,
+    Verdict.WRONG_STATE: 409,
+    Verdict.GONE: 503,
+    Verdict.UNREACHABLE: 503,
+    Verdict.FAILED: 500,
+}
+RETRY_AFTER = "5"
+_TARGET, _ENABLED, _MODE = (
+    "BootSourceOverrideTarget",
+    "BootSourceOverrideEnabled",
+    "BootSourceOverrideMode",
+)
+
+
+def _done(answer: Answer) -> None:
+    """Raise for an answer that is not good."""
+    if answer.verdict in STATUSES:
+        status = STATUSES[answer.verdict]
+        headers = {"Retry-After": RETRY_AFTER} if status == 503 else None
+        raise errors.general(status, answer.reason or str(answer.verdict), headers=headers)
+
+
+async def reset_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+    """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
+    _refuse_others(body, ("ResetType",))
+    kind = body.get("ResetType", "ForceRestart")
+    allowed = tuple(shown.RESET_TYPES)
+    if not isinstance(kind, str):
+        raise errors.wrong_type("ResetType", kind)
+    if kind not in shown.RESET_TYPES:
+        raise _bad_parameter("ResetType", kind, allowed)
+    command = shown.RESET_TYPES[kind]
+    if kind == "PushPowerButton" and not served.aggregate.is_on:
+        command = PowerCommand.ON
+    _done(await service.ask(served, lambda ticket: PowerRequested(command, ticket)))
+
+
+def _bad_parameter(name: str, value: str, allowed: tuple[str, ...]) -> RedfishError:
+    return RedfishError(
+        400,
+        "ActionParameterNotSupported",
+        f"The value {value!r} of the parameter {name} is not supported.",
+        args=(name, "ComputerSystem.Reset"),
+        resolution=f"Choose one of {', '.join(allowed)}.",
+    )
+
+
+async def patch_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+    """Check everything first, then change."""
+    _refuse_others(body, ("Boot", "IndicatorLED", "LocationIndicatorActive"))
+    override = _override(served, body["Boot"]) if "Boot" in body else None
+    lit = _lit(body)
+    if override is not None:
+        changed = override
+        _done(await service.ask(served, lambda ticket: OverrideRequested(changed, ticket)))
+    if lit is not None:
+        on = lit
+        _done(await service.ask(served, lambda ticket: IdentifyRequested(on, ticket)))
+
+
+def _refuse_others(body: Mapping[str, Any], writable: tuple[str, ...]) -> None:
+    for name in body:
+        if name.startswith("@odata.") or name in writable:
+            continue
+        raise (errors.read_only(name) if name in _KNOWN else errors.unknown_property(name))
+
+
+_KNOWN = frozenset(
+    {"Id", "Name", "UUID", "PowerState", "SerialNumber", "Model", "Manufacturer", "Status",
+     "SystemType", "HostName", "ProcessorSummary", "MemorySummary", "Links", "Actions"}
+)  # fmt: skip
+
+
+def _lit(body: Mapping[str, Any]) -> bool | None:
+    if "LocationIndicatorActive" in body:
+        active = body["LocationIndicatorActive"]
+        if not isinstance(active, bool):
+            raise errors.wrong_type("LocationIndicatorActive", active)
+        return active
+    if "IndicatorLED" in body:
+        led = body["IndicatorLED"]
+        if led not in shown.INDICATORS:
+            raise errors.not_in_list("IndicatorLED", led, shown.INDICATORS)
+        return bool(led == "Lit")
+    return None
+
+
+def _override(served: Served, boot: Any) -> BootOverride:
+    """The override after this PATCH; what it leaves out stays as it is."""
+    if not isinstance(boot, dict):
+        raise errors.wrong_type("Boot", boot)
+    for name in boot:
+        if name not in (_TARGET, _ENABLED, _MODE):
+            raise errors.unknown_property(f"Boot/{name}")
+    now = served.override
+    target_name = _choice(boot, _TARGET, tuple(shown.TARGETS), shown.TARGET_NAMES[now.target])
+    enabled_name = _choice(boot, _ENABLED, shown.ENABLED, _enabled_default(boot, now))
+    mode = now.mode
+    if _MODE in boot:
+        mode = BootMode(_choice(boot, _MODE, shown.modes(served), shown.mode_of(served)))
+    target, enabled = shown.TARGETS[target_name], OverrideEnabled(enabled_name)
+    if target is None or enabled is OverrideEnabled.DISABLED:
+        return BootOverride(mode=mode)
+    return BootOverride(target, enabled, mode)
+
+
+def _enabled_default(boot: Mapping[str, Any], now: BootOverride) -> str:
+    """A target alone means once, where nothing else was said before."""
+    if now.enabled is OverrideEnabled.DISABLED and _TARGET in boot:
+        return str(OverrideEnabled.ONCE)
+    return str(now.enabled)
+
+
+def _choice(boot: Mapping[str, Any], name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = boot.get(name, default)
+    if not isinstance(value, str):
+        raise errors.wrong_type(f"Boot/{name}", value)
+    if value not in allowed:
+        raise errors.not_in_list(f"Boot/{name}", value, allowed)
+    return value

@@ -1,0 +1,363 @@
+"""The Redfish service: one table of resources, each with the methods that it answers.
+
+Rules that hold for every resource (DSP0266): `OData-Version: 4.0` in every answer and 412 for
+another one in a request; 405 with `Allow`; an ETag for what can be changed, with `If-Match` and
+`If-None-Match`; errors with extended information. An account sees the systems that it may use.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_DNS, UUID, uuid5
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nospoon.runtime import clock
+from nospoon.services.bmcs.accounts import Accounts, RedfishSession
+from nospoon.services.bmcs.redfish import errors, metadata
+from nospoon.services.bmcs.redfish import resources as shown
+from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
+from nospoon.services.bmcs.redfish.errors import RedfishError
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.service import BmcService, Served
+
+MAX_BODY = 1 << 20
+ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache"}
+_JSON = msgspec.json.Encoder()
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request being answered: who asks, and for which systems."""
+
+    request: Request
+    service: BmcService
+    accounts: Accounts
+    systems: frozenset[UUID] = frozenset()
+    session: RedfishSession | None = None
+
+    @property
+    def path(self) -> str:
+        return self.request.url.path
+
+    def served(self) -> Served:
+        """The BMC that the path names, when this caller may see it."""
+        try:
+            uuid = UUID(self.request.path_params["id"])
+        except ValueError:
+            raise errors.not_found(self.path) from None
+        found = self.service.status(uuid) if uuid in self.systems else None
+        if found is None:
+            raise errors.not_found(self.path)
+        return found
+
+    def members(self) -> list[str]:
+        """Ids of the systems that this caller may see, steadily ordered."""
+        return sorted(str(uuid) for uuid in self.systems)
+
+    async def body(self) -> dict[str, Any]:
+        """The request's JSON object. Raises `RedfishError`."""
+        if int(self.request.headers.get("content-length") or 0) > MAX_BODY:
+            raise errors.general(413, "The request body is too large.")
+        data = await self.request.body()
+        kind = self.request.headers.get("content-type", "application/json")
+        if kind.partition(";")[0].strip().lower() != "application/json":
+            raise errors.general(415, f"Expected a body of application/json, got {kind}.")
+        try:
+            value = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise errors.malformed(str(error)) from None
+        if not isinstance(value, dict):
+            raise errors.malformed(f"expected an object, got {type(value).__name__}")
+        return value
+
+
+Handler = Callable[[Exchange], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A path and what its methods do. `open_`: methods that need no login."""
+
+    path: str
+    methods: Mapping[str, Handler]
+    open_: frozenset[str] = frozenset()
+
+
+def create_app(service: BmcService, accounts: Accounts) -> Starlette:
+    """The service for all BMCs that share one listener."""
+
+    def endpoint(resource: Resource) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            return await _answer(resource, Exchange(request, service, accounts))
+
+        return answer
+
+    verbs = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    routes = [Route(r.path, endpoint(r), methods=verbs) for r in RESOURCES]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _unknown_path})
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _unknown_path(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _refused(errors.not_found(request.url.path))
+
+
+async def _answer(resource: Resource, exchange: Exchange) -> Response:
+    method = "GET" if exchange.request.method == "HEAD" else exchange.request.method
+    try:
+        _check_version(exchange.request)
+        handler = resource.methods.get(method)
+        if method not in resource.open_:
+            _log_in(exchange)
+        if handler is None:
+            raise _not_allowed(resource, method)
+        response = await handler(exchange)
+    except RedfishError as error:
+        response = _refused(error)
+    return response
+
+
+def _check_version(request: Request) -> None:
+    asked = request.headers.get("odata-version")
+    if asked is not None and asked != "4.0":
+        raise errors.general(412, f"OData-Version {asked} is not supported; use 4.0.")
+
+
+def _not_allowed(resource: Resource, method: str) -> RedfishError:
+    allowed = ", ".join(
+        sorted({*resource.methods, *(["HEAD"] if "GET" in resource.methods else [])})
+    )
+    message = f"The method {method} is not allowed here."
+    return errors.general(405, message, headers={"Allow": allowed})
+
+
+def _refused(error: RedfishError) -> Response:
+    return _respond(error.body(), status=error.status, headers=error.headers)
+
+
+def _respond(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(
+        _JSON.encode(body),
+        status,
+        {**ODATA, **(headers or {})},
+        media_type="application/json;charset=utf-8",
+    )
+
+
+def _log_in(exchange: Exchange) -> None:
+    """Basic (RFC 7617) or a session's token; 401 when neither fits."""
+    headers = exchange.request.headers
+    token = headers.get("x-auth-token")
+    if token is not None:
+        exchange.session = exchange.accounts.session(token, now=clock.monotonic())
+        if exchange.session is not None:
+            exchange.systems = _reachable(exchange, exchange.accounts.systems_of(exchange.session))
+    else:
+        credentials = _basic(headers.get("authorization", ""))
+        if credentials is not None:
+            exchange.systems = _reachable(exchange, exchange.accounts.systems(*credentials))
+    if not exchange.systems:
+        raise errors.unauthorized(exchange.path)
+
+
+def _basic(header: str) -> tuple[str, str] | None:
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        text = base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    username, colon, password = text.partition(":")
+    return (username, password) if colon else None
+
+
+def _reachable(exchange: Exchange, systems: frozenset[UUID]) -> frozenset[UUID]:
+    """A BMC with an address of its own is seen at that address only, and alone."""
+    address, port = exchange.request.scope["server"]
+    return frozenset(
+        uuid
+        for uuid in systems
+        if (served := exchange.service.status(uuid)) is not None
+        and served.bmc.address == address
+        and served.bmc.redfish_port == port
+    )
+
+
+def _tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
+    """A resource with its ETag; 304 when the client has it (RFC 9110 §13.1.2)."""
+    tag = _etag(body)
+    if tag in _tags(exchange.request.headers.get("if-none-match")):
+        return Response(status_code=304, headers={**ODATA, "ETag": tag})
+    return _respond({**body, "@odata.etag": tag}, headers={"ETag": tag})
+
+
+def _etag(body: Any) -> str:
+    return f'W/"{hashlib.blake2b(_JSON.encode(body), digest_size=8).hexdigest()}"'
+
+
+def _tags(header: str | None) -> set[str]:
+    return {tag.strip() for tag in (header or "").split(",")}
+
+
+def _check_match(exchange: Exchange, body: dict[str, Any]) -> None:
+    wanted = exchange.request.headers.get("if-match")
+    if wanted is not None and wanted.strip() != "*" and _etag(body) not in _tags(wanted):
+        raise errors.general(412, "The resource has changed: its ETag is another one.")
+
+
+def _read(make: Callable[[Served], dict[str, Any]]) -> Handler:
+    async def handler(exchange: Exchange) -> Response:
+        return _tagged(exchange, make(exchange.served()))
+
+    return handler
+
+
+def _listing(kind: str, path: str) -> Handler:
+    async def handler(exchange: Exchange) -> Response:
+        return _tagged(exchange, shown.collection(kind, path, exchange.members()))
+
+    return handler
+
+
+async def _versions(exchange: Exchange) -> Response:
+    del exchange
+    return _respond({"v1": f"{shown.ROOT}/"})
+
+
+async def _root(exchange: Exchange) -> Response:
+    """By address the root is the BMC's own; shared ones have one of their listener."""
+    address, port = exchange.request.scope["server"]
+    return _tagged(exchange, shown.service_root(_install_id(f"{address}:{port}")))
+
+
+def _install_id(place: str) -> UUID:
+    return uuid5(NAMESPACE_DNS, f"nospoon.{place}")
+
+
+async def _metadata(exchange: Exchange) -> Response:
+    del exchange
+    return Response(metadata.document(), headers=ODATA, media_type="application/xml;charset=utf-8")
+
+
+async def _odata(exchange: Exchange) -> Response:
+    del exchange
+    return _respond(shown.odata())
+
+
+async def _session_service(exchange: Exchange) -> Response:
+    return _tagged(exchange, shown.session_service())
+
+
+async def _sessions(exchange: Exchange) -> Response:
+    found = exchange.accounts.sessions_of(exchange.systems)
+    path = "SessionService/Sessions"
+    return _tagged(exchange, shown.collection("Session", path, sorted(s.id for s in found)))
+
+
+async def _create_session(exchange: Exchange) -> Response:
+    body = await exchange.body()
+    values = []
+    for name in ("UserName", "Password"):
+        if name not in body:
+            raise errors.missing_property(name)
+        if not isinstance(body[name], str):
+            raise errors.wrong_type(name, body[name] if name != "Password" else "…")
+        values.append(body[name])
+    made = exchange.accounts.log_in(*values, now=clock.monotonic())
+    if made is None or not _reachable(exchange, exchange.accounts.systems_of(made)):
+        if made is not None:
+            exchange.accounts.log_out(made)
+        raise errors.unauthorized(exchange.path)
+    location = f"{shown.ROOT}/SessionService/Sessions/{made.id}"
+    headers = {"X-Auth-Token": made.token, "Location": location}
+    return _respond(shown.session(made), status=201, headers=headers)
+
+
+def _session_of(exchange: Exchange) -> RedfishSession:
+    wanted = exchange.request.path_params["session"]
+    found = exchange.accounts.sessions_of(exchange.systems)
+    for each in found:
+        if each.id == wanted:
+            return each
+    raise errors.not_found(exchange.path)
+
+
+async def _session(exchange: Exchange) -> Response:
+    return _tagged(exchange, shown.session(_session_of(exchange)))
+
+
+async def _delete_session(exchange: Exchange) -> Response:
+    exchange.accounts.log_out(_session_of(exchange))
+    return Response(status_code=204, headers=ODATA)
+
+
+async def _interfaces(exchange: Exchange) -> Response:
+    served = exchange.served()
+    path = f"Systems/{served.bmc.uuid}/EthernetInterfaces"
+    members = [str(index) for index in range(len(served.config.machine.nics))]
+    return _tagged(exchange, shown.collection("EthernetInterface", path, members))
+
+
+async def _interface(exchange: Exchange) -> Response:
+    served, index = exchange.served(), exchange.request.path_params["nic"]
+    if not index.isdecimal() or int(index) >= len(served.config.machine.nics):
+        raise errors.not_found(exchange.path)
+    return _tagged(exchange, shown.interface(served, int(index)))
+
+
+async def _patch_system(exchange: Exchange) -> Response:
+    served = exchange.served()
+    _check_match(exchange, shown.system(served))
+    await patch_system(exchange.service, served, await exchange.body())
+    return _tagged(exchange, shown.system(served))
+
+
+async def _reset(exchange: Exchange) -> Response:
+    served = exchange.served()
+    await reset_system(exchange.service, served, await exchange.body())
+    return Response(status_code=204, headers=ODATA)
+
+
+_OPEN = frozenset({"GET"})
+_V1 = shown.ROOT
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource("/redfish", {"GET": _versions}, _OPEN),
+    Resource(_V1, {"GET": _root}, _OPEN),
+    Resource(f"{_V1}/", {"GET": _root}, _OPEN),
+    Resource(f"{_V1}/$metadata", {"GET": _metadata}, _OPEN),
+    Resource(f"{_V1}/odata", {"GET": _odata}, _OPEN),
+    Resource(f"{_V1}/SessionService", {"GET": _session_service}),
+    Resource(
+        f"{_V1}/SessionService/Sessions",
+        {"GET": _sessions, "POST": _create_session},
+        frozenset({"POST"}),
+    ),
+    Resource(
+        f"{_V1}/SessionService/Sessions/{{session}}", {"GET": _session, "DELETE": _delete_session}
+    ),
+    Resource(f"{_V1}/Systems", {"GET": _listing("ComputerSystem", "Systems")}),
+    Resource(f"{_V1}/Systems/{{id}}", {"GET": _read(shown.system), "PATCH": _patch_system}),
+    Resource(f"{_V1}/Systems/{{id}}/Actions/ComputerSystem.Reset", {"POST": _reset}),
+    Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces", {"GET": _interfaces}),
+    Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces/{{nic}}", {"GET": _interface}),
+    Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
+    Resource(f"{_V1}/Managers/{{id}}", {"GET": _read(shown.manager)}),
+    Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),
+    Resource(f"{_V1}/Chassis/{{id}}", {"GET": _read(shown.chassis)}),
+)

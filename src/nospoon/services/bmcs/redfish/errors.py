@@ -1,0 +1,130 @@
+"""Redfish errors: HTTP status and a message of the Base registry (DSP0266 §8.6, DSP8011)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+REGISTRY = "Base.1.18"
+
+
+class RedfishError(Exception):
+    """A request that is refused, with what the client is told."""
+
+    def __init__(
+        self,
+        status: int,
+        message_id: str,
+        message: str,
+        *,
+        args: tuple[str, ...] = (),
+        resolution: str = "None.",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message_id, self.message = status, message_id, message
+        self.message_args, self.resolution = args, resolution
+        self.headers = headers or {}
+
+    def body(self) -> dict[str, Any]:
+        """The `error` object with its extended information."""
+        name = f"{REGISTRY}.{self.message_id}"
+        extended = {
+            "@odata.type": "#Message.v1_2_1.Message",
+            "MessageId": name,
+            "Message": self.message,
+            "MessageArgs": list(self.message_args),
+            "Severity": "Critical",
+            "MessageSeverity": "Critical",
+            "Resolution": self.resolution,
+        }
+        return {
+            "error": {
+                "code": name,
+                "message": self.message,
+                "@Message.ExtendedInfo": [extended],
+            }
+        }
+
+
+def not_found(path: str) -> RedfishError:
+    return RedfishError(
+        404,
+        "ResourceMissingAtURI",
+        f"The resource at the URI '{path}' was not found.",
+        args=(path,),
+        resolution="Place a valid resource at the URI or correct the URI and resubmit the request.",
+    )
+
+
+def unauthorized(path: str) -> RedfishError:
+    return RedfishError(
+        401,
+        "ResourceAtUriUnauthorized",
+        f"While accessing the resource at '{path}', the service received an authorization error.",
+        args=(path, "credentials are missing or wrong"),
+        resolution="Ensure that the appropriate access is provided for the service.",
+        headers={"WWW-Authenticate": 'Basic realm="Redfish"'},
+    )
+
+
+def malformed(why: str) -> RedfishError:
+    return RedfishError(
+        400,
+        "MalformedJSON",
+        f"The request body could not be read as a JSON object: {why}.",
+        resolution="Ensure that the request body is valid JSON and resubmit the request.",
+    )
+
+
+def unknown_property(name: str) -> RedfishError:
+    return RedfishError(
+        400,
+        "PropertyUnknown",
+        f"The property {name} is not in the list of valid properties for the resource.",
+        args=(name,),
+        resolution="Remove the unknown property from the request body and resubmit the request.",
+    )
+
+
+def read_only(name: str) -> RedfishError:
+    return RedfishError(
+        400,
+        "PropertyNotWritable",
+        f"The property {name} is a read-only property and cannot be assigned a value.",
+        args=(name,),
+        resolution="Remove the property from the request body and resubmit the request.",
+    )
+
+
+def wrong_type(name: str, value: object) -> RedfishError:
+    return RedfishError(
+        400,
+        "PropertyValueTypeError",
+        f"The value '{value}' for the property {name} is not a type that the property can accept.",
+        args=(str(value), name),
+        resolution="Correct the value for the property in the request body.",
+    )
+
+
+def not_in_list(name: str, value: object, allowed: tuple[str, ...]) -> RedfishError:
+    return RedfishError(
+        400,
+        "PropertyValueNotInList",
+        f"The value '{value}' for the property {name} is not in the list of acceptable values.",
+        args=(str(value), name),
+        resolution=f"Choose one of {', '.join(allowed)}.",
+    )
+
+
+def missing_property(name: str) -> RedfishError:
+    return RedfishError(
+        400,
+        "PropertyMissing",
+        f"The property {name} is a required property and must be included in the request.",
+        args=(name,),
+        resolution="Ensure that the property is in the request body and has a valid value.",
+    )
+
+
+def general(status: int, message: str, *, headers: dict[str, str] | None = None) -> RedfishError:
+    return RedfishError(status, "GeneralError", message, headers=headers)

@@ -1,0 +1,262 @@
+"""What each resource shows: pure functions from one served BMC to JSON of DMTF's schemas.
+
+Schema versions are those of DSP8010 2024.4 that have every property used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid5
+
+from nospoon import __version__
+from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.service import Served
+
+ROOT = "/redfish/v1"
+GIB = 1 << 30
+
+RESET_TYPES: Mapping[str, PowerCommand] = {
+    "On": PowerCommand.ON,
+    "ForceOn": PowerCommand.ON,
+    "ForceOff": PowerCommand.OFF,
+    "GracefulShutdown": PowerCommand.SOFT,
+    "GracefulRestart": PowerCommand.RESET,
+    "ForceRestart": PowerCommand.RESET,
+    "PowerCycle": PowerCommand.CYCLE,
+    "Nmi": PowerCommand.DIAG,
+    "PushPowerButton": PowerCommand.SOFT,
+}
+"""PushPowerButton of a machine that is off turns it on; the handler knows."""
+
+TARGETS: Mapping[str, BootDevice | None] = {
+    "None": None,
+    "Pxe": BootDevice.NETWORK,
+    "Hdd": BootDevice.DISK,
+    "Cd": BootDevice.CDROM,
+    "BiosSetup": BootDevice.SETUP,
+}
+TARGET_NAMES = {device: name for name, device in TARGETS.items()}
+ENABLED = tuple(str(each) for each in OverrideEnabled)
+POWER_STATES = {PowerState.ON: "On", PowerState.FAILED: "On"}
+INDICATORS = ("Lit", "Off")
+
+
+def service_root(install: UUID) -> dict[str, Any]:
+    """DSP0268, ServiceRoot: what anybody may read."""
+    return {
+        "@odata.type": "#ServiceRoot.v1_16_1.ServiceRoot",
+        "@odata.id": f"{ROOT}/",
+        "Id": "RootService",
+        "Name": "Root Service",
+        "RedfishVersion": "1.18.0",
+        "UUID": str(uuid5(install, "redfish")),
+        "Product": f"nospoon {__version__}",
+        "Vendor": "nospoon",
+        "Systems": _ref("Systems"),
+        "Chassis": _ref("Chassis"),
+        "Managers": _ref("Managers"),
+        "SessionService": _ref("SessionService"),
+        "Links": {"Sessions": _ref("SessionService/Sessions")},
+    }
+
+
+def _ref(path: str) -> dict[str, str]:
+    return {"@odata.id": f"{ROOT}/{path}"}
+
+
+def collection(kind: str, path: str, members: Iterable[str]) -> dict[str, Any]:
+    """A resource collection, for example of ComputerSystem at Systems."""
+    refs = [_ref(f"{path}/{member}") for member in members]
+    return {
+        "@odata.type": f"#{kind}Collection.{kind}Collection",
+        "@odata.id": f"{ROOT}/{path}",
+        "Name": f"{kind} Collection",
+        "Members@odata.count": len(refs),
+        "Members": refs,
+    }
+
+
+def mode_of(served: Served) -> str:
+    """The boot mode that is asked for, else the firmware's."""
+    asked = served.override.mode
+    if asked is not None:
+        return str(asked)
+    return "Legacy" if served.config.machine.firmware is Firmware.BIOS else "UEFI"
+
+
+def modes(served: Served) -> tuple[str, ...]:
+    """Modes that this firmware can do."""
+    if served.config.machine.firmware is Firmware.BIOS:
+        return (str(BootMode.LEGACY),)
+    return (str(BootMode.UEFI),)
+
+
+def system(served: Served) -> dict[str, Any]:
+    """ComputerSystem."""
+    machine, uuid = served.config.machine, served.bmc.uuid
+    path = f"Systems/{uuid}"
+    fault = served.power_fault
+    status = {
+        "State": "Enabled" if served.aggregate.is_on else "Disabled",
+        "Health": "Critical" if fault else "OK",
+        "HealthRollup": "Critical" if fault else "OK",
+    }
+    if fault:
+        status["Conditions"] = [_condition(fault)]  # type: ignore[assignment]
+    return {
+        "@odata.type": "#ComputerSystem.v1_22_1.ComputerSystem",
+        "@odata.id": f"{ROOT}/{path}",
+        "Id": str(uuid),
+        "Name": served.config.node,
+        "HostName": served.config.node,
+        "SystemType": "Virtual",
+        "Manufacturer": "nospoon",
+        "Model": f"{machine.arch} {machine.firmware}",
+        "SerialNumber": machine.serial_number,
+        "UUID": str(uuid),
+        "PowerState": POWER_STATES.get(served.aggregate.power, "Off"),
+        "IndicatorLED": "Lit" if served.aggregate.runtime.identify else "Off",
+        "LocationIndicatorActive": served.aggregate.runtime.identify,
+        "Status": status,
+        "Boot": _boot(served),
+        "ProcessorSummary": {
+            "Count": machine.cpus,
+            "CoreCount": machine.cpus,
+            "LogicalProcessorCount": machine.cpus,
+            "Model": "QEMU x86_64" if machine.arch is Arch.X86_64 else "QEMU aarch64",
+            "Status": {"State": "Enabled", "Health": "OK"},
+        },
+        "MemorySummary": {
+            "TotalSystemMemoryGiB": machine.memory / GIB,
+            "Status": {"State": "Enabled", "Health": "OK"},
+        },
+        "EthernetInterfaces": _ref(f"{path}/EthernetInterfaces"),
+        "Links": {"Chassis": [_ref(f"Chassis/{uuid}")], "ManagedBy": [_ref(f"Managers/{uuid}")]},
+        "Actions": {
+            "#ComputerSystem.Reset": {
+                "target": f"{ROOT}/{path}/Actions/ComputerSystem.Reset",
+                "ResetType@Redfish.AllowableValues": list(RESET_TYPES),
+            }
+        },
+    }
+
+
+def _condition(fault: str) -> dict[str, Any]:
+    return {
+        "MessageId": "Base.1.18.GeneralError",
+        "Message": fault,
+        "Severity": "Critical",
+    }
+
+
+def _boot(served: Served) -> dict[str, Any]:
+    override = served.override
+    active = override.active
+    return {
+        "BootSourceOverrideEnabled": str(override.enabled) if active else "Disabled",
+        "BootSourceOverrideTarget": TARGET_NAMES[override.target if active else None],
+        "BootSourceOverrideTarget@Redfish.AllowableValues": list(TARGETS),
+        "BootSourceOverrideMode": mode_of(served),
+        "BootSourceOverrideMode@Redfish.AllowableValues": list(modes(served)),
+    }
+
+
+def interface(served: Served, index: int) -> dict[str, Any]:
+    """EthernetInterface: a NIC of the system, by its place."""
+    nic = served.config.machine.nics[index]
+    return {
+        "@odata.type": "#EthernetInterface.v1_12_1.EthernetInterface",
+        "@odata.id": f"{ROOT}/Systems/{served.bmc.uuid}/EthernetInterfaces/{index}",
+        "Id": str(index),
+        "Name": f"NIC {index}",
+        "Description": f"{nic.model} on {nic.bridge or 'a user-mode network'}",
+        "MACAddress": nic.mac,
+        "PermanentMACAddress": nic.mac,
+        "InterfaceEnabled": True,
+        "LinkStatus": "LinkUp" if served.aggregate.is_on else "NoLink",
+        "Status": {"State": "Enabled", "Health": "OK"},
+    }
+
+
+def manager(served: Served) -> dict[str, Any]:
+    """Manager: the BMC itself."""
+    uuid = served.bmc.uuid
+    return {
+        "@odata.type": "#Manager.v1_19_1.Manager",
+        "@odata.id": f"{ROOT}/Managers/{uuid}",
+        "Id": str(uuid),
+        "Name": f"BMC of {served.config.node}",
+        "ManagerType": "BMC",
+        "Model": "nospoon",
+        "UUID": str(uuid5(uuid, "manager")),
+        "ServiceEntryPointUUID": str(uuid5(uuid, "redfish")),
+        "FirmwareVersion": __version__,
+        "PowerState": "On",
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "Links": {
+            "ManagerForServers": [_ref(f"Systems/{uuid}")],
+            "ManagerForChassis": [_ref(f"Chassis/{uuid}")],
+        },
+    }
+
+
+def chassis(served: Served) -> dict[str, Any]:
+    """Chassis: the case that is not there."""
+    uuid = served.bmc.uuid
+    return {
+        "@odata.type": "#Chassis.v1_25_1.Chassis",
+        "@odata.id": f"{ROOT}/Chassis/{uuid}",
+        "Id": str(uuid),
+        "Name": f"Chassis of {served.config.node}",
+        "ChassisType": "StandAlone",
+        "Manufacturer": "nospoon",
+        "SerialNumber": served.config.machine.serial_number,
+        "PowerState": POWER_STATES.get(served.aggregate.power, "Off"),
+        "LocationIndicatorActive": served.aggregate.runtime.identify,
+        "Status": {"State": "Enabled", "Health": "Critical" if served.power_fault else "OK"},
+        "Links": {
+            "ComputerSystems": [_ref(f"Systems/{uuid}")],
+            "ManagedBy": [_ref(f"Managers/{uuid}")],
+        },
+    }
+
+
+def session_service() -> dict[str, Any]:
+    """SessionService."""
+    return {
+        "@odata.type": "#SessionService.v1_1_9.SessionService",
+        "@odata.id": f"{ROOT}/SessionService",
+        "Id": "SessionService",
+        "Name": "Session Service",
+        "ServiceEnabled": True,
+        "SessionTimeout": int(SESSION_TIMEOUT),
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "Sessions": _ref("SessionService/Sessions"),
+    }
+
+
+def session(each: RedfishSession) -> dict[str, Any]:
+    """Session; the token is told once, in a header."""
+    return {
+        "@odata.type": "#Session.v1_7_1.Session",
+        "@odata.id": f"{ROOT}/SessionService/Sessions/{each.id}",
+        "Id": each.id,
+        "Name": f"Session of {each.username}",
+        "UserName": each.username,
+    }
+
+
+def odata() -> dict[str, Any]:
+    """The OData service document (DSP0266 §8.3)."""
+    names = ("Systems", "Chassis", "Managers", "SessionService", "Sessions")
+    places = {name: f"{ROOT}/{name}" for name in names}
+    places["Sessions"] = f"{ROOT}/SessionService/Sessions"
+    value = [{"name": "Service", "kind": "Singleton", "url": f"{ROOT}/"}]
+    value += [{"name": name, "kind": "Singleton", "url": url} for name, url in places.items()]
+    return {"@odata.context": f"{ROOT}/$metadata", "value": value}

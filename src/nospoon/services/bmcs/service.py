@@ -1,0 +1,348 @@
+"""All BMCs of a daemon: datagrams and requests in, effects carried out, nothing that is per BMC
+running: no task, thread, process, and no descriptor where BMCs have addresses of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+
+from nospoon.bmc import ipmi
+from nospoon.bmc.aggregate import Bmc as Aggregate
+from nospoon.bmc.messages import (
+    Answer,
+    BootObserved,
+    ClearingRequested,
+    CommandEnded,
+    Drive,
+    Effect,
+    Event,
+    IdentifyRequested,
+    MachineReported,
+    OverrideRequested,
+    Persist,
+    PowerRequested,
+    SetBoot,
+    Verdict,
+)
+from nospoon.errors import (
+    Conflict,
+    Gone,
+    HostUnreachable,
+    NospoonError,
+    NotFound,
+    ProviderError,
+    UsageError,
+)
+from nospoon.model.boot import BootOverride
+from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.resources import Bmc
+from nospoon.protocols.ipmi.endpoint import Call, Endpoint, Send
+from nospoon.protocols.ipmi.session import Identity
+from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.udp import Peer, UdpSocket
+from nospoon.services.bmcs.listeners import Listeners
+from nospoon.services.bmcs.ports import BmcConfig, Machines, RuntimeStore
+
+log = structlog.get_logger()
+
+ERRORS: dict[Verdict, type[NospoonError]] = {
+    Verdict.BUSY: Conflict,
+    Verdict.WRONG_STATE: UsageError,
+    Verdict.GONE: Gone,
+    Verdict.UNREACHABLE: HostUnreachable,
+    Verdict.FAILED: ProviderError,
+}
+Resolve = Callable[[Answer], None]
+
+
+@dataclass(slots=True)
+class Served:
+    """One BMC that is served. `effects` wait their turn; `turn`: the task that works on them."""
+
+    config: BmcConfig
+    aggregate: Aggregate
+    endpoint: Endpoint
+    effects: deque[Effect] = field(default_factory=deque)
+    turn: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+
+    @property
+    def bmc(self) -> Bmc:
+        return self.config.bmc
+
+    @property
+    def override(self) -> BootOverride:
+        return self.aggregate.runtime.override
+
+    @property
+    def power_fault(self) -> str:
+        return self.aggregate.fault
+
+
+class BmcService:
+    """Serves BMCs. Everything happens on the loop's thread."""
+
+    def __init__(self, machines: Machines, store: RuntimeStore, tasks: Tasks) -> None:
+        self._machines, self._store, self._tasks = machines, store, tasks
+        self._served: dict[UUID, Served] = {}
+        self._by_endpoint: dict[tuple[str, int], Served] = {}
+        self._waiting: dict[int, Resolve] = {}
+        self._tickets = 0
+        self.listeners = Listeners(self._datagram, self)
+
+    @property
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def put(self, config: BmcConfig) -> None:
+        """Serve a BMC, or serve it as it is now described; runtime state goes on."""
+        known = self._served.get(config.bmc.uuid)
+        if known is not None and _where(known.bmc) != _where(config.bmc):
+            await self._silence(known)
+        await self.listeners.open(config.bmc)
+        served = known if known is not None else self._new(config)
+        served.config = config
+        served.aggregate.reshape(order=config.machine.boot_order, script=config.machine.boot_iso)
+        served.endpoint.renew(_identity(config))
+        self._served[config.bmc.uuid] = served
+        if config.bmc.ipmi_port:
+            self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
+        self.listeners.accounts.put(config)
+
+    def _new(self, config: BmcConfig) -> Served:
+        machine = config.machine
+        aggregate = Aggregate(
+            order=machine.boot_order, script=machine.boot_iso, runtime=config.runtime
+        )
+        aggregate.power = config.power
+        return Served(config, aggregate, Endpoint(_identity(config)))
+
+    async def remove(self, uuid: UUID) -> None:
+        """Serve it no more; harmless when it was not."""
+        served = self._served.pop(uuid, None)
+        if served is None:
+            return
+        if served.timer is not None:
+            served.timer.cancel()
+        await self._silence(served)
+
+    async def _silence(self, served: Served) -> None:
+        bmc = served.bmc
+        self._by_endpoint.pop((bmc.address, bmc.ipmi_port), None)
+        self.listeners.accounts.remove(bmc.uuid)
+        await self.listeners.close(bmc)
+
+    def status(self, uuid: UUID) -> Served | None:
+        return self._served.get(uuid)
+
+    def all(self) -> Iterable[Served]:
+        return self._served.values()
+
+    def is_served(self, bmc: Bmc) -> bool:
+        """Whether this very shape is served now."""
+        served = self._served.get(bmc.uuid)
+        return served is not None and served.bmc == bmc
+
+    async def close(self) -> None:
+        for served in self._served.values():
+            if served.timer is not None:
+                served.timer.cancel()
+        await self.listeners.close_all()
+
+    def machine_event(self, event: MachineEvent) -> None:
+        """Something happened to a machine."""
+        served = self._served.get(event.uuid)
+        if served is not None:
+            self._feed(served, MachineReported(event))
+
+    async def boot_observed(self, uuid: UUID) -> None:
+        """A machine that boots by script fetched what it shall boot."""
+        served = self._served.get(uuid)
+        if served is not None:
+            self._feed(served, BootObserved())
+
+    async def power(self, uuid: UUID, command: PowerCommand) -> str:
+        """A chassis command; 'done' or 'accepted'. Raises what `ERRORS` says."""
+        served = self._known(uuid)
+        return _result(await self.ask(served, lambda t: PowerRequested(command, t)))
+
+    async def set_override(self, uuid: UUID, override: BootOverride) -> None:
+        """Set the boot override; durable when this returns."""
+        served = self._known(uuid)
+        _result(await self.ask(served, lambda t: OverrideRequested(override, t)))
+
+    def _known(self, uuid: UUID) -> Served:
+        served = self._served.get(uuid)
+        if served is None:
+            raise NotFound(
+                f"no BMC is served for machine {uuid}", hint="`nospoon up` makes it again."
+            )
+        return served
+
+    async def ask(self, served: Served, event: Callable[[int], Event]) -> Answer:
+        """Feed an event that carries a ticket, and wait for its answer."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def resolve(answer: Answer) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        self._feed(served, event(self._ticket(resolve)))
+        return await future
+
+    def _ticket(self, resolve: Resolve) -> int:
+        self._tickets += 1
+        self._waiting[self._tickets] = resolve
+        return self._tickets
+
+    def _feed(self, served: Served, event: Event) -> None:
+        self._queue(served, served.aggregate.receive(event, self._now))
+
+    def _queue(self, served: Served, effects: Iterable[Effect]) -> None:
+        """Carry out effects in order. Answers with nothing before them need no task."""
+        served.effects.extend(effects)
+        if served.turn is None:
+            while served.effects and isinstance(served.effects[0], Answer):
+                self._answer(served.effects.popleft())
+            if served.effects:
+                served.turn = self._tasks.start(self._carry_out(served), name="bmc effects")
+        self._set_timer(served)
+
+    async def _carry_out(self, served: Served) -> None:
+        try:
+            while served.effects:
+                await self._effect(served, served.effects.popleft())
+        finally:
+            served.turn = None
+
+    async def _effect(self, served: Served, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                await self._store.save(served.bmc.uuid, effect.runtime)
+            case Drive():
+                self._tasks.start(self._drive(served, effect), name=f"power {served.config.node}")
+            case SetBoot():
+                self._tasks.start(self._set_boot(served, effect), name=f"boot {served.config.node}")
+            case Answer():
+                self._answer(effect)
+
+    def _answer(self, effect: Effect) -> None:
+        assert isinstance(effect, Answer)
+        resolve = self._waiting.pop(effect.ticket, None)
+        if resolve is not None:
+            resolve(effect)
+
+    async def _drive(self, served: Served, effect: Drive) -> None:
+        verdict, reason = Verdict.DONE, ""
+        try:
+            await self._machines.power(served.bmc.uuid, effect.command, effect.boot)
+        except Gone as error:
+            verdict, reason = Verdict.GONE, str(error)
+        except HostUnreachable as error:
+            verdict, reason = Verdict.UNREACHABLE, str(error)
+        except NospoonError as error:
+            verdict, reason = Verdict.FAILED, str(error)
+        if reason:
+            log.warning("power failed", node=served.config.node, why=reason)
+        self._feed(served, CommandEnded(verdict, reason))
+
+    async def _set_boot(self, served: Served, effect: SetBoot) -> None:
+        try:
+            await self._machines.set_boot(served.bmc.uuid, effect.boot)
+        except NospoonError as error:
+            log.warning("boot order not told", node=served.config.node, why=str(error))
+
+    def _set_timer(self, served: Served) -> None:
+        deadline = served.aggregate.deadline
+        if served.timer is not None:
+            served.timer.cancel()
+            served.timer = None
+        if deadline is not None:
+            loop = asyncio.get_running_loop()
+            served.timer = loop.call_at(deadline, self._expired, served)
+
+    def _expired(self, served: Served) -> None:
+        served.timer = None
+        self._queue(served, served.aggregate.expire(self._now))
+
+    def _datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
+        served = self._by_endpoint.get((peer.local, opened.port))
+        if served is None:
+            return
+        out = served.endpoint.receive(data, peer, now=self._now, random=secrets.token_bytes)
+        for each in out:
+            match each:
+                case Send():
+                    opened.send(each.data, peer)
+                case Call():
+                    self._call(opened, served, each, peer)
+
+    def _call(self, opened: UdpSocket, served: Served, call: Call, peer: Peer) -> None:
+        message = call.message
+        result = ipmi.answer(
+            self._context(served, call, peer), message.netfn, message.command, message.data
+        )
+
+        def reply(code: int, data: bytes = b"") -> None:
+            sent = served.endpoint.reply(call, code, data, random=secrets.token_bytes)
+            if sent is not None:
+                opened.send(sent.data, peer)
+
+        def later(event: Callable[[int], Event]) -> None:
+            ticket = self._ticket(lambda answer: reply(ipmi.CODES[answer.verdict]))
+            self._feed(served, event(ticket))
+
+        match result:
+            case None:
+                return
+            case ipmi.Reply(code=code, data=data):
+                reply(code, data)
+            case ipmi.WantPower(command=command):
+                later(lambda ticket: PowerRequested(command, ticket))
+            case ipmi.WantOverride(override=override, flags=flags):
+                later(lambda ticket: OverrideRequested(override, ticket, flags))
+            case ipmi.WantClearing(clearing=clearing):
+                later(lambda ticket: ClearingRequested(clearing, ticket))
+            case ipmi.WantIdentify(lit=lit):
+                later(lambda ticket: IdentifyRequested(lit, ticket))
+            case ipmi.WantClose(session=session):
+                reply(ipmi.OK)
+                served.endpoint.close(session)
+
+    def _context(self, served: Served, call: Call, peer: Peer) -> ipmi.Context:
+        sessions = served.endpoint.sessions
+        return ipmi.Context(
+            bmc=served.aggregate,
+            identity=served.endpoint.identity,
+            session=sessions.get(call.session),
+            sessions=len(sessions),
+            address=socket.inet_aton(peer.address),
+            port=peer.port,
+        )
+
+
+def _where(bmc: Bmc) -> tuple[str, int, int, str]:
+    return bmc.address, bmc.ipmi_port, bmc.redfish_port, bmc.pool
+
+
+def _identity(config: BmcConfig) -> Identity:
+    """The GUID is the UUID as SMBIOS stores it (IPMI 2.0 §20.8, SMBIOS 3 §7.2.1)."""
+    return Identity(
+        username=config.bmc.username.encode(),
+        password=config.password.encode(),
+        guid=config.bmc.uuid.bytes_le,
+    )
+
+
+def _result(answer: Answer) -> str:
+    if answer.verdict in ERRORS:
+        raise ERRORS[answer.verdict](answer.reason)
+    return str(answer.verdict)

@@ -1,0 +1,139 @@
+"""A BMC service over machines in memory: for tests of what stands before them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from nospoon.bmc.runtime import Runtime
+from nospoon.errors import NospoonError
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.resources import Bmc, Machine, MachineNic
+from nospoon.plan import identity
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.service import BmcService
+
+CLUSTER = UUID("5d0f2f0e-0000-4000-8000-00000000beef")
+ORDER = (BootDevice.DISK, BootDevice.NETWORK)
+
+
+@dataclass
+class MemoryMachines:
+    """Machines that do what they are told, after `delay` seconds; `error` makes them fail."""
+
+    service: BmcService | None = None
+    delay: float = 0.0
+    error: NospoonError | None = None
+    told: list[tuple[UUID, PowerCommand, BootPlan]] = field(default_factory=list)
+    orders: list[tuple[UUID, BootPlan]] = field(default_factory=list)
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        self.told.append((machine, command, boot))
+        await asyncio.sleep(self.delay)
+        if self.error is not None:
+            raise self.error
+        self.report(machine, *_OUTCOMES[command])
+
+    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
+        self.orders.append((machine, boot))
+
+    def report(
+        self, machine: UUID, change: MachineChange, power: PowerState, why: str = ""
+    ) -> None:
+        """Tell the service an event."""
+        assert self.service is not None
+        self.service.machine_event(MachineEvent(machine, change, power, 0.0, why))
+
+
+_OUTCOMES = {
+    PowerCommand.ON: (MachineChange.STARTED, PowerState.ON),
+    PowerCommand.OFF: (MachineChange.STOPPED, PowerState.OFF),
+    PowerCommand.CYCLE: (MachineChange.STARTED, PowerState.ON),
+    PowerCommand.RESET: (MachineChange.RESET, PowerState.ON),
+    PowerCommand.SOFT: (MachineChange.SHUTDOWN, PowerState.OFF),
+    PowerCommand.DIAG: (MachineChange.OBSERVED, PowerState.ON),
+}
+
+
+@dataclass
+class MemoryStore:
+    """Remembers runtime state in the order in which it was saved."""
+
+    saved: list[tuple[UUID, Runtime]] = field(default_factory=list)
+
+    async def save(self, machine: UUID, runtime: Runtime) -> None:
+        await asyncio.sleep(0)
+        self.saved.append((machine, runtime))
+
+
+@dataclass
+class Bench:
+    """A running service and its BMCs."""
+
+    service: BmcService
+    machines: MemoryMachines
+    store: MemoryStore
+    configs: Sequence[BmcConfig]
+
+    @property
+    def first(self) -> BmcConfig:
+        return self.configs[0]
+
+
+def free_port(kind: socket.SocketKind) -> int:
+    """A port that nobody had a moment ago."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS) -> BmcConfig:
+    """The BMC of node `number` on loopback."""
+    uuid = identity.node_uuid(CLUSTER, f"n{number}")
+    machine = Machine(
+        uuid=uuid,
+        cpus=2,
+        memory=3 << 29,
+        arch=Arch.X86_64,
+        firmware=firmware,
+        tpm=False,
+        pool="p",
+        disks=(),
+        nics=(MachineNic(identity.mac_address(uuid, 0), "br0", "virtio"),),
+        boot_order=ORDER,
+    )
+    bmc = Bmc(
+        uuid=uuid,
+        protocols=tuple(BmcProtocol),
+        address="127.0.0.1",
+        ipmi_port=free_port(socket.SOCK_DGRAM),
+        redfish_port=redfish_port,
+        username="admin",
+        credentials_key="k",
+    )
+    password = f"password-{number}"
+    return BmcConfig(f"n{number}", "c", bmc, machine, password, power=PowerState.OFF)
+
+
+@asynccontextmanager
+async def bench(count: int = 2, *, firmware: Firmware = Firmware.BIOS) -> AsyncIterator[Bench]:
+    """A service with `count` BMCs, for as long as it is needed."""
+    machines, store = MemoryMachines(), MemoryStore()
+    port = free_port(socket.SOCK_STREAM)
+    async with Tasks("bench") as tasks:
+        service = BmcService(machines, store, tasks)
+        machines.service = service
+        configs = [config(number, redfish_port=port, firmware=firmware) for number in range(count)]
+        for each in configs:
+            await service.put(each)
+        try:
+            yield Bench(service, machines, store, configs)
+        finally:
+            await service.close()

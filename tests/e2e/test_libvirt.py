@@ -1,0 +1,161 @@
+"""The main job on real virtual machines: libvirt, QEMU, ipmitool, the probe over the network."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from os import kill
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nospoon.testing.rack import Rack
+
+pytestmark = [pytest.mark.libvirt]
+
+FLAVORS = """
+networks:
+  provision: {netboot: builtin}
+  storage: {}
+flavors:
+  bios: {firmware: bios, memory: 256MiB, disks: [64MiB]}
+  uefi: {firmware: uefi, memory: 320MiB, disks: [64MiB]}
+  secure: {firmware: uefi-secure, memory: 320MiB, disks: [64MiB]}
+  wide:
+    firmware: bios
+    cpus: 2
+    memory: 256MiB
+    disks: [64MiB, {size: 128MiB, bus: sata}]
+    nics: [provision, {network: storage, model: e1000e}]
+"""
+SMALL = "networks: {lan: {}}\nnodes: [{count: 2, firmware: bios, memory: 64MiB, disks: [16MiB]}]\n"
+
+
+def cluster(rack: Rack, body: str) -> tuple[str, str]:
+    name = rack.name()
+    return name, rack.file(f"cluster: {name}\n{body}")
+
+
+def virsh(*argv: str, check: bool = True) -> str:
+    done = subprocess.run(
+        ["virsh", "-c", "qemu:///system", *argv], text=True, capture_output=True, check=False
+    )
+    assert not check or done.returncode == 0, f"{argv}: {done.stderr}"
+    return done.stdout
+
+
+def ours(name: str) -> list[str]:
+    """Everything on this machine that a cluster could have left."""
+    domains = [d for d in virsh("list", "--all", "--name").split() if name in d]
+    pools = [p for p in virsh("pool-list", "--all", "--name").split() if name in p]
+    networks = [n for n in virsh("net-list", "--all", "--name").split() if name in n]
+    return domains + pools + networks
+
+
+def domain_of(name: str, node: str) -> str:
+    return next(d for d in virsh("list", "--all", "--name").split() if name in d and d.endswith(node))
+
+
+@pytest.mark.boots
+def test_three_kinds_of_servers_boot_the_probe_and_leave_nothing(rack: Rack) -> None:
+    name, file = cluster(
+        rack,
+        FLAVORS + "nodes: [{flavor: bios, name: b}, {flavor: uefi, name: u}, {flavor: wide, name: w}]\n",
+    )
+    rack.run("up", "--yes", file)
+    bmcs = rack.bmcs(name)
+    for bmc in bmcs.values():
+        assert "Power is off" in rack.ipmitool(bmc, "power", "status").replace("Chassis ", "")
+    rows: list[dict[str, Any]] = rack.json("verify", name)
+    assert {row["node"]: row["verdict"] for row in rows} == dict.fromkeys("buw", "as declared")
+    assert {row["node"]: row["firmware"] for row in rows} == {"b": "bios", "u": "uefi", "w": "bios"}
+    assert {row["node"]: (row["disks"], row["nics"]) for row in rows}["w"] == (2, 2)
+    assert "nospoon-probe" in rack.run("node", "console", "b", "--log").stdout
+    bridges = subprocess.run(["ip", "-br", "link"], text=True, capture_output=True, check=True).stdout
+    assert ours(name)
+    rack.run("down", "--yes", "--purge", name)
+    assert ours(name) == []
+    after = subprocess.run(["ip", "-br", "link"], text=True, capture_output=True, check=True).stdout
+    assert len(after.splitlines()) < len(bridges.splitlines())
+    assert not list((rack.directory / "pool").iterdir())
+    assert not [p for p in (rack.directory / "state").rglob("*") if p.is_file() and name in str(p)]
+
+
+@pytest.mark.boots
+def test_secure_boot_is_really_on(rack: Rack) -> None:
+    name, file = cluster(rack, FLAVORS + "nodes: [{flavor: secure, name: s}]\n")
+    rack.run("up", "--yes", file)
+    (row,) = rack.json("verify", name)
+    assert row["firmware"] == "uefi (secure boot)"
+
+
+@pytest.mark.boots
+def test_verify_is_red_when_a_machine_was_changed_behind_our_back(rack: Rack) -> None:
+    name, file = cluster(rack, FLAVORS + "nodes: [{flavor: wide, name: w}]\n")
+    rack.run("up", "--yes", file)
+    domain = domain_of(name, "w")
+    virsh("setvcpus", domain, "1", "--config")
+    (row,) = rack.json("status", name)
+    assert row["state"] == "drifted"
+    assert "cpus" in row["drift"]
+    red = rack.run("verify", name, "-f", "json", status=1)
+    assert "cpus: declared 2, found 1" in red.stdout
+    rack.run("up", "--yes", file)
+    (row,) = rack.json("status", name)
+    assert row["state"] == "present"
+
+
+def test_a_domain_deleted_behind_our_back_is_missing_and_made_again(rack: Rack) -> None:
+    name, file = cluster(rack, SMALL)
+    rack.run("up", "--yes", file)
+    virsh("undefine", domain_of(name, "node-1"))
+    states = {row["node"]: row["state"] for row in rack.json("status", name)}
+    assert states == {"node-0": "present", "node-1": "missing"}
+    refused = rack.run("node", "power", "node-1", "on", status=1)
+    assert "nospoon up" in refused.stderr
+    rack.run("up", "--yes", file)
+    assert {row["state"] for row in rack.json("status", name)} == {"present"}
+
+
+def test_an_unrelated_change_disturbs_no_running_machine(rack: Rack) -> None:
+    name, file = cluster(rack, SMALL)
+    rack.run("up", "--yes", file)
+    bmc = rack.bmcs(name)["node-0"]
+    rack.ipmitool(bmc, "chassis", "bootdev", "disk", "options=persistent")
+    rack.ipmitool(bmc, "chassis", "power", "on")
+    before = virsh("domid", domain_of(name, "node-0"))
+    Path(file).write_text(Path(file).read_text().replace("count: 2", "count: 3"))
+    rack.run("up", "--yes", file)
+    assert virsh("domid", domain_of(name, "node-0")) == before
+    assert "disk (Continuous)" in rack.json("node", "show", "node-0")["boot"]
+
+
+def test_a_daemon_killed_in_the_middle_of_up_goes_on_without_a_duplicate(rack: Rack) -> None:
+    name, file = cluster(rack, SMALL.replace("count: 2", "count: 8"))
+    rack.run("daemon", "start")
+    rack.run("up", "--yes", "--no-wait", file)
+    kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.run("up", "--yes", file)
+    domains = [d for d in virsh("list", "--all", "--name").split() if name in d]
+    assert len(domains) == 8
+    assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
+
+
+def test_a_power_cut_of_the_daemon_leaves_machines_and_their_power_as_they_are(rack: Rack) -> None:
+    name, file = cluster(rack, SMALL)
+    rack.run("up", "--yes", file)
+    rack.run("node", "power", "node-0", "on")
+    kill(rack.daemon_pid(), signal.SIGKILL)
+    assert rack.run("node", "power", "node-0", "status").stdout.strip() == "on"
+    assert "on" in rack.ipmitool(rack.bmcs(name)["node-0"], "power", "status")
+
+
+def test_the_bridge_of_somebody_else_is_left_alone(rack: Rack) -> None:
+    name, file = cluster(rack, SMALL)
+    plan = rack.json("plan", file)
+    (network,) = [s for s in plan["steps"] if s["kind"] == "network"]
+    text = rack.run("plan", file).stdout
+    bridge = text.split("bridge ")[1].split()[0]
+    assert network["name"] == "lan"
+    del bridge, name
