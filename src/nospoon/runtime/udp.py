@@ -40,8 +40,7 @@ class UdpSocket:
 
     def __init__(self, address: str, port: int, receive: Receive) -> None:
         self._receive, self._address = receive, address
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         if address == ANY:
             self._socket.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
         try:

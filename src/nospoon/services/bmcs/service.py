@@ -334,11 +334,11 @@ def _where(bmc: Bmc) -> tuple[str, int, int, str]:
 
 
 def _identity(config: BmcConfig) -> Identity:
-    """The GUID is the UUID as SMBIOS stores it (IPMI 2.0 §20.8, SMBIOS 3 §7.2.1)."""
+    """The GUID is the node's UUID, least significant byte first (IPMI 2.0 §20.8)."""
     return Identity(
         username=config.bmc.username.encode(),
         password=config.password.encode(),
-        guid=config.bmc.uuid.bytes_le,
+        guid=config.bmc.uuid.bytes[::-1],
     )
 
 
