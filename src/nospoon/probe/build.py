@@ -125,7 +125,7 @@ def contents(root: Path, release: str) -> list[cpio.Entry]:
 
 APPLETS = (
     *("sh", "cat", "mount", "modprobe", "usleep", "sleep", "printf", "echo", "tr", "sed", "od"),
-    *("tail", "head", "readlink", "ip", "sha256sum", "base64", "udhcpc", "wget", "sync", "setsid"),
+    *("tail", "head", "readlink", "ip", "sha256sum", "base64", "udhcpc", "nc", "sync", "setsid"),
     *("cttyhack", "poweroff", "reboot", "uname", "ls", "dmesg", "ps", "vi", "more", "ping", "free"),
     *("mkdir", "rm", "grep", "lsmod", "insmod", "df", "mknod", "halt", "dd", "hexdump", "find"),
 )

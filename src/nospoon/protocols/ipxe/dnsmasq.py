@@ -1,0 +1,82 @@
+"""The configuration of one dnsmasq: DHCP and TFTP on one bridge, and no DNS.
+
+Who gets which loader is told by three things in a DHCP request: the client's architecture (option
+93, RFC 4578 and its registry: 0 BIOS, 7 and 9 x64 UEFI, 11 ARM 64-bit UEFI), whether it is iPXE
+already (option 175), and whether its reservation says that it starts signed loaders only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+
+from nospoon.model.resources import NetbootService, Reservation
+
+SECURE = "secure"
+LEASE = "1h"
+ENTRY_SCRIPT = "boot.ipxe"
+ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("arm64", 11))
+LOADERS = (
+    # a signed chain also for iPXE in a NIC's ROM: it cannot start kernels under secure boot
+    ("tag:x64,tag:secure", "shimx64.efi"),
+    ("tag:ipxe,tag:!secure", ENTRY_SCRIPT),
+    ("tag:!ipxe,tag:bios", "undionly.kpxe"),
+    ("tag:!ipxe,tag:x64,tag:!secure", "snponly.efi"),
+    ("tag:!ipxe,tag:arm64", "shimaa64.efi"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Files and directories of one dnsmasq; `user` is whom it becomes, "" stays who it is."""
+
+    hosts: str
+    leases: str
+    tftp: str
+    pid: str
+    log: str
+    user: str = ""
+
+
+def configuration(service: NetbootService, places: Places) -> str:
+    """dnsmasq.conf; each line is an option of dnsmasq(8) without its dashes."""
+    interface = IPv4Interface(service.address)
+    first, last = service.range
+    return _lines(
+        "port=0",  # no DNS
+        f"interface={service.bridge}",
+        "except-interface=lo",
+        "bind-dynamic",  # beside other dnsmasqs, and also when the bridge comes later
+        *([f"user={places.user}"] if places.user else []),
+        f"pid-file={places.pid}",
+        f"log-facility={places.log}",
+        f"dhcp-range={first},{last},{interface.netmask},{LEASE}",
+        f"dhcp-hostsdir={places.hosts}",
+        f"dhcp-leasefile={places.leases}",
+        f"dhcp-lease-max={interface.network.num_addresses}",
+        "dhcp-authoritative",
+        "no-ping",  # addresses are ours to give; pinging each costs 3 s
+        "dhcp-option=option:router",  # an isolated network leads nowhere: no default route
+        f"enable-tftp={service.bridge}",
+        f"tftp-root={places.tftp}",
+        "tftp-max=500",
+        *(f"dhcp-match=set:{tag},option:client-arch,{number}" for tag, number in ARCHITECTURES),
+        "dhcp-match=set:ipxe,175",
+        "dhcp-option=tag:ipxe,encap:175,176,1b",  # no-pxedhcp: don't wait for a ProxyDHCP server
+        *(f"dhcp-boot={tags},{loader},,{interface.ip}" for tags, loader in LOADERS),
+    )
+
+
+def reservation(each: Reservation) -> str:
+    """The content of one file in dhcp-hostsdir."""
+    tag = f"set:{SECURE}," if each.secure else ""
+    return f"{each.mac.lower()},{tag}{each.address},{each.hostname}\n"
+
+
+def reservation_file(each: Reservation) -> str:
+    """The name of that file."""
+    return each.mac.lower().replace(":", "-")
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(("# written by nospoon, and written again at each start", *lines)) + "\n"

@@ -1,0 +1,110 @@
+"""iPXE scripts (ipxe.org/scripting; the commands are those of Debian's build of January 2019).
+
+A script says what it does, tries again when the daemon is away, and after a while leaves to the
+firmware's next device: a machine never hangs without a word. `${uuid}` and other settings of iPXE
+in a kernel's command line are filled in by iPXE.
+"""
+
+from __future__ import annotations
+
+from nospoon.model.boot import BootDevice
+from nospoon.protocols.ipxe.offer import Kernel, Offer
+
+ASK_TRIES = 60
+ASK_PAUSE = 5  # seconds; 60 tries are five minutes, time enough to start a daemon again
+LOAD_TRIES = 10
+LOAD_PAUSE = 3
+ISO_TRIES = 5
+LEAVE = ("echo nospoon: leaving to the next boot device", "exit 1")
+
+
+def ask(base_url: str) -> str:
+    """The script that dnsmasq gives out: asks the daemon, for minutes if need be.
+
+    It comes by TFTP from dnsmasq, so it is there while the daemon is not.
+    """
+    return _script(*_asking(base_url, tries=ASK_TRIES), ":leave", *LEAVE)
+
+
+def ask_from_iso(base_url: str) -> str:
+    """The script on our boot ISO: gets an address, asks, and boots the disk if nobody answers."""
+    return _script(
+        *_patiently("dhcp", "no address from DHCP", label="address", tries=ISO_TRIES),
+        *_asking(base_url, tries=ISO_TRIES),
+        ":leave",
+        "echo nospoon: nobody tells what to boot, so the disk",
+        *_disk(),
+    )
+
+
+def answer(offer: Offer) -> str:
+    """The script that the daemon answers with."""
+    match offer:
+        case Offer(device=BootDevice.NETWORK, kernel=Kernel() as kernel):
+            return _script(*_load(kernel))
+        case Offer(device=BootDevice.DISK):
+            return _script("echo nospoon: boot the disk", *_disk())
+        case Offer(device=device, refusal=refusal):
+            why = refusal or f"nothing to boot from the {device}"
+            return _script(f"echo nospoon: {_plain(why)}", *LEAVE)
+
+
+def _load(kernel: Kernel) -> list[str]:
+    names = [f"initrd{number}" for number in range(len(kernel.initrds))]
+    # an EFI kernel finds initrds by their name in iPXE's virtual file system; BIOS ignores this
+    words = [*(f"initrd={name}" for name in names), *kernel.words]
+    return [
+        f"echo nospoon: boot {_plain(kernel.name)}",
+        "set tries:int32 0",
+        ":load",
+        "inc tries",
+        "imgfree",
+        " ".join(["kernel --name kernel", kernel.kernel, *words]) + " || goto failed",
+        *(
+            f"initrd --name {name} {place} || goto failed"
+            for name, place in zip(names, kernel.initrds, strict=True)
+        ),
+        "boot ||",
+        ":failed",
+        f"iseq ${{tries}} {LOAD_TRIES} && goto leave ||",
+        f"echo nospoon: that failed (try ${{tries}} of {LOAD_TRIES}), again in {LOAD_PAUSE} s",
+        f"sleep {LOAD_PAUSE}",
+        "goto load",
+        ":leave",
+        *LEAVE,
+    ]
+
+
+def _asking(base_url: str, *, tries: int) -> list[str]:
+    # --replace: what the answer does is final, its `exit` must not come back here
+    command = f"chain --replace --autofree {base_url}/boot/${{uuid}}/ipxe"
+    return _patiently(command, f"no answer from {base_url}", label="ask", tries=tries)
+
+
+def _patiently(command: str, complaint: str, *, label: str, tries: int) -> list[str]:
+    """The command until it succeeds; after so many tries, goto leave."""
+    return [
+        "set tries:int32 0",
+        f":{label}",
+        "inc tries",
+        f"{command} && goto {label}_done ||",
+        f"echo nospoon: {complaint} (try ${{tries}} of {tries})",
+        f"iseq ${{tries}} {tries} && goto leave ||",
+        f"sleep {ASK_PAUSE}",
+        f"goto {label}",
+        f":{label}_done",
+    ]
+
+
+def _disk() -> list[str]:
+    """BIOS: the first hard disk by INT 13h. UEFI: back to the firmware, whose disk comes next."""
+    return ["iseq ${platform} pcbios && sanboot --no-describe --drive 0x80 ||", *LEAVE]
+
+
+def _plain(text: str) -> str:
+    """Text that no loader takes for syntax."""
+    return "".join(char if char.isalnum() or char in " .,:;/=_+-()" else "?" for char in text)
+
+
+def _script(*lines: str) -> str:
+    return "\n".join(("#!ipxe", *lines)) + "\n"

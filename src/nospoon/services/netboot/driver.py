@@ -1,0 +1,306 @@
+"""The driver of netboot services: DHCP, TFTP and HTTP on a bridge of this machine.
+
+dnsmasq outlives the daemon; HTTP and the answers to IPv6 solicitations live in it, so `start` takes
+up again what an earlier daemon left, and starts a dnsmasq that died meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import IPv4Interface
+from pathlib import Path
+from urllib.parse import quote
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from nospoon.errors import NospoonError, NotOurs, ProviderError
+from nospoon.model.resources import Key, Kind, NetbootService, Observed, OwnerTag, Resource
+from nospoon.protocols.ipxe import grub
+from nospoon.protocols.ipxe.offer import Offer
+from nospoon.providers.base import ChangeRule
+from nospoon.runtime.clock import Clock
+from nospoon.services.netboot import dnsmasq
+from nospoon.services.netboot.http import offer
+from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile
+from nospoon.services.netboot.serving import Advertiser, HttpListeners
+from nospoon.services.netboot.tree import Saved, Tree
+
+log = structlog.get_logger()
+
+RULES: Mapping[str, ChangeRule] = {
+    "range": ChangeRule.LIVE,
+    "reservations": ChangeRule.LIVE,
+}
+"""How fields of a `NetbootService` change; the others by replacement."""
+
+
+class NetbootDriver:
+    """Makes and keeps netboot services; the `Driver` of `Kind.NETBOOT` for one host, this machine.
+
+    `state`: a directory that `nobody` can enter. `http`: where scripts and files are served.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: Path,
+        deployment: str,
+        http: HttpListeners,
+        authority: BootAuthority,
+        clock: Clock,
+    ) -> None:
+        self._state, self._deployment, self._http = state, deployment, http
+        self._authority, self._clock = authority, clock
+        self._advertisers: dict[Path, Advertiser] = {}
+        self._publishing = asyncio.Lock()
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.NETBOOT
+
+    @property
+    def http_port(self) -> int:
+        return self._http.port
+
+    async def start(self) -> None:
+        """Serve again what an earlier daemon left. What cannot be served is logged and observed."""
+        for tree, saved in self._ours():
+            try:
+                await self._run(tree, saved)
+            except NospoonError as error:
+                log.error("network boot is not served", service=str(saved.key), why=str(error))
+
+    async def close(self) -> None:
+        """End what lives in this process; dnsmasq goes on."""
+        for advertiser in self._advertisers.values():
+            await advertiser.close()
+        self._advertisers.clear()
+        await self._http.close_all()
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        """The services of this cluster; `fault` when one doesn't serve."""
+        return [
+            Observed(
+                key=saved.key,
+                shape=saved.shape,
+                tag=saved.tag,
+                at=self._clock(),
+                fault=_fault(tree, saved),
+            )
+            for tree, saved in self._ours()
+            if saved.tag.cluster == cluster
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        """Make it and start it; undone when it does not start."""
+        tree = self._tree(tag.cluster, resource.key)
+        earlier = self._earlier(tree)
+        saved = _taking_over(Saved(resource.key, _shape(resource), tag), earlier)
+        try:
+            await self._run(tree, saved)
+        except BaseException:
+            if earlier is None:
+                await self._remove(tree, saved)
+            raise
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        """Reservations change under the running dnsmasq; for another range it starts anew."""
+        tree = self._tree(observed.tag.cluster, observed.key)
+        saved = Saved(desired.key, _shape(desired), tag)
+        await self._run(tree, _taking_over(saved, self._earlier(tree)))
+
+    async def delete(self, observed: Observed) -> None:
+        """Stop what runs and remove the files; what is gone already is fine."""
+        tree = self._tree(observed.tag.cluster, observed.key)
+        saved = self._earlier(tree)
+        if saved is not None:
+            await self._remove(tree, saved)
+
+    async def publish(self, uuid: UUID) -> None:
+        """Write down anew what this machine boots, for loaders that cannot ask by HTTP.
+
+        To be called whenever the authority's answer for a machine has changed.
+        """
+        for tree, saved in self._ours():
+            if any(each.uuid == uuid and each.secure for each in saved.shape.reservations):
+                await self._publish(tree, saved)
+
+    async def _run(self, tree: Tree, saved: Saved) -> None:
+        """Bring files, dnsmasq and our own part to what is saved. Idempotent."""
+        _bridge_index(saved.shape.bridge)
+        tree.save(saved)
+        user = "nobody" if os.geteuid() == 0 else ""
+        if user:
+            tree.check_way()
+        await asyncio.to_thread(tree.write, saved.shape, http_port=self._http.port, user=user)
+        told = tree.write_reservations(saved.shape.reservations)
+        await self._publish(tree, saved)
+        await self._serve_http(tree, saved)
+        await self._run_dnsmasq(tree, saved, reload=told)
+
+    async def _serve_http(self, tree: Tree, saved: Saved) -> None:
+        await self._http.open(_address(saved))
+        stale = self._advertisers.pop(tree.directory, None)
+        if stale is not None:
+            await stale.close()
+        advertiser = Advertiser(saved.shape.bridge)
+        advertiser.start()
+        self._advertisers[tree.directory] = advertiser
+
+    async def _run_dnsmasq(self, tree: Tree, saved: Saved, *, reload: bool) -> None:
+        """One that runs goes on if it is the saved one, on the bridge that is there now."""
+        running = dnsmasq.find(tree.configuration, pid_file=tree.pid_file)
+        if running is not None and _is_saved(running, saved) and not _moved(saved):
+            if reload:
+                dnsmasq.reload(running)
+            return
+        if running is not None:
+            await dnsmasq.stop(running)
+        index = _bridge_index(saved.shape.bridge)
+        running = await dnsmasq.start(tree.configuration, pid_file=tree.pid_file)
+        tree.save(
+            msgspec.structs.replace(
+                saved, pid=running.pid, started=running.started, bridge_index=index
+            )
+        )
+
+    async def _remove(self, tree: Tree, saved: Saved) -> None:
+        running = dnsmasq.find(tree.configuration, pid_file=tree.pid_file)
+        if running is not None:
+            await dnsmasq.stop(running)
+        advertiser = self._advertisers.pop(tree.directory, None)
+        if advertiser is not None:
+            await advertiser.close()
+        await self._http.close(_address(saved))
+        if tree.directory.exists():
+            await asyncio.to_thread(shutil.rmtree, tree.directory)
+        _remove_if_empty(tree.directory.parent)
+
+    async def _publish(self, tree: Tree, saved: Saved) -> None:
+        async with self._publishing:
+            await asyncio.to_thread(self._write_machines, tree, saved)
+
+    def _write_machines(self, tree: Tree, saved: Saved) -> None:
+        address, used = _address(saved), set[str]()
+        wanted = {each.mac.lower(): each for each in saved.shape.reservations if each.secure}
+        for mac, reservation in wanted.items():
+            answer = self._authority.answer(uuid=reservation.uuid)
+            tree.write_machine(mac, _instructions(tree, answer, address, used))
+        for path in tree.machines.iterdir():
+            if path.stem not in wanted:
+                path.unlink()
+        tree.drop_files_except(used)
+
+    def _tree(self, cluster: UUID, key: Key) -> Tree:
+        return Tree(self._state / str(cluster) / f"{quote(key.host)}@{quote(key.name)}")
+
+    def _earlier(self, tree: Tree) -> Saved | None:
+        """What is there already. Raises `NotOurs` for another deployment's."""
+        saved = tree.load()
+        if saved is not None and saved.tag.deployment != self._deployment:
+            raise NotOurs(
+                f"{tree.directory} belongs to the deployment {saved.tag.deployment}",
+                hint="Give each deployment a NOSPOON_STATE_DIR of its own.",
+            )
+        return saved
+
+    def _ours(self) -> Iterator[tuple[Tree, Saved]]:
+        for path in sorted(self._state.glob("*/*/service.json")):
+            tree = Tree(path.parent)
+            saved = tree.load()
+            if saved is not None and saved.tag.deployment == self._deployment:
+                yield tree, saved
+
+
+def _taking_over(saved: Saved, earlier: Saved | None) -> Saved:
+    """The new facts, with the running process if it may go on: dnsmasq reads its configuration
+    once. Otherwise without: whatever runs then is stopped, also after a crash in between.
+    """
+    if earlier is None or not _configured_alike(earlier, saved):
+        return saved
+    return msgspec.structs.replace(
+        saved, pid=earlier.pid, started=earlier.started, bridge_index=earlier.bridge_index
+    )
+
+
+def _shape(resource: Resource) -> NetbootService:
+    if not isinstance(resource.shape, NetbootService):
+        raise ProviderError(f"{resource.key} is no netboot service")
+    return resource.shape
+
+
+def _address(saved: Saved) -> str:
+    return str(IPv4Interface(saved.shape.address).ip)
+
+
+def _configured_alike(before: Saved, after: Saved) -> bool:
+    return replace(before.shape, reservations=()) == replace(after.shape, reservations=())
+
+
+def _is_saved(running: dnsmasq.Process, saved: Saved) -> bool:
+    return (running.pid, running.started) == (saved.pid, saved.started)
+
+
+def _moved(saved: Saved) -> bool:
+    return saved.bridge_index != _bridge_index(saved.shape.bridge)
+
+
+def _bridge_index(bridge: str) -> int:
+    try:
+        return socket.if_nametoindex(bridge)
+    except OSError as error:
+        raise ProviderError(
+            f"there is no bridge {bridge} on this machine",
+            hint="Its network may have been removed or stopped: run `nospoon up` again.",
+        ) from error
+
+
+def _fault(tree: Tree, saved: Saved) -> str:
+    running = dnsmasq.find(tree.configuration, pid_file=tree.pid_file)
+    if running is None or not _is_saved(running, saved):
+        return "its dnsmasq does not run"
+    try:
+        moved = _moved(saved)
+    except ProviderError as error:
+        return error.message
+    return f"the bridge {saved.shape.bridge} was made anew since" if moved else ""
+
+
+def _instructions(
+    tree: Tree, answer: BootAnswer | None, address: str, used: set[str]
+) -> str | None:
+    """GRUB's configuration for one machine; files that it names are put in place."""
+    if answer is None:
+        return None
+    profile = answer.profile
+    foreign = (
+        []
+        if profile is None
+        else [each for each in (profile.kernel, *profile.initrd) if isinstance(each, str)]
+    )
+    if foreign:
+        why = f"signed loaders fetch no URL, and the profile names {foreign[0]}"
+        return grub.answer(Offer(answer.device, refusal=why))
+
+    def place(file: ServedFile | str) -> str:
+        assert isinstance(file, ServedFile), "URLs were sorted out above"
+        path = tree.offer_file(Path(file.path))
+        used.add(path)
+        return f"(tftp,{address})/{path}"
+
+    try:
+        return grub.answer(offer(answer, place))
+    except FileNotFoundError as error:
+        return grub.answer(Offer(answer.device, refusal=f"{error.filename} is missing"))
+
+
+def _remove_if_empty(directory: Path) -> None:
+    if directory.exists() and not any(directory.iterdir()):
+        directory.rmdir()

@@ -1,0 +1,191 @@
+"""The HTTP side of network boot: what to boot, the files for it, and the probe's report.
+
+    GET  /boot/{uuid}/ipxe, /boot/mac/{mac}/ipxe    an iPXE script
+    GET  /boot/{uuid}/grub, /boot/mac/{mac}/grub    a GRUB configuration
+    GET  /files/{uuid}/{name}                       a file of what it boots now; Range works
+    POST /probe/{uuid}                              the probe's record, JSON
+
+Unknown machines, malformed names and files that aren't offered are 404; while the daemon has not
+read its store yet, everything is 503 with Retry-After, and the scripts try again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import quote
+from uuid import UUID
+
+import msgspec
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from nospoon.errors import NospoonError
+from nospoon.model.boot import BootDevice
+from nospoon.probe.record import decode
+from nospoon.protocols.ipxe import grub, script
+from nospoon.protocols.ipxe.offer import Kernel, Offer
+from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile, ServedProfile
+
+log = structlog.get_logger()
+
+RETRY_SECONDS = 2
+MAX_REPORT = 256 << 10
+SLIRP_HOST = "10.0.2.2"
+"""This machine as guests with user-mode networking see it (QEMU's -netdev user)."""
+
+_MAC = re.compile(r"[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+NOT_FOUND = 404
+NO_CONTENT = 204
+BAD_REQUEST = 400
+TOO_LARGE = 413
+UNAVAILABLE = 503
+
+
+def create_app(authority: BootAuthority, *, ready: Callable[[], bool]) -> Starlette:
+    """The application; `ready` tells whether the authority knows its machines yet."""
+    service = _Service(authority, ready)
+    return Starlette(
+        routes=[
+            Route("/boot/mac/{mac}/{loader}", service.boot, methods=["GET"]),
+            Route("/boot/{uuid}/{loader}", service.boot, methods=["GET"]),
+            Route("/files/{uuid}/{name}", service.file, methods=["GET"]),
+            Route("/probe/{uuid}", service.report, methods=["POST"]),
+        ]
+    )
+
+
+RENDERERS: dict[str, Callable[[Offer], str]] = {"ipxe": script.answer, "grub": grub.answer}
+
+
+class _Service:
+    def __init__(self, authority: BootAuthority, ready: Callable[[], bool]) -> None:
+        self._authority, self._ready = authority, ready
+
+    async def boot(self, request: Request) -> Response:
+        """The script or configuration for a machine named by UUID or MAC."""
+        if not self._ready():
+            return _later("nospoon is starting")
+        loader = request.path_params["loader"]
+        answer = self._answer(request)
+        if answer is None or loader not in RENDERERS:
+            return _unknown()
+        place = grub_place if loader == "grub" else http_place
+        text = RENDERERS[loader](offer(answer, place(_base(request), answer.uuid)))
+        try:
+            await self._authority.booted(answer.uuid)
+        except NospoonError as error:
+            log.warning("a boot could not be noted", uuid=str(answer.uuid), why=str(error))
+            return _later(error.message)
+        log.info("told what to boot", uuid=str(answer.uuid), device=answer.device, by=loader)
+        return PlainTextResponse(text)
+
+    async def file(self, request: Request) -> Response:
+        """A file that this machine's profile names, and no other."""
+        if not self._ready():
+            return _later("nospoon is starting")
+        answer = self._answer(request)
+        served = served_files(answer.profile) if answer and answer.profile else ()
+        found = [each for each in served if each.name == request.path_params["name"]]
+        if not found or not Path(found[0].path).is_file():
+            return _unknown()
+        return FileResponse(found[0].path, media_type="application/octet-stream")
+
+    async def report(self, request: Request) -> Response:
+        """Take the probe's record, if it is one and of this machine."""
+        if not self._ready():
+            return _later("nospoon is starting")
+        answer = self._answer(request)
+        if answer is None:
+            return _unknown()
+        body = await _body(request)
+        if body is None:
+            return PlainTextResponse("a record is shorter\n", TOO_LARGE)
+        record = decode(body)
+        if record is None or record.uuid.lower() != str(answer.uuid):
+            return PlainTextResponse("no record of this machine\n", BAD_REQUEST)
+        await self._authority.reported(answer.uuid, msgspec.to_builtins(record))
+        return Response(status_code=NO_CONTENT)
+
+    def _answer(self, request: Request) -> BootAnswer | None:
+        mac = request.path_params.get("mac", "").lower()
+        uuid = request.path_params.get("uuid", "").lower()
+        if _MAC.fullmatch(mac):
+            return self._authority.answer(mac=mac.replace("-", ":"))
+        if _UUID.fullmatch(uuid):
+            return self._authority.answer(uuid=UUID(uuid))
+        return None
+
+
+Place = Callable[[ServedFile | str], str]
+"""Where a loader fetches a file."""
+
+
+def http_place(base: str, uuid: UUID) -> Place:
+    """Files as URLs below "http://address:port"."""
+
+    def place(file: ServedFile | str) -> str:
+        return file if isinstance(file, str) else f"{base}/files/{uuid}/{quote(file.name)}"
+
+    return place
+
+
+def grub_place(base: str, uuid: UUID) -> Place:
+    """The same URLs as GRUB writes them: "(http,address:port)/path"."""
+    by_url = http_place(base, uuid)
+
+    def place(file: ServedFile | str) -> str:
+        scheme, _, rest = by_url(file).partition("://")
+        server, _, path = rest.partition("/")
+        return f"({scheme},{server})/{path}"
+
+    return place
+
+
+def offer(answer: BootAnswer, place: Place) -> Offer:
+    """An answer in the words of loaders."""
+    profile = answer.profile if answer.device is BootDevice.NETWORK else None
+    if profile is None:
+        return Offer(answer.device)
+    initrds = tuple(place(initrd) for initrd in profile.initrd)
+    kernel = Kernel(profile.name, place(profile.kernel), initrds, profile.cmdline)
+    return Offer(answer.device, kernel)
+
+
+def served_files(profile: ServedProfile) -> tuple[ServedFile, ...]:
+    """The files of a profile that are ours to serve."""
+    return tuple(each for each in (profile.kernel, *profile.initrd) if isinstance(each, ServedFile))
+
+
+def _base(request: Request) -> str:
+    """Our address as the guest reaches it. Not from the Host header: GRUB leaves out the port."""
+    host, port = request.scope["server"]
+    seen = SLIRP_HOST if ip_address(host).is_loopback else host
+    return f"http://{seen}:{port}"
+
+
+async def _body(request: Request) -> bytes | None:
+    body = b""
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_REPORT:
+                return None
+    except ClientDisconnect:
+        return b""
+    return body
+
+
+def _unknown() -> Response:
+    return PlainTextResponse("nothing of that name is to be booted here\n", NOT_FOUND)
+
+
+def _later(why: str) -> Response:
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return PlainTextResponse(f"{why}; try again\n", UNAVAILABLE, headers=headers)

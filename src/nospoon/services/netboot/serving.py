@@ -1,0 +1,137 @@
+"""What the daemon itself does on a bridge: HTTP on its address, answers to iPXE's search for IPv6.
+
+Listening on one address at a time keeps boot files off every other network of the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+from typing import Any, Protocol
+
+import structlog
+
+from nospoon.errors import Conflict, ProviderError
+from nospoon.protocols.ipxe import advertisement
+from nospoon.runtime.serve import HttpServer
+
+log = structlog.get_logger()
+
+_SOL_PACKET, _ADD_MEMBERSHIP, _ALL_MULTICAST = 263, 1, 2  # packet(7)
+_FRAME = 2048
+
+
+class Closable(Protocol):
+    """Something that serves until it is closed."""
+
+    async def close(self) -> None: ...
+
+
+class HttpListeners:
+    """The boot application on any number of addresses, all on one port."""
+
+    def __init__(self, app: Any, *, port: int) -> None:
+        self._app, self._port = app, port
+        self._servers: dict[str, HttpServer] = {}
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def open(self, address: str) -> None:
+        """Serve on this address; what is served already stays. Raises `Conflict` if it's taken."""
+        if address in self._servers:
+            return
+        server = HttpServer(self._app, [self._bound(address)], timeout_keep_alive=30)
+        self._servers[address] = server
+        await server.start()
+        log.info("boot files are served", address=address, port=self._port)
+
+    async def close(self, address: str) -> None:
+        server = self._servers.pop(address, None)
+        if server is not None:
+            await server.close()
+
+    async def close_all(self) -> None:
+        for address in list(self._servers):
+            await self.close(address)
+
+    def _bound(self, address: str) -> socket.socket:
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # the bridge may be away for a moment: its address can be bound before it is there (ip(7))
+        bound.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        try:
+            bound.bind((address, self._port))
+        except OSError as error:
+            bound.close()
+            raise self._refusal(address, error) from error
+        bound.setblocking(False)  # noqa: FBT003  (socket's own signature)
+        self._port = self._port or bound.getsockname()[1]
+        return bound
+
+    def _refusal(self, address: str, error: OSError) -> Conflict | ProviderError:
+        where = f"{address}, TCP port {self._port}"
+        if error.errno == errno.EADDRINUSE:
+            return Conflict(
+                f"somebody else listens on {where}: boot files cannot be served there",
+                hint="Set NOSPOON_BOOT_PORT to a free port.",
+            )
+        return ProviderError(f"cannot listen on {where}: {error.strerror}")
+
+
+_IP_FREEBIND = 15
+
+
+class Advertiser:
+    """Answers router solicitations on one bridge with "nothing here"; see the protocol's module."""
+
+    def __init__(self, bridge: str) -> None:
+        self._bridge = bridge
+        self._socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Begin; without the right to raw sockets network boot works too, 13 s slower."""
+        try:
+            self._socket = self._opened()
+        except OSError as error:
+            log.warning("no router advertisements", bridge=self._bridge, why=str(error))
+            return
+        asyncio.get_running_loop().add_reader(self._socket, self._readable)
+
+    async def close(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def _opened(self) -> socket.socket:
+        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0))
+        try:
+            membership = struct.pack(
+                "iHH8s", socket.if_nametoindex(self._bridge), _ALL_MULTICAST, 0, b""
+            )
+            opened.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, membership)
+            opened.bind((self._bridge, advertisement.ETHERTYPE))
+            opened.setblocking(False)  # noqa: FBT003  (socket's own signature)
+        except OSError:
+            opened.close()
+            raise
+        return opened
+
+    def _readable(self) -> None:
+        assert self._socket is not None, "the reader is removed before the socket is closed"
+        try:
+            frame = self._socket.recv(_FRAME)
+            if advertisement.is_solicitation(frame):
+                mac = self._socket.getsockname()[4]
+                self._socket.send(advertisement.nothing_here(mac))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            log.info("router advertisements end", bridge=self._bridge, why=str(error))
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None

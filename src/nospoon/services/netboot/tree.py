@@ -1,0 +1,175 @@
+"""The files of one netboot service, below a directory of its own.
+
+    service.json        what this service is: key, shape, owner tag, and its process
+    dnsmasq.conf, dnsmasq.log, dnsmasq.pid, leases
+    hosts/MAC           a reservation each; dnsmasq takes new ones by inotify, removals by SIGHUP
+    tftp/               loaders, the entry script, GRUB's configuration
+    tftp/grub/machines/MAC.cfg, tftp/files/…    what machines under secure boot get
+
+dnsmasq reads them as `nobody`, so they are world-readable, and so must be the way to them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Interface
+from pathlib import Path
+
+import msgspec
+
+from nospoon.errors import MissingTool, ProviderError
+from nospoon.model.resources import Key, NetbootService, OwnerTag, Reservation
+from nospoon.protocols.ipxe import dnsmasq, grub, script
+
+LOADERS: Mapping[str, tuple[Path, str]] = {
+    "undionly.kpxe": (Path("/usr/lib/ipxe/undionly.kpxe"), "ipxe"),
+    "snponly.efi": (Path("/usr/lib/ipxe/snponly.efi"), "ipxe"),
+    "shimx64.efi": (Path("/usr/lib/shim/shimx64.efi.signed"), "shim-signed"),
+    "grubx64.efi": (
+        Path("/usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed"),
+        "grub-efi-amd64-signed",
+    ),
+}
+"""Name below the TFTP root -> where Debian puts the file, and the package that has it."""
+
+READABLE, ENTERABLE = 0o644, 0o755
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """service.json. `pid` 0: not started yet. `bridge_index`: the bridge that it was started on,
+    since a bridge of the same name that is made later is another one to sockets.
+    """
+
+    key: Key
+    shape: NetbootService
+    tag: OwnerTag
+    pid: int = 0
+    started: int = 0
+    bridge_index: int = 0
+
+
+class Tree:
+    """Reads and writes the files of one service."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.saved_file = directory / "service.json"
+        self.configuration = directory / "dnsmasq.conf"
+        self.pid_file = directory / "dnsmasq.pid"
+        self.hosts, self.tftp = directory / "hosts", directory / "tftp"
+        self.machines, self.files = self.tftp / "grub/machines", self.tftp / "files"
+
+    def load(self) -> Saved | None:
+        """What was saved; None where nothing was, or not to its end."""
+        try:
+            return msgspec.json.decode(self.saved_file.read_bytes(), type=Saved)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+
+    def save(self, saved: Saved) -> None:
+        self._make(self.directory)
+        write(self.saved_file, msgspec.json.encode(saved))
+
+    def write(self, shape: NetbootService, *, http_port: int, user: str) -> None:
+        """Everything that dnsmasq reads but the reservations."""
+        for each in (self.hosts, self.tftp, self.machines, self.files):
+            self._make(each)
+        for name, (source, package) in LOADERS.items():
+            _copy_loader(source, self.tftp / name, package)
+        address = str(IPv4Interface(shape.address).ip)
+        entry = script.ask(f"http://{address}:{http_port}")
+        write(self.tftp / dnsmasq.ENTRY_SCRIPT, entry.encode())
+        write(self.tftp / "grub/grub.cfg", grub.ask(address).encode())
+        write(self.configuration, dnsmasq.configuration(shape, self._places(user)).encode())
+
+    def write_reservations(self, reservations: Iterable[Reservation]) -> bool:
+        """Make the files those of these reservations; True when dnsmasq must be told of it."""
+        wanted = {
+            dnsmasq.reservation_file(r): dnsmasq.reservation(r).encode() for r in reservations
+        }
+        present = {path.name: path.read_bytes() for path in self.hosts.iterdir()}
+        for name in present.keys() - wanted.keys():
+            (self.hosts / name).unlink()
+        for name, content in wanted.items():
+            if present.get(name) != content:
+                write(self.hosts / name, content)
+        return any(wanted.get(name) != content for name, content in present.items())
+
+    def write_machine(self, mac: str, text: str | None) -> None:
+        """What GRUB on the machine with this MAC does; None: it has no instructions."""
+        place = self.tftp / grub.machine_file(mac.lower())
+        if text is None:
+            place.unlink(missing_ok=True)
+        else:
+            write(place, text.encode())
+
+    def offer_file(self, source: Path) -> str:
+        """Copy a file where TFTP finds it; returns its path below the TFTP root."""
+        found = source.stat()
+        facts = f"{source} {found.st_size} {found.st_mtime_ns}"
+        name = hashlib.sha256(facts.encode()).hexdigest()[:32]
+        if not (self.files / name).exists():
+            _copy(source, self.files / name)
+        return f"files/{name}"
+
+    def drop_files_except(self, used: set[str]) -> None:
+        """Remove offered files that no machine's instructions name."""
+        for path in self.files.iterdir():
+            if f"files/{path.name}" not in used:
+                path.unlink()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.directory, ignore_errors=False)
+
+    def check_way(self) -> None:
+        """Raise `ProviderError` where `nobody` could not come to these files."""
+        for each in (self.directory, *self.directory.parents):
+            if not each.stat().st_mode & stat.S_IXOTH:
+                raise ProviderError(
+                    f"dnsmasq runs as nobody and cannot enter {each}",
+                    hint=f"Run `chmod o+x {each}`, or set NOSPOON_STATE_DIR to another place.",
+                )
+
+    def _make(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(ENTERABLE)
+
+    def _places(self, user: str) -> dnsmasq.Places:
+        return dnsmasq.Places(
+            hosts=str(self.hosts),
+            leases=str(self.directory / "leases"),
+            tftp=str(self.tftp),
+            pid=str(self.pid_file),
+            log=str(self.directory / "dnsmasq.log"),
+            user=user,
+        )
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all. dnsmasq ignores names that begin with a dot."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.parent / f".{path.name}"
+    part.write_bytes(content)
+    part.chmod(READABLE)
+    part.replace(path)
+
+
+def _copy_loader(source: Path, target: Path, package: str) -> None:
+    try:
+        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+            _copy(source, target)
+    except FileNotFoundError as error:
+        raise MissingTool(
+            f"{source} is not there", hint=f"Install the package {package}."
+        ) from error
+
+
+def _copy(source: Path, target: Path) -> None:
+    part = target.parent / f".{target.name}.{os.getpid()}"
+    shutil.copyfile(source, part)
+    part.chmod(READABLE)
+    part.replace(target)

@@ -1,0 +1,126 @@
+"""Bridges, taps and services of these tests' own; everything is removed again."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from nospoon.model.cluster import Arch
+from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag, Reservation, Resource
+from nospoon.probe.build import Probe, build
+from nospoon.runtime import clock
+from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.http import create_app
+from nospoon.services.netboot.serving import HttpListeners
+from nospoon.testing.netboot import ToldAuthority
+
+NUMBERS = itertools.count(os.getpid() % 30000)
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A bridge with an address in a /24 of its own, and a tap on it."""
+
+    name: str
+    tap: str
+    net: str
+
+    def host(self, number: int) -> str:
+        return f"{self.net}.{number}"
+
+    def shape(self, *reservations: Reservation) -> NetbootService:
+        return NetbootService(
+            bridge=self.name,
+            address=f"{self.host(1)}/24",
+            range=(self.host(100), self.host(150)),
+            reservations=reservations,
+        )
+
+
+@pytest.fixture
+def bridge() -> Iterator[Bridge]:
+    number = next(NUMBERS)
+    made = Bridge(f"nsb{number}", f"nst{number}", f"172.31.{64 + number % 128}")
+    ip("link", "add", made.name, "type", "bridge")
+    try:
+        ip("addr", "add", f"{made.host(1)}/24", "dev", made.name)
+        ip("link", "set", made.name, "up")
+        ip("tuntap", "add", made.tap, "mode", "tap")
+        ip("link", "set", made.tap, "master", made.name, "up")
+        yield made
+    finally:
+        for link in (made.tap, made.name):
+            subprocess.run(["ip", "link", "del", link], check=False, capture_output=True)
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    """A directory that nobody can enter, which pytest's own are not."""
+    path = Path(tempfile.mkdtemp(prefix="nospoon-netboot-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def authority() -> ToldAuthority:
+    return ToldAuthority()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+async def driver(state: Path, authority: ToldAuthority) -> AsyncIterator[NetbootDriver]:
+    made = NetbootDriver(
+        state=state,
+        deployment="test",
+        http=HttpListeners(create_app(authority, ready=lambda: True), port=free_port()),
+        authority=authority,
+        clock=clock.unix,
+    )
+    cluster = TAG.cluster
+    yield made
+    for observed in await made.observe(cluster):
+        await made.delete(observed)
+    await made.close()
+
+
+TAG = OwnerTag("test", uuid4(), 1, "t")
+
+
+@pytest.fixture
+def tag() -> OwnerTag:
+    return TAG
+
+
+@pytest.fixture
+def service(bridge: Bridge) -> Resource:
+    return Resource(Key(Kind.NETBOOT, "here", "provision"), bridge.shape())
+
+
+CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", Path.home() / ".cache/nospoon-tests"))
+
+
+@pytest.fixture(scope="session")
+def probe() -> Probe:
+    """The probe, kept between runs: building it takes ten seconds and 70 MB of downloads."""
+    return asyncio.run(build(CACHE, arch=Arch.X86_64))
