@@ -1,0 +1,114 @@
+"""Console records: every byte since the first power-on, though virtlogd keeps the last few MiB.
+
+virtlogd writes `UUID.log` whether this daemon lives or not, and rotates it at 2 MiB: `.0` is the
+newest of the old ones, after three the oldest is removed. We give each file a second name in
+`UUID.d/`, numbered in the order of writing, as soon as we see it: a hard link is the same file, so
+it grows as virtlogd writes, and stays when virtlogd removes its own name. The record is all of
+them, one after the other. While the daemon is dead, virtlogd's own 8 MiB bridge the gap.
+
+`UUID.d/group` says to whom the record belongs, so that it can be purged after its cluster is gone.
+Functions here do file operations; the service calls them in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+RECORD = re.compile(r"^(?P<uuid>[0-9a-f-]{36})\.log(\.(?P<age>\d+))?$")
+GROUP = "group"
+SEGMENT = "{:08d}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records in one local directory, the one that was given to the connection."""
+
+    directory: Path
+
+    def keep(self, machine: UUID, group: str) -> None:
+        """From now on this machine's record is kept, for this group (a cluster)."""
+        archive = self._archive(machine)
+        archive.mkdir(parents=True, exist_ok=True)
+        archive.chmod(0o700)
+        (archive / GROUP).write_text(group)
+
+    def sweep(self) -> None:
+        """Give new files their second name. Often enough is before three rotations, 6 MiB."""
+        for machine, files in self._written().items():
+            if self._archive(machine).is_dir():
+                self._link(self._archive(machine), files)
+
+    def size(self, machine: UUID) -> int:
+        """Bytes in the record now."""
+        return sum(segment.stat().st_size for segment in self._segments(machine))
+
+    def read(self, machine: UUID, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; b"" at the end of what there is."""
+        for segment in self._segments(machine):
+            size = segment.stat().st_size
+            if offset < size:
+                with segment.open("rb") as file:
+                    file.seek(offset)
+                    return file.read(limit)
+            offset -= size
+        return b""
+
+    async def purge(self, group: str) -> None:
+        """Remove all records of a group, for good."""
+        await asyncio.to_thread(self._purge, group)
+
+    def _purge(self, group: str) -> None:
+        if not self.directory.is_dir():
+            return
+        written = self._written()
+        for archive in self.directory.glob("*.d"):
+            label = archive / GROUP
+            if label.is_file() and label.read_text() == group:
+                for _, file in written.get(UUID(archive.stem), []):
+                    file.unlink(missing_ok=True)
+                shutil.rmtree(archive)
+
+    def _archive(self, machine: UUID) -> Path:
+        return self.directory / f"{machine}.d"
+
+    def _segments(self, machine: UUID) -> list[Path]:
+        archive = self._archive(machine)
+        if not archive.is_dir():
+            return []
+        self._link(archive, self._written().get(machine, []))
+        return sorted(archive.glob("*.log"))
+
+    def _written(self) -> dict[UUID, list[tuple[int, Path]]]:
+        """virtlogd's files by machine, each oldest first: (minus age, path)."""
+        found: dict[UUID, list[tuple[int, Path]]] = {}
+        for entry in self._entries():
+            match = RECORD.match(entry.name)
+            if match is not None:
+                age = int(match["age"]) + 1 if match["age"] is not None else 0
+                found.setdefault(UUID(match["uuid"]), []).append((-age, Path(entry.path)))
+        return {machine: sorted(files) for machine, files in found.items()}
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        if self.directory.is_dir():
+            with os.scandir(self.directory) as entries:
+                yield from entries
+
+    def _link(self, archive: Path, files: list[tuple[int, Path]]) -> None:
+        segments = sorted(archive.glob("*.log"))
+        known = {segment.stat().st_ino for segment in segments}
+        number = int(segments[-1].stem) + 1 if segments else 0
+        for _, file in files:
+            try:
+                if file.stat().st_ino in known:
+                    continue
+                os.link(file, archive / SEGMENT.format(number))
+            except FileNotFoundError:
+                continue  # rotated under our hands: the next sweep finds it by its next name
+            number += 1

@@ -1,0 +1,206 @@
+"""The console service: attach, read, follow.
+
+A hypervisor gives one interactive stream per machine. The first to attach opens it, everybody who
+attaches reads all of it, what anybody types is sent, and the last to leave closes it. It survives
+power cycles: when the machine starts again the stream is opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+from uuid import UUID
+
+import structlog
+
+from nospoon.errors import Conflict, Gone, ProviderError
+from nospoon.model.machine import MachineEvent, PowerState
+from nospoon.providers.base import ConsoleStream
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.consoles.records import Records
+
+log = structlog.get_logger()
+CHUNK = 1 << 16
+BACKLOG = 4096
+"""Chunks that wait for a slow reader before it is let go."""
+LOOK_SECONDS = 0.2
+"""How often a followed record is looked at: files do not tell that they grew."""
+SWEEP_SECONDS = 1.0
+
+
+class Source(Protocol):
+    """What the service needs of a machine driver."""
+
+    async def console(self, machine: UUID) -> ConsoleStream: ...
+
+
+SourceOf = Callable[[UUID], Source]
+"""Machine -> the driver of its host. Raises `Gone` for an unknown machine."""
+
+
+@dataclass(slots=True)
+class Line:
+    """The stream of one machine and who reads it."""
+
+    machine: UUID
+    readers: set[asyncio.Queue[bytes]] = field(default_factory=set)
+    stream: ConsoleStream | None = None
+    runs: asyncio.Event = field(default_factory=asyncio.Event)
+    pump: asyncio.Task[None] | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def spread(self, data: bytes) -> None:
+        """Hand data to every reader; one that does not keep up has its queue ended."""
+        for queue in list(self.readers):
+            if queue.qsize() >= BACKLOG:
+                self.readers.discard(queue)
+                queue.put_nowait(b"")
+            else:
+                queue.put_nowait(data)
+
+
+class Attached:
+    """One reader and writer of a console; an async context manager that lets go at its end."""
+
+    def __init__(self, service: ConsoleService, line: Line) -> None:
+        self._service, self._line = service, line
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
+        line.readers.add(self._queue)
+
+    async def output(self) -> AsyncIterator[bytes]:
+        """What the machine says from now on; ends when this reader fell too far behind."""
+        while data := await self._queue.get():
+            yield data
+
+    async def write(self, data: bytes) -> None:
+        """Type. Raises `Gone` while the machine is off."""
+        if self._line.stream is None:
+            raise Gone("nobody hears what is typed: the machine is off")
+        await self._line.stream.write(data)
+
+    async def close(self) -> None:
+        self._line.readers.discard(self._queue)
+        self._queue.put_nowait(b"")
+        await self._service.leave(self._line)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class ConsoleService:
+    """Consoles of all machines. Start it with `start`; give it every machine event."""
+
+    def __init__(self, source_of: SourceOf, records: Records) -> None:
+        self._source_of, self._records = source_of, records
+        self._lines: dict[UUID, Line] = {}
+        self._tasks = Tasks("consoles")
+
+    def start(self) -> None:
+        """Keep records from being rotated away."""
+        self._tasks.start(self._sweep(), name="sweep records")
+
+    async def keep(self, machine: UUID, group: str) -> None:
+        """Keep this machine's record, for this group."""
+        await asyncio.to_thread(self._records.keep, machine, group)
+
+    def machine_event(self, event: MachineEvent) -> None:
+        """A machine that runs (again) is listened to again."""
+        line = self._lines.get(event.uuid)
+        if line is not None and event.power is PowerState.ON:
+            line.runs.set()
+
+    async def attach(self, machine: UUID) -> Attached:
+        """Listen and type. A machine that is off is heard once it runs.
+
+        Raises `Conflict` when somebody else has the stream, `Gone` for no machine of ours.
+        """
+        line = self._lines.setdefault(machine, Line(machine))
+        attached = Attached(self, line)
+        try:
+            async with line.opening:
+                if line.pump is None:
+                    line.runs.clear()
+                    line.stream = await self._open(line)
+                    line.pump = self._tasks.start(self._pump(line), name=f"console {machine}")
+        except BaseException:
+            await attached.close()
+            raise
+        return attached
+
+    async def _open(self, line: Line) -> ConsoleStream | None:
+        """The stream, or None while the machine is off."""
+        source = self._source_of(line.machine)
+        try:
+            return await source.console(line.machine)
+        except (Conflict, Gone):
+            raise
+        except ProviderError as error:
+            log.debug("no console yet", machine=str(line.machine), why=str(error))
+            return None
+
+    async def _pump(self, line: Line) -> None:
+        while True:
+            if line.stream is not None:
+                while data := await line.stream.read():
+                    line.spread(data)
+                stream, line.stream = line.stream, None
+                await stream.close()
+            await line.runs.wait()
+            line.runs.clear()
+            try:
+                line.stream = await self._open(line)
+            except (Conflict, Gone) as error:
+                log.warning("console lost", machine=str(line.machine), why=str(error))
+
+    async def leave(self, line: Line) -> None:
+        """Close the stream after the last reader left."""
+        async with line.opening:
+            if line.readers:
+                return
+            if self._lines.get(line.machine) is line:
+                del self._lines[line.machine]
+            pump, line.pump = line.pump, None
+            if pump is not None:
+                pump.cancel()
+                await asyncio.wait({pump})
+            stream, line.stream = line.stream, None
+            if stream is not None:
+                await stream.close()
+
+    async def size(self, machine: UUID) -> int:
+        """Bytes recorded so far."""
+        return await asyncio.to_thread(self._records.size, machine)
+
+    async def read(self, machine: UUID, *, follow: bool, offset: int = 0) -> AsyncIterator[bytes]:
+        """The record from this offset to its end; with `follow` for ever."""
+        while True:
+            data = await asyncio.to_thread(self._records.read, machine, offset, CHUNK)
+            if data:
+                offset += len(data)
+                yield data
+            elif follow:
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                return
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.to_thread(self._records.sweep)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def close(self) -> None:
+        for line in list(self._lines.values()):
+            line.readers.clear()
+            await self.leave(line)
+        await self._tasks.close()

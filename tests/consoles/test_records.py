@@ -1,0 +1,115 @@
+"""Records lose nothing to rotation, and go when they are purged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.services.consoles.records import Records
+
+KEPT = 3
+
+
+class Virtlogd:
+    """Rotates as virtlogd does: log -> .0 -> .1 -> .2 -> gone."""
+
+    def __init__(self, record: Path) -> None:
+        self.record = record
+        record.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, data: bytes) -> None:
+        with self.record.open("ab") as file:
+            file.write(data)
+
+    def rotate(self) -> None:
+        names = [self.record, *(Path(f"{self.record}.{age}") for age in range(KEPT))]
+        names[-1].unlink(missing_ok=True)
+        for older, newer in zip(reversed(names), list(reversed(names))[1:], strict=False):
+            if newer.exists():
+                newer.rename(older)
+
+
+@pytest.fixture
+def machine() -> UUID:
+    return uuid4()
+
+
+@pytest.fixture
+def records(tmp_path: Path, machine: UUID) -> Records:
+    records = Records(tmp_path)
+    records.keep(machine, "dev")
+    return records
+
+
+def all_of(records: Records, machine: UUID) -> bytes:
+    offset, said = 0, b""
+    while data := records.read(machine, offset, 7):
+        offset, said = offset + len(data), said + data
+    assert records.size(machine) == len(said)
+    return said
+
+
+def test_a_machine_that_said_nothing_has_an_empty_record(records: Records, machine: UUID) -> None:
+    assert all_of(records, machine) == b""
+    assert all_of(records, uuid4()) == b""
+
+
+def test_what_was_rotated_away_is_still_read_in_order(
+    records: Records, machine: UUID, tmp_path: Path
+) -> None:
+    log = Virtlogd(tmp_path / f"{machine}.log")
+    for number in range(10):
+        log.write(f"part {number}\n".encode())
+        records.sweep()
+        log.rotate()
+    log.write(b"end")
+    assert all_of(records, machine) == b"".join(b"part %d\n" % n for n in range(10)) + b"end"
+
+
+def test_what_grew_while_nobody_looked_is_found_in_order(
+    records: Records, machine: UUID, tmp_path: Path
+) -> None:
+    log = Virtlogd(tmp_path / f"{machine}.log")
+    for number in range(KEPT):
+        log.write(f"part {number}\n".encode())
+        log.rotate()
+    log.write(b"end")
+    assert all_of(records, machine) == b"part 0\npart 1\npart 2\nend"
+
+
+@given(st.lists(st.one_of(st.binary(max_size=40), st.just(None)), max_size=30))
+def test_no_sequence_of_writes_and_rotations_loses_a_byte(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[bytes | None]
+) -> None:
+    place, machine = tmp_path_factory.mktemp("records"), uuid4()
+    records, log = Records(place), Virtlogd(place / f"{machine}.log")
+    records.keep(machine, "dev")
+    for step in steps:
+        if step is None:
+            records.sweep()
+            log.rotate()
+        else:
+            log.write(step)
+    assert all_of(records, machine) == b"".join(step for step in steps if step is not None)
+
+
+async def test_purging_a_group_removes_its_records_and_no_others(
+    records: Records, machine: UUID, tmp_path: Path
+) -> None:
+    other = uuid4()
+    records.keep(other, "prod")
+    for each in (machine, other):
+        Virtlogd(tmp_path / f"{each}.log").write(b"kept")
+    records.sweep()
+    await records.purge("dev")
+    assert all_of(records, machine) == b""
+    assert all_of(records, other) == b"kept"
+    assert not [path for path in tmp_path.iterdir() if str(machine) in path.name]
+
+
+async def test_purging_where_nothing_was_recorded_is_no_error(tmp_path: Path) -> None:
+    await Records(tmp_path / "nowhere").purge("dev")

@@ -1,0 +1,142 @@
+"""Many listen to one console; it survives power cycles, and is let go by the last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from nospoon.errors import Conflict, Gone
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.machine import PowerCommand
+from nospoon.model.resources import Image, Resource
+from nospoon.providers.base import ConsoleStream
+from nospoon.providers.simulated import SimulatedConnection
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.consoles.records import Records
+from nospoon.services.consoles.service import Attached, ConsoleService
+from nospoon.testing.conformance import Bench, make, rack_for
+
+PLAN = BootPlan((BootDevice.DISK,), (BootDevice.DISK,))
+
+
+async def nothing(resource: Resource) -> None:
+    del resource
+
+
+@pytest.fixture
+async def connection(tmp_path: Path) -> AsyncIterator[SimulatedConnection]:
+    connection = SimulatedConnection("sim", "kit", lambda: 0.0, records=tmp_path)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def machine(connection: SimulatedConnection) -> UUID:
+    image = Image("", "ab" * 32, "raw", 1 << 20)
+    rack = rack_for(Bench(connection, "sim", "kit", "/pools", image, nothing, nothing))
+    await make(rack_bench(connection, image), *rack.all)
+    return rack.uuid
+
+
+def rack_bench(connection: SimulatedConnection, image: Image) -> Bench:
+    return Bench(connection, "sim", "kit", "/pools", image, nothing, nothing)
+
+
+@pytest.fixture
+async def service(connection: SimulatedConnection, tmp_path: Path) -> AsyncIterator[ConsoleService]:
+    service = ConsoleService(lambda _: connection.machine_driver, Records(tmp_path))
+    service.start()
+    async with Tasks("test") as tasks:
+        tasks.start(feed(connection, service), name="events")
+        yield service
+        await service.close()
+
+
+async def feed(connection: SimulatedConnection, service: ConsoleService) -> None:
+    async for event in connection.machine_driver.watch():
+        service.machine_event(event)
+
+
+async def heard(attached: Attached, words: bytes) -> bytes:
+    said = b""
+    async with asyncio.timeout(5):
+        async for data in attached.output():
+            said += data
+            if words in said:
+                break
+    return said
+
+
+async def test_everybody_who_attaches_hears_and_may_type(
+    connection: SimulatedConnection, service: ConsoleService, machine: UUID
+) -> None:
+    await connection.machine_driver.power(machine, PowerCommand.ON, PLAN)
+    async with await service.attach(machine) as one, await service.attach(machine) as two:
+        await one.write(b"hello")
+        assert await heard(one, b"hello")
+        await two.write(b"again")
+        assert await heard(one, b"again")
+        assert b"hello" in await heard(two, b"again")
+
+
+async def test_the_last_to_leave_lets_the_stream_go(
+    connection: SimulatedConnection, service: ConsoleService, machine: UUID
+) -> None:
+    await connection.machine_driver.power(machine, PowerCommand.ON, PLAN)
+    async with await service.attach(machine), await service.attach(machine):
+        with pytest.raises(Conflict):
+            await connection.machine_driver.console(machine)
+    stream = await connection.machine_driver.console(machine)
+    with pytest.raises(Conflict):
+        await service.attach(machine)
+    await stream.close()
+    async with await service.attach(machine):
+        pass
+
+
+async def test_a_console_is_heard_again_after_the_machine_was_off(
+    connection: SimulatedConnection, service: ConsoleService, machine: UUID
+) -> None:
+    driver = connection.machine_driver
+    async with await service.attach(machine) as attached:
+        await driver.power(machine, PowerCommand.ON, PLAN)
+        await heard(attached, b"boots")
+        await stream_of(service, machine).close()
+        await driver.power(machine, PowerCommand.CYCLE, PLAN)
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    await attached.write(b"typed after the cycle")
+                    break
+                except Gone:
+                    await asyncio.sleep(0.01)
+        await heard(attached, b"typed after the cycle")
+
+
+def stream_of(service: ConsoleService, machine: UUID) -> ConsoleStream:
+    stream = service._lines[machine].stream
+    assert stream is not None
+    return stream
+
+
+async def test_the_record_is_read_from_an_offset_and_followed(
+    connection: SimulatedConnection, service: ConsoleService, machine: UUID
+) -> None:
+    await service.keep(machine, "dev")
+    await connection.machine_driver.power(machine, PowerCommand.ON, PLAN)
+    whole = b"".join([chunk async for chunk in service.read(machine, follow=False)])
+    assert b"boots disk" in whole
+    assert await service.size(machine) == len(whole)
+    later = service.read(machine, follow=True, offset=len(whole))
+    await connection.machine_driver.power(machine, PowerCommand.RESET, PLAN)
+    async with asyncio.timeout(5):
+        assert b"boots disk" in await anext(later)
+
+
+async def test_a_machine_that_is_not_there_cannot_be_attached_to(service: ConsoleService) -> None:
+    with pytest.raises(Gone):
+        await service.attach(UUID(int=1))
