@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from uuid import UUID
-from xml.etree import ElementTree as ET
 
 import libvirt
 import structlog
@@ -27,7 +26,6 @@ from nospoon.providers.libvirt.roster import Roster
 
 log = structlog.get_logger()
 NAMESPACE = "https://nospoon.dev/boot/1"
-ET.register_namespace("nospoon-boot", NAMESPACE)
 RESET_SECONDS = 10.0
 """A reset of a paused machine takes milliseconds; its event may come late on a busy host."""
 
@@ -139,9 +137,8 @@ class Boots:
 
 
 def write_intent(domain: Domain, boot: BootPlan) -> None:
-    xml = written(
-        element(f"{{{NAMESPACE}}}boot", now=" ".join(boot.now), after=" ".join(boot.after))
-    )
+    """Keep the plan in the domain's metadata; libvirt itself adds the namespace."""
+    xml = written(element("boot", now=" ".join(boot.now), after=" ".join(boot.after)))
     kind, config = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
     domain.setMetadata(kind, xml, "nospoon-boot", NAMESPACE, config)
 

@@ -120,7 +120,8 @@ def _devices(machine: Machine, stage: Stage) -> Iterator[ET.Element]:
         yield _disk(disk, path, next_name(names, disk.bus), orders.get(("disk", number)))
     yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
     for number, nic in enumerate(machine.nics):
-        yield _nic(nic, orders.get(("nic", number)))
+        rom = machine.firmware is not Firmware.UEFI_SECURE
+        yield _nic(nic, orders.get(("nic", number)), rom=rom)
     yield element("serial", element("log", file=stage.record, append="on"), type="pty")
     yield element("console", type="pty")
     if machine.tpm:
@@ -189,12 +190,16 @@ def _cdrom(
     )
 
 
-def _nic(nic: MachineNic, place: int | None) -> ET.Element:
+def _nic(nic: MachineNic, place: int | None, *, rom: bool) -> ET.Element:
+    """QEMU's NICs carry iPXE, unsigned. OVMF runs it all the same, for it trusts its host's ROMs;
+    but no loader would get past it, so under secure boot the firmware's own PXE does the work.
+    """
     return element(
         "interface",
         element("mac", address=nic.mac),
         element("source", bridge=nic.bridge) if nic.bridge else None,
         element("model", type=nic.model),
         _boot(place),
+        None if rom else element("rom", enabled="no"),
         type="bridge" if nic.bridge else "user",
     )

@@ -13,6 +13,7 @@ only then is the order of later boots set, and RESET told.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
@@ -63,6 +64,7 @@ class Presence:
         self._tried = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._was_lost = False
+        self._registered: list[int] = []
 
     async def ready(self) -> None:
         """Listen from now on; returns when the first attempt to do so ended, well or not."""
@@ -99,20 +101,32 @@ class Presence:
     def _register(self, connect: Connect, loop: asyncio.AbstractEventLoop) -> None:
         """In a worker thread; the callbacks run in libvirt's event thread."""
 
+        def hand_over(action: Callable[..., object], *values: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens
+                loop.call_soon_threadsafe(action, *values)
+
         def lifecycle(_c: object, domain: Connect, event: int, detail: int, _o: object) -> None:
-            raw = Lifecycle(UUID(bytes=domain.UUID()), event, detail)
-            loop.call_soon_threadsafe(self._arrived, raw)
+            hand_over(self._arrived, Lifecycle(UUID(bytes=domain.UUID()), event, detail))
 
         def reboot(_c: object, domain: Connect, _o: object) -> None:
-            loop.call_soon_threadsafe(self._arrived, Rebooted(UUID(bytes=domain.UUID())))
+            hand_over(self._arrived, Rebooted(UUID(bytes=domain.UUID())))
 
         def closed(_c: object, _reason: int, _o: object) -> None:
-            loop.call_soon_threadsafe(self._lost.set)
+            hand_over(self._lost.set)
 
         register = connect.domainEventRegisterAny
-        register(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle, None)
-        register(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, reboot, None)
+        self._registered = [
+            register(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle, None),
+            register(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, reboot, None),
+        ]
         connect.registerCloseCallback(closed, None)
+
+    def _deregister(self, connect: Connect) -> None:
+        """A connection with callbacks never closes."""
+        registered, self._registered = self._registered, []
+        for callback in registered:
+            connect.domainEventDeregisterAny(callback)
+        connect.unregisterCloseCallback()
 
     async def _announce(self) -> None:
         """Tell all machines again after an absence, and finish what a dead daemon began."""
@@ -256,3 +270,8 @@ class Presence:
 
     async def close(self) -> None:
         await self.tasks.close()
+        if self._registered and not self._was_lost:
+            try:
+                await self._hypervisor.ask(self._deregister, "stop listening")
+            except NospoonError as error:
+                log.debug("the host was away at the end", why=str(error))

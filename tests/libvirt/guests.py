@@ -1,0 +1,108 @@
+"""Tiny guests that say on the serial port what booted, and do what is typed there."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Firmware
+from nospoon.model.resources import Image, Machine, MachineDisk, Resource, Volume
+from nospoon.runtime import process
+from nospoon.testing.conformance import Bench, Rack, rack_for
+
+BOOTED = b"DISK-BOOTED"
+SECTOR = 512
+
+
+def boot_sector(code: bytes) -> bytes:
+    """A whole disk of 1 MiB that runs this 16-bit code at 0:7C00h."""
+    assert len(code) <= SECTOR - 2
+    return (code.ljust(SECTOR - 2, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0")
+
+
+def speaking_disk() -> bytes:
+    """Prints DISK-BOOTED on COM1; resets the machine by port CF9h when `r` is typed."""
+    print_all = bytes.fromhex("31C0 8ED8 BE0000 BAF803 AC 84C0 7403 EE EBF8")
+    wait_for_r = bytes.fromhex("BAFD03 EC A801 74F8 BAF803 EC 3C72 75F0 B006 BAF90C EE F4 EBFD")
+    code = print_all + wait_for_r
+    message = 0x7C00 + len(code)
+    return boot_sector(
+        code[:5] + message.to_bytes(2, "little") + code[7:] + b"\r\n" + BOOTED + b"\r\n\0"
+    )
+
+
+def writing_disk() -> bytes:
+    """Writes 64 sectors after the other to its disk by INT 13h AH=43h, for ever."""
+    packet = 0x7C00 + 0x40
+    code = bytes.fromhex("31C0 8ED8 BE") + packet.to_bytes(2, "little")
+    code += bytes.fromhex("B443 B000 B280 CD13 8106") + (packet + 8).to_bytes(2, "little")
+    code += bytes.fromhex("4000")
+    code += b"\xeb" + (4 - (len(code) + 2)).to_bytes(1, "little", signed=True)
+    disk_address_packet = bytes.fromhex("10 00 4000 007E 0000 0008000000000000")
+    return boot_sector(code.ljust(0x40, b"\0") + disk_address_packet)
+
+
+async def speaking_uefi_disk(place: Path) -> bytes:
+    """A FAT disk whose GRUB prints DISK-BOOTED."""
+    config, loader, disk = place / "grub.cfg", place / "BOOTX64.EFI", place / "uefi.img"
+    config.write_text('echo "DISK-BOOTED"\nsleep 600\n')
+    modules = ["echo", "sleep", "normal", "configfile"]
+    grub = ["grub-mkimage", "-O", "x86_64-efi", "-c", str(config), "-p", "/EFI", "-o", str(loader)]
+    await process.run([*grub, *modules])
+    disk.write_bytes(bytes(4 << 20))
+    await process.run(["mformat", "-i", str(disk), "::"])
+    await process.run(["mmd", "-i", str(disk), "::/EFI", "::/EFI/BOOT"])
+    await process.run(["mcopy", "-i", str(disk), str(loader), "::/EFI/BOOT/BOOTX64.EFI"])
+    return disk.read_bytes()
+
+
+def guest_rack(
+    bench: Bench, disk: bytes, images: dict[str, str], place: Path, *, firmware: Firmware
+) -> Rack:
+    """A machine with this disk, which boots from disk, then from the network."""
+    sha256 = hashlib.sha256(disk).hexdigest()
+    file = place / f"{sha256}.raw"
+    file.write_bytes(disk)
+    images[sha256] = str(file)
+    rack = rack_for(replace(bench, image=Image("", sha256, "raw", len(disk))))
+    machine, cloned = rack.machine.shape, rack.cloned.shape
+    assert isinstance(machine, Machine)
+    assert isinstance(cloned, Volume)
+    shape = replace(
+        machine,
+        memory=256 << 20,
+        firmware=firmware,
+        disks=(MachineDisk("m0-1", "virtio", "guest"),),
+        boot_order=(BootDevice.DISK, BootDevice.NETWORK),
+    )
+    return replace(
+        rack,
+        machine=Resource(rack.machine.key, shape),
+        cloned=Resource(rack.cloned.key, replace(cloned, size=64 << 20)),
+    )
+
+
+class Listener:
+    """Reads a console record from where it stopped last."""
+
+    def __init__(self, record: str) -> None:
+        self.record = Path(record)
+        self.offset = 0
+
+    async def hears(self, *words: bytes, seconds: float = 60) -> bytes:
+        """The first of these words that comes; what came before is skipped."""
+        async with asyncio.timeout(seconds):
+            while True:
+                heard = self.unheard()
+                found = [(heard.index(word), word) for word in words if word in heard]
+                if found:
+                    at, word = min(found)
+                    self.offset += at + len(word)
+                    return word
+                await asyncio.sleep(0.05)
+
+    def unheard(self) -> bytes:
+        return self.record.read_bytes()[self.offset :] if self.record.exists() else b""

@@ -1,0 +1,187 @@
+"""Once is once: real machines follow an order for one boot, and the persistent one ever after.
+
+Each firmware says on the serial port what it tries first; nobody answers on the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+
+import libvirt
+import pytest
+
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Firmware
+from nospoon.model.machine import MachineChange, PowerCommand
+from nospoon.model.resources import Image, Resource
+from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.boots import write_intent
+from nospoon.testing.conformance import Bench, Rack, events_of, make, remove_all, until
+
+pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
+
+DISK_FIRST = (BootDevice.DISK, BootDevice.NETWORK)
+NETWORK_FIRST = (BootDevice.NETWORK, BootDevice.DISK)
+ONCE = BootPlan(now=NETWORK_FIRST, after=DISK_FIRST)
+ALWAYS = BootPlan(now=NETWORK_FIRST, after=NETWORK_FIRST)
+
+BIOS_NETWORK, BIOS_DISK = b"Booting from ROM", b"DISK-BOOTED"
+UEFI_NETWORK, UEFI_DISK = b"Configuring (net0", b"DISK-BOOTED"
+SECURE_NETWORK, SECURE_DISK = b">>Start PXE over IPv4", b"Access Denied"
+
+
+def load_guests() -> ModuleType:
+    """The module beside this one; tests are no package."""
+    path = Path(__file__).with_name("guests.py")
+    spec = importlib.util.spec_from_file_location("nospoon_test_guests", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+guests = load_guests()
+
+
+async def nothing(resource: Resource) -> None:
+    del resource
+
+
+@pytest.fixture
+async def bench(connection: LibvirtConnection, tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(
+        connection=connection,
+        host="here",
+        deployment="kit",
+        pool_root=str(tmp_path),
+        image=Image("", "", "raw", 0),
+        make_stranger=nothing,
+        remove_machine=nothing,
+    )
+    yield bench
+    await remove_all(bench)
+
+
+def reset_as_the_guest_would(connection: LibvirtConnection, rack: Rack) -> None:
+    """A reset that the connection did not ask for and is not told of beforehand."""
+    connect = libvirt.open(connection.host.uri)
+    connect.lookupByUUID(rack.uuid.bytes).reset(0)
+
+
+async def test_bios_boots_once_from_the_network_and_then_from_disk(
+    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> None:
+    rack = guests.guest_rack(
+        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
+    )
+    await make(bench, *rack.all)
+    machines = connection.machine_driver
+    listener = guests.Listener(machines.console_record(rack.uuid))
+    both = (BIOS_NETWORK, BIOS_DISK)
+    async with events_of(bench, rack.uuid) as queue:
+        await machines.power(rack.uuid, PowerCommand.ON, ONCE)
+        assert await listener.hears(*both) == BIOS_NETWORK
+        reset_as_the_guest_would(connection, rack)
+        assert await listener.hears(*both) == BIOS_DISK
+        await until(queue, MachineChange.RESET, 10)
+
+        await machines.power(rack.uuid, PowerCommand.RESET, ONCE)
+        assert await listener.hears(*both) == BIOS_NETWORK
+        await until(queue, MachineChange.RESET, 10)
+        reset_as_the_guest_would(connection, rack)
+        assert await listener.hears(*both) == BIOS_DISK
+        await until(queue, MachineChange.RESET, 10)
+
+        await machines.set_boot(rack.uuid, ONCE)
+        console = await machines.console(rack.uuid)
+        await console.write(b"r")
+        assert await listener.hears(*both) == BIOS_NETWORK
+        await until(queue, MachineChange.RESET, 10)
+        reset_as_the_guest_would(connection, rack)
+        assert await listener.hears(*both) == BIOS_DISK
+
+        await machines.power(rack.uuid, PowerCommand.CYCLE, ALWAYS)
+        assert await listener.hears(*both) == BIOS_NETWORK
+        reset_as_the_guest_would(connection, rack)
+        assert await listener.hears(*both) == BIOS_NETWORK
+
+
+async def test_uefi_boots_once_from_the_network_and_then_from_disk(
+    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> None:
+    disk = await guests.speaking_uefi_disk(tmp_path)
+    rack = guests.guest_rack(bench, disk, images, tmp_path, firmware=Firmware.UEFI)
+    await make(bench, *rack.all)
+    machines = connection.machine_driver
+    listener = guests.Listener(machines.console_record(rack.uuid))
+    both = (UEFI_NETWORK, UEFI_DISK)
+    async with events_of(bench, rack.uuid) as queue:
+        await machines.power(rack.uuid, PowerCommand.ON, ONCE)
+        assert await listener.hears(*both) == UEFI_NETWORK
+        reset_as_the_guest_would(connection, rack)
+        assert await listener.hears(*both) == UEFI_DISK
+        await until(queue, MachineChange.RESET, 10)
+        await machines.power(rack.uuid, PowerCommand.RESET, ONCE)
+        assert await listener.hears(*both) == UEFI_NETWORK
+        reset_as_the_guest_would(connection, rack)
+        assert await listener.hears(*both) == UEFI_DISK
+
+
+async def test_secure_boot_refuses_an_unsigned_loader_and_boots_once_from_the_network(
+    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> None:
+    disk = await guests.speaking_uefi_disk(tmp_path)
+    rack = guests.guest_rack(bench, disk, images, tmp_path, firmware=Firmware.UEFI_SECURE)
+    await make(bench, *rack.all)
+    machines = connection.machine_driver
+    listener = guests.Listener(machines.console_record(rack.uuid))
+    every = (SECURE_NETWORK, SECURE_DISK, UEFI_NETWORK, UEFI_DISK)
+    await machines.power(rack.uuid, PowerCommand.ON, ONCE)
+    assert await listener.hears(*every) == SECURE_NETWORK
+    reset_as_the_guest_would(connection, rack)
+    assert await listener.hears(*every) == SECURE_DISK
+
+
+async def test_a_start_that_a_dead_daemon_left_half_done_is_finished(
+    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> None:
+    rack = guests.guest_rack(
+        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
+    )
+    await make(bench, *rack.all)
+    connect = libvirt.open(connection.host.uri)
+    domain = connect.lookupByUUID(rack.uuid.bytes)
+    write_intent(domain, ONCE)
+    domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+    listener = guests.Listener(connection.machine_driver.console_record(rack.uuid))
+    async with events_of(bench, rack.uuid) as queue:
+        await until(queue, MachineChange.STARTED, 20)
+        assert await listener.hears(BIOS_NETWORK, BIOS_DISK) == BIOS_NETWORK
+    reset_as_the_guest_would(connection, rack)
+    assert await listener.hears(BIOS_NETWORK, BIOS_DISK) == BIOS_DISK
+
+
+async def test_a_machine_that_somebody_paused_is_left_paused(
+    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> None:
+    rack = guests.guest_rack(
+        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
+    )
+    await make(bench, *rack.all)
+    connect = libvirt.open(connection.host.uri)
+    domain = connect.lookupByUUID(rack.uuid.bytes)
+    domain.create()
+    listener = guests.Listener(connection.machine_driver.console_record(rack.uuid))
+    await listener.hears(BIOS_DISK)
+    domain.suspend()
+    async with events_of(bench, rack.uuid) as queue:
+        await until(queue, MachineChange.OBSERVED, 20)
+        await asyncio.sleep(0.5)
+        assert domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED
+        await connection.machine_driver.power(rack.uuid, PowerCommand.ON, ONCE)
+        assert domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
