@@ -46,19 +46,3 @@ def accounts_for(
 
 def account(username: str, password: str, cipher: Cipher) -> Account:
     return Account(username, password, cipher.digest(f"{username}\0{password}"))
-
-
-def node_rows(
-    cluster: Cluster, cluster_id: UUID, accounts: Mapping[str, Account], cipher: Cipher
-) -> list[NodeRow]:
-    """The rows in which the accounts are kept."""
-    return [
-        NodeRow(
-            uuid=identity.node_uuid(cluster_id, node.name),
-            cluster_id=cluster_id,
-            name=node.name,
-            username=accounts[node.name].username,
-            password=cipher.encrypt(accounts[node.name].password),
-        )
-        for node in cluster.nodes
-    ]

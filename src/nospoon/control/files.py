@@ -9,7 +9,7 @@ import re
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,12 @@ class Files:
 
     def has(self, sha256: str) -> bool:
         return bool(_DIGEST.match(sha256)) and (self.directory / sha256).is_file()
+
+    def keep_only(self, digests: Collection[str]) -> None:
+        """Remove every file that is not among these."""
+        for path in self.directory.glob("*"):
+            if path.name not in digests:
+                path.unlink(missing_ok=True)
 
     async def receive(self, sha256: str, chunks: AsyncIterator[bytes]) -> None:
         """Take an upload; content that does not match its digest is refused and removed."""

@@ -127,9 +127,9 @@ class Hosts:
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         await self.driver(machine).set_boot(machine, boot)
 
-    async def refresh(self, machine: UUID) -> None:
-        """Look at all machines of a host now; used where a new machine has just been made."""
-        for event in await self.driver(machine).machines():
+    async def look(self, host: Host) -> None:
+        """Look at all machines of a host now, in one call; used where some were just made."""
+        for event in await self.use(host).connection.machine_driver.machines():
             self._take(event)
 
     async def close(self) -> None:

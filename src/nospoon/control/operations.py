@@ -74,6 +74,11 @@ class Operations:
                 hint=f"Follow it with `nospoon operation watch {row.id}`, or cancel it.",
             )
 
+    def current(self, cluster_id: UUID) -> str:
+        """'up 3f…' while an operation on this cluster is under way, else ""."""
+        row = self._busy.get(cluster_id)
+        return f"{row.kind} {row.id}" if row is not None else ""
+
     async def start(
         self, kind: str, *, cluster_id: UUID, cluster: str, uid: int, work: Work
     ) -> OperationRow:

@@ -39,7 +39,7 @@ def show(node: str, format_: str, columns: tuple[str, ...]) -> None:
 
 @command.command("power")
 @click.argument("node")
-@click.argument("what", type=click.Choice([*PowerCommand, "status"]))
+@click.argument("what", type=click.Choice([*map(str, PowerCommand), "status"]))
 def power(node: str, what: str) -> None:
     """Give NODE's BMC a chassis command, or show its power."""
     client = connect.client()
@@ -52,9 +52,9 @@ def power(node: str, what: str) -> None:
 
 @command.command("boot")
 @click.argument("node")
-@click.argument("target", type=click.Choice([*BootDevice, "none"]))
+@click.argument("target", type=click.Choice([*map(str, BootDevice), "none"]))
 @click.option("--persistent", is_flag=True, help="Until changed, not only for the next boot.")
-@click.option("--mode", type=click.Choice(list(BootMode)), help="Firmware interface.")
+@click.option("--mode", type=click.Choice([str(mode) for mode in BootMode]), help="Firmware interface.")
 def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  # noqa: FBT001
     """Set the boot override of NODE's BMC: network, disk, cdrom, setup or none."""
     enabled = OverrideEnabled.CONTINUOUS if persistent else OverrideEnabled.ONCE

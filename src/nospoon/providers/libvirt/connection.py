@@ -12,7 +12,7 @@ from nospoon.providers.base import BootMethod, Capabilities, Driver, OpenImage
 from nospoon.providers.libvirt.capabilities import RULES, HostFacts, ask_facts
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.images import ImageDriver
-from nospoon.providers.libvirt.kvm import KvmTrial, Trial
+from nospoon.providers.libvirt.kvm import KvmTrial, TrialOf
 from nospoon.providers.libvirt.machines import MachineDriver, Setup
 from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.providers.libvirt.pools import PoolDriver
@@ -24,7 +24,7 @@ from nospoon.runtime.runner import Runner
 
 class LibvirtConnection:
     """A `Connection`. `records`: directory on the host for console records; `verdicts`: the
-    daemon's directory for what was learned about KVM; `trial`: what to try it with, None is not;
+    daemon's directory for what was learned about KVM; `trial`: what to try it with, None never;
     `boot_iso`: path here of the ISO that machines with `boot_iso` boot.
     """
 
@@ -37,7 +37,7 @@ class LibvirtConnection:
         *,
         records: str,
         verdicts: Path,
-        trial: Trial | None = None,
+        trial: TrialOf | None = None,
         boot_iso: Path | None = None,
         clock: Clock = clocks.unix,
     ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -25,18 +26,20 @@ from nospoon.providers.libvirt.monitor import Domain
 from nospoon.runtime.runner import Runner
 
 log = structlog.get_logger()
-PATIENCE = 20.0
-"""Seconds. Where KVM works, the marker comes within two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What to boot: paths on the host, and the text that shows that the guest got up."""
+    """What to boot: paths on the host, and the text that shows that the guest got up.
+
+    `patience` in seconds; where KVM works, the marker comes within two.
+    """
 
     kernel: str
     initrd: str
     marker: bytes
     cmdline: str = "console=ttyS0 panic=-1"
+    patience: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,15 @@ class Verdict:
     note: str = ""
 
 
+TrialOf = Callable[[], Awaitable[Trial]]
+"""Makes the trial ready, only when one is needed: building its guest takes a while."""
+
+
 class KvmTrial:
     """The verdict of one host, found once. `verdicts`: the daemon's directory for them."""
 
     def __init__(
-        self, hypervisor: Hypervisor, runner: Runner, trial: Trial | None, verdicts: Path
+        self, hypervisor: Hypervisor, runner: Runner, trial: TrialOf | None, verdicts: Path
     ) -> None:
         self._hypervisor, self._runner = hypervisor, runner
         self._trial, self._verdicts = trial, verdicts
@@ -72,7 +79,7 @@ class KvmTrial:
         file = self._verdicts / f"kvm-{await self._fingerprint()}.json"
         known = await asyncio.to_thread(_read, file)
         if known is None:
-            known = await self._try(self._trial)
+            known = await self._try(await self._trial())
             await asyncio.to_thread(_write, file, known)
         return known
 
@@ -93,7 +100,7 @@ class KvmTrial:
         except NospoonError as error:
             return Verdict("tcg", f"KVM does not start: {error.message}")
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(trial.patience):
                 good = await _hears(console, trial.marker)
         except TimeoutError:
             good = False
@@ -102,7 +109,7 @@ class KvmTrial:
             await self._hypervisor.work(lambda _: _destroy(domain), "end the trial of KVM")
         if good:
             return Verdict("kvm")
-        why = f"KVM is there, but a Linux guest did not come up under it in {PATIENCE:.0f} s"
+        why = f"KVM is there, but a Linux guest did not come up under it in {trial.patience:.0f} s"
         return Verdict("tcg", f"{why}: machines are emulated, slowly")
 
 
@@ -118,7 +125,7 @@ def render_trial(trial: Trial) -> str:
                 "os",
                 leaf("type", "hvm", arch="x86_64", machine="q35"),
                 leaf("kernel", trial.kernel),
-                leaf("initrd", trial.initrd),
+                leaf("initrd", trial.initrd) if trial.initrd else None,
                 leaf("cmdline", trial.cmdline),
             ),
             element("features", element("acpi"), element("apic")),

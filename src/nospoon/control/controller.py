@@ -1,0 +1,310 @@
+"""The controller: every use case of nospoon, for one caller at a time.
+
+It asks the planner for plans, begins operations that carry them out, and answers about nodes from
+what the fleet and the BMC service know. Callers see what is theirs and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from nospoon import __version__
+from nospoon.control import bundle
+from nospoon.control import status as shown
+from nospoon.control.files import Files
+from nospoon.control.fleet import Fleet, Member
+from nospoon.control.hosts import Hosts
+from nospoon.control.operations import Operations
+from nospoon.control.planner import Planner, Request
+from nospoon.control.verify import Verifier
+from nospoon.control.work import Work
+from nospoon.errors import HostUnreachable, NospoonError, NotFound, PlanRefused
+from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.plan.steps import Plan
+from nospoon.plan.text import plan_text
+from nospoon.runtime.clock import Clock
+from nospoon.services.bmcs.service import BmcService
+from nospoon.services.consoles.service import Attached, ConsoleService
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+from nospoon.store.operations import OperationRow
+
+
+@dataclass(slots=True)
+class Controller:
+    """All parts are handed in by the composition root. `found`: what start-up found."""
+
+    database: Database
+    cipher: Cipher
+    files: Files
+    hosts: Hosts
+    fleet: Fleet
+    planner: Planner
+    work: Work
+    verifier: Verifier
+    operations: Operations
+    bmc_service: BmcService
+    consoles: ConsoleService
+    clock: Clock
+    stop: Callable[[], None]
+    log_file: Path
+    started: float
+    found: str = ""
+
+    async def plan(self, request: Request) -> Plan:
+        """What `up` would do."""
+        return (await self.planner.prepare(request)).plan
+
+    async def up(self, request: Request) -> OperationRow:
+        """Begin to bring a cluster to its file."""
+        cluster = self.planner.read(request.file, request.text)
+        row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
+        if row is not None:
+            self.operations.require_free(row.id)
+        prepared = await self.planner.prepare(request)
+        return await self.operations.start(
+            "up",
+            cluster_id=prepared.id,
+            cluster=cluster.name,
+            uid=request.uid,
+            work=lambda running: self.work.up(running, prepared, request),
+        )
+
+    async def removal(self, uid: int, name: str) -> Plan:
+        """What `down` would do; an empty plan for a cluster that is not there."""
+        row = await self.database.call(stored.find, uid=uid, name=name)
+        if row is None:
+            return Plan(cluster=name, cluster_id=_nobody(uid, name), steps=())
+        plan, _, _ = await self.work.removal(row)
+        return plan
+
+    async def down(self, uid: int, name: str, *, purge: bool) -> OperationRow:
+        """Begin to remove everything of a cluster."""
+        row = await self.database.call(stored.find, uid=uid, name=name)
+        return await self.operations.start(
+            "down",
+            cluster_id=row.id if row is not None else _nobody(uid, name),
+            cluster=name,
+            uid=uid,
+            work=lambda running: self.work.down(running, row, uid=uid, name=name, purge=purge),
+        )
+
+    async def clusters(self, uid: int) -> list[dict[str, Any]]:
+        """A row a cluster."""
+        rows = await self.database.call(stored.all_clusters, uid=uid)
+        return [
+            {
+                "name": row.name,
+                "nodes": len(members := self.fleet.of(uid, row.name)),
+                "on": sum(1 for member in members if self._power(member) is PowerState.ON),
+                "id": str(row.id),
+                "file": row.file,
+                "operation": self.operations.current(row.id),
+            }
+            for row in rows
+        ]
+
+    async def status(self, uid: int, name: str) -> dict[str, Any]:
+        """{"cluster", "id", "nodes": [...], "drift": [...]}: looked at now, not remembered."""
+        row = await self._row(uid, name)
+        try:
+            prepared = await self.planner.prepare(self._request_of(row))
+        except (HostUnreachable, PlanRefused) as error:
+            return self._unknown(row, str(error))
+        states = shown.node_states(prepared)
+        broken = shown.faults(prepared)
+        members = {member.node: member for member in self.fleet.of(uid, name)}
+        nodes = [
+            self._status_row(node, state, _joined(broken.get(node, ""), drift), members.get(node))
+            for node, (state, drift) in states.items()
+        ]
+        drift = shown.other_drift(prepared)
+        return {"cluster": name, "id": str(row.id), "nodes": nodes, "drift": drift}
+
+    def _status_row(
+        self, node: str, state: str, drift: str, member: Member | None
+    ) -> dict[str, Any]:
+        about = self._about(member) if member is not None else {}
+        return {
+            "node": node,
+            "host": about.get("host", ""),
+            "state": state,
+            "power": about.get("power", ""),
+            "boot": about.get("boot", ""),
+            "bmc": about.get("ipmi") or about.get("redfish", ""),
+            "drift": _joined(about.get("fault", ""), drift),
+        }
+
+    def _unknown(self, row: ClusterRow, reason: str) -> dict[str, Any]:
+        members = self.fleet.of(row.uid, row.name)
+        nodes = [self._status_row(m.node, "unknown", "", m) for m in members]
+        return {"cluster": row.name, "id": str(row.id), "nodes": nodes, "drift": [reason]}
+
+    async def verify(
+        self,
+        uid: int,
+        name: str,
+        *,
+        nodes: list[str],
+        reboot_running: bool,
+        timeout: float,  # noqa: ASYNC109
+    ) -> OperationRow:
+        """Begin to boot the probe on nodes and compare."""
+        row = await self._row(uid, name)
+        members = self.fleet.of(uid, name)
+        chosen = [self.fleet.find(uid, f"{name}/{node}") for node in nodes] or members
+        prepared = await self.planner.prepare(self._request_of(row))
+        return await self.operations.start(
+            "verify",
+            cluster_id=row.id,
+            cluster=name,
+            uid=uid,
+            work=lambda running: self.verifier.verify(
+                running, chosen, prepared.desired, reboot_running=reboot_running, timeout=timeout
+            ),
+        )
+
+    async def nodes(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+        """A row a node."""
+        return [self._about(member) for member in self.fleet.of(uid, cluster)]
+
+    async def node(self, uid: int, reference: str) -> dict[str, Any]:
+        """Everything of one node, without its password."""
+        member = self.fleet.find(uid, reference)
+        return {**self._about(member), **shown.shape_json(member.machine)}
+
+    async def bmcs(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+        """A row a BMC, with credentials: for its owner only."""
+        rows: dict[UUID, NodeRow] = {
+            row.uuid: row for row in await self.database.call(stored.all_nodes)
+        }
+        return [
+            {
+                **self._about(member),
+                "username": rows[member.uuid].username,
+                "password": self.cipher.decrypt(rows[member.uuid].password),
+            }
+            for member in self.fleet.of(uid, cluster)
+        ]
+
+    async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, Any]:
+        """A chassis command through the node's BMC: {"node", "result"}."""
+        member = self.fleet.find(uid, reference)
+        result = await self.bmc_service.power(member.uuid, command)
+        return {"node": member.path, "result": result}
+
+    async def boot(
+        self,
+        uid: int,
+        reference: str,
+        *,
+        target: BootDevice | None,
+        enabled: OverrideEnabled,
+        mode: BootMode | None,
+    ) -> dict[str, Any]:
+        """Set the boot override that the node's BMC holds: {"node", "boot"}."""
+        member = self.fleet.find(uid, reference)
+        wanted = BootOverride(target, enabled, mode) if target is not None else BootOverride()
+        await self.bmc_service.set_override(member.uuid, wanted)
+        return {"node": member.path, "boot": self._about(member)["boot"]}
+
+    async def console(self, uid: int, reference: str) -> Attached:
+        """Attach to a node's console."""
+        member = self.fleet.find(uid, reference)
+        return await self.consoles.attach(member.uuid)
+
+    async def console_log(self, uid: int, reference: str, *, follow: bool) -> AsyncIterator[bytes]:
+        """The record of a node's console."""
+        member = self.fleet.find(uid, reference)
+        return self.consoles.read(member.uuid, follow=follow)
+
+    async def about(self) -> dict[str, Any]:
+        """The daemon itself."""
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime": round(self.clock() - self.started, 1),
+            "clusters": len(await self.database.call(stored.all_clusters)),
+            "nodes": len(await self.database.call(stored.all_nodes)),
+            "deployment": self.database.deployment,
+            "found": self.found,
+        }
+
+    async def support_bundle(self, uid: int, cluster: str) -> bytes:
+        """A .tar.gz for a bug report: of one cluster, or of all that the caller has."""
+        texts = {
+            "versions.txt": await bundle.versions(),
+            "daemon.json": bundle.as_json(await self.about()),
+            "daemon.log": bundle.log_tail(self.log_file),
+            "operations.json": bundle.as_json(await self.operations.list(uid)),
+        }
+        for row in await self.database.call(stored.all_clusters, uid=uid):
+            if cluster in ("", row.name):
+                texts |= await self._bundled(row)
+        secrets = [each["password"] for each in await self.bmcs(uid, "")]
+        return bundle.Bundle(texts, secrets).pack()
+
+    async def _bundled(self, row: ClusterRow) -> dict[str, str]:
+        request = self._request_of(row)
+        try:
+            plan = plan_text(await self.plan(request))
+        except NospoonError as error:
+            plan = str(error)
+        texts = {
+            f"{row.name}/cluster.yaml": request.text,
+            f"{row.name}/resolved.json": bundle.as_json(self.planner.read(row.file, request.text)),
+            f"{row.name}/plan.txt": plan,
+            f"{row.name}/status.json": bundle.as_json(await self.status(row.uid, row.name)),
+        }
+        for member in self.fleet.of(row.uid, row.name):
+            said = b"".join([c async for c in self.consoles.read(member.uuid, follow=False)])
+            texts[f"{row.name}/consoles/{member.node}.log"] = said.decode(errors="replace")
+        return texts
+
+    async def _row(self, uid: int, name: str) -> ClusterRow:
+        row = await self.database.call(stored.find, uid=uid, name=name)
+        if row is None:
+            known = [each.name for each in await self.database.call(stored.all_clusters, uid=uid)]
+            hint = f"Yours: {', '.join(known)}." if known else "You have none."
+            raise NotFound(f"no cluster {name!r}", hint=hint)
+        return row
+
+    def _request_of(self, row: ClusterRow) -> Request:
+        text = self.cipher.decrypt(row.text.encode())
+        return Request(uid=row.uid, file=row.file, text=text, uploads=row.uploads)
+
+    def _power(self, member: Member) -> PowerState:
+        last = self.hosts.last(member.uuid)
+        return last.power if last is not None else PowerState.UNKNOWN
+
+    def _about(self, member: Member) -> dict[str, Any]:
+        served = self.bmc_service.status(member.uuid)
+        override = served.override if served is not None else BootOverride()
+        boot = f"{override.target} ({override.enabled})" if override.active else "as the file says"
+        return {
+            "node": member.node,
+            "cluster": member.cluster,
+            "host": member.host.name,
+            "power": str(self._power(member)),
+            "fault": served.power_fault if served is not None else "",
+            "boot": boot,
+            **(shown.endpoints(served.bmc) if served is not None else {"ipmi": "", "redfish": ""}),
+            "uuid": str(member.uuid),
+        }
+
+
+def _nobody(uid: int, name: str) -> UUID:
+    """A steady id for a cluster that is not there, so that two `down`s of it exclude each other."""
+    return uuid5(NAMESPACE_URL, f"nospoon:{uid}:{name}")
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

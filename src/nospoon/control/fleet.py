@@ -1,0 +1,79 @@
+"""Every node that is known, whose it is and where it is; found by name, by path or by UUID."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from nospoon.control.authority import Authority, Bootable
+from nospoon.control.hosts import Hosts
+from nospoon.errors import NotFound, UsageError
+from nospoon.model.cluster import Host
+from nospoon.model.resources import Machine
+from nospoon.services.netboot.ports import ServedProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node and its owner. `profile`: what it boots from the network."""
+
+    uid: int
+    cluster: str
+    cluster_id: UUID
+    node: str
+    host: Host
+    machine: Machine
+    profile: ServedProfile | None = None
+
+    @property
+    def uuid(self) -> UUID:
+        return self.machine.uuid
+
+    @property
+    def path(self) -> str:
+        return f"{self.cluster}/{self.node}"
+
+
+class Fleet:
+    """All members; what is put here is watched, and answered when it asks what to boot."""
+
+    def __init__(self, hosts: Hosts, authority: Authority) -> None:
+        self._hosts, self._authority = hosts, authority
+        self._members: dict[UUID, Member] = {}
+
+    def put(self, member: Member) -> None:
+        self._members[member.uuid] = member
+        self._hosts.settle(member.uuid, member.host)
+        self._authority.put(Bootable(member.machine, member.profile))
+
+    def drop(self, uuid: UUID) -> None:
+        self._members.pop(uuid, None)
+        self._hosts.forget(uuid)
+        self._authority.remove(uuid)
+
+    def get(self, uuid: UUID) -> Member | None:
+        return self._members.get(uuid)
+
+    def of(self, uid: int, cluster: str = "") -> list[Member]:
+        """A user's nodes, all or of one cluster, by cluster and name."""
+        found = [m for m in self._members.values() if m.uid == uid and cluster in ("", m.cluster)]
+        return sorted(found, key=lambda member: (member.cluster, member.node))
+
+    def find(self, uid: int, reference: str) -> Member:
+        """A user's node by name, cluster/name or UUID. Raises `NotFound` or `UsageError`."""
+        mine = self.of(uid)
+        found = [m for m in mine if reference in (m.node, m.path, str(m.uuid))]
+        if len(found) > 1:
+            paths = ", ".join(member.path for member in found)
+            raise UsageError(f"several nodes are named {reference!r}: {paths}")
+        if not found:
+            raise NotFound(f"no node {reference!r}", hint=_suggest(reference, mine))
+        return found[0]
+
+
+def _suggest(reference: str, members: Iterable[Member]) -> str:
+    names = [name for member in members for name in (member.node, member.path)]
+    near = difflib.get_close_matches(reference, names, n=1)
+    return f"Did you mean {near[0]!r}?" if near else "`nospoon node list` shows yours."

@@ -1,0 +1,96 @@
+"""Desired, observed and drift, as rows for people and programs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from nospoon.control.planner import Prepared
+from nospoon.model.resources import Bmc, Kind, Machine
+from nospoon.plan.steps import Action, Step
+
+
+def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
+    """Node -> (state, drift): present, missing, drifted; nodes that should go are `extra`."""
+    by_node = _steps_by_node(prepared)
+    states = {}
+    for node in prepared.cluster.nodes:
+        steps = by_node.pop(node.name, [])
+        states[node.name] = (_state(steps), "; ".join(_drift(step) for step in steps))
+    for name, steps in by_node.items():
+        if name:
+            states[name] = ("extra", "; ".join(_drift(step) for step in steps))
+    return states
+
+
+def other_drift(prepared: Prepared) -> list[str]:
+    """What differs and belongs to no node: networks, pools, images, network boot."""
+    return [_drift(step) for step in _steps_by_node(prepared).get("", [])]
+
+
+def _steps_by_node(prepared: Prepared) -> dict[str, list[Step]]:
+    result: dict[str, list[Step]] = defaultdict(list)
+    for step in prepared.plan.steps:
+        result[_node_of(step)].append(step)
+    return result
+
+
+def _node_of(step: Step) -> str:
+    """A step's node; a machine or BMC that nobody desires any more is its own."""
+    if step.node or step.key.kind not in {Kind.MACHINE, Kind.BMC}:
+        return step.node
+    return step.key.name
+
+
+def _state(steps: Sequence[Step]) -> str:
+    if any(s.action is Action.CREATE and s.key.kind is Kind.MACHINE for s in steps):
+        return "missing"
+    return "drifted" if steps else "present"
+
+
+def _drift(step: Step) -> str:
+    match step.action:
+        case Action.CREATE:
+            return f"{step.key.kind} {step.key.name} is missing"
+        case Action.DELETE:
+            return f"{step.key.kind} {step.key.name} is not in the file"
+        case _ if step.changes:
+            return ", ".join(
+                f"{c.field}: {c.observed}, file says {c.desired}" for c in step.changes
+            )
+        case _:
+            return f"{step.key.kind} {step.key.name}: {step.why}"
+
+
+def faults(prepared: Prepared) -> dict[str, str]:
+    """Node -> why its machine, though there, does not work."""
+    return {
+        each.key.name: each.fault
+        for each in prepared.observed
+        if each.key.kind is Kind.MACHINE and each.fault
+    }
+
+
+def shape_json(machine: Machine) -> dict[str, Any]:
+    """A machine's shape for `node show`."""
+    return {
+        "uuid": str(machine.uuid),
+        "cpus": machine.cpus,
+        "memory": f"{machine.memory >> 20} MiB",
+        "arch": str(machine.arch),
+        "firmware": str(machine.firmware),
+        "tpm": machine.tpm,
+        "disks": [f"{disk.volume} ({disk.bus}, {disk.serial})" for disk in machine.disks],
+        "nics": [f"{nic.mac} on {nic.bridge or 'user-mode network'}" for nic in machine.nics],
+        "boot_order": [str(device) for device in machine.boot_order],
+        "serial_number": machine.serial_number,
+    }
+
+
+def endpoints(bmc: Bmc) -> dict[str, str]:
+    """Where a BMC answers: `ipmi` as host:port, `redfish` as the URL of its System."""
+    ipmi = f"{bmc.address}:{bmc.ipmi_port}" if bmc.ipmi_port else ""
+    system = f"/redfish/v1/Systems/{bmc.uuid}"
+    redfish = f"http://{bmc.address}:{bmc.redfish_port}{system}" if bmc.redfish_port else ""
+    return {"ipmi": ipmi, "redfish": redfish}

@@ -1,0 +1,251 @@
+"""`verify`: boots the probe on nodes through their BMCs and compares what it finds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from nospoon.control.authority import Authority
+from nospoon.control.fleet import Member
+from nospoon.control.hosts import Hosts
+from nospoon.control.operations import Ended, Running
+from nospoon.engine.progress import Phase, Progress
+from nospoon.errors import NospoonError, ProviderError, UsageError
+from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
+from nospoon.model.cluster import Arch
+from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.resources import Key, Resource, Volume
+from nospoon.probe.build import Probe, command_line
+from nospoon.probe.compare import Finding, compare
+from nospoon.probe.record import Record, decode, find
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.service import BmcService
+from nospoon.services.consoles.service import ConsoleService
+from nospoon.services.netboot.ports import ServedFile, ServedProfile
+from nospoon.store.operations import OperationState
+
+NETWORK_ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE)
+BuildProbe = Callable[[Arch], Awaitable[Probe]]
+Publish = Callable[[UUID], Awaitable[None]]
+"""Tells loaders that cannot ask by HTTP what a machine boots now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came out for one node; `problem` when it could not be verified at all."""
+
+    member: Member
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+    problem: str = ""
+
+    @property
+    def good(self) -> bool:
+        return not self.problem and all(finding.ok for finding in self.findings)
+
+
+class Verifier:
+    """Verifies nodes, as many at once as the hosts' CPUs emulate well."""
+
+    def __init__(
+        self,
+        *,
+        hosts: Hosts,
+        bmcs: BmcService,
+        authority: Authority,
+        consoles: ConsoleService,
+        build_probe: BuildProbe,
+        publish: Publish,
+        clock: Clock,
+    ) -> None:
+        self._hosts, self._bmcs, self._authority = hosts, bmcs, authority
+        self._consoles, self._build_probe, self._clock = consoles, build_probe, clock
+        self._publish = publish
+
+    async def verify(
+        self,
+        running: Running,
+        members: Sequence[Member],
+        desired: Mapping[Key, Resource],
+        *,
+        reboot_running: bool,
+        timeout: float,  # noqa: ASYNC109  (a limit per node, told to the user)
+    ) -> Ended:
+        """Boot and compare; the result lists every node with its findings."""
+        self._refuse_running(members, reboot_running=reboot_running)
+        archs = {member.machine.arch for member in members}
+        running.note("Building the probe, or finding it in the cache")
+        probes = {arch: await self._build_probe(arch) for arch in sorted(archs)}
+        sizes = {
+            key.name: r.shape.size for key, r in desired.items() if isinstance(r.shape, Volume)
+        }
+        turn = asyncio.Semaphore(await self._at_once(members))
+        done = _Count(running, len(members))
+
+        async def one(member: Member) -> Verdict:
+            async with turn:
+                done.began(member)
+                verdict = await self._one(member, probes[member.machine.arch], sizes, timeout)
+            done.ended(verdict)
+            return verdict
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(member), name=member.path) for member in members]
+        return _ended([task.result() for task in tasks])
+
+    def _refuse_running(self, members: Sequence[Member], *, reboot_running: bool) -> None:
+        on = [m.node for m in members if self._is_on(m.uuid)]
+        if on and not reboot_running:
+            raise UsageError(
+                f"{', '.join(on)} would be reset: the probe boots on nodes that are off",
+                hint="Power them off first, or add --reboot-running.",
+            )
+
+    def _is_on(self, uuid: UUID) -> bool:
+        last = self._hosts.last(uuid)
+        return last is not None and last.power is PowerState.ON
+
+    async def _at_once(self, members: Sequence[Member]) -> int:
+        """With KVM a node costs little; emulated ones share the host's CPUs."""
+        hosts = {member.host.name: member.host for member in members}
+        found = [await self._hosts.capabilities(host) for host in hosts.values()]
+        return sum(16 if can.accelerator != "tcg" else max(1, can.cpus) for can in found) or 1
+
+    async def _one(
+        self, member: Member, probe: Probe, sizes: Mapping[str, int], limit: float
+    ) -> Verdict:
+        began = self._clock()
+        was_on = self._is_on(member.uuid)
+        try:
+            async with asyncio.timeout(limit):
+                record = await self._boot(member, probe)
+        except TimeoutError:
+            problem = f"the probe told nothing within {limit:.0f} s. {await self._said(member)}"
+            return Verdict(member, seconds=self._clock() - began, problem=problem)
+        except NospoonError as error:
+            return Verdict(member, seconds=self._clock() - began, problem=str(error))
+        finally:
+            await self._leave(member, was_on=was_on)
+        return Verdict(member, compare(member.machine, sizes, record), self._clock() - began)
+
+    async def _boot(self, member: Member, probe: Probe) -> Record:
+        profile = ServedProfile(
+            name="probe",
+            kernel=ServedFile(str(probe.kernel), "probe-kernel"),
+            initrd=(ServedFile(str(probe.initrd), "probe-initrd"),),
+            cmdline=command_line(member.machine.arch),
+        )
+        offset = await self._consoles.size(member.uuid)
+        reported = self._authority.probe(member.uuid, profile)
+        await self._publish(member.uuid)
+        await self._bmcs.set_override(member.uuid, NETWORK_ONCE)
+        command = PowerCommand.CYCLE if self._is_on(member.uuid) else PowerCommand.ON
+        await self._bmcs.power(member.uuid, command)
+        return await self._record(member, reported, offset)
+
+    async def _record(
+        self, member: Member, reported: asyncio.Future[Mapping[str, Any]], offset: int
+    ) -> Record:
+        """The record from the console or over HTTP, whichever comes first."""
+        stream = self._consoles.read(member.uuid, follow=True, offset=offset)
+        async with Tasks(f"verify {member.path}") as tasks:
+            told = tasks.start(_first_record(stream), name="read the console")
+            either: set[asyncio.Future[Any]] = {told, reported}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if told.done():
+                return told.result()
+        record = decode(msgspec.json.encode(reported.result()))
+        if record is None:
+            raise ProviderError(f"{member.path}: the probe's report over HTTP is no record")
+        return record
+
+    async def _said(self, member: Member) -> str:
+        """The end of the console, for a node that told nothing."""
+        tail = b""
+        async for chunk in self._consoles.read(member.uuid, follow=False):
+            tail = (tail + chunk)[-400:]
+        lines = tail.decode(errors="replace").split("\n")
+        text = " / ".join(line.strip() for line in lines[-4:] if line.strip())
+        return f"Its console ends: {text}" if text else "Its console is silent."
+
+    async def _leave(self, member: Member, *, was_on: bool) -> None:
+        """Power off what was off; what ran boots again as its BMC says."""
+        self._authority.end_probe(member.uuid)
+        await self._publish(member.uuid)
+        if self._is_on(member.uuid):
+            command = PowerCommand.CYCLE if was_on else PowerCommand.OFF
+            await self._bmcs.power(member.uuid, command)
+
+
+class _Count:
+    """Tells progress."""
+
+    def __init__(self, running: Running, total: int) -> None:
+        self._running, self._total, self._done = running, total, 0
+
+    def began(self, member: Member) -> None:
+        self._tell(Phase.STARTED, "boots the probe", member)
+
+    def ended(self, verdict: Verdict) -> None:
+        self._done += 1
+        phase = Phase.DONE if verdict.good else Phase.FAILED
+        message = "as declared" if verdict.good else _problems(verdict)
+        self._tell(phase, f"{message} ({verdict.seconds:.1f} s)", verdict.member)
+
+    def _tell(self, phase: Phase, message: str, member: Member) -> None:
+        self._running.emit(
+            Progress(phase, message, member.node, member.node, self._done, self._total)
+        )
+
+
+async def _first_record(stream: AsyncIterator[bytes]) -> Record:
+    said = b""
+    async for chunk in stream:
+        said += chunk
+        record = find(said)
+        if record is not None:
+            return record
+    raise ProviderError("the console ended before the probe told what it found")
+
+
+def _problems(verdict: Verdict) -> str:
+    wrong = [f for f in verdict.findings if not f.ok]
+    texts = [f"{f.field}: declared {f.declared}, found {f.found}" for f in wrong]
+    return "; ".join(filter(None, [verdict.problem, *texts]))
+
+
+def _ended(verdicts: list[Verdict]) -> Ended:
+    good = sum(1 for verdict in verdicts if verdict.good)
+    message = f"{good} of {len(verdicts)} nodes are as declared"
+    state = OperationState.DONE if good == len(verdicts) else OperationState.FAILED
+    return Ended(state, message, {"nodes": [_row(verdict) for verdict in verdicts]})
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    found = {finding.field: finding.found for finding in verdict.findings}
+    return {
+        "node": verdict.member.node,
+        "verdict": "as declared" if verdict.good else "different" if found else "failed",
+        "firmware": _firmware(found),
+        "cpus": found.get("cpus", ""),
+        "memory": found.get("memory", ""),
+        "disks": sum(1 for name in found if name.startswith("disk ") and found[name] != "missing"),
+        "nics": sum(1 for name in found if name.startswith("nic ") and found[name] != "missing"),
+        "seconds": round(verdict.seconds, 1),
+        "problems": _problems(verdict),
+        "findings": [
+            {"field": f.field, "declared": f.declared, "found": f.found, "ok": f.ok}
+            for f in verdict.findings
+        ],
+    }
+
+
+def _firmware(found: Mapping[str, str]) -> str:
+    secure = " (secure boot)" if found.get("secure boot") == "yes" else ""
+    return found.get("firmware", "") + secure

@@ -1,0 +1,256 @@
+"""The work of `up` and `down`: rows first, then the plan, then a second look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+import structlog
+from sqlalchemy import Connection
+
+from nospoon.control.files import Files, is_url
+from nospoon.control.fleet import Fleet, Member
+from nospoon.control.hosts import Hosts
+from nospoon.control.operations import Ended, Running
+from nospoon.control.planner import Planner, Prepared, Request
+from nospoon.engine.execute import execute
+from nospoon.engine.observe import Drivers, observe_reachable
+from nospoon.engine.progress import Outcome
+from nospoon.model.cluster import BootProfile, Cluster, Host
+from nospoon.model.resources import Key, Kind, Machine, OwnerTag
+from nospoon.plan.diff import removal
+from nospoon.plan.order import Half
+from nospoon.plan.steps import Plan
+from nospoon.plan.text import summary
+from nospoon.runtime.clock import Clock
+from nospoon.services.consoles.records import Records
+from nospoon.services.consoles.service import ConsoleService
+from nospoon.services.netboot.ports import ServedFile, ServedProfile
+from nospoon.store import clusters as stored
+from nospoon.store import operations as journal
+from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+from nospoon.store.operations import OperationState
+
+log = structlog.get_logger()
+
+
+class Work:
+    """Carries out `up` and `down` inside operations."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        cipher: Cipher,
+        files: Files,
+        planner: Planner,
+        hosts: Hosts,
+        fleet: Fleet,
+        consoles: ConsoleService,
+        records: Records,
+        clock: Clock,
+    ) -> None:
+        self._database, self._cipher, self._files = database, cipher, files
+        self._planner, self._hosts, self._fleet = planner, hosts, fleet
+        self._consoles, self._records, self._clock = consoles, records, clock
+
+    async def up(self, running: Running, prepared: Prepared, request: Request) -> Ended:
+        """Make the cluster what its file says."""
+        row = await self._remember(prepared, request)
+        running.note(summary(prepared.plan))
+        outcome = await self._execute(running, prepared.plan, prepared.drivers, row)
+        await self._look_at_machines(prepared.cluster.hosts)
+        if not outcome.complete:
+            return _fallen_short(outcome, f"up {row.name}")
+        again = await self._planner.prepare(replace(request, fingerprint=""))
+        await self._database.call(journal.close_intents, row.id)
+        if not again.plan.empty:
+            names = ", ".join(str(step.key) for step in again.plan.steps[:5])
+            return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
+        await self._forget_leavers(prepared)
+        return Ended(
+            OperationState.DONE, f"cluster {row.name} is up: {len(prepared.cluster.nodes)} nodes"
+        )
+
+    async def down(
+        self, running: Running, row: ClusterRow | None, *, uid: int, name: str, purge: bool
+    ) -> Ended:
+        """Remove everything of a cluster; what is gone already is no error."""
+        if row is None:
+            if purge:
+                await self._records.purge(record_group(uid, name))
+            return Ended(OperationState.DONE, f"no cluster {name}: nothing to remove")
+        plan, drivers, away = await self.removal(row)
+        running.note(summary(plan))
+        outcome = await self._execute(running, plan, drivers, row)
+        if away or not outcome.complete:
+            reasons = "".join(f"; host {host}: {reason}" for host, reason in away.items())
+            return _fallen_short(outcome, f"down {name}", reasons)
+        await self._forget(row)
+        if purge:
+            await self._records.purge(record_group(uid, name))
+        return Ended(OperationState.DONE, f"cluster {name} is down")
+
+    async def removal(self, row: ClusterRow) -> tuple[Plan, Drivers, dict[str, str]]:
+        """What `down` would remove, with which drivers, and which hosts are away."""
+        nodes = await self._database.call(stored.nodes_of, row.id)
+        hosts = {host.name: host for host in self._planner.hosts_of(row)}
+        hosts |= {node.host.name: node.host for node in nodes}
+        drivers = self._planner.drivers(hosts.values())
+        observed, away = await observe_reachable(drivers, row.id)
+        return removal(cluster=row.name, cluster_id=row.id, observed=observed), drivers, away
+
+    async def restore(self) -> int:
+        """At start-up: know all nodes again. Returns how many there are."""
+        rows = await self._database.call(stored.all_nodes)
+        clusters = {row.id: row for row in await self._database.call(stored.all_clusters)}
+        profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
+        for node in rows:
+            row = clusters[node.cluster_id]
+            self._fleet.put(_member(row, node, profiles[row.id].get(node.profile)))
+        return len(rows)
+
+    async def _execute(
+        self, running: Running, plan: Plan, drivers: Drivers, row: ClusterRow
+    ) -> Outcome:
+        token = uuid4().hex
+        tag = OwnerTag(self._database.deployment, row.id, row.generation, token)
+        kept = _Journal(self._database, running.row.id, row.id, self._clock)
+        return await execute(plan, drivers=drivers, tag=tag, journal=kept, emit=running.emit)
+
+    async def _remember(self, prepared: Prepared, request: Request) -> ClusterRow:
+        """Rows before resources: what is made from now on has somebody who knows of it."""
+        earlier = prepared.earlier
+        row = ClusterRow(
+            id=prepared.id,
+            name=prepared.cluster.name,
+            uid=request.uid,
+            generation=(earlier.generation if earlier else 0) + 1,
+            file=request.file,
+            text=self._cipher.encrypt(request.text).decode(),
+            uploads=prepared.uploads,
+            allocations=prepared.allocations,
+            created=earlier.created if earlier else self._clock(),
+        )
+        nodes = list(self._node_rows(prepared))
+        await self._database.call(_save, row, nodes)
+        profiles = served_profiles(prepared.cluster, prepared.uploads, self._files)
+        for node in nodes:
+            self._fleet.put(_member(row, node, profiles.get(node.profile)))
+            await self._consoles.keep(node.uuid, record_group(row.uid, row.name))
+        return row
+
+    def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:
+        hosts = {host.name: host for host in prepared.cluster.hosts}
+        for node in prepared.cluster.nodes:
+            host = prepared.allocations.hosts[node.name]
+            machine = prepared.desired[Key(Kind.MACHINE, host, node.name)].shape
+            assert isinstance(machine, Machine), "machine keys have machine shapes"
+            account = prepared.accounts[node.name]
+            yield NodeRow(
+                cluster_id=prepared.id,
+                name=node.name,
+                host=hosts[host],
+                machine=machine,
+                profile=node.boot,
+                username=account.username,
+                password=self._cipher.encrypt(account.password),
+            )
+
+    async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:
+        await asyncio.gather(*(self._hosts.look(host) for host in hosts))
+
+    async def _forget_leavers(self, prepared: Prepared) -> None:
+        rows = await self._database.call(stored.nodes_of, prepared.id)
+        wanted = {node.name for node in prepared.cluster.nodes}
+        leavers = [row.uuid for row in rows if row.name not in wanted]
+        for uuid in leavers:
+            self._fleet.drop(uuid)
+        await self._database.call(stored.drop_nodes, leavers)
+
+    async def _forget(self, row: ClusterRow) -> None:
+        for node in await self._database.call(stored.nodes_of, row.id):
+            self._fleet.drop(node.uuid)
+        await self._database.call(stored.remove, row.id)
+        rest = await self._database.call(stored.all_clusters)
+        used = {digest for other in rest for digest in other.uploads.values()}
+        await asyncio.to_thread(self._files.keep_only, used)
+
+    def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
+        text = self._cipher.decrypt(row.text.encode())
+        return served_profiles(self._planner.read(row.file, text), row.uploads, self._files)
+
+
+class _Journal:
+    def __init__(self, database: Database, operation: UUID, cluster_id: UUID, clock: Clock) -> None:
+        self._database, self._operation = database, operation
+        self._cluster_id, self._clock = cluster_id, clock
+
+    async def intend(self, key: Key, half: Half, token: str) -> int:
+        return await self._database.call(
+            journal.intend,
+            operation=self._operation,
+            cluster_id=self._cluster_id,
+            key=key,
+            half=half,
+            token=token,
+            now=self._clock(),
+        )
+
+    async def conclude(self, entry: int, error: str) -> None:
+        await self._database.call(journal.conclude, entry, error=error, now=self._clock())
+
+
+def record_group(uid: int, name: str) -> str:
+    """Whose console records: they stay after the cluster is gone, until they are purged."""
+    return f"{uid}/{name}"
+
+
+def served_profiles(
+    cluster: Cluster, uploads: Mapping[str, str], files: Files
+) -> dict[str, ServedProfile]:
+    """The file's boot profiles with local files found among the uploads."""
+
+    def served(name: str) -> ServedFile | str:
+        if is_url(name):
+            return name
+        return ServedFile(path=str(files.path(uploads[name])), name=uploads[name][:16])
+
+    def profile(each: BootProfile) -> ServedProfile:
+        initrd = tuple(served(name) for name in each.initrd)
+        return ServedProfile(each.name, served(each.kernel), initrd, each.cmdline)
+
+    return {each.name: profile(each) for each in cluster.profiles}
+
+
+def _save(connection: Connection, row: ClusterRow, nodes: list[NodeRow]) -> None:
+    stored.save(connection, row)
+    stored.put_nodes(connection, nodes)
+
+
+def _member(row: ClusterRow, node: NodeRow, profile: ServedProfile | None) -> Member:
+    return Member(
+        uid=row.uid,
+        cluster=row.name,
+        cluster_id=row.id,
+        node=node.name,
+        host=node.host,
+        machine=node.machine,
+        profile=profile,
+    )
+
+
+def _fallen_short(outcome: Outcome, what: str, more: str = "") -> Ended:
+    failures = [
+        {"what": each.what, "node": each.node, "message": each.message} for each in outcome.failures
+    ]
+    state = OperationState.PARTLY if outcome.done else OperationState.FAILED
+    message = (
+        f"{what}: {outcome.done} of {outcome.total} done, {len(failures)} failed, "
+        f"{outcome.skipped} not begun{more}. Run it again when that is mended."
+    )
+    return Ended(state, message, {"failures": failures})

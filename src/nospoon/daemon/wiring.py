@@ -1,0 +1,307 @@
+"""Wires everything together: the only place that knows every part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+import structlog
+
+from nospoon.api.app import create_app
+from nospoon.api.peer import PeerHttp, PeerWebSocket
+from nospoon.bmc.runtime import Runtime
+from nospoon.control.authority import Authority
+from nospoon.control.controller import Controller
+from nospoon.control.files import Files
+from nospoon.control.fleet import Fleet
+from nospoon.control.hosts import Hosts
+from nospoon.control.operations import Operations
+from nospoon.control.planner import Planner
+from nospoon.control.verify import Verifier
+from nospoon.control.work import Work
+from nospoon.daemon.simulation import Simulations
+from nospoon.errors import Gone
+from nospoon.model.boot import NO_OVERRIDE, BootOverride
+from nospoon.model.cluster import Arch, ConnectionKind, Host
+from nospoon.model.machine import MachineEvent, PowerState
+from nospoon.model.resources import Bmc, Key, Kind, OwnerTag, Resource
+from nospoon.probe.build import Probe, build
+from nospoon.probe.record import HELLO
+from nospoon.providers.base import Connection, Driver
+from nospoon.runtime import clock
+from nospoon.runtime.runner import runner_for
+from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.udp import ports_in_use
+from nospoon.services.bmcs.driver import BmcDriver
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.service import BmcService
+from nospoon.services.consoles.records import Records
+from nospoon.services.consoles.service import ConsoleService
+from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.http import create_app as create_boot_app
+from nospoon.services.netboot.serving import HttpListeners
+from nospoon.settings import Settings
+from nospoon.store import bmcs as bmc_rows
+from nospoon.store import clusters as stored
+from nospoon.store import operations as journal
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+log = structlog.get_logger()
+LOOPBACK = "127.0.0.1"
+
+
+class Daemon:
+    """Everything of one daemon; an async context manager from ready to ended."""
+
+    def __init__(self, settings: Settings, listener: socket.socket, ending: asyncio.Event) -> None:
+        self._settings, self._listener, self._ending = settings, listener, ending
+        self._ready = False
+        self._tasks = Tasks("daemon")
+        self._end = contextlib.AsyncExitStack()
+        self._building = asyncio.Lock()
+        self.database = Database.open(settings.database)
+        self.cipher = Cipher.from_file(settings.state / "nospoon.key")
+        self.files = Files(settings.state / "files")
+        self.records = Records(settings.state / "consoles")
+        self.simulations = Simulations(settings.state / "simulated", self.database.deployment)
+        self._wire()
+
+    def _wire(self) -> None:
+        settings, database = self._settings, self.database
+        self.hosts = Hosts(self._connect, self._tasks, self._machine_event)
+        self.bmcs = BmcService(self.hosts, StoredRuntime(database), self._tasks)
+        self.authority = Authority(self._override_of, self.bmcs.boot_observed)
+        self.fleet = Fleet(self.hosts, self.authority)
+        self.consoles = ConsoleService(self.hosts.driver, self.records)
+        app = create_boot_app(self.authority, ready=lambda: self._ready)
+        self.boot_http = HttpListeners(app, port=_boot_port(settings))
+        self.netboot = NetbootDriver(
+            state=settings.state / "netboot",
+            deployment=database.deployment,
+            http=self.boot_http,
+            authority=self.authority,
+            clock=clock.unix,
+        )
+        self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.hosts)
+        self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
+        self.planner = Planner(
+            database=database,
+            cipher=self.cipher,
+            files=self.files,
+            hosts=self.hosts,
+            drivers_of=self._drivers_of,
+            ports_in_use=lambda: ports_in_use("udp"),
+            pool_root=str(settings.pools),
+            default_uri=settings.default_uri,
+        )
+        self.operations = Operations(database, self._tasks, clock.unix)
+        self.work = Work(
+            database=database,
+            cipher=self.cipher,
+            files=self.files,
+            planner=self.planner,
+            hosts=self.hosts,
+            fleet=self.fleet,
+            consoles=self.consoles,
+            records=self.records,
+            clock=clock.unix,
+        )
+        self.controller = self._controller()
+        api = create_app(self.controller, group=settings.group)
+        self.api = HttpServer(api, [self._listener], http=PeerHttp, ws=PeerWebSocket)
+
+    def _controller(self) -> Controller:
+        verifier = Verifier(
+            hosts=self.hosts,
+            bmcs=self.bmcs,
+            authority=self.authority,
+            consoles=self.consoles,
+            build_probe=self._probe,
+            publish=self.netboot.publish,
+            clock=clock.unix,
+        )
+        return Controller(
+            database=self.database,
+            cipher=self.cipher,
+            files=self.files,
+            hosts=self.hosts,
+            fleet=self.fleet,
+            planner=self.planner,
+            work=self.work,
+            verifier=verifier,
+            operations=self.operations,
+            bmc_service=self.bmcs,
+            consoles=self.consoles,
+            clock=clock.unix,
+            stop=self._ending.set,
+            log_file=self._settings.log_file,
+            started=clock.unix(),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Know all nodes, serve all BMCs, take up network boot, then answer."""
+        self._end.callback(self.database.close)
+        self._end.push_async_callback(self._tasks.close)
+        self._end.push_async_callback(self.hosts.close)
+        self._end.callback(self.simulations.save)
+        self._settings_directories()
+        interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
+        nodes = await self.work.restore()
+        failed = await self._restore_bmcs()
+        self._end.push_async_callback(self.bmcs.close)
+        await self.boot_http.open(LOOPBACK)
+        await self.netboot.start()
+        self._end.push_async_callback(self.netboot.close)
+        self.consoles.start()
+        self._end.push_async_callback(self.consoles.close)
+        self._ready = True
+        await self.api.start()
+        self._end.push_async_callback(self.api.close)
+        open_calls = len(await self.database.call(journal.open_intents))
+        self.controller.found = _found(nodes, [row.kind for row in interrupted], open_calls, failed)
+        log.info("start-up found", what=self.controller.found)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._end.aclose()
+
+    def _settings_directories(self) -> None:
+        """virtlogd and dnsmasq's user look into these; what is secret has a mode of its own."""
+        for name in ("consoles", "netboot"):
+            (self._settings.state / name).mkdir(exist_ok=True, mode=0o711)
+
+    async def _restore_bmcs(self) -> dict[str, str]:
+        records = await self.database.call(bmc_rows.records)
+        resources = [(Resource(key, bmc, node=key.name), tag) for key, bmc, tag in records]
+        return await self.bmc_driver.restore(resources)
+
+    def _machine_event(self, event: MachineEvent) -> None:
+        self.bmcs.machine_event(event)
+        self.consoles.machine_event(event)
+
+    def _override_of(self, uuid: UUID) -> BootOverride:
+        served = self.bmcs.status(uuid)
+        return served.override if served is not None else NO_OVERRIDE
+
+    def _connect(self, host: Host) -> Connection:
+        """The registry: a connection for each kind of host."""
+        match host.kind:
+            case ConnectionKind.SIMULATED:
+                return self.simulations.connect(host, self.records.directory)
+            case ConnectionKind.LIBVIRT:
+                return self._connect_libvirt(host)
+
+    def _connect_libvirt(self, host: Host) -> Connection:
+        from nospoon.providers.libvirt.connection import LibvirtConnection  # noqa: PLC0415  (an extra)
+        from nospoon.providers.libvirt.kvm import Trial  # noqa: PLC0415
+
+        async def trial() -> Trial:
+            probe = await self._probe(Arch.X86_64)
+            return Trial(str(probe.kernel), str(probe.initrd), HELLO)
+
+        return LibvirtConnection(
+            host,
+            self.database.deployment,
+            runner_for(host.ssh),
+            self._open_image,
+            records=str(self.records.directory),
+            verdicts=self._settings.cache,
+            trial=None if host.ssh else trial,
+        )
+
+    async def _open_image(self, sha256: str) -> str:
+        return str(self.files.path(sha256))
+
+    async def _probe(self, arch: Arch) -> Probe:
+        async with self._building:
+            return await build(self._settings.cache, arch=arch)
+
+    def _drivers_of(self, host: Host) -> Mapping[Kind, Driver]:
+        """The connection's drivers, and those of services that the daemon runs itself."""
+        drivers = dict(self.hosts.use(host).connection.drivers)
+        drivers[Kind.BMC] = self.bmc_driver
+        if host.kind is ConnectionKind.LIBVIRT and not host.ssh and not host.unprivileged:
+            drivers[Kind.NETBOOT] = self.netboot
+        return drivers
+
+
+class StoredRuntime:
+    """Runtime state of BMCs, made durable in the store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, machine: UUID, runtime: Runtime) -> None:
+        await self._database.call(stored.save_runtime, machine, runtime)
+
+
+class StoredBmcs:
+    """BMCs on record, and what is needed to serve each: node rows, decrypted passwords, power."""
+
+    def __init__(self, database: Database, cipher: Cipher, fleet: Fleet, hosts: Hosts) -> None:
+        self._database, self._cipher = database, cipher
+        self._fleet, self._hosts = fleet, hosts
+
+    async def all(self, cluster: UUID) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
+        return await self._database.call(bmc_rows.records, cluster)
+
+    async def put(self, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
+        await self._database.call(bmc_rows.put, key, bmc, tag)
+
+    async def remove(self, bmc: UUID) -> None:
+        await self._database.call(bmc_rows.remove, bmc)
+
+    async def config(self, resource: Resource) -> BmcConfig:
+        bmc = resource.shape
+        assert isinstance(bmc, Bmc), "BMC keys have BMC shapes"
+        row = await self._database.call(stored.node, bmc.uuid)
+        member = self._fleet.get(bmc.uuid)
+        if row is None or member is None:
+            raise Gone(f"{resource.key}: its node is not in the store")
+        last = self._hosts.last(bmc.uuid)
+        return BmcConfig(
+            node=row.name,
+            cluster=member.cluster,
+            bmc=bmc,
+            machine=row.machine,
+            password=self._cipher.decrypt(row.password),
+            runtime=row.runtime,
+            power=last.power if last is not None else PowerState.UNKNOWN,
+        )
+
+
+def _boot_port(settings: Settings) -> int:
+    """The port for boot scripts; a free one is chosen once and kept, for dnsmasq refers to it."""
+    if settings.boot_port:
+        return settings.boot_port
+    kept: Path = settings.state / "boot-port"
+    if not kept.exists():
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((LOOPBACK, 0))
+            kept.write_text(str(probe.getsockname()[1]))
+    return int(kept.read_text())
+
+
+def _found(nodes: int, interrupted: list[str], calls: int, failed: dict[str, str]) -> str:
+    """What start-up found, in a sentence or two."""
+    parts = [f"{nodes} nodes"]
+    if interrupted:
+        kinds = ", ".join(interrupted)
+        parts.append(
+            f"{kinds} interrupted with {calls} calls of unknown outcome: run the same command again"
+        )
+    parts += [f"BMC of {node} is not served: {why}" for node, why in failed.items()]
+    return "; ".join(parts)
