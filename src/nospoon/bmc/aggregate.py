@@ -21,7 +21,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 from nospoon.bmc.messages import (
@@ -56,6 +56,8 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, Pow
 ANSWER_WITHIN = 0.25
 FLAGS_TIMEOUT = 60.0
 SHUTDOWN_PATIENCE = 180.0
+EVENT_LAG = 5.0
+"""The event of a boot may come after the outcome of its command, by so much."""
 KEEP_AFTER_TIMEOUT = 0x08
 """Parameter 3, bit 3: do not clear the valid bit when no command comes within 60 s."""
 
@@ -104,6 +106,7 @@ class Bmc:
         "_restart_until",
         "_script",
         "_told",
+        "_unseen_until",
         "power",
         "reason",
         "runtime",
@@ -120,6 +123,7 @@ class Bmc:
         self._flags_expire: float | None = None
         self._identify_until: float | None = None
         self._restart_until: float | None = None
+        self._unseen_until: float | None = None
         self._edition = 0
         self._told = -1 if self.runtime.override.active else 0
 
@@ -176,13 +180,13 @@ class Bmc:
             case IdentifyRequested():
                 return self._identify_requested(event, now)
             case MachineReported():
-                return self._reported(event.event)
+                return self._reported(event.event, now)
             case BootObserved():
-                return self._use_up(self._edition)
+                return self._boot_observed()
             case BootTold():
                 return self._told_of(event.edition)
             case CommandEnded():
-                return self._ended(event)
+                return self._ended(event, now)
 
     def expire(self, now: float) -> Iterator[Effect]:
         """Answer who waited long enough; end what lasts for a time only."""
@@ -208,10 +212,11 @@ class Bmc:
         if refusal is not None:
             yield refusal
             return
+        if event.restart or self._pending is None:
+            self._restart_until = now + SHUTDOWN_PATIENCE if event.restart else None
         if self._pending is not None:
             self._pending.waiting[event.ticket] = now + ANSWER_WITHIN
             return
-        self._restart_until = now + SHUTDOWN_PATIENCE if event.restart else None
         if self._is_so_already(event.command):
             yield Answer(event.ticket, Verdict.DONE)
             return
@@ -219,6 +224,7 @@ class Bmc:
 
     def _drive(self, command: PowerCommand, waiting: dict[int, float]) -> Drive:
         self._pending = _Pending(command, self._edition, waiting)
+        self._unseen_until = None
         return Drive(command, self.boot)
 
     def _refusal(self, event: PowerRequested) -> Answer | None:
@@ -247,12 +253,12 @@ class Bmc:
         failed = self.power is PowerState.FAILED
         return PowerCommand.CYCLE if failed and command is PowerCommand.ON else command
 
-    def _ended(self, event: CommandEnded) -> Iterator[Effect]:
+    def _ended(self, event: CommandEnded, now: float) -> Iterator[Effect]:
         pending, self._pending = self._pending, None
         if pending is None:
             return
         if event.verdict is Verdict.DONE:
-            yield from self._succeeded(pending)
+            yield from self._succeeded(pending, now)
         else:
             self._restart_until = None
             yield from self._failed(event.reason or str(event.verdict))
@@ -260,10 +266,12 @@ class Bmc:
             yield Answer(ticket, event.verdict, event.reason)
         yield from self._restart_if_stopped()
 
-    def _succeeded(self, pending: _Pending) -> Iterator[Effect]:
-        if not pending.reported and pending.command in _LEADS_TO:
-            self.power, self.reason = _LEADS_TO[pending.command], ""
+    def _succeeded(self, pending: _Pending, now: float) -> Iterator[Effect]:
+        """What the command leads to is so, even if the machine's event is still on its way."""
         boots = pending.command in _BOOTING
+        unseen = not pending.booted if boots else not pending.reported
+        if unseen and pending.command in _LEADS_TO:
+            self.power, self.reason = _LEADS_TO[pending.command], ""
         after = replace(
             self.runtime,
             power_fault="",
@@ -271,6 +279,9 @@ class Bmc:
             restart_cause=CAUSE_CHASSIS_CONTROL if boots else self.runtime.restart_cause,
         )
         yield from self._persist(after)
+        if boots and unseen:
+            self._unseen_until = now + EVENT_LAG
+            yield from self._followed(pending.edition)
 
     def _failed(self, reason: str) -> Iterator[Effect]:
         after = replace(self.runtime, power_fault=reason, last_power_event=POWER_FAULT)
@@ -299,19 +310,21 @@ class Bmc:
         yield Answer(event.ticket, Verdict.DONE)
 
     def _change_override(self, override: BootOverride, flags: bytes) -> Iterator[Effect]:
-        before, self._edition = self.boot, self._edition + 1
-        was_told = self._told == self._edition - 1 and self._pending is None
+        self._edition += 1
         yield from self._persist(replace(self.runtime, override=override, boot_flags=flags))
-        if was_told and self.boot == before:
-            self._told = self._edition
-        elif self.power is PowerState.ON or self._pending is not None:
+        if self.power is PowerState.ON or self._pending is not None:
             yield SetBoot(self.boot, self._edition)
+
+    def _boot_observed(self) -> Iterator[Effect]:
+        """A machine that boots by script asked, and was answered by the override at hand."""
+        yield from self._use_up(self._edition)
+        self._told = self._edition
 
     def _told_of(self, edition: int) -> Iterator[Effect]:
         self._told = edition
         yield from ()
 
-    def _reported(self, event: MachineEvent) -> Iterator[Effect]:
+    def _reported(self, event: MachineEvent, now: float) -> Iterator[Effect]:
         self.power, self.reason = event.power, event.reason
         if event.change is MachineChange.UNREACHABLE:
             self.power = PowerState.UNKNOWN
@@ -319,49 +332,46 @@ class Bmc:
         if self._pending is not None:
             self._pending.reported = True
         if event.change in {MachineChange.STARTED, MachineChange.RESET}:
-            yield from self._booted(event.change)
+            yield from self._booted(event.change, now)
         elif event.change is MachineChange.OBSERVED:
             yield from self._catch_up()
         yield from self._restart_if_stopped()
 
-    def _booted(self, change: MachineChange) -> Iterator[Effect]:
-        """A boot was seen: of the command under way if it is its first, else one of the guest."""
+    def _booted(self, change: MachineChange, now: float) -> Iterator[Effect]:
+        """A boot was seen: of the command under way, of one that just ended, or of the guest."""
         pending = self._pending
-        ours = pending is not None and pending.command in _BOOTING and not pending.booted
-        if pending is not None and ours:
+        if pending is not None and pending.command in _BOOTING and not pending.booted:
             pending.booted = True
-            followed = pending.edition
+            yield from self._followed(pending.edition)
+        elif self._unseen_until is not None and now <= self._unseen_until:
+            self._unseen_until = None
         else:
-            followed = self._told
             if change is MachineChange.RESET:
                 yield from self._persist(replace(self.runtime, restart_cause=CAUSE_SOFT_RESET))
-        if not self._script:
-            yield from self._use_up(followed)
-        if ours and followed == self._edition:
-            self._told = self._edition
-        if change is MachineChange.STARTED and not ours:
+            if not self._script:
+                yield from self._use_up(self._told)
             yield from self._catch_up()
+
+    def _followed(self, edition: int) -> Iterator[Effect]:
+        """The machine booted as this edition says; what it boots afterwards it was told with it."""
+        self._told = edition
+        if not self._script and (yield from self._use_up(edition)):
+            self._told = self._edition
 
     def _catch_up(self) -> Iterator[Effect]:
         """A running machine that was not told of the override, because of a bad day, is now."""
         if self.power is PowerState.ON and self._told != self._edition and self._pending is None:
             yield SetBoot(self.boot, self._edition)
 
-    def _use_up(self, followed: int) -> Iterator[Effect]:
-        """The boot that was observed followed this edition; a newer one stays.
-
-        The machine is told the persistent order even if its connection should know it already.
-        """
+    def _use_up(self, edition: int) -> Generator[Effect, None, bool]:
+        """The boot that was observed followed this edition; a newer one stays."""
         override = self.runtime.override
-        if followed != self._edition or used_up(override) == override:
-            return
+        if edition != self._edition or used_up(override) == override:
+            return False
         self._flags_expire = None
         self._edition += 1
         yield from self._persist(replace(self.runtime, override=used_up(override), boot_flags=b""))
-        if self._script or self._pending is not None:
-            self._told = self._edition
-        else:
-            yield SetBoot(self.boot, self._edition)
+        return True
 
     def _keep(self, after: Runtime, ticket: int) -> Iterator[Effect]:
         yield from self._persist(after)

@@ -1,0 +1,189 @@
+"""Power commands of the pure aggregate, as conversations."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from nospoon.bmc.aggregate import ANSWER_WITHIN, SHUTDOWN_PATIENCE, Bmc
+from nospoon.bmc.messages import (
+    Answer,
+    CommandEnded,
+    Drive,
+    Effect,
+    Event,
+    IdentifyRequested,
+    MachineReported,
+    Persist,
+    PowerRequested,
+    Verdict,
+)
+from nospoon.bmc.runtime import Runtime
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+
+ORDER = (BootDevice.DISK, BootDevice.NETWORK)
+PLAN = BootPlan(ORDER, ORDER)
+NODE = UUID(int=7)
+ON, OFF, CYCLE = PowerCommand.ON, PowerCommand.OFF, PowerCommand.CYCLE
+
+
+def machine(change: MachineChange, power: PowerState, reason: str = "") -> MachineReported:
+    return MachineReported(MachineEvent(NODE, change, power, 0.0, reason))
+
+
+def bmc(power: PowerState = PowerState.OFF, runtime: Runtime | None = None) -> Bmc:
+    made = Bmc(order=ORDER, script=False, runtime=runtime)
+    hear(made, machine(MachineChange.OBSERVED, power))
+    return made
+
+
+def hear(subject: Bmc, event: Event, now: float = 0.0) -> list[Effect]:
+    return list(subject.receive(event, now))
+
+
+def test_power_on_is_driven_and_answered_with_its_outcome() -> None:
+    subject = bmc()
+    assert hear(subject, PowerRequested(ON, 1)) == [Drive(ON, PLAN)]
+    effects = hear(subject, CommandEnded(Verdict.DONE), 0.1)
+    assert [type(each) for each in effects] == [Persist, Answer]
+    assert effects[-1] == Answer(1, Verdict.DONE)
+    assert subject.is_on
+
+
+def test_a_slow_command_is_accepted_after_a_quarter_of_a_second() -> None:
+    subject = bmc()
+    hear(subject, PowerRequested(ON, 1), 10.0)
+    assert subject.deadline == 10.0 + ANSWER_WITHIN == 10.25
+    assert list(subject.expire(10.2)) == []
+    assert list(subject.expire(10.25)) == [Answer(1, Verdict.ACCEPTED)]
+    assert subject.deadline is None
+
+
+def test_a_late_failure_is_a_power_fault_until_a_command_succeeds() -> None:
+    subject = bmc()
+    hear(subject, PowerRequested(ON, 1))
+    list(subject.expire(1.0))
+    effects = hear(subject, CommandEnded(Verdict.FAILED, "no memory left"), 2.0)
+    assert effects == [Persist(subject.runtime)]
+    assert (subject.fault, subject.is_on) == ("no memory left", False)
+    hear(subject, PowerRequested(ON, 2))
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert subject.fault == ""
+
+
+def test_an_early_failure_is_told_with_its_reason() -> None:
+    subject = bmc()
+    hear(subject, PowerRequested(ON, 1))
+    effects = hear(subject, CommandEnded(Verdict.FAILED, "no memory left"))
+    assert effects[-1] == Answer(1, Verdict.FAILED, "no memory left")
+
+
+def test_what_is_so_already_is_done_without_a_command() -> None:
+    assert hear(bmc(PowerState.ON), PowerRequested(ON, 1)) == [Answer(1, Verdict.DONE)]
+    for command in (OFF, PowerCommand.SOFT):
+        assert hear(bmc(), PowerRequested(command, 1)) == [Answer(1, Verdict.DONE)]
+
+
+def test_reset_cycle_and_diag_need_a_running_machine() -> None:
+    for command in (PowerCommand.RESET, CYCLE, PowerCommand.DIAG):
+        [answer] = hear(bmc(), PowerRequested(command, 1))
+        assert isinstance(answer, Answer)
+        assert answer.verdict is Verdict.WRONG_STATE
+
+
+def test_a_contrary_command_is_busy_and_the_same_one_joins() -> None:
+    subject = bmc()
+    hear(subject, PowerRequested(ON, 1), 0.0)
+    assert hear(subject, PowerRequested(OFF, 2), 0.1) == [
+        Answer(2, Verdict.BUSY, "on is under way")
+    ]
+    assert hear(subject, PowerRequested(ON, 3), 0.2) == []
+    assert list(subject.expire(0.25)) == [Answer(1, Verdict.ACCEPTED)]
+    assert hear(subject, CommandEnded(Verdict.DONE), 0.3)[-1] == Answer(3, Verdict.DONE)
+
+
+def test_a_machine_that_is_gone_or_out_of_reach_is_refused_at_once() -> None:
+    gone = bmc()
+    hear(gone, machine(MachineChange.UNDEFINED, PowerState.ABSENT))
+    away = bmc()
+    hear(away, machine(MachineChange.UNREACHABLE, PowerState.UNKNOWN))
+    verdicts = [hear(each, PowerRequested(ON, 1)) for each in (gone, away)]
+    assert [each.verdict for [each] in verdicts if isinstance(each, Answer)] == [
+        Verdict.GONE,
+        Verdict.UNREACHABLE,
+    ]
+
+
+def test_a_host_that_came_back_is_used_again() -> None:
+    subject = bmc()
+    hear(subject, machine(MachineChange.UNREACHABLE, PowerState.UNKNOWN))
+    hear(subject, machine(MachineChange.OBSERVED, PowerState.OFF))
+    assert hear(subject, PowerRequested(ON, 1)) == [Drive(ON, PLAN)]
+
+
+def test_a_failed_machine_has_a_fault_and_is_started_anew() -> None:
+    subject = bmc()
+    hear(subject, machine(MachineChange.FAILED, PowerState.FAILED, "internal error"))
+    assert (subject.fault, subject.is_on) == ("internal error", True)
+    assert hear(subject, PowerRequested(ON, 1)) == [Drive(CYCLE, PLAN)]
+
+
+def test_a_failure_seen_before_the_outcome_is_not_forgotten() -> None:
+    subject = bmc()
+    hear(subject, PowerRequested(ON, 1))
+    hear(subject, machine(MachineChange.STARTED, PowerState.ON))
+    hear(subject, machine(MachineChange.FAILED, PowerState.FAILED, "internal error"))
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert subject.fault == "internal error"
+
+
+def test_who_caused_the_last_boot_is_remembered() -> None:
+    subject = bmc()
+    hear(subject, PowerRequested(ON, 1))
+    hear(subject, CommandEnded(Verdict.DONE), 1.0)
+    hear(subject, machine(MachineChange.STARTED, PowerState.ON), 1.1)
+    assert (subject.runtime.restart_cause, subject.runtime.last_power_event) == (0x01, 0x10)
+    hear(subject, machine(MachineChange.RESET, PowerState.ON), 1.2)
+    assert subject.runtime.restart_cause == 0x0A
+
+
+def test_a_graceful_restart_waits_for_the_guest() -> None:
+    subject = bmc(PowerState.ON)
+    soft = PowerRequested(PowerCommand.SOFT, 1, restart=True)
+    assert hear(subject, soft) == [Drive(PowerCommand.SOFT, PLAN)]
+    assert hear(subject, CommandEnded(Verdict.DONE))[-1] == Answer(1, Verdict.DONE)
+    assert hear(subject, machine(MachineChange.SHUTDOWN, PowerState.OFF), 9.0) == [Drive(ON, PLAN)]
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert subject.is_on
+    assert subject.deadline is None
+
+
+def test_a_guest_that_does_not_shut_down_is_a_fault() -> None:
+    subject = bmc(PowerState.ON)
+    hear(subject, PowerRequested(PowerCommand.SOFT, 1, restart=True))
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert subject.deadline == SHUTDOWN_PATIENCE
+    list(subject.expire(SHUTDOWN_PATIENCE))
+    assert "did not shut down" in subject.fault
+
+
+def test_off_after_a_graceful_restart_stays_off() -> None:
+    subject = bmc(PowerState.ON)
+    hear(subject, PowerRequested(PowerCommand.SOFT, 1, restart=True))
+    hear(subject, CommandEnded(Verdict.DONE))
+    hear(subject, PowerRequested(OFF, 2))
+    hear(subject, machine(MachineChange.STOPPED, PowerState.OFF))
+    assert hear(subject, CommandEnded(Verdict.DONE))[-1] == Answer(2, Verdict.DONE)
+    assert not subject.is_on
+
+
+def test_the_identify_light_goes_out_by_itself_or_stays() -> None:
+    subject = bmc()
+    hear(subject, IdentifyRequested(lit=True, ticket=1, seconds=15), 0.0)
+    assert subject.identify
+    list(subject.expire(15.0))
+    assert subject.deadline is None
+    assert bool(subject.identify) is False
+    hear(subject, IdentifyRequested(lit=True, ticket=2), 20.0)
+    assert subject.deadline is None
+    assert subject.runtime.identify
