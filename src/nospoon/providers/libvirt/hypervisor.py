@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import libvirt
 import structlog
 
-from nospoon.errors import HostUnreachable
 from nospoon.providers.libvirt import event_loop
 from nospoon.providers.libvirt.faults import Fault, translate
 
@@ -73,27 +72,17 @@ class Hypervisor:
             return function(self._opened())
         except libvirt.libvirtError as error:
             fault = fault_of(error)
-            translated = translate(fault, host=self.host, doing=doing)
-            if isinstance(translated, HostUnreachable):
-                self._drop()
             log.debug("libvirt refused", host=self.host, doing=doing, code=fault.code)
-            raise translated from error
+            raise translate(fault, host=self.host, doing=doing) from error
 
     def _opened(self) -> Connect:
+        """The connection; a new one when there is none, or when the last one is dead."""
         with self._opening:
-            if self._connect is not None and not self._connect.isAlive():
-                self._connect = None
-            if self._connect is None:
+            if self._connect is None or not self._connect.isAlive():
                 event_loop.ensure_started()
-                connect = libvirt.open(self.uri)
-                connect.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
-                self._connect = connect
+                self._connect = libvirt.open(self.uri)
+                self._connect.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
             return self._connect
-
-    def _drop(self) -> None:
-        """Forget the connection. It closes when its last user lets go of it."""
-        with self._opening:
-            self._connect = None
 
     async def close(self) -> None:
         """Let running calls end, then close."""

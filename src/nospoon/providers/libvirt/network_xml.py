@@ -58,5 +58,5 @@ def _plain(root: ET.Element) -> bool:
 def _parsed_address(ip: ET.Element | None) -> str:
     if ip is None:
         return ""
-    netmask = ip.get("prefix") or ip.get("netmask", "")
-    return str(ip_interface(f"{ip.get('address', '')}/{netmask}"))
+    address, mask = ip.get("address", ""), ip.get("prefix") or ip.get("netmask")
+    return str(ip_interface(f"{address}/{mask}")) if mask else address

@@ -6,6 +6,7 @@ anew and puts the ports of running guests back on it: they lose the link for a m
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -23,7 +24,6 @@ from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
 VirNetwork = Any
-DEVICES = "/sys/class/net"
 
 
 class NetworkDriver:
@@ -95,7 +95,7 @@ class NetworkDriver:
         return exists
 
     async def _refuse_bridge(self, link: Link, name: str) -> None:
-        done = await self._runner.run(["test", "-e", f"{DEVICES}/{link.bridge}"], check=False)
+        done = await self._runner.run(["ip", "link", "show", "dev", link.bridge], check=False)
         if done.status == 0:
             raise NotOurs(
                 f"host {self._hypervisor.host}: network {name} needs a bridge {link.bridge}, but a "
@@ -127,8 +127,11 @@ class NetworkDriver:
 
     async def _ports(self, bridge: str) -> list[str]:
         """Guests' taps on the bridge now."""
-        done = await self._runner.run(["ls", f"{DEVICES}/{bridge}/brif"], check=False)
-        return done.stdout.split() if done.status == 0 else []
+        done = await self._runner.run(
+            ["ip", "-json", "link", "show", "master", bridge], check=False
+        )
+        links = json.loads(done.stdout or "[]") if done.status == 0 else []
+        return [link["ifname"] for link in links if "ifname" in link]
 
     async def _plug_in(self, bridge: str, ports: Sequence[str]) -> None:
         for port in ports:

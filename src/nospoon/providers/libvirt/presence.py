@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 import libvirt
@@ -60,11 +61,10 @@ class Presence:
         self._raw: asyncio.Queue[RawEvent] = asyncio.Queue()
         self._resets: dict[UUID, asyncio.Event] = {}
         self._settling: dict[UUID, asyncio.Task[None]] = {}
-        self._lost = asyncio.Event()
         self._tried = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._was_lost = False
-        self._registered: list[int] = []
+        self._listening: tuple[Connect, list[int]] | None = None
 
     async def ready(self) -> None:
         """Listen from now on; returns when the first attempt to do so ended, well or not."""
@@ -84,13 +84,14 @@ class Presence:
         delay = FIRST_RETRY
         loop = asyncio.get_running_loop()
         while True:
-            self._lost.clear()
+            lost = asyncio.Event()
+            register = partial(self._register, loop=loop, lost=lost)
             try:
-                await self._hypervisor.ask(lambda c: self._register(c, loop), "listen to events")
+                await self._hypervisor.ask(register, "listen to events")
                 await self._announce()
                 self._tried.set()
                 delay = FIRST_RETRY
-                await self._lost.wait()
+                await lost.wait()
             except NospoonError as error:
                 log.warning("host is away", host=self._hypervisor.host, why=str(error))
             self._tell_unreachable()
@@ -98,8 +99,11 @@ class Presence:
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_RETRY)
 
-    def _register(self, connect: Connect, loop: asyncio.AbstractEventLoop) -> None:
+    def _register(
+        self, connect: Connect, *, loop: asyncio.AbstractEventLoop, lost: asyncio.Event
+    ) -> None:
         """In a worker thread; the callbacks run in libvirt's event thread."""
+        self._deregister(connect)
 
         def hand_over(action: Callable[..., object], *values: object) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens
@@ -112,19 +116,22 @@ class Presence:
             hand_over(self._arrived, Rebooted(UUID(bytes=domain.UUID())))
 
         def closed(_c: object, _reason: int, _o: object) -> None:
-            hand_over(self._lost.set)
+            hand_over(lost.set)
 
         register = connect.domainEventRegisterAny
-        self._registered = [
+        callbacks = [
             register(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle, None),
             register(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, reboot, None),
         ]
         connect.registerCloseCallback(closed, None)
+        self._listening = (connect, callbacks)
 
     def _deregister(self, connect: Connect) -> None:
-        """A connection with callbacks never closes."""
-        registered, self._registered = self._registered, []
-        for callback in registered:
+        """Stop listening on this connection, if we do: one with callbacks never closes."""
+        listening, self._listening = self._listening, None
+        if listening is None or listening[0] is not connect:
+            return
+        for callback in listening[1]:
             connect.domainEventDeregisterAny(callback)
         connect.unregisterCloseCallback()
 
@@ -270,7 +277,7 @@ class Presence:
 
     async def close(self) -> None:
         await self.tasks.close()
-        if self._registered and not self._was_lost:
+        if self._listening is not None and not self._was_lost:
             try:
                 await self._hypervisor.ask(self._deregister, "stop listening")
             except NospoonError as error:

@@ -1,0 +1,357 @@
+"""Bad days with a real libvirtd: away and back, full, corrupt, taken, and paused by QEMU."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from nospoon.errors import HostUnreachable, NotOurs, OutOfSpace, ProviderError
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Firmware, Host
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.resources import Image, Kind, Link, Machine, Pool, Resource, Volume
+from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.runtime.runner import LocalRunner, Runner
+from nospoon.testing.conformance import (
+    MEBI,
+    PLAN,
+    Bench,
+    Rack,
+    events_of,
+    found,
+    make,
+    observe_all,
+    rack_for,
+    remove_all,
+    until,
+)
+
+pytestmark = pytest.mark.libvirt
+DISK_ONLY = BootPlan((BootDevice.DISK,), (BootDevice.DISK,))
+
+
+def load_guests() -> ModuleType:
+    """The module beside this one; tests are no package."""
+    path = Path(__file__).with_name("guests.py")
+    spec = importlib.util.spec_from_file_location("nospoon_test_guests", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+guests = load_guests()
+
+
+async def nothing(resource: Resource) -> None:
+    del resource
+
+
+@pytest.fixture
+async def bench(
+    connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> AsyncIterator[Bench]:
+    content = b"an image".ljust(MEBI, b"\0")
+    sha256 = hashlib.sha256(content).hexdigest()
+    (tmp_path / "image.raw").write_bytes(content)
+    images[sha256] = str(tmp_path / "image.raw")
+    bench = Bench(
+        connection=connection,
+        host="here",
+        deployment="kit",
+        pool_root=str(tmp_path),
+        image=Image("", sha256, "raw", MEBI),
+        make_stranger=nothing,
+        remove_machine=nothing,
+    )
+    yield bench
+    await remove_all(bench)
+
+
+@pytest.fixture
+def rack(bench: Bench) -> Rack:
+    return rack_for(bench)
+
+
+async def test_a_libvirtd_that_stops_and_starts_is_told_and_its_guests_go_on(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, own_libvirt: Any
+) -> None:
+    await make(bench, *rack.all)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    async with events_of(bench, rack.uuid) as queue:
+        await until(queue, MachineChange.OBSERVED, 10)
+        await asyncio.to_thread(own_libvirt.stop)
+        event = await until(queue, MachineChange.UNREACHABLE, 20)
+        assert event.power is PowerState.UNKNOWN
+        with pytest.raises(HostUnreachable, match=r"host here.*libvirtd"):
+            await connection.check()
+        with pytest.raises(HostUnreachable):
+            await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+        await asyncio.to_thread(own_libvirt.start)
+        assert (await until(queue, MachineChange.OBSERVED, 20)).power is PowerState.ON
+        await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+        assert (await until(queue, MachineChange.STOPPED, 20)).power is PowerState.OFF
+
+
+async def test_a_libvirtd_that_is_not_there_at_first_is_noticed_when_it_comes(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, own_libvirt: Any
+) -> None:
+    await make(bench, *rack.all)
+    late = LibvirtConnection(
+        connection.host, "kit", own_runner(connection), nowhere, records="/x", verdicts=Path("/x")
+    )
+    await asyncio.to_thread(own_libvirt.stop)
+    watched = late.machine_driver.watch()
+    coming = asyncio.ensure_future(anext(watched))  # noqa: TID251  (it must wait beside us)
+    await asyncio.sleep(0.2)
+    assert not coming.done()
+    await asyncio.to_thread(own_libvirt.start)
+    async with asyncio.timeout(20):
+        event = await coming
+    assert (event.uuid, event.change) == (rack.uuid, MachineChange.OBSERVED)
+    await late.close()
+
+
+def own_runner(connection: LibvirtConnection) -> Runner:
+    return connection.machine_driver._runner
+
+
+async def nowhere(sha256: str) -> str:
+    raise ProviderError(f"no image {sha256}")
+
+
+async def test_qemu_killed_behind_our_back_is_a_crash(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
+) -> None:
+    await make(bench, *rack.all)
+    async with events_of(bench, rack.uuid) as queue:
+        await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        name = f"{rack.pool.key.name.removeprefix('nospoon-')}-m0"
+        pid = (await runner.run(["cat", f"/run/libvirt/qemu/{name}.pid"])).stdout.strip()
+        await runner.run(["kill", "-9", pid])
+        event = await until(queue, MachineChange.CRASHED, 20)
+        assert (event.power, event.reason) == (PowerState.OFF, "QEMU ended unexpectedly")
+
+
+@pytest.fixture
+async def small_pool(bench: Bench, rack: Rack, runner: Runner) -> AsyncIterator[Resource]:
+    """A pool on a file system of 8 MiB."""
+    assert isinstance(rack.pool.shape, Pool)
+    path = rack.pool.shape.path
+    await runner.run(["mkdir", path])
+    await runner.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", path])
+    yield rack.pool
+    for each in (await observe_all(bench)).values():
+        if each.key.kind in {Kind.MACHINE, Kind.NETWORK}:
+            await bench.connection.drivers[each.key.kind].delete(each)
+    await runner.run(["sh", "-c", f"rm -rf {path}/*; umount -l {path}"])
+
+
+async def test_an_image_larger_than_the_pool_is_refused_before_it_is_sent(
+    bench: Bench, small_pool: Resource, images: dict[str, str], tmp_path: Path
+) -> None:
+    content = bytes(9 * MEBI)
+    sha256 = hashlib.sha256(content).hexdigest()
+    (tmp_path / "large.raw").write_bytes(content)
+    images[sha256] = str(tmp_path / "large.raw")
+    rack = rack_for(replace(bench, image=Image("", sha256, "raw", 9 * MEBI)))
+    await make(bench, small_pool)
+    with pytest.raises(OutOfSpace, match=r"host here: pool nospoon-kit-.* takes 9 MiB"):
+        await make(bench, rack.image)
+    assert rack.image.key not in await observe_all(bench)
+
+
+@pytest.mark.boots
+async def test_a_guest_that_fills_the_pool_has_failed_and_says_why(
+    bench: Bench,
+    connection: LibvirtConnection,
+    images: dict[str, str],
+    tmp_path: Path,
+    small_pool: Resource,
+) -> None:
+    rack = guests.guest_rack(bench, guests.writing_disk(), images, tmp_path, firmware=Firmware.BIOS)
+    await make(bench, small_pool, *rack.all[1:])
+    async with events_of(bench, rack.uuid) as queue:
+        await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        event = await until(queue, MachineChange.FAILED, 60)
+    assert event.power is PowerState.FAILED
+    assert "is the pool full?" in event.reason
+    assert "is the pool full?" in (await found(bench, rack.machine)).fault
+    await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert (await connection.machine_driver.machines())[0].power is PowerState.OFF
+
+
+async def test_an_image_whose_bytes_changed_is_corrupt_and_leaves_nothing(
+    bench: Bench, rack: Rack, images: dict[str, str]
+) -> None:
+    await make(bench, rack.pool)
+    path = Path(next(iter(images.values())))
+    path.write_bytes(b"other".ljust(MEBI, b"\0"))
+    with pytest.raises(ProviderError, match=r"corrupt: its sha256 is .*nospoon image load"):
+        await make(bench, rack.image)
+    path.write_bytes(b"an image".ljust(MEBI, b"\0"))
+    await make(bench, rack.image)
+
+
+async def test_a_missing_image_says_how_to_load_it(
+    bench: Bench, rack: Rack, images: dict[str, str]
+) -> None:
+    await make(bench, rack.pool)
+    Path(next(iter(images.values()))).unlink()
+    with pytest.raises(ProviderError, match=r"is missing.*nospoon image load"):
+        await make(bench, rack.image)
+
+
+async def test_an_image_of_another_size_or_format_is_refused(bench: Bench, rack: Rack) -> None:
+    await make(bench, rack.pool)
+    assert isinstance(rack.image.shape, Image)
+    other = replace(rack.image, shape=replace(rack.image.shape, virtual_size=2 * MEBI))
+    with pytest.raises(ProviderError, match="is not what it was"):
+        await make(bench, other)
+
+
+async def test_an_image_that_refers_to_another_file_is_refused(
+    bench: Bench, rack: Rack, images: dict[str, str], tmp_path: Path, runner: Runner
+) -> None:
+    await make(bench, rack.pool)
+    (tmp_path / "secret").write_bytes(bytes(MEBI))
+    path = tmp_path / "thin.qcow2"
+    thin = ["qemu-img", "create", "-f", "qcow2", "-F", "raw", "-b", str(tmp_path / "secret")]
+    await runner.run([*thin, str(path)])
+    assert isinstance(rack.image.shape, Image)
+    images[rack.image.shape.sha256] = str(path)
+    with pytest.raises(ProviderError, match="refers to another file"):
+        await make(bench, rack.image)
+
+
+async def test_half_an_upload_is_not_an_image_and_is_made_again(bench: Bench, rack: Rack) -> None:
+    await make(bench, rack.pool, rack.image)
+    assert isinstance(rack.pool.shape, Pool)
+    marker = next(Path(rack.pool.shape.path).glob("*.complete"))
+    marker.unlink()
+    image = marker.with_suffix("")
+    image.write_bytes(image.read_bytes()[: MEBI // 2])
+    assert rack.image.key not in await observe_all(bench)
+    await make(bench, rack.image)
+    assert (await found(bench, rack.image)).shape == rack.image.shape
+    assert image.stat().st_size == MEBI
+
+
+async def test_somebody_elses_bridge_is_refused_and_left_alone(
+    bench: Bench, rack: Rack, runner: Runner
+) -> None:
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    bridge = rack.link.shape.bridge
+    await runner.run(["ip", "link", "add", bridge, "type", "bridge"])
+    try:
+        with pytest.raises(NotOurs, match=rf"bridge {bridge}.*ip link show {bridge}"):
+            await make(bench, rack.link)
+        assert (await runner.run(["ip", "link", "show", bridge])).status == 0
+        assert rack.link.key not in await observe_all(bench)
+    finally:
+        await runner.run(["ip", "link", "del", bridge])
+
+
+async def test_files_of_others_in_our_pool_keep_it_from_being_removed(
+    bench: Bench, rack: Rack
+) -> None:
+    await make(bench, rack.pool, rack.blank)
+    assert isinstance(rack.pool.shape, Pool)
+    theirs = Path(rack.pool.shape.path) / "notes.txt"
+    theirs.write_text("mine")
+    with pytest.raises(NotOurs, match=r"notes.txt"):
+        await bench.connection.drivers[Kind.POOL].delete(await found(bench, rack.pool))
+    assert theirs.read_text() == "mine"
+    theirs.unlink()
+
+
+async def test_a_link_that_was_stopped_shows_a_fault_and_a_change_plugs_guests_in_again(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
+) -> None:
+    await make(bench, *rack.all)
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    bridge = rack.link.shape.bridge
+    before = await ports_of(bridge, runner)
+    assert len(before) == 1
+    wider = replace(rack.link, shape=replace(rack.link.shape, address="172.31.88.1/24", mtu=1400))
+    driver = connection.drivers[Kind.NETWORK]
+    await driver.change(await found(bench, rack.link), wider, bench.tag)
+    assert (await found(bench, rack.link)).shape == wider.shape
+    assert await ports_of(bridge, runner) == before
+    shown = (await runner.run(["ip", "addr", "show", "dev", bridge])).stdout
+    assert "172.31.88.1/24" in shown
+    assert "mtu 1400" in shown
+
+
+async def ports_of(bridge: str, runner: Runner) -> list[str]:
+    done = await runner.run(["ip", "-json", "link", "show", "master", bridge])
+    return [link["ifname"] for link in json.loads(done.stdout or "[]") if link]
+
+
+async def test_a_disk_of_a_running_guest_grows_under_its_feet(
+    bench: Bench, connection: LibvirtConnection, rack: Rack
+) -> None:
+    await make(bench, *rack.all)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert isinstance(rack.blank.shape, Volume)
+    larger = replace(rack.blank, shape=replace(rack.blank.shape, size=32 * MEBI))
+    driver = connection.drivers[Kind.VOLUME]
+    await driver.change(await found(bench, rack.blank), larger, bench.tag)
+    assert (await found(bench, rack.blank)).shape == larger.shape
+
+
+async def test_nothing_of_ours_is_left_behind(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
+) -> None:
+    assert isinstance(rack.machine.shape, Machine)
+    uefi = replace(rack.machine, shape=replace(rack.machine.shape, firmware=Firmware.UEFI))
+    await make(bench, *rack.all[:-1], uefi)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert isinstance(rack.pool.shape, Pool)
+    assert list(Path(rack.pool.shape.path).glob("*.nvram"))
+    await remove_all(bench)
+    assert not Path(rack.pool.shape.path).exists()
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    shown = await runner.run(["ip", "link", "show", rack.link.shape.bridge], check=False)
+    assert shown.status != 0
+
+
+async def test_a_machine_with_a_tpm_starts_and_leaves_no_state(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
+) -> None:
+    assert isinstance(rack.machine.shape, Machine)
+    tpm = replace(rack.machine, shape=replace(rack.machine.shape, tpm=True))
+    await make(bench, *rack.all[:-1], tpm)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, DISK_ONLY)
+    state = ["ls", "/var/lib/libvirt/swtpm"]
+    assert str(rack.uuid) in (await runner.run(state)).stdout
+    await remove_all(bench)
+    assert str(rack.uuid) not in (await runner.run(state)).stdout
+
+
+async def test_a_host_without_libvirtd_says_how_to_start_it(tmp_path: Path) -> None:
+    connection = LibvirtConnection(
+        Host("rack9", uri=f"qemu+unix:///system?socket={tmp_path}/none"),
+        "kit",
+        LocalRunner(),
+        nowhere,
+        records="/x",
+        verdicts=tmp_path,
+    )
+    with pytest.raises(HostUnreachable, match=r"host rack9.*libvirtd -d"):
+        await connection.check()
+    await connection.close()

@@ -1,0 +1,254 @@
+"""Shape to XML and back: what is rendered parses to what it was; what is edited shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Interface
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import Image, Link, Machine, MachineDisk, MachineNic, OwnerTag, Volume
+from nospoon.providers.libvirt.domain_parse import parse_domain
+from nospoon.providers.libvirt.domain_xml import Stage, render_domain
+from nospoon.providers.libvirt.network_xml import parse_network, render_network
+from nospoon.providers.libvirt.owner import Owner, owner_in
+from nospoon.providers.libvirt.storage_xml import (
+    FoundVolume,
+    as_disk,
+    as_image,
+    disk_file,
+    image_file,
+    is_ours,
+    nvram_file,
+    parse_volume,
+    render_volume,
+)
+
+POOL, PATH = "nospoon-dev-0a1b2c3d", "/pools/nospoon-dev-0a1b2c3d"
+ISO = f"{PATH}/boot-0123456789ab.iso"
+
+names = st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True)
+serials = st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True)
+tags = st.builds(
+    OwnerTag,
+    deployment=names,
+    cluster=st.uuids(),
+    generation=st.integers(0, 10**6),
+    token=serials,
+)
+macs = st.from_regex(r"02(:[0-9a-f]{2}){5}", fullmatch=True)
+disks = st.builds(
+    MachineDisk, volume=names, bus=st.sampled_from(["virtio", "sata", "scsi"]), serial=serials
+)
+nics = st.builds(
+    MachineNic,
+    mac=macs,
+    bridge=st.one_of(st.just(""), st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True)),
+    model=st.sampled_from(["virtio", "e1000", "e1000e"]),
+)
+orders = st.permutations(list(BootDevice)).flatmap(
+    lambda order: st.integers(0, len(order)).map(lambda count: tuple(order[:count]))
+)
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    arch = draw(st.sampled_from(Arch))
+    firmwares = [Firmware.UEFI, Firmware.UEFI_SECURE]
+    firmwares += [Firmware.BIOS] if arch is Arch.X86_64 else []
+    return Machine(
+        uuid=draw(st.uuids()),
+        cpus=draw(st.integers(1, 64)),
+        memory=draw(st.integers(1, 1 << 30)) << 10,
+        arch=arch,
+        firmware=draw(st.sampled_from(firmwares)),
+        tpm=draw(st.booleans()),
+        pool=POOL,
+        disks=tuple(draw(st.lists(disks, max_size=6))),
+        nics=tuple(draw(st.lists(nics, max_size=4))),
+        boot_order=draw(orders),
+        boot_iso=draw(st.booleans()),
+    )
+
+
+def rendered(machine: Machine, tag: OwnerTag, *, name: str = "m0") -> ET.Element:
+    stage = Stage(PATH, "/records/m0.log", boot_iso=ISO if machine.boot_iso else "")
+    owner = Owner(tag, name, POOL, machine.boot_order)
+    return ET.fromstring(render_domain(machine, owner, stage))
+
+
+def parsed(root: ET.Element) -> Machine:
+    owner = owner_in(root)
+    assert owner is not None
+    return parse_domain(root, owner, pool_path=PATH, boot_iso=ISO)
+
+
+@given(machines(), tags, names)
+def test_a_machine_survives_the_way_to_xml_and_back(
+    machine: Machine, tag: OwnerTag, name: str
+) -> None:
+    root = rendered(machine, tag, name=name)
+    assert parsed(root) == machine
+    owner = owner_in(root)
+    assert owner is not None
+    assert (owner.tag, owner.name, owner.pool) == (tag, name, POOL)
+
+
+@given(machines(), tags)
+def test_a_machine_has_no_two_disks_of_one_name_and_no_two_devices_of_one_place(
+    machine: Machine, tag: OwnerTag
+) -> None:
+    root = rendered(machine, tag)
+    targets = [each.get("dev") for each in root.iterfind("devices/disk/target")]
+    places = [each.get("order") for each in root.iter("boot")]
+    assert len(targets) == len(set(targets))
+    assert sorted(int(place or 0) for place in places) == list(range(1, len(places) + 1))
+
+
+MACHINE = Machine(
+    uuid=UUID("6f7a2f5e-8c0e-4a52-9a9c-0f1f3b1c2d3e"),
+    cpus=2,
+    memory=1 << 30,
+    arch=Arch.X86_64,
+    firmware=Firmware.UEFI,
+    tpm=False,
+    pool=POOL,
+    disks=(MachineDisk("m0-0", "virtio", "S0"), MachineDisk("m0-1", "sata", "S1")),
+    nics=(MachineNic("02:00:00:00:00:01", "br0", "virtio"),),
+    boot_order=(BootDevice.DISK, BootDevice.NETWORK),
+)
+TAG = OwnerTag("here", UUID(int=1))
+
+
+def set_text(path: str, text: str) -> object:
+    def edit(root: ET.Element) -> None:
+        found = root.find(path)
+        assert found is not None
+        found.text = text
+
+    return edit
+
+
+def set_attribute(path: str, name: str, value: str) -> object:
+    def edit(root: ET.Element) -> None:
+        found = root.find(path)
+        assert found is not None
+        found.set(name, value)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "field"),
+    [
+        (set_text("vcpu", "3"), "cpus"),
+        (set_text("memory", "4096"), "memory"),
+        (set_attribute("memory", "unit", "MiB"), "memory"),
+        (set_attribute("os", "firmware", ""), "firmware"),
+        (set_attribute("os/firmware/feature", "enabled", "yes"), "firmware"),
+        (set_attribute("devices/disk/source", "file", "/etc/other.qcow2"), "disks"),
+        (set_text("devices/disk/serial", "other"), "disks"),
+        (set_attribute("devices/interface/mac", "address", "02:00:00:00:00:02"), "nics"),
+        (set_attribute("devices/interface/source", "bridge", "br1"), "nics"),
+        (set_attribute("devices/interface/boot", "order", "0"), "boot_order"),
+    ],
+    ids=str,
+)
+def test_what_somebody_edited_shows_in_its_field_and_no_other(edit: object, field: str) -> None:
+    root = rendered(MACHINE, TAG)
+    assert callable(edit)
+    edit(root)
+    found = parsed(root)
+    assert getattr(found, field) != getattr(MACHINE, field)
+    assert replace(found, **{field: getattr(MACHINE, field)}) == MACHINE
+
+
+def test_an_older_boot_iso_shows_as_none() -> None:
+    machine = replace(MACHINE, boot_iso=True)
+    root = rendered(machine, TAG)
+    set_iso = set_attribute("devices/disk[@device='cdrom']/source", "file", f"{PATH}/boot-ff.iso")
+    assert callable(set_iso)
+    set_iso(root)
+    assert parsed(root) == MACHINE
+
+
+def test_a_domain_without_our_tag_has_no_owner() -> None:
+    root = rendered(MACHINE, TAG)
+    metadata = root.find("metadata")
+    assert metadata is not None
+    metadata.clear()
+    assert owner_in(root) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("cluster", "not a uuid"), ("generation", "x"), ("boot-order", "floppy")]
+)
+def test_a_tag_that_is_garbled_is_no_tag(name: str, value: str) -> None:
+    root = rendered(MACHINE, TAG)
+    root.find("metadata")[0].set(name, value)  # type: ignore[index]  # it is there
+    assert owner_in(root) is None
+
+
+links = st.builds(
+    Link,
+    bridge=st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True),
+    address=st.one_of(
+        st.just(""),
+        st.tuples(st.ip_addresses(v=4), st.integers(8, 30)).map(
+            lambda pair: str(IPv4Interface((int(pair[0]), pair[1])))
+        ),
+    ),
+    mtu=st.integers(576, 9000),
+)
+
+
+@given(links, tags, names)
+def test_a_link_survives_the_way_to_xml_and_back(link: Link, tag: OwnerTag, name: str) -> None:
+    root = ET.fromstring(render_network(link, Owner(tag, name)))
+    assert parse_network(root) == link
+    owner = owner_in(root)
+    assert owner is not None
+    assert (owner.tag, owner.name) == (tag, name)
+
+
+@pytest.mark.parametrize("added", ["<forward mode='nat'/>", "<ip address='10.0.0.1'><dhcp/></ip>"])
+def test_a_network_that_somebody_opened_shows_as_edited(added: str) -> None:
+    root = ET.fromstring(render_network(Link("br0"), Owner(TAG, "n")))
+    root.append(ET.fromstring(added))
+    assert "edited" in parse_network(root).bridge
+
+
+@given(names, st.integers(0, 1 << 50))
+def test_a_volume_survives_the_way_to_xml_and_back(name: str, size: int) -> None:
+    sha256 = "ab" * 32
+    below = f"{PATH}/image-abab--{sha256}.raw"
+    xml = render_volume(disk_file(name), capacity=size, file_format="qcow2", backing=(below, "raw"))
+    found = parse_volume(ET.fromstring(xml))
+    assert as_disk(found, POOL) == (name, Volume(POOL, size, "image-abab"))
+    assert as_image(found, POOL) is None
+
+
+def test_an_image_says_what_it_is_by_its_name() -> None:
+    image = Image(POOL, "cd" * 32, "qcow2", 1 << 20)
+    file = FoundVolume(image_file("image-cdcd", image), 1 << 20, "qcow2", "")
+    assert as_image(file, POOL) == ("image-cdcd", image)
+    assert as_disk(file, POOL) is None
+
+
+@pytest.mark.parametrize("file", ["notes.txt", "backup.img", "boot.iso", "x.raw", "qcow2"])
+def test_files_of_others_are_not_taken_for_ours(file: str) -> None:
+    assert not is_ours(file)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [disk_file("m0-0"), nvram_file("m0", "uefi"), "boot-0123abcd.iso", "i--" + "a" * 64 + ".raw"],
+)
+def test_files_of_ours_are_known(file: str) -> None:
+    assert is_ours(file)
