@@ -34,7 +34,9 @@ class NospoonError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".strip()
+        if not self.hint:
+            return self.message
+        return f"{self.message.rstrip('.')}. {self.hint}"
 
 
 @dataclass(frozen=True, slots=True)

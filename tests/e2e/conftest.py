@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import tempfile
@@ -14,17 +15,36 @@ from nospoon.testing.rack import Rack
 
 
 @pytest.fixture
-def rack(request: pytest.FixtureRequest) -> Iterator[Rack]:
-    """A private daemon for this test. Its directory is searchable: the hypervisor opens disks."""
+def rack() -> Iterator[Rack]:
+    """A private daemon for one test. Its directory is searchable: the hypervisor opens disks."""
+    with _rack() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def _shared() -> Iterator[Rack]:
+    with _rack() as made:
+        yield made
+
+
+@pytest.fixture
+def shared(_shared: Rack) -> Iterator[Rack]:
+    """A daemon that tests share; each takes its own clusters down again."""
+    yield _shared
+    _shared.down()
+
+
+@contextlib.contextmanager
+def _rack() -> Iterator[Rack]:
     directory = Path(tempfile.mkdtemp(prefix="nospoon-test-"))
     directory.chmod(0o711)
     made = Rack.at(directory)
-    yield made
     try:
+        yield made
         made.close()
     except BaseException:
-        print(made.log(), file=sys.stderr)  # noqa: T201  (what a failed test's reader needs)
+        print(made.log()[-20_000:], file=sys.stderr)  # noqa: T201  (what its reader needs)
         raise
-    if getattr(request.node, "failed", False):
-        print(made.log(), file=sys.stderr)  # noqa: T201
+    finally:
+        made.kill()
     shutil.rmtree(directory)

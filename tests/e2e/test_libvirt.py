@@ -54,14 +54,17 @@ def ours(name: str) -> list[str]:
 
 
 def domain_of(name: str, node: str) -> str:
-    return next(d for d in virsh("list", "--all", "--name").split() if name in d and d.endswith(node))
+    return next(
+        d for d in virsh("list", "--all", "--name").split() if name in d and d.endswith(node)
+    )
 
 
 @pytest.mark.boots
 def test_three_kinds_of_servers_boot_the_probe_and_leave_nothing(rack: Rack) -> None:
     name, file = cluster(
         rack,
-        FLAVORS + "nodes: [{flavor: bios, name: b}, {flavor: uefi, name: u}, {flavor: wide, name: w}]\n",
+        FLAVORS
+        + "nodes: [{flavor: bios, name: b}, {flavor: uefi, name: u}, {flavor: wide, name: w}]\n",
     )
     rack.run("up", "--yes", file)
     bmcs = rack.bmcs(name)
@@ -72,7 +75,9 @@ def test_three_kinds_of_servers_boot_the_probe_and_leave_nothing(rack: Rack) -> 
     assert {row["node"]: row["firmware"] for row in rows} == {"b": "bios", "u": "uefi", "w": "bios"}
     assert {row["node"]: (row["disks"], row["nics"]) for row in rows}["w"] == (2, 2)
     assert "nospoon-probe" in rack.run("node", "console", "b", "--log").stdout
-    bridges = subprocess.run(["ip", "-br", "link"], text=True, capture_output=True, check=True).stdout
+    bridges = subprocess.run(
+        ["ip", "-br", "link"], text=True, capture_output=True, check=True
+    ).stdout
     assert ours(name)
     rack.run("down", "--yes", "--purge", name)
     assert ours(name) == []

@@ -3,116 +3,121 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import subprocess
 import tarfile
+from collections.abc import Callable
 from os import kill
 from pathlib import Path
 
+from nospoon.api.client import Client
+from nospoon.errors import NospoonError
 from nospoon.testing.rack import Rack
 
 
-def simulated(rack: Rack, more: str = "nodes: [{count: 3}]") -> tuple[str, str]:
+def simulated(rack: Rack, more: str = "nodes: [{count: 3}]", **bmc: str) -> tuple[str, str]:
     name = rack.name()
-    return name, rack.file(f"cluster: {name}\nhosts: {{sim: simulated}}\n{more}\n")
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc(**bmc)}{more}\n"
+    return name, rack.file(text, f"{name}.yaml")
 
 
-def test_up_again_and_down_twice(rack: Rack) -> None:
-    name, file = simulated(rack)
-    first = rack.run("up", "--yes", file)
+def test_up_again_and_down_twice(shared: Rack) -> None:
+    name, file = simulated(shared)
+    first = shared.run("up", "--yes", file)
     assert "node-2" in first.stdout
-    again = rack.run("up", "--yes", file)
+    again = shared.run("up", "--yes", file)
     assert "Nothing to do" in again.stderr
-    assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
-    states = rack.json("status", name)
+    assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
+    states = shared.json("status", name)
     assert {(row["node"], row["state"]) for row in states} == {
         (f"node-{n}", "present") for n in range(3)
     }
-    rack.run("down", "--yes", name)
-    assert "nothing to remove" in rack.run("down", "--yes", name).stderr
-    assert rack.json("status") == []
+    shared.run("down", "--yes", name)
+    assert "nothing to remove" in shared.run("down", "--yes", name).stderr
+    assert shared.json("status") == []
 
 
-def test_a_plan_says_what_and_why_as_text_and_json(rack: Rack) -> None:
-    _, file = simulated(rack)
-    text = rack.run("plan", file).stdout
+def test_a_plan_says_what_and_why_as_text_and_json(shared: Rack) -> None:
+    _, file = simulated(shared)
+    text = shared.run("plan", file).stdout
     assert "+ machine node-0 on sim" in text
-    plan = rack.json("plan", file)
+    plan = shared.json("plan", file)
     assert plan["counts"]["create"] == len(plan["steps"]) > 0
-    assert rack.run("plan", "--detailed-exitcode", file, status=2)
+    assert shared.run("plan", "--detailed-exitcode", file, status=2)
 
 
-def test_a_changed_file_changes_only_what_it_says(rack: Rack) -> None:
-    name, file = simulated(rack)
-    rack.run("up", "--yes", file)
-    before = rack.bmcs(name)
+def test_a_changed_file_changes_only_what_it_says(shared: Rack) -> None:
+    name, file = simulated(shared)
+    shared.run("up", "--yes", file)
+    before = shared.bmcs(name)
     simulated_text = Path(file).read_text().replace("count: 3", "count: 2, cpus: 2")
     Path(file).write_text(simulated_text)
-    plan = rack.json("plan", file)
+    plan = shared.json("plan", file)
     assert plan["counts"]["change"] == 2
     assert plan["counts"]["replace"] == 0
-    rack.run("up", "--yes", file)
-    after = rack.bmcs(name)
+    shared.run("up", "--yes", file)
+    after = shared.bmcs(name)
     assert set(after) == {"node-0", "node-1"}
     assert {n: after[n]["password"] for n in after} == {n: before[n]["password"] for n in after}
 
 
-def test_a_saved_plan_is_refused_when_it_is_stale(rack: Rack) -> None:
-    _, file = simulated(rack)
-    saved = str(rack.directory / "plan.json")
-    rack.run("plan", "-o", saved, file)
-    rack.run("apply", "--yes", saved)
-    stale = rack.run("apply", "--yes", saved, status=5)
+def test_a_saved_plan_is_refused_when_it_is_stale(shared: Rack) -> None:
+    _, file = simulated(shared)
+    saved = str(shared.directory / "plan.json")
+    shared.run("plan", "-o", saved, file)
+    shared.run("apply", "--yes", saved)
+    stale = shared.run("apply", "--yes", saved, status=5)
     assert "stale" in stale.stderr
 
 
-def test_without_a_terminal_nobody_confirms(rack: Rack) -> None:
-    _, file = simulated(rack)
-    refused = rack.run("up", file, status=2, stdin="")
+def test_without_a_terminal_nobody_confirms(shared: Rack) -> None:
+    _, file = simulated(shared)
+    refused = shared.run("up", file, status=2, stdin="")
     assert "--yes" in refused.stderr
 
 
-def test_wrong_files_are_refused_with_every_place(rack: Rack) -> None:
-    file = rack.file("cluster: X\nnodes: [{cpus: two}]\nnodse: 1\n")
-    refused = rack.run("up", "--yes", file, status=2)
+def test_wrong_files_are_refused_with_every_place(shared: Rack) -> None:
+    file = shared.file("cluster: X\nnodes: [{cpus: two}]\nnodse: 1\n")
+    refused = shared.run("up", "--yes", file, status=2)
     assert [line.split(":")[1] for line in refused.stderr.splitlines()] == ["1", "2", "3"]
 
 
-def test_a_missing_image_is_told_before_anything_happens(rack: Rack) -> None:
-    _, file = simulated(rack, "nodes: [{disks: [{image: no.qcow2}]}]")
-    assert "no.qcow2" in rack.run("up", "--yes", file, status=2).stderr
+def test_a_missing_image_is_told_before_anything_happens(shared: Rack) -> None:
+    _, file = simulated(shared, "nodes: [{disks: [{image: no.qcow2}]}]")
+    assert "no.qcow2" in shared.run("up", "--yes", file, status=2).stderr
 
 
-def test_a_corrupt_image_is_refused(rack: Rack) -> None:
-    (rack.directory / "bad.qcow2").write_bytes(b"QFI\xfb\x00\x00\x00\x03" + b"\xff" * 200)
-    _, file = simulated(rack, "nodes: [{disks: [{image: bad.qcow2}]}]")
-    refused = rack.run("up", "--yes", file, status=2)
+def test_a_corrupt_image_is_refused(shared: Rack) -> None:
+    (shared.directory / "bad.qcow2").write_bytes(b"QFI\xfb\x00\x00\x00\x03" + b"\xff" * 200)
+    _, file = simulated(shared, "nodes: [{disks: [{image: bad.qcow2}]}]")
+    refused = shared.run("up", "--yes", file, status=2)
     assert "bad.qcow2" in refused.stderr
     assert "qemu-img" in refused.stderr
 
 
-def test_an_image_that_names_another_file_is_refused(rack: Rack) -> None:
+def test_an_image_that_names_another_file_is_refused(shared: Rack) -> None:
     subprocess.run(
         ["qemu-img", "create", "-q", "-f", "qcow2", "-b", "/etc/hostname", "-F", "raw",
-         str(rack.directory / "evil.qcow2")], check=True,
+         str(shared.directory / "evil.qcow2")], check=True,
     )  # fmt: skip
-    _, file = simulated(rack, "nodes: [{disks: [{image: evil.qcow2}]}]")
-    assert "refers to another file" in rack.run("up", "--yes", file, status=2).stderr
+    _, file = simulated(shared, "nodes: [{disks: [{image: evil.qcow2}]}]")
+    assert "refers to another file" in shared.run("up", "--yes", file, status=2).stderr
 
 
-def test_power_and_boot_agree_between_the_command_line_and_ipmitool(rack: Rack) -> None:
-    name, file = simulated(rack, "nodes: [{count: 1}]")
-    rack.run("up", "--yes", file)
-    bmc = rack.bmcs(name)["node-0"]
-    assert "off" in rack.ipmitool(bmc, "chassis", "power", "status")
-    rack.run("node", "power", f"{name}/node-0", "on")
-    assert "on" in rack.ipmitool(bmc, "chassis", "power", "status")
-    rack.ipmitool(bmc, "chassis", "power", "off")
-    assert rack.run("node", "power", "node-0", "status").stdout.strip() == "off"
-    rack.run("node", "boot", "node-0", "network", "--persistent")
-    assert "network (Continuous)" in rack.json("node", "show", "node-0")["boot"]
-    assert "PXE" in rack.ipmitool(bmc, "chassis", "bootparam", "get", "5")
+def test_power_and_boot_agree_between_the_command_line_and_ipmitool(shared: Rack) -> None:
+    name, file = simulated(shared, "nodes: [{count: 1}]")
+    shared.run("up", "--yes", file)
+    bmc = shared.bmcs(name)["node-0"]
+    assert "off" in shared.ipmitool(bmc, "chassis", "power", "status")
+    shared.run("node", "power", f"{name}/node-0", "on")
+    assert "on" in shared.ipmitool(bmc, "chassis", "power", "status")
+    shared.ipmitool(bmc, "chassis", "power", "off")
+    assert shared.run("node", "power", "node-0", "status").stdout.strip() == "off"
+    shared.run("node", "boot", "node-0", "network", "--persistent")
+    assert "network (Continuous)" in shared.json("node", "show", "node-0")["boot"]
+    assert "PXE" in shared.ipmitool(bmc, "chassis", "bootparam", "get", "5")
 
 
 def test_boot_overrides_survive_up_and_a_restart(rack: Rack) -> None:
@@ -125,21 +130,21 @@ def test_boot_overrides_survive_up_and_a_restart(rack: Rack) -> None:
     assert "network (Continuous)" in rack.json("node", "show", "node-0")["boot"]
 
 
-def test_names_that_nobody_has_get_a_suggestion(rack: Rack) -> None:
-    _, file = simulated(rack)
-    rack.run("up", "--yes", file)
-    assert "Did you mean 'node-0'" in rack.run("node", "show", "nod-0", status=2).stderr
+def test_names_that_nobody_has_get_a_suggestion(shared: Rack) -> None:
+    _, file = simulated(shared)
+    shared.run("up", "--yes", file)
+    assert "Did you mean 'node-0'" in shared.run("node", "show", "nod-0", status=2).stderr
 
 
-def test_fixed_credentials_are_those_of_the_file(rack: Rack) -> None:
-    name, file = simulated(rack, "bmc: {username: root, password: calvin}\nnodes: [{count: 1}]")
-    rack.run("up", "--yes", file)
-    bmc = rack.bmcs(name)["node-0"]
+def test_fixed_credentials_are_those_of_the_file(shared: Rack) -> None:
+    name, file = simulated(shared, "nodes: [{count: 1}]", username="root", password="calvin")
+    shared.run("up", "--yes", file)
+    bmc = shared.bmcs(name)["node-0"]
     assert (bmc["username"], bmc["password"]) == ("root", "calvin")
-    rack.ipmitool(bmc, "mc", "info")
+    shared.ipmitool(bmc, "mc", "info")
     Path(file).write_text(Path(file).read_text().replace("calvin", "hobbes"))
-    rack.run("up", "--yes", file)
-    rack.ipmitool(rack.bmcs(name)["node-0"], "mc", "info")
+    shared.run("up", "--yes", file)
+    shared.ipmitool(shared.bmcs(name)["node-0"], "mc", "info")
 
 
 def test_random_passwords_differ_and_rest_encrypted(rack: Rack) -> None:
@@ -152,22 +157,22 @@ def test_random_passwords_differ_and_rest_encrypted(rack: Rack) -> None:
     assert not any(password.encode() in kept for password in passwords)
 
 
-def test_the_support_bundle_has_no_secret(rack: Rack) -> None:
-    name, file = simulated(rack, "bmc: {password: verysecret}\nnodes: [{count: 1}]")
-    rack.run("up", "--yes", file)
-    rack.run("support-bundle", name, "-o", "bundle.tar.gz")
-    with tarfile.open(rack.directory / "bundle.tar.gz") as archive:
+def test_the_support_bundle_has_no_secret(shared: Rack) -> None:
+    name, file = simulated(shared, "nodes: [{count: 1}]", password="verysecret")
+    shared.run("up", "--yes", file)
+    shared.run("support-bundle", name, "-o", "bundle.tar.gz")
+    with tarfile.open(shared.directory / "bundle.tar.gz") as archive:
         texts = {m.name: archive.extractfile(m).read() for m in archive}  # type: ignore[union-attr]
     assert f"nospoon-support/{name}/cluster.yaml" in texts
     assert not any(b"verysecret" in text for text in texts.values())
 
 
-def test_a_second_operation_on_a_cluster_conflicts(rack: Rack) -> None:
-    name, file = simulated(rack, "nodes: [{count: 300}]")
-    operation = rack.run("up", "--yes", "--no-wait", file).stdout.strip()
-    conflict = rack.run("down", "--yes", name, status=5)
+def test_a_second_operation_on_a_cluster_conflicts(shared: Rack) -> None:
+    name, file = simulated(shared, "nodes: [{count: 300}]")
+    operation = shared.run("up", "--yes", "--no-wait", file).stdout.strip()
+    conflict = shared.run("down", "--yes", name, status=5)
     assert operation in conflict.stderr
-    rack.run("operation", "watch", operation)
+    shared.run("operation", "watch", operation)
 
 
 def test_a_daemon_killed_in_the_middle_of_up_goes_on(rack: Rack) -> None:
@@ -191,19 +196,30 @@ def test_state_and_sockets_are_where_they_should_be(rack: Rack) -> None:
     assert not list(runtime.iterdir())
 
 
-def test_other_users_see_and_do_nothing(rack: Rack) -> None:
-    name, file = simulated(rack)
-    rack.run("up", "--yes", file)
-    code = (
-        "import sys; from pathlib import Path; from nospoon.api.client import Client\n"
-        "from nospoon.errors import Forbidden\n"
-        "try: Client(Path(sys.argv[1])).get('/v1/bmcs')\n"
-        "except Forbidden as error: print('refused:', error)"
-    )
-    socket = str(rack.directory / "runtime" / "nospoond.sock")
-    done = subprocess.run(
-        ["python", "-c", code, socket], user=65534, group=65534, extra_groups=[], text=True,
-        capture_output=True, check=True, env=rack.environment,
-    )  # fmt: skip
-    assert "refused: user 65534 may not use this daemon" in done.stdout
-    assert name
+def test_other_users_see_and_do_nothing(shared: Rack) -> None:
+    _, file = simulated(shared)
+    shared.run("up", "--yes", file)
+    socket = shared.directory / "runtime" / "nospoond.sock"
+    said = as_nobody(lambda: str(Client(socket).get("/v1/bmcs")))
+    assert "user 65534 may not use this daemon" in said
+
+
+def as_nobody(ask: Callable[[], str]) -> str:
+    """What happens when another user asks: in a fork, for nobody cannot run our interpreter."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            said = ask()
+        except NospoonError as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode()[:4000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said

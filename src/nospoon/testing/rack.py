@@ -5,8 +5,10 @@ For end-to-end tests: everything lies in one directory, and nothing is shared bu
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -54,6 +56,12 @@ class Rack:
         path.write_text(text)
         return str(path)
 
+    def bmc(self, **more: str) -> str:
+        """A `bmc:` section with ports that no other daemon on this machine uses."""
+        first = 20_000 + int(uuid4().hex[:4], 16) % 600 * 50
+        settings = {"ports": f"{first + 1}-{first + 999}", "redfish_port": str(first), **more}
+        return f"bmc: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}\n"
+
     def name(self) -> str:
         """A cluster name that no other test uses."""
         name = f"t{uuid4().hex[:8]}"
@@ -81,7 +89,16 @@ class Rack:
         path = self.directory / "state" / "nospoond.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
+    def down(self) -> None:
+        """Take down every cluster that was named here."""
+        while self.names:
+            self.run("down", "--yes", "--purge", self.names.pop())
+
     def close(self) -> None:
-        for name in self.names:
-            self.run("down", "--yes", "--purge", name)
+        self.down()
         self.run("daemon", "stop")
+
+    def kill(self) -> None:
+        """End a daemon that a failed test left running."""
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(self.daemon_pid(), signal.SIGTERM)
