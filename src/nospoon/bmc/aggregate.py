@@ -139,8 +139,17 @@ class Bmc:
     @property
     def fault(self) -> str:
         """Why the last command failed or the machine does, "" when all is well."""
-        broken = self.reason or "the machine failed" if self.power is PowerState.FAILED else ""
-        return self.runtime.power_fault or broken
+        return self.runtime.power_fault or self._broken
+
+    @property
+    def _broken(self) -> str:
+        match self.power:
+            case PowerState.FAILED:
+                return self.reason or "the machine failed"
+            case PowerState.ABSENT:
+                return self.reason or "the machine is not there any more"
+            case _:
+                return ""
 
     @property
     def identify(self) -> bool:
@@ -167,6 +176,11 @@ class Bmc:
     def reshape(self, *, order: tuple[BootDevice, ...], script: bool) -> None:
         """The node's shape changed; runtime state did not. The driver told the machine itself."""
         self._order, self._script = order, script
+
+    def revert(self, runtime: Runtime) -> None:
+        """What was to be persisted could not be: this is what holds."""
+        self._edition += 1
+        self.runtime = runtime
 
     def receive(self, event: Event, now: float) -> Iterator[Effect]:
         """Take an event; carry out the effects in order, all of them."""

@@ -12,7 +12,7 @@ from typing import Final
 from nospoon.bmc.aggregate import Bmc
 from nospoon.bmc.messages import Verdict
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
-from nospoon.model.machine import PowerCommand
+from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.protocols.ipmi.crypto import SUITES
 from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS
 from nospoon.protocols.ipmi.session import Identity, Privilege, Session
@@ -78,9 +78,10 @@ class WantClearing:
 
 @dataclass(frozen=True, slots=True)
 class WantIdentify:
-    """Switch the identify light."""
+    """Switch the identify light; `seconds` None: until it is switched again."""
 
     lit: bool
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +252,25 @@ def _chassis_capabilities(context: Context, data: bytes) -> Result:
 
 
 def _chassis_status(context: Context, data: bytes) -> Result:
-    """§28.2: power, fault, last event, identify; policy: stays off."""
+    """§28.2: power, faults, last event, identify; policy: stays off.
+
+    Of a machine whose host does not answer nothing is known, so that nothing is told: a client
+    that took it for off would power it on.
+    """
     del data
     bmc = context.bmc
-    power = (0x01 if bmc.is_on else 0) | (0x08 if bmc.fault else 0)
-    identify = 0x40 | (0x20 if bmc.runtime.identify else 0)
-    return Reply(OK, bytes([power, bmc.runtime.last_power_event, identify, 0x00]))
+    if bmc.power is PowerState.UNKNOWN:
+        return Reply(UNAVAILABLE)
+    power = _POWER_ON if bmc.is_on else 0
+    power |= _POWER_FAULT if bmc.fault else 0
+    power |= _CONTROL_FAULT if bmc.runtime.power_fault else 0
+    lit = _IDENTIFY_ON if bmc.runtime.identify else _IDENTIFY_TIMED if bmc.identify else 0
+    misc = _IDENTIFY_SUPPORTED | lit
+    return Reply(OK, bytes([power, bmc.runtime.last_power_event, misc, 0x00]))
 
+
+_POWER_ON, _POWER_FAULT, _CONTROL_FAULT = 0x01, 0x08, 0x10
+_IDENTIFY_SUPPORTED, _IDENTIFY_ON, _IDENTIFY_TIMED = 0x40, 0x20, 0x10
 
 _CONTROL: Mapping[int, PowerCommand] = {
     0x00: PowerCommand.OFF,
@@ -276,11 +289,12 @@ def _chassis_control(context: Context, data: bytes) -> Result:
 
 
 def _identify(context: Context, data: bytes) -> Result:
-    """§28.5: an interval of 0 without force turns it off."""
+    """§28.5: seconds, 15 if not told, 0 turns it off; then a bit that keeps it on."""
     del context
     interval = data[0] if data else 15
-    forced = len(data) > 1 and data[1] & 1
-    return WantIdentify(bool(interval or forced))
+    if len(data) > 1 and data[1] & 1:
+        return WantIdentify(lit=True)
+    return WantIdentify(lit=bool(interval), seconds=interval)
 
 
 def _restart_cause(context: Context, data: bytes) -> Result:

@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from nospoon.bmc.aggregate import Bmc as Aggregate
 from nospoon.bmc.messages import (
     Answer,
     BootObserved,
+    BootTold,
     ClearingRequested,
     CommandEnded,
     Drive,
@@ -32,6 +33,7 @@ from nospoon.bmc.messages import (
     SetBoot,
     Verdict,
 )
+from nospoon.bmc.runtime import Runtime
 from nospoon.errors import (
     Conflict,
     Gone,
@@ -42,10 +44,11 @@ from nospoon.errors import (
     UsageError,
 )
 from nospoon.model.boot import BootOverride
-from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Bmc
 from nospoon.protocols.ipmi.endpoint import Call, Endpoint, Send
 from nospoon.protocols.ipmi.session import Identity
+from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.listeners import Listeners
@@ -65,7 +68,12 @@ Resolve = Callable[[Answer], None]
 
 @dataclass(slots=True)
 class Served:
-    """One BMC that is served. `effects` wait their turn; `turn`: the task that works on them."""
+    """One BMC that is served. `effects` wait their turn; `turn`: the task that works on them.
+
+    `lane`: the task that talks to the machine, of which each waits for the one before it, so that
+    a boot order that was told late does not undo what a power command told. `saved`: what is
+    durable of the runtime state.
+    """
 
     config: BmcConfig
     aggregate: Aggregate
@@ -73,6 +81,8 @@ class Served:
     effects: deque[Effect] = field(default_factory=deque)
     turn: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
+    lane: asyncio.Task[None] | None = None
+    saved: Runtime = field(default_factory=Runtime)
 
     @property
     def bmc(self) -> Bmc:
@@ -116,14 +126,15 @@ class BmcService:
         if config.bmc.ipmi_port:
             self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
         self.listeners.accounts.put(config)
+        if known is None and config.power is not PowerState.UNKNOWN:
+            self._feed(served, MachineReported(_seen(config)))
 
     def _new(self, config: BmcConfig) -> Served:
         machine = config.machine
         aggregate = Aggregate(
             order=machine.boot_order, script=machine.boot_iso, runtime=config.runtime
         )
-        aggregate.power = config.power
-        return Served(config, aggregate, Endpoint(_identity(config)))
+        return Served(config, aggregate, Endpoint(_identity(config)), saved=config.runtime)
 
     async def remove(self, uuid: UUID) -> None:
         """Serve it no more; harmless when it was not."""
@@ -226,13 +237,45 @@ class BmcService:
     async def _effect(self, served: Served, effect: Effect) -> None:
         match effect:
             case Persist():
-                await self._store.save(served.bmc.uuid, effect.runtime)
+                await self._persist(served, effect)
             case Drive():
-                self._tasks.start(self._drive(served, effect), name=f"power {served.config.node}")
+                self._in_turn(served, lambda: self._drive(served, effect), name="power")
             case SetBoot():
-                self._tasks.start(self._set_boot(served, effect), name=f"boot {served.config.node}")
+                self._in_turn(served, lambda: self._set_boot(served, effect), name="boot")
             case Answer():
                 self._answer(effect)
+
+    async def _persist(self, served: Served, effect: Persist) -> None:
+        """What could not be made durable is not acknowledged, and not so."""
+        try:
+            await self._store.save(served.bmc.uuid, effect.runtime)
+        except Exception:
+            log.exception("BMC state not saved", node=served.config.node)
+            served.aggregate.revert(served.saved)
+            reason = "the state could not be stored"
+            served.effects = deque(
+                Answer(each.ticket, Verdict.FAILED, reason) if isinstance(each, Answer) else each
+                for each in served.effects
+                if not isinstance(each, Persist | SetBoot)
+            )
+        else:
+            served.saved = effect.runtime
+
+    def _in_turn(self, served: Served, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        """Talk to the machine once everything told before was told."""
+        before = served.lane
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await work()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if served.lane is task:
+                served.lane = None
+
+        served.lane = self._tasks.start(run(), name=f"{name} {served.config.node}")
+        served.lane.add_done_callback(ended)
 
     def _answer(self, effect: Effect) -> None:
         assert isinstance(effect, Answer)
@@ -259,6 +302,8 @@ class BmcService:
             await self._machines.set_boot(served.bmc.uuid, effect.boot)
         except NospoonError as error:
             log.warning("boot order not told", node=served.config.node, why=str(error))
+        else:
+            self._feed(served, BootTold(effect.edition))
 
     def _set_timer(self, served: Served) -> None:
         deadline = served.aggregate.deadline
@@ -311,8 +356,8 @@ class BmcService:
                 later(lambda ticket: OverrideRequested(override, ticket, flags))
             case ipmi.WantClearing(clearing=clearing):
                 later(lambda ticket: ClearingRequested(clearing, ticket))
-            case ipmi.WantIdentify(lit=lit):
-                later(lambda ticket: IdentifyRequested(lit, ticket))
+            case ipmi.WantIdentify(lit=lit, seconds=seconds):
+                later(lambda ticket: IdentifyRequested(lit, ticket, seconds))
             case ipmi.WantClose(session=session):
                 reply(ipmi.OK)
                 served.endpoint.close(session)
@@ -327,6 +372,11 @@ class BmcService:
             address=socket.inet_aton(peer.address),
             port=peer.port,
         )
+
+
+def _seen(config: BmcConfig) -> MachineEvent:
+    """What was known of the machine when its BMC was put."""
+    return MachineEvent(config.machine.uuid, MachineChange.OBSERVED, config.power, clock.unix())
 
 
 def _where(bmc: Bmc) -> tuple[str, int, int, str]:
