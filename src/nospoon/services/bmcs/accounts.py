@@ -2,6 +2,8 @@
 
 Accounts are indexed by a keyed digest of name and password, so that looking up tells nothing by
 its time, and a request costs microseconds: these are passwords of machines that are not there.
+Nodes with the same name and password are one account; nothing here takes longer because an
+account has many nodes.
 """
 
 from __future__ import annotations
@@ -9,15 +11,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from nospoon.services.bmcs.ports import BmcConfig
 
 SESSION_TIMEOUT = 1800.0
 """Seconds without a request after which a session ends (DSP0266 §13.3.4.4)."""
-MAX_SESSIONS = 1000
+SESSIONS_PER_NODE = 16
+"""An account may have so many sessions for each of its nodes; the one idle longest gives way."""
 
 
 @dataclass(slots=True)
@@ -25,10 +29,18 @@ class RedfishSession:
     """A session that was logged in; `account` is the digest that found it."""
 
     id: str
-    token: str
+    token: str = field(repr=False)
     username: str
-    account: bytes
+    account: bytes = field(repr=False)
     expires: float
+
+
+@dataclass(slots=True)
+class _Account:
+    """Its nodes, and its sessions by id, the one idle longest first."""
+
+    systems: set[UUID] = field(default_factory=set)
+    sessions: dict[str, RedfishSession] = field(default_factory=dict)
 
 
 class Accounts:
@@ -36,79 +48,98 @@ class Accounts:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
-        self._systems: dict[bytes, set[UUID]] = defaultdict(set)
+        self._accounts: dict[bytes, _Account] = {}
         self._of: dict[UUID, bytes] = {}
-        self._sessions: dict[str, RedfishSession] = {}
+        self._by_token: dict[bytes, RedfishSession] = {}
 
     def put(self, config: BmcConfig) -> None:
-        """This BMC's account, from now on."""
-        self.remove(config.bmc.uuid)
-        digest = self._digest(config.bmc.username, config.password)
-        self._of[config.bmc.uuid] = digest
-        self._systems[digest].add(config.bmc.uuid)
+        """This BMC's account, from now on. Sessions go on where nothing changed."""
+        uuid, digest = config.bmc.uuid, self._digest(config.bmc.username, config.password)
+        if self._of.get(uuid) != digest:
+            self.remove(uuid)
+            self._of[uuid] = digest
+            self._accounts.setdefault(digest, _Account()).systems.add(uuid)
 
     def remove(self, uuid: UUID) -> None:
+        """No account for this BMC; who could use no other is logged out."""
         digest = self._of.pop(uuid, None)
-        if digest is not None:
-            self._systems[digest].discard(uuid)
-            if not self._systems[digest]:
-                del self._systems[digest]
-                self._end_sessions_of(digest)
+        if digest is None:
+            return
+        account = self._accounts[digest]
+        account.systems.discard(uuid)
+        if not account.systems:
+            del self._accounts[digest]
+            for session in account.sessions.values():
+                del self._by_token[_named(session.token)]
 
-    def _end_sessions_of(self, digest: bytes) -> None:
-        ended = [token for token, s in self._sessions.items() if s.account == digest]
-        for token in ended:
-            del self._sessions[token]
+    def find(self, username: str, password: str) -> bytes | None:
+        """The account with these credentials, None for wrong ones."""
+        digest = self._digest(username, password)
+        return digest if digest in self._accounts else None
 
-    def systems(self, username: str, password: str) -> frozenset[UUID]:
-        """The BMCs that this account may use; none for a wrong password."""
-        return frozenset(self._systems.get(self._digest(username, password), ()))
+    def systems(self, account: bytes) -> AbstractSet[UUID]:
+        """The BMCs that this account may use; to be looked at, not kept."""
+        found = self._accounts.get(account)
+        return found.systems if found is not None else frozenset()
 
     def _digest(self, username: str, password: str) -> bytes:
         return hmac.digest(self._key, f"{username}\0{password}".encode(), "sha256")
 
-    def log_in(self, username: str, password: str, *, now: float) -> RedfishSession | None:
-        """A new session, or None for wrong credentials."""
-        digest = self._digest(username, password)
-        if digest not in self._systems:
-            return None
-        self._sweep(now)
+    def log_in(self, account: bytes, username: str, *, now: float) -> RedfishSession:
+        """A new session of an account that `find` found."""
+        sessions = self._accounts[account].sessions
+        self._make_room(account, now)
         session = RedfishSession(
             id=uuid4().hex,
             token=secrets.token_urlsafe(24),
             username=username,
-            account=digest,
+            account=account,
             expires=now + SESSION_TIMEOUT,
         )
-        self._sessions[_named(session.token)] = session
+        sessions[session.id] = self._by_token[_named(session.token)] = session
         return session
+
+    def _make_room(self, account: bytes, now: float) -> None:
+        known = self._accounts[account]
+        limit = SESSIONS_PER_NODE * len(known.systems)
+        while known.sessions:
+            oldest = next(iter(known.sessions.values()))
+            if len(known.sessions) < limit and oldest.expires > now:
+                return
+            self.log_out(oldest)
 
     def session(self, token: str, *, now: float) -> RedfishSession | None:
         """The session of this token, kept alive."""
-        found = self._sessions.get(_named(token))
-        if found is None or found.expires <= now:
+        found = self._by_token.get(_named(token))
+        if found is None:
+            return None
+        if found.expires <= now:
+            self.log_out(found)
             return None
         found.expires = now + SESSION_TIMEOUT
+        sessions = self._accounts[found.account].sessions
+        sessions[found.id] = sessions.pop(found.id)
         return found
 
-    def systems_of(self, session: RedfishSession) -> frozenset[UUID]:
-        return frozenset(self._systems.get(session.account, ()))
+    def sessions(self, account: bytes, *, now: float) -> Sequence[RedfishSession]:
+        """The sessions of an account that have not expired."""
+        found = self._accounts.get(account)
+        known = found.sessions.values() if found is not None else ()
+        return [each for each in known if each.expires > now]
 
-    def sessions_of(self, systems: frozenset[UUID]) -> list[RedfishSession]:
-        """Sessions of accounts that may use one of these BMCs."""
-        accounts = {self._of[uuid] for uuid in systems if uuid in self._of}
-        return [each for each in self._sessions.values() if each.account in accounts]
+    def session_by_id(self, account: bytes, wanted: str, *, now: float) -> RedfishSession | None:
+        found = self._accounts.get(account)
+        session = found.sessions.get(wanted) if found is not None else None
+        return session if session is not None and session.expires > now else None
 
     def log_out(self, session: RedfishSession) -> None:
-        self._sessions.pop(_named(session.token), None)
-
-    def _sweep(self, now: float) -> None:
-        """Bounded: what expired goes, and the oldest when there are too many."""
-        for name in [name for name, each in self._sessions.items() if each.expires <= now]:
-            del self._sessions[name]
-        while len(self._sessions) >= MAX_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+        """End a session; harmless when it has ended."""
+        account = self._accounts.get(session.account)
+        if account is not None:
+            account.sessions.pop(session.id, None)
+        self._by_token.pop(_named(session.token), None)
 
 
-def _named(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+def _named(token: str) -> bytes:
+    """Tokens are looked up by a digest: how long that takes tells nothing of a token."""
+    return hashlib.sha256(token.encode()).digest()

@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -104,6 +105,7 @@ class BmcService:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._served: dict[UUID, Served] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
+        self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
         self.listeners = Listeners(self._datagram, self)
@@ -125,6 +127,7 @@ class BmcService:
         self._served[config.bmc.uuid] = served
         if config.bmc.ipmi_port:
             self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
+        self._redfish_at.setdefault(_redfish(config.bmc), set()).add(config.bmc.uuid)
         self.listeners.accounts.put(config)
         if known is None and config.power is not PowerState.UNKNOWN:
             self._feed(served, MachineReported(_seen(config)))
@@ -148,11 +151,19 @@ class BmcService:
     async def _silence(self, served: Served) -> None:
         bmc = served.bmc
         self._by_endpoint.pop((bmc.address, bmc.ipmi_port), None)
+        here = self._redfish_at[_redfish(bmc)]
+        here.discard(bmc.uuid)
+        if not here:
+            del self._redfish_at[_redfish(bmc)]
         self.listeners.accounts.remove(bmc.uuid)
         await self.listeners.close(bmc)
 
     def status(self, uuid: UUID) -> Served | None:
         return self._served.get(uuid)
+
+    def redfish_at(self, place: tuple[str, int]) -> AbstractSet[UUID]:
+        """BMCs that answer Redfish at this address and port; to be looked at, not kept."""
+        return self._redfish_at.get(place, frozenset())
 
     def all(self) -> Iterable[Served]:
         return self._served.values()
@@ -372,6 +383,10 @@ class BmcService:
             address=socket.inet_aton(peer.address),
             port=peer.port,
         )
+
+
+def _redfish(bmc: Bmc) -> tuple[str, int]:
+    return bmc.address, bmc.redfish_port
 
 
 def _seen(config: BmcConfig) -> MachineEvent:

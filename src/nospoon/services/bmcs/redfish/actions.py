@@ -12,7 +12,7 @@ from nospoon.bmc.messages import (
     PowerRequested,
     Verdict,
 )
-from nospoon.model.boot import BootMode, BootOverride, OverrideEnabled
+from nospoon.model.boot import NO_OVERRIDE, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish import resources as shown
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STATUSES: Mapping[Verdict, int] = {
     Verdict.BUSY: 503,
     Verdict.WRONG_STATE: 409,
-    Verdict.GONE: 503,
+    Verdict.GONE: 409,
     Verdict.UNREACHABLE: 503,
     Verdict.FAILED: 500,
 }
@@ -56,7 +56,8 @@ async def reset_system(service: BmcService, served: Served, body: dict[str, Any]
     command = shown.RESET_TYPES[kind]
     if kind == "PushPowerButton" and not served.aggregate.is_on:
         command = PowerCommand.ON
-    _done(await service.ask(served, lambda ticket: PowerRequested(command, ticket)))
+    restart = kind in shown.RESTARTS
+    _done(await service.ask(served, lambda ticket: PowerRequested(command, ticket, restart)))
 
 
 def _bad_parameter(name: str, value: str, allowed: tuple[str, ...]) -> RedfishError:
@@ -119,12 +120,10 @@ def _override(served: Served, boot: Any) -> BootOverride:
     now = served.override
     target_name = _choice(boot, _TARGET, tuple(shown.TARGETS), shown.TARGET_NAMES[now.target])
     enabled_name = _choice(boot, _ENABLED, shown.ENABLED, _enabled_default(boot, now))
-    mode = now.mode
-    if _MODE in boot:
-        mode = BootMode(_choice(boot, _MODE, shown.modes(served), shown.mode_of(served)))
+    mode = BootMode(_choice(boot, _MODE, shown.modes(served), shown.mode_of(served)))
     target, enabled = shown.TARGETS[target_name], OverrideEnabled(enabled_name)
     if target is None or enabled is OverrideEnabled.DISABLED:
-        return BootOverride(mode=mode)
+        return NO_OVERRIDE
     return BootOverride(target, enabled, mode)
 
 

@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
@@ -39,13 +40,12 @@ _JSON = msgspec.json.Encoder()
 
 @dataclass(slots=True)
 class Exchange:
-    """One request being answered: who asks, and for which systems."""
+    """One request being answered: who asks. `account` b"": nobody who logged in."""
 
     request: Request
     service: BmcService
     accounts: Accounts
-    systems: frozenset[UUID] = frozenset()
-    session: RedfishSession | None = None
+    account: bytes = b""
 
     @property
     def path(self) -> str:
@@ -57,14 +57,30 @@ class Exchange:
             uuid = UUID(self.request.path_params["id"])
         except ValueError:
             raise errors.not_found(self.path) from None
-        found = self.service.status(uuid) if uuid in self.systems else None
-        if found is None:
+        found = self.service.status(uuid)
+        if found is None or not all(uuid in each for each in self._seen):
             raise errors.not_found(self.path)
         return found
 
     def members(self) -> list[str]:
         """Ids of the systems that this caller may see, steadily ordered."""
-        return sorted(str(uuid) for uuid in self.systems)
+        own, here = self._seen
+        return sorted(str(uuid) for uuid in own & here)
+
+    def log_in(self, account: bytes | None) -> bool:
+        """Whether this is an account that may see something here."""
+        self.account = account or b""
+        own, here = self._seen
+        return not own.isdisjoint(here)
+
+    @property
+    def _seen(self) -> tuple[AbstractSet[UUID], AbstractSet[UUID]]:
+        """The account's systems, and those at the address that the request came to.
+
+        A BMC with an address of its own is seen there only, and alone.
+        """
+        own = self.accounts.systems(self.account)
+        return own, self.service.redfish_at(self.request.scope["server"])
 
     async def body(self) -> dict[str, Any]:
         """The request's JSON object. Raises `RedfishError`."""
@@ -160,18 +176,18 @@ def _respond(body: Any, *, status: int = 200, headers: Mapping[str, str] | None 
 
 def _log_in(exchange: Exchange) -> None:
     """Basic (RFC 7617) or a session's token; 401 when neither fits."""
+    if not exchange.log_in(_account(exchange)):
+        raise errors.unauthorized(exchange.path)
+
+
+def _account(exchange: Exchange) -> bytes | None:
     headers = exchange.request.headers
     token = headers.get("x-auth-token")
     if token is not None:
-        exchange.session = exchange.accounts.session(token, now=clock.monotonic())
-        if exchange.session is not None:
-            exchange.systems = _reachable(exchange, exchange.accounts.systems_of(exchange.session))
-    else:
-        credentials = _basic(headers.get("authorization", ""))
-        if credentials is not None:
-            exchange.systems = _reachable(exchange, exchange.accounts.systems(*credentials))
-    if not exchange.systems:
-        raise errors.unauthorized(exchange.path)
+        session = exchange.accounts.session(token, now=clock.monotonic())
+        return session.account if session is not None else None
+    credentials = _basic(headers.get("authorization", ""))
+    return exchange.accounts.find(*credentials) if credentials is not None else None
 
 
 def _basic(header: str) -> tuple[str, str] | None:
@@ -184,18 +200,6 @@ def _basic(header: str) -> tuple[str, str] | None:
         return None
     username, colon, password = text.partition(":")
     return (username, password) if colon else None
-
-
-def _reachable(exchange: Exchange, systems: frozenset[UUID]) -> frozenset[UUID]:
-    """A BMC with an address of its own is seen at that address only, and alone."""
-    address, port = exchange.request.scope["server"]
-    return frozenset(
-        uuid
-        for uuid in systems
-        if (served := exchange.service.status(uuid)) is not None
-        and served.bmc.address == address
-        and served.bmc.redfish_port == port
-    )
 
 
 def _tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
@@ -264,25 +268,22 @@ async def _session_service(exchange: Exchange) -> Response:
 
 
 async def _sessions(exchange: Exchange) -> Response:
-    found = exchange.accounts.sessions_of(exchange.systems)
+    found = exchange.accounts.sessions(exchange.account, now=clock.monotonic())
     path = "SessionService/Sessions"
     return _tagged(exchange, shown.collection("Session", path, sorted(s.id for s in found)))
 
 
 async def _create_session(exchange: Exchange) -> Response:
     body = await exchange.body()
-    values = []
     for name in ("UserName", "Password"):
         if name not in body:
             raise errors.missing_property(name)
         if not isinstance(body[name], str):
             raise errors.wrong_type(name, body[name] if name != "Password" else "…")
-        values.append(body[name])
-    made = exchange.accounts.log_in(*values, now=clock.monotonic())
-    if made is None or not _reachable(exchange, exchange.accounts.systems_of(made)):
-        if made is not None:
-            exchange.accounts.log_out(made)
+    account = exchange.accounts.find(body["UserName"], body["Password"])
+    if account is None or not exchange.log_in(account):
         raise errors.unauthorized(exchange.path)
+    made = exchange.accounts.log_in(account, body["UserName"], now=clock.monotonic())
     location = f"{shown.ROOT}/SessionService/Sessions/{made.id}"
     headers = {"X-Auth-Token": made.token, "Location": location}
     return _respond(shown.session(made), status=201, headers=headers)
@@ -290,11 +291,10 @@ async def _create_session(exchange: Exchange) -> Response:
 
 def _session_of(exchange: Exchange) -> RedfishSession:
     wanted = exchange.request.path_params["session"]
-    found = exchange.accounts.sessions_of(exchange.systems)
-    for each in found:
-        if each.id == wanted:
-            return each
-    raise errors.not_found(exchange.path)
+    found = exchange.accounts.session_by_id(exchange.account, wanted, now=clock.monotonic())
+    if found is None:
+        raise errors.not_found(exchange.path)
+    return found
 
 
 async def _session(exchange: Exchange) -> Response:

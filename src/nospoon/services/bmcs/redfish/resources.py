@@ -26,13 +26,15 @@ RESET_TYPES: Mapping[str, PowerCommand] = {
     "ForceOn": PowerCommand.ON,
     "ForceOff": PowerCommand.OFF,
     "GracefulShutdown": PowerCommand.SOFT,
-    "GracefulRestart": PowerCommand.RESET,
+    "GracefulRestart": PowerCommand.SOFT,
     "ForceRestart": PowerCommand.RESET,
     "PowerCycle": PowerCommand.CYCLE,
     "Nmi": PowerCommand.DIAG,
     "PushPowerButton": PowerCommand.SOFT,
 }
 """PushPowerButton of a machine that is off turns it on; the handler knows."""
+RESTARTS = frozenset({"GracefulRestart"})
+"""On again once the guest has shut down."""
 
 TARGETS: Mapping[str, BootDevice | None] = {
     "None": None,
@@ -43,7 +45,21 @@ TARGETS: Mapping[str, BootDevice | None] = {
 }
 TARGET_NAMES = {device: name for name, device in TARGETS.items()}
 ENABLED = tuple(str(each) for each in OverrideEnabled)
-POWER_STATES = {PowerState.ON: "On", PowerState.FAILED: "On"}
+POWER_STATES: Mapping[PowerState, str | None] = {
+    PowerState.ON: "On",
+    PowerState.FAILED: "On",
+    PowerState.OFF: "Off",
+    PowerState.ABSENT: "Off",
+    PowerState.UNKNOWN: None,
+}
+"""Of a machine whose host does not answer nothing is known: null, not "Off"."""
+STATES: Mapping[PowerState, str] = {
+    PowerState.ON: "Enabled",
+    PowerState.FAILED: "Enabled",
+    PowerState.OFF: "Disabled",
+    PowerState.ABSENT: "Absent",
+    PowerState.UNKNOWN: "UnavailableOffline",
+}
 INDICATORS = ("Lit", "Off")
 
 
@@ -83,11 +99,8 @@ def collection(kind: str, path: str, members: Iterable[str]) -> dict[str, Any]:
 
 
 def mode_of(served: Served) -> str:
-    """The boot mode that is asked for, else the firmware's."""
-    asked = served.override.mode
-    if asked is not None:
-        return str(asked)
-    return "Legacy" if served.config.machine.firmware is Firmware.BIOS else "UEFI"
+    """The firmware's mode, which no override changes here."""
+    return modes(served)[0]
 
 
 def modes(served: Served) -> tuple[str, ...]:
@@ -101,14 +114,6 @@ def system(served: Served) -> dict[str, Any]:
     """ComputerSystem."""
     machine, uuid = served.config.machine, served.bmc.uuid
     path = f"Systems/{uuid}"
-    fault = served.power_fault
-    status = {
-        "State": "Enabled" if served.aggregate.is_on else "Disabled",
-        "Health": "Critical" if fault else "OK",
-        "HealthRollup": "Critical" if fault else "OK",
-    }
-    if fault:
-        status["Conditions"] = [_condition(fault)]  # type: ignore[assignment]
     return {
         "@odata.type": "#ComputerSystem.v1_22_1.ComputerSystem",
         "@odata.id": f"{ROOT}/{path}",
@@ -120,10 +125,10 @@ def system(served: Served) -> dict[str, Any]:
         "Model": f"{machine.arch} {machine.firmware}",
         "SerialNumber": machine.serial_number,
         "UUID": str(uuid),
-        "PowerState": POWER_STATES.get(served.aggregate.power, "Off"),
-        "IndicatorLED": "Lit" if served.aggregate.runtime.identify else "Off",
-        "LocationIndicatorActive": served.aggregate.runtime.identify,
-        "Status": status,
+        "PowerState": POWER_STATES[served.aggregate.power],
+        "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
+        "LocationIndicatorActive": served.aggregate.identify,
+        "Status": _status(served),
         "Boot": _boot(served),
         "ProcessorSummary": {
             "Count": machine.cpus,
@@ -145,6 +150,19 @@ def system(served: Served) -> dict[str, Any]:
             }
         },
     }
+
+
+def _status(served: Served) -> dict[str, Any]:
+    fault = served.power_fault
+    health = "Critical" if fault else "OK"
+    status: dict[str, Any] = {
+        "State": STATES[served.aggregate.power],
+        "Health": health,
+        "HealthRollup": health,
+    }
+    if fault:
+        status["Conditions"] = [_condition(fault)]
+    return status
 
 
 def _condition(fault: str) -> dict[str, Any]:
@@ -217,8 +235,8 @@ def chassis(served: Served) -> dict[str, Any]:
         "ChassisType": "StandAlone",
         "Manufacturer": "nospoon",
         "SerialNumber": served.config.machine.serial_number,
-        "PowerState": POWER_STATES.get(served.aggregate.power, "Off"),
-        "LocationIndicatorActive": served.aggregate.runtime.identify,
+        "PowerState": POWER_STATES[served.aggregate.power],
+        "LocationIndicatorActive": served.aggregate.identify,
         "Status": {"State": "Enabled", "Health": "Critical" if served.power_fault else "OK"},
         "Links": {
             "ComputerSystems": [_ref(f"Systems/{uuid}")],

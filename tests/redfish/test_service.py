@@ -1,0 +1,452 @@
+"""The Redfish service over HTTP, as a client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import http.client
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from nospoon.errors import ProviderError
+from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.cluster import Firmware
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.testing.bench import Bench, bench
+
+SYSTEMS = "/redfish/v1/Systems"
+SESSIONS = "/redfish/v1/SessionService/Sessions"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP response; `json` is {} for an empty or another body."""
+
+    status: int
+    headers: dict[str, str]
+    data: bytes = field(repr=False)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.data) if self.data.startswith(b"{") else {}
+
+    @property
+    def message(self) -> str:
+        """The message id of the error, without its registry."""
+        info = self.json["error"]["@Message.ExtendedInfo"]
+        return str(info[0]["MessageId"].rpartition(".")[2])
+
+
+def basic(config: BmcConfig, password: str | None = None) -> dict[str, str]:
+    text = f"{config.bmc.username}:{config.password if password is None else password}"
+    return {"Authorization": "Basic " + base64.b64encode(text.encode()).decode()}
+
+
+@dataclass
+class Client:
+    """Requests to one listener; `headers` go with each."""
+
+    config: BmcConfig
+    headers: dict[str, str]
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        return await asyncio.to_thread(self._ask, method, path, body, headers)
+
+    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Answer:
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        sent = {**self.headers, **{k.replace("_", "-"): v for k, v in headers.items()}}
+        if data is not None:
+            sent.setdefault("Content-Type", "application/json")
+        line = http.client.HTTPConnection(
+            self.config.bmc.address, self.config.bmc.redfish_port, timeout=30
+        )
+        try:
+            line.request(method, path, data, sent)
+            got = line.getresponse()
+            return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+        finally:
+            line.close()
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.ask("GET", path, **headers)
+
+
+def client(config: BmcConfig) -> Client:
+    return Client(config, basic(config))
+
+
+def system_of(config: BmcConfig) -> str:
+    return f"{SYSTEMS}/{config.bmc.uuid}"
+
+
+def override(b: Bench) -> BootOverride:
+    served = b.service.status(b.first.bmc.uuid)
+    assert served is not None
+    return served.override
+
+
+async def reset(b: Bench, kind: str) -> Answer:
+    path = f"{system_of(b.first)}/Actions/ComputerSystem.Reset"
+    return await client(b.first).ask("POST", path, {"ResetType": kind})
+
+
+async def boot(b: Bench, **values: Any) -> Answer:
+    wanted = {f"BootSourceOverride{name}": value for name, value in values.items()}
+    return await client(b.first).ask("PATCH", system_of(b.first), {"Boot": wanted})
+
+
+async def test_the_root_is_open_and_the_rest_is_not() -> None:
+    async with bench(1) as b:
+        stranger = Client(b.first, {})
+        for path in ("/redfish", "/redfish/v1", "/redfish/v1/", "/redfish/v1/odata"):
+            assert (await stranger.get(path)).status == 200
+        metadata = await stranger.get("/redfish/v1/$metadata")
+        assert metadata.headers["content-type"].startswith("application/xml")
+        for path in (SYSTEMS, system_of(b.first), SESSIONS, "/redfish/v1/Managers"):
+            refused = await stranger.get(path)
+            assert refused.status == 401
+            assert "www-authenticate" in refused.headers
+
+
+async def test_every_link_leads_somewhere() -> None:
+    async with bench(1) as b:
+        todo, seen = ["/redfish/v1/"], set[str]()
+        while todo:
+            path = todo.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            answer = await client(b.first).get(path)
+            assert answer.status == 200, path
+            assert answer.headers["odata-version"] == "4.0"
+            assert answer.json["@odata.id"] == path
+            todo += links(answer.json)
+        assert len(seen) == 11
+
+
+def links(value: Any) -> list[str]:
+    match value:
+        case {"@odata.id": str(link)} if len(value) == 1:
+            return [link]
+        case dict():
+            return [link for each in value.values() for link in links(each)]
+        case list():
+            return [link for each in value for link in links(each)]
+        case _:
+            return []
+
+
+async def test_an_account_sees_its_own_system_only() -> None:
+    async with bench(2) as b:
+        first, second = b.configs
+        members = (await client(first).get(SYSTEMS)).json["Members"]
+        assert members == [{"@odata.id": system_of(first)}]
+        assert (await client(first).get(system_of(second))).status == 404
+        assert (await client(second).get(system_of(second))).status == 200
+
+
+@pytest.mark.parametrize("password", ["", "wrong", "password-1"])
+async def test_a_wrong_password_is_refused(password: str) -> None:
+    async with bench(1) as b:
+        wrong = Client(b.first, basic(b.first, password))
+        assert (await wrong.get(SYSTEMS)).status == 401
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic !!", "Basic QQ==", "Bearer x", "Basic /w=="])
+async def test_authorization_that_makes_no_sense_is_refused(header: str) -> None:
+    async with bench(1) as b:
+        assert (await Client(b.first, {"Authorization": header}).get(SYSTEMS)).status == 401
+
+
+async def test_a_session_works_until_it_is_deleted() -> None:
+    async with bench(1) as b:
+        account = {"UserName": "admin", "Password": b.first.password}
+        made = await Client(b.first, {}).ask("POST", SESSIONS, account)
+        assert made.status == 201
+        member = Client(b.first, {"X-Auth-Token": made.headers["x-auth-token"]})
+        place = made.headers["location"]
+        assert (await member.get(system_of(b.first))).status == 200
+        assert (await member.get(SESSIONS)).json["Members"] == [{"@odata.id": place}]
+        assert "Password" not in (await member.get(place)).json
+        assert (await member.ask("DELETE", place)).status == 204
+        assert (await member.get(system_of(b.first))).status == 401
+
+
+async def test_a_session_ends_with_its_password_and_survives_an_unchanged_up() -> None:
+    async with bench(1) as b:
+        account = {"UserName": "admin", "Password": b.first.password}
+        made = await Client(b.first, {}).ask("POST", SESSIONS, account)
+        member = Client(b.first, {"X-Auth-Token": made.headers["x-auth-token"]})
+        await b.service.put(b.first)
+        assert (await member.get(SYSTEMS)).status == 200
+        await b.service.put(replace_password(b.first, "other"))
+        assert (await member.get(SYSTEMS)).status == 401
+
+
+def replace_password(config: BmcConfig, password: str) -> BmcConfig:
+    return BmcConfig(config.node, config.cluster, config.bmc, config.machine, password)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"UserName": "admin"}, 400, "PropertyMissing"),
+        ({"UserName": "admin", "Password": 5}, 400, "PropertyValueTypeError"),
+        ({"UserName": "admin", "Password": "wrong"}, 401, "ResourceAtUriUnauthorized"),
+        ([], 400, "MalformedJSON"),
+        (b"{", 400, "MalformedJSON"),
+        (b"\xff\xfe", 400, "MalformedJSON"),
+        (b"", 400, "MalformedJSON"),
+        (b"[" * 20000, 400, "MalformedJSON"),
+    ],
+)
+async def test_a_login_that_makes_no_sense_is_refused(body: Any, status: int, message: str) -> None:
+    async with bench(1) as b:
+        answer = await Client(b.first, {}).ask("POST", SESSIONS, body)
+        assert (answer.status, answer.message) == (status, message)
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "command"),
+    [
+        ("On", PowerState.OFF, PowerCommand.ON),
+        ("ForceOn", PowerState.OFF, PowerCommand.ON),
+        ("ForceOff", PowerState.ON, PowerCommand.OFF),
+        ("GracefulShutdown", PowerState.ON, PowerCommand.SOFT),
+        ("ForceRestart", PowerState.ON, PowerCommand.RESET),
+        ("PowerCycle", PowerState.ON, PowerCommand.CYCLE),
+        ("Nmi", PowerState.ON, PowerCommand.DIAG),
+        ("PushPowerButton", PowerState.ON, PowerCommand.SOFT),
+        ("PushPowerButton", PowerState.OFF, PowerCommand.ON),
+    ],
+)
+async def test_every_reset_type_is_the_command_that_it_says(
+    kind: str, before: PowerState, command: PowerCommand
+) -> None:
+    async with bench(1) as b:
+        b.machines.report(b.first.bmc.uuid, MachineChange.OBSERVED, before)
+        assert (await reset(b, kind)).status == 204
+        assert [each for _, each, _ in b.machines.told] == [command]
+
+
+async def test_a_graceful_restart_shuts_down_and_starts_again() -> None:
+    async with bench(1) as b:
+        b.machines.report(b.first.bmc.uuid, MachineChange.OBSERVED, PowerState.ON)
+        assert (await reset(b, "GracefulRestart")).status == 204
+        async with asyncio.timeout(5):
+            while len(b.machines.told) < 2:  # noqa: ASYNC110  (these machines have no event)
+                await asyncio.sleep(0.01)
+        assert [each for _, each, _ in b.machines.told] == [PowerCommand.SOFT, PowerCommand.ON]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"ResetType": "Explode"}, "ActionParameterNotSupported"),
+        ({"ResetType": 5}, "PropertyValueTypeError"),
+        ({"ResetType": ["On"]}, "PropertyValueTypeError"),
+        ({"Reset": "On"}, "PropertyUnknown"),
+        ("On", "MalformedJSON"),
+        (b"", "MalformedJSON"),
+    ],
+)
+async def test_a_reset_that_makes_no_sense_is_refused(body: Any, message: str) -> None:
+    async with bench(1) as b:
+        path = f"{system_of(b.first)}/Actions/ComputerSystem.Reset"
+        answer = await client(b.first).ask("POST", path, body)
+        assert (answer.status, answer.message) == (400, message)
+        assert b.machines.told == []
+
+
+async def test_a_reset_of_a_machine_that_is_off_conflicts() -> None:
+    async with bench(1) as b:
+        assert (await reset(b, "ForceRestart")).status == 409
+
+
+async def test_a_contrary_command_is_told_to_come_again() -> None:
+    async with bench(1) as b:
+        b.machines.delay = 1.0
+        assert (await reset(b, "On")).status == 204
+        busy = await reset(b, "ForceOff")
+        assert busy.status == 503
+        assert int(busy.headers["retry-after"]) > 0
+
+
+async def test_a_failure_that_is_known_is_no_success_and_shows() -> None:
+    async with bench(1) as b:
+        b.machines.error = ProviderError("the pool is full")
+        refused = await reset(b, "On")
+        assert refused.status == 500
+        assert "the pool is full" in refused.json["error"]["message"]
+        system = (await client(b.first).get(system_of(b.first))).json
+        assert system["PowerState"] == "Off"
+        assert system["Status"]["Health"] == "Critical"
+        assert system["Status"]["Conditions"][0]["Message"] == "the pool is full"
+
+
+@pytest.mark.parametrize(
+    ("power", "shown"),
+    [
+        (PowerState.ON, ("On", "Enabled", "OK")),
+        (PowerState.OFF, ("Off", "Disabled", "OK")),
+        (PowerState.FAILED, ("On", "Enabled", "Critical")),
+        (PowerState.ABSENT, ("Off", "Absent", "Critical")),
+        (PowerState.UNKNOWN, (None, "UnavailableOffline", "OK")),
+    ],
+)
+async def test_power_and_health_are_the_machines(
+    power: PowerState, shown: tuple[str | None, str, str]
+) -> None:
+    async with bench(1) as b:
+        b.machines.report(b.first.bmc.uuid, MachineChange.OBSERVED, power)
+        system = (await client(b.first).get(system_of(b.first))).json
+        status = system["Status"]
+        assert (system["PowerState"], status["State"], status["Health"]) == shown
+
+
+async def test_once_is_shown_and_used_up() -> None:
+    async with bench(1) as b:
+        answer = await boot(b, Target="Pxe", Enabled="Once")
+        assert answer.status == 200
+        assert answer.json["Boot"]["BootSourceOverrideEnabled"] == "Once"
+        wanted = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE, BootMode.LEGACY)
+        assert override(b) == wanted
+        assert b.store.saved[-1][1].override == override(b)
+        await reset(b, "On")
+        shown = (await client(b.first).get(system_of(b.first))).json["Boot"]
+        assert shown["BootSourceOverrideEnabled"] == "Disabled"
+        assert shown["BootSourceOverrideTarget"] == "None"
+
+
+async def test_continuous_stays_until_it_is_disabled() -> None:
+    async with bench(1, firmware=Firmware.UEFI) as b:
+        await boot(b, Target="Hdd", Enabled="Continuous", Mode="UEFI")
+        await reset(b, "On")
+        wanted = BootOverride(BootDevice.DISK, OverrideEnabled.CONTINUOUS, BootMode.UEFI)
+        assert override(b) == wanted
+        await boot(b, Enabled="Disabled")
+        assert not override(b).active
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"Target": "Toaster"}, "PropertyValueNotInList"),
+        ({"Target": 5}, "PropertyValueTypeError"),
+        ({"Target": "Pxe", "Enabled": "Twice"}, "PropertyValueNotInList"),
+        ({"Target": "Pxe", "Mode": "UEFI"}, "PropertyValueNotInList"),
+        ({"Colour": "red"}, "PropertyUnknown"),
+    ],
+)
+async def test_an_override_that_makes_no_sense_is_refused(
+    values: dict[str, Any], message: str
+) -> None:
+    async with bench(1) as b:
+        answer = await boot(b, **values)
+        assert (answer.status, answer.message) == (400, message)
+        assert not override(b).active
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"Boot": 5}, "PropertyValueTypeError"),
+        ({"Boot": None}, "PropertyValueTypeError"),
+        ({"PowerState": "On"}, "PropertyNotWritable"),
+        ({"Nonsense": 1}, "PropertyUnknown"),
+        ({"LocationIndicatorActive": "yes"}, "PropertyValueTypeError"),
+        ([1], "MalformedJSON"),
+    ],
+)
+async def test_a_patch_that_makes_no_sense_is_refused(body: Any, message: str) -> None:
+    async with bench(1) as b:
+        answer = await client(b.first).ask("PATCH", system_of(b.first), body)
+        assert (answer.status, answer.message) == (400, message)
+
+
+async def test_a_body_of_another_media_type_is_refused() -> None:
+    async with bench(1) as b:
+        answer = await client(b.first).ask(
+            "PATCH", system_of(b.first), b"<x/>", Content_Type="text/xml"
+        )
+        assert answer.status == 415
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/redfish/v1/Nothing",
+        "/nothing",
+        f"{SYSTEMS}/5d0f2f0e-0000-4000-8000-000000000000",
+        f"{SYSTEMS}/x",
+        f"{SYSTEMS}/x/EthernetInterfaces",
+        f"{SESSIONS}/x",
+    ],
+)
+async def test_what_is_not_there_is_not_found(path: str) -> None:
+    async with bench(1) as b:
+        answer = await client(b.first).get(path)
+        assert (answer.status, answer.message) == (404, "ResourceMissingAtURI")
+        assert (await client(b.first).get(f"{system_of(b.first)}/EthernetInterfaces/9")).status == (
+            404
+        )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", SYSTEMS, "GET, HEAD"),
+        ("PUT", SESSIONS, "GET, HEAD, POST"),
+        ("POST", "/redfish/v1/Managers", "GET, HEAD"),
+    ],
+)
+async def test_a_method_that_is_not_allowed_is_told_what_is(
+    method: str, path: str, allowed: str
+) -> None:
+    async with bench(1) as b:
+        answer = await client(b.first).ask(method, path)
+        assert answer.status == 405
+        assert answer.headers["allow"] == allowed
+
+
+async def test_another_odata_version_is_refused() -> None:
+    async with bench(1) as b:
+        assert (await client(b.first).get(SYSTEMS, OData_Version="3.0")).status == 412
+        assert (await client(b.first).get(SYSTEMS, OData_Version="4.0")).status == 200
+
+
+async def test_a_stale_etag_is_refused_and_a_fresh_one_spares_the_body() -> None:
+    async with bench(1) as b:
+        first = await client(b.first).get(system_of(b.first))
+        tag = first.headers["etag"]
+        assert first.json["@odata.etag"] == tag
+        again = await client(b.first).get(system_of(b.first), If_None_Match=tag)
+        assert (again.status, again.data) == (304, b"")
+        body = {"Boot": {"BootSourceOverrideTarget": "Pxe"}}
+        changed = await client(b.first).ask("PATCH", system_of(b.first), body, If_Match=tag)
+        assert changed.status == 200
+        stale = await client(b.first).ask("PATCH", system_of(b.first), body, If_Match=tag)
+        assert stale.status == 412
+        fresh = (await client(b.first).get(system_of(b.first))).headers["etag"]
+        assert fresh == changed.headers["etag"] != tag
+
+
+async def test_a_head_has_no_body() -> None:
+    async with bench(1) as b:
+        answer = await client(b.first).ask("HEAD", system_of(b.first))
+        assert (answer.status, answer.data) == (200, b"")
+
+
+async def test_hardware_is_told_as_declared() -> None:
+    async with bench(1) as b:
+        path, machine = system_of(b.first), b.first.machine
+        system = (await client(b.first).get(path)).json
+        assert system["UUID"] == str(machine.uuid)
+        assert system["ProcessorSummary"]["Count"] == 2
+        assert system["MemorySummary"]["TotalSystemMemoryGiB"] == 1.5
+        nic = (await client(b.first).get(f"{path}/EthernetInterfaces/0")).json
+        assert nic["MACAddress"] == machine.nics[0].mac
