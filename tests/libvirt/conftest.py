@@ -77,6 +77,7 @@ class OwnLibvirt:
         logger = self.place / "virtlogd.pid"
         if logger.exists():
             os.kill(int(logger.read_text()), signal.SIGTERM)
+            wait_until(lambda: not logger.exists())
         self.keeper.kill()
         self.keeper.wait()
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.util
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,6 +19,7 @@ from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Link, Machine, Pool, Resource, Volume
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner, Runner
+from nospoon.testing import guests
 from nospoon.testing.conformance import (
     MEBI,
     PLAN,
@@ -37,20 +36,6 @@ from nospoon.testing.conformance import (
 
 pytestmark = pytest.mark.libvirt
 DISK_ONLY = BootPlan((BootDevice.DISK,), (BootDevice.DISK,))
-
-
-def load_guests() -> ModuleType:
-    """The module beside this one; tests are no package."""
-    path = Path(__file__).with_name("guests.py")
-    spec = importlib.util.spec_from_file_location("nospoon_test_guests", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-guests = load_guests()
 
 
 async def nothing(resource: Resource) -> None:

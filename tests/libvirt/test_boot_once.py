@@ -6,10 +6,8 @@ Each firmware says on the serial port what it tries first; nobody answers on the
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import ModuleType
 
 import libvirt
 import pytest
@@ -20,6 +18,7 @@ from nospoon.model.machine import MachineChange, PowerCommand
 from nospoon.model.resources import Image, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.boots import write_intent
+from nospoon.testing import guests
 from nospoon.testing.conformance import Bench, Rack, events_of, make, remove_all, until
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
@@ -32,20 +31,6 @@ ALWAYS = BootPlan(now=NETWORK_FIRST, after=NETWORK_FIRST)
 BIOS_NETWORK, BIOS_DISK = b"Booting from ROM", b"DISK-BOOTED"
 UEFI_NETWORK, UEFI_DISK = b"Configuring (net0", b"DISK-BOOTED"
 SECURE_NETWORK, SECURE_DISK = b">>Start PXE over IPv4", b"Access Denied"
-
-
-def load_guests() -> ModuleType:
-    """The module beside this one; tests are no package."""
-    path = Path(__file__).with_name("guests.py")
-    spec = importlib.util.spec_from_file_location("nospoon_test_guests", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-guests = load_guests()
 
 
 async def nothing(resource: Resource) -> None:

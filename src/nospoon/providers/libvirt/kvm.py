@@ -32,7 +32,8 @@ log = structlog.get_logger()
 class Trial:
     """What to boot: paths on the host, and the text that shows that the guest got up.
 
-    `patience` in seconds; where KVM works, the marker comes within two.
+    `patience` in seconds; where KVM works, the marker comes within two. `cpu` "" is the host's
+    own, which machines get under KVM too.
     """
 
     kernel: str
@@ -40,6 +41,7 @@ class Trial:
     marker: bytes
     cmdline: str = "console=ttyS0 panic=-1"
     patience: float = 20.0
+    cpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,14 @@ class KvmTrial:
             return Verdict("tcg", "KVM was not tried, for want of a kernel to boot")
         file = self._verdicts / f"kvm-{await self._fingerprint()}.json"
         known = await asyncio.to_thread(_read, file)
-        if known is None:
-            known = await self._try(await self._trial())
-            await asyncio.to_thread(_write, file, known)
+        if known is not None:
+            return known
+        try:
+            trial = await self._trial()
+        except NospoonError as error:  # no lasting verdict: the next daemon may have a guest
+            return Verdict("tcg", f"KVM was not tried, its guest cannot be made: {error.message}")
+        known = await self._try(trial)
+        await asyncio.to_thread(_write, file, known)
         return known
 
     async def _fingerprint(self) -> str:
@@ -98,7 +105,7 @@ class KvmTrial:
                 lambda connect: _start(connect, xml, console), "try KVM"
             )
         except NospoonError as error:
-            return Verdict("tcg", f"KVM does not start: {error.message}")
+            return Verdict("tcg", f"KVM does not start: {error.message.splitlines()[-1]}")
         try:
             async with asyncio.timeout(trial.patience):
                 good = await _hears(console, trial.marker)
@@ -129,7 +136,9 @@ def render_trial(trial: Trial) -> str:
                 leaf("cmdline", trial.cmdline),
             ),
             element("features", element("acpi"), element("apic")),
-            element("cpu", mode="host-passthrough"),
+            element("cpu", leaf("model", trial.cpu), mode="custom", match="exact")
+            if trial.cpu
+            else element("cpu", mode="host-passthrough"),
             leaf("on_crash", "destroy"),
             element(
                 "devices",
@@ -152,9 +161,12 @@ def _offers_kvm(connect: Connect) -> bool:
 
 
 def _start(connect: Connect, xml: str, console: LibvirtConsole) -> Domain:
-    domain = connect.createXML(xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
+    """Started paused, so that we listen before it speaks."""
+    flags = libvirt.VIR_DOMAIN_START_AUTODESTROY | libvirt.VIR_DOMAIN_START_PAUSED
+    domain = connect.createXML(xml, flags)
     try:
         console.open(connect, domain)
+        domain.resume()
     except libvirt.libvirtError:
         domain.destroy()
         raise

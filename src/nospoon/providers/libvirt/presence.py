@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -36,6 +36,8 @@ log = structlog.get_logger()
 SETTLE = {Firmware.BIOS: 1.5, Firmware.UEFI: 0.0, Firmware.UEFI_SECURE: 0.0}
 """Seconds of running after which a reset of this firmware is no prelude to another."""
 FIRST_RETRY, LAST_RETRY = 0.25, 5.0
+END_LOOKS, END_SECONDS = 60, 0.5
+TasksByMachine = dict[UUID, asyncio.Task[None]]
 UuidAction = Callable[[UUID], Awaitable[None]]
 
 
@@ -60,7 +62,8 @@ class Presence:
         self.tasks = Tasks(f"libvirt {hypervisor.host}")
         self._raw: asyncio.Queue[RawEvent] = asyncio.Queue()
         self._resets: dict[UUID, asyncio.Event] = {}
-        self._settling: dict[UUID, asyncio.Task[None]] = {}
+        self._settling: TasksByMachine = {}
+        self._ending: TasksByMachine = {}
         self._tried = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._was_lost = False
@@ -191,6 +194,7 @@ class Presence:
 
     def _arrived(self, raw: RawEvent) -> None:
         """On the loop, in the order in which libvirt told them."""
+        log.debug("libvirt told", host=self._hypervisor.host, told=raw)
         if isinstance(raw, Rebooted) and raw.uuid in self._resets:
             self._resets.pop(raw.uuid).set()
         stopped = isinstance(raw, Lifecycle) and raw.event == libvirt.VIR_DOMAIN_EVENT_STOPPED
@@ -213,7 +217,7 @@ class Presence:
             return
         match raw:
             case Rebooted(uuid):
-                self._settle(uuid, SETTLE[known.firmware])
+                self._start(self._settling, uuid, self._settle(uuid, SETTLE[known.firmware]))
             case Lifecycle():
                 await self._tell(raw)
 
@@ -232,12 +236,15 @@ class Presence:
                 await self._tell_looked(raw.uuid, MachineChange.DEFINED)
             case libvirt.VIR_DOMAIN_EVENT_UNDEFINED:
                 self._roster.forget(raw.uuid)
-                self._stop_settling(raw.uuid)
+                _cancel(self._settling, raw.uuid)
                 self.publish(raw.uuid, MachineChange.UNDEFINED, PowerState.ABSENT)
             case libvirt.VIR_DOMAIN_EVENT_STARTED:
                 self.publish(raw.uuid, MachineChange.STARTED, PowerState.ON)
+            case libvirt.VIR_DOMAIN_EVENT_SHUTDOWN:
+                self._start(self._ending, raw.uuid, self._see_end(raw))
             case libvirt.VIR_DOMAIN_EVENT_STOPPED:
-                self._stop_settling(raw.uuid)
+                _cancel(self._ending, raw.uuid)
+                _cancel(self._settling, raw.uuid)
                 change, why = STOPPED.get(raw.detail, (MachineChange.STOPPED, ""))
                 self.publish(raw.uuid, change, PowerState.OFF, why)
             case libvirt.VIR_DOMAIN_EVENT_SUSPENDED | libvirt.VIR_DOMAIN_EVENT_RESUMED:
@@ -257,23 +264,30 @@ class Presence:
             change = MachineChange.FAILED
         self.publish(uuid, change, power, why)
 
-    def _settle(self, uuid: UUID, seconds: float) -> None:
-        self._stop_settling(uuid)
-        task = self.tasks.start(self._settle_after(uuid, seconds), name=f"settle reset of {uuid}")
-        self._settling[uuid] = task
+    async def _see_end(self, raw: Lifecycle) -> None:
+        """The guest has ended and QEMU is about to. A libvirtd that was restarted meanwhile may
+        not tell of the rest (seen with 9.0), so look for it.
+        """
+        for _ in range(END_LOOKS):
+            await asyncio.sleep(END_SECONDS)
+            events = await self.look()
+            power = next((event.power for event in events if event.uuid == raw.uuid), None)
+            if power is PowerState.OFF:
+                by_guest = raw.detail == libvirt.VIR_DOMAIN_EVENT_SHUTDOWN_GUEST
+                change = MachineChange.SHUTDOWN if by_guest else MachineChange.STOPPED
+                self.publish(raw.uuid, change, PowerState.OFF)
+            if power is not PowerState.ON:
+                return
 
-    def _stop_settling(self, uuid: UUID) -> None:
-        task = self._settling.pop(uuid, None)
-        if task is not None:
-            task.cancel()
-
-    async def _settle_after(self, uuid: UUID, seconds: float) -> None:
+    async def _settle(self, uuid: UUID, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        try:
-            await self._settled(uuid)
-        finally:
-            self._settling.pop(uuid, None)
+        await self._settled(uuid)
         self.publish(uuid, MachineChange.RESET, PowerState.ON)
+
+    def _start(self, tasks: TasksByMachine, uuid: UUID, work: Coroutine[None, None, None]) -> None:
+        """Begin something for a machine, in place of what was under way of the kind."""
+        _cancel(tasks, uuid)
+        tasks[uuid] = self.tasks.start(work, name=str(uuid))
 
     async def close(self) -> None:
         await self.tasks.close()
@@ -282,3 +296,9 @@ class Presence:
                 await self._hypervisor.ask(self._deregister, "stop listening")
             except NospoonError as error:
                 log.debug("the host was away at the end", why=str(error))
+
+
+def _cancel(tasks: TasksByMachine, uuid: UUID) -> None:
+    task = tasks.pop(uuid, None)
+    if task is not None:
+        task.cancel()

@@ -1,0 +1,195 @@
+"""An unprivileged user's libvirt (`qemu:///session`): a real one, run by a user without rights."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from nospoon.errors import ProviderError
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Host
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.resources import Image, Kind, Machine, MachineNic, Resource
+from nospoon.providers.base import BootMethod
+from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.runtime import process
+from nospoon.runtime.runner import LocalRunner
+from nospoon.testing import guests
+from nospoon.testing.conformance import Bench, Rack, events_of, found, make, rack_for, remove_all
+from nospoon.testing.conformance import until as next_event
+
+pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
+NOBODY = 65534
+PLAN = BootPlan((BootDevice.NETWORK,), (BootDevice.DISK,))
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A user's libvirtd, and the user's home."""
+
+    home: Path
+
+    @property
+    def uri(self) -> str:
+        return f"qemu+unix:///session?socket={self.home}/run/libvirt/libvirt-sock"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    if os.geteuid() != 0 or shutil.which("libvirtd") is None:
+        pytest.skip("needs root and libvirtd")
+    home = Path(tempfile.mkdtemp(prefix="nospoon-session-"))
+    for place in (home, home / "run"):
+        place.mkdir(exist_ok=True)
+        os.chown(place, NOBODY, NOBODY)
+        place.chmod(0o755)
+    environment = {"HOME": str(home), "XDG_RUNTIME_DIR": f"{home}/run", "PATH": os.environ["PATH"]}
+    log = (home / "log").open("wb")
+    daemons = [
+        subprocess.Popen(
+            [*command, "-p", f"{home}/run/{command[0]}.pid"],
+            user=NOBODY, group=NOBODY, extra_groups=[], env=environment, stdout=log, stderr=log,
+        )
+        for command in (["virtlogd"], ["libvirtd"])
+    ]  # fmt: skip
+    log.close()
+    end = time.monotonic() + 20
+    while not (home / "run/libvirt/libvirt-sock").is_socket():
+        assert time.monotonic() < end, (home / "log").read_text()
+        time.sleep(0.02)
+    yield Session(home)
+    for daemon in reversed(daemons):
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(30)
+    shutil.rmtree(home)
+
+
+async def nothing(resource: Resource) -> None:
+    del resource
+
+
+async def build_iso(place: Path, content: bytes) -> Path:
+    """A bootable CD (El Torito, no emulation) of this boot sector."""
+    tree = place / "iso"
+    tree.mkdir()
+    (tree / "boot.img").write_bytes(content[:2048])
+    iso = place / "boot.iso"
+    await process.run(
+        ["xorriso", "-as", "mkisofs", "-quiet", "-b", "boot.img", "-no-emul-boot",
+         "-boot-load-size", "4", "-o", str(iso), str(tree)]
+    )  # fmt: skip
+    return iso
+
+
+@pytest.fixture
+async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
+    content = b"an image".ljust(1 << 20, b"\0")
+    sha256 = hashlib.sha256(content).hexdigest()
+    (tmp_path / "image.raw").write_bytes(content)
+
+    async def open_image(wanted: str) -> str:
+        assert wanted == sha256
+        return str(tmp_path / "image.raw")
+
+    connection = LibvirtConnection(
+        Host("mine", uri=session.uri),
+        "kit",
+        LocalRunner(),
+        open_image,
+        records=str(session.home / "records"),
+        verdicts=tmp_path,
+        boot_iso=await build_iso(tmp_path, guests.speaking_disk()),
+    )
+    (session.home / "records").mkdir(exist_ok=True)
+    os.chown(session.home / "records", NOBODY, NOBODY)
+    bench = Bench(
+        connection=connection,
+        host="mine",
+        deployment="kit",
+        pool_root=str(session.home),
+        image=Image("", sha256, "raw", 1 << 20),
+        make_stranger=nothing,
+        remove_machine=nothing,
+        links=False,
+    )
+    yield bench
+    await remove_all(bench)
+    await connection.close()
+
+
+@pytest.fixture
+def rack(bench: Bench) -> Rack:
+    """A machine with user-mode networking that boots our ISO."""
+    rack = rack_for(bench)
+    assert isinstance(rack.machine.shape, Machine)
+    nic = MachineNic(rack.machine.shape.nics[0].mac, "", "virtio")
+    shape = replace(rack.machine.shape, nics=(nic,), boot_iso=True)
+    return replace(rack, machine=Resource(rack.machine.key, shape))
+
+
+async def test_a_session_makes_no_networks_and_boots_by_script(bench: Bench) -> None:
+    can = await bench.connection.capabilities()
+    assert Kind.NETWORK not in can.kinds
+    assert not can.managed_networks
+    assert can.boot is BootMethod.SCRIPT
+
+
+async def test_a_machine_of_an_unprivileged_user_boots_our_iso_always(
+    bench: Bench, rack: Rack
+) -> None:
+    await make(bench, *rack.all)
+    assert (await found(bench, rack.machine)).shape == rack.machine.shape
+    machines = bench.connection.machine_driver
+    listener = guests.Listener(machines.console_record(rack.uuid))
+    async with events_of(bench, rack.uuid) as queue:
+        await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+        assert await listener.hears(guests.BOOTED) == guests.BOOTED
+        await machines.set_boot(rack.uuid, PLAN)
+        await machines.power(rack.uuid, PowerCommand.RESET, PLAN)
+        assert await listener.hears(guests.BOOTED) == guests.BOOTED
+        await next_event(queue, MachineChange.RESET, 10)
+        await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+        stopped = await next_event(queue, MachineChange.STOPPED, 10)
+    assert stopped.power is PowerState.OFF
+
+
+async def test_a_new_boot_iso_shows_as_a_difference_and_is_put_in(
+    bench: Bench, rack: Rack, tmp_path: Path
+) -> None:
+    await make(bench, *rack.all)
+    iso = tmp_path / "boot.iso"
+    await asyncio.to_thread(iso.write_bytes, await asyncio.to_thread(iso.read_bytes) + b"newer")
+    observed = await found(bench, rack.machine)
+    assert isinstance(observed.shape, Machine)
+    assert not observed.shape.boot_iso
+    driver = bench.connection.drivers[Kind.MACHINE]
+    await driver.change(observed, rack.machine, bench.tag)
+    assert (await found(bench, rack.machine)).shape == rack.machine.shape
+
+
+async def test_a_machine_that_boots_an_iso_which_is_not_there_is_refused(
+    session: Session, rack: Rack, bench: Bench, tmp_path: Path
+) -> None:
+    await make(bench, *rack.all[:-1])
+
+    async def open_image(wanted: str) -> str:
+        raise ProviderError(wanted)
+
+    bare = LibvirtConnection(
+        Host("mine", uri=session.uri), "kit", LocalRunner(), open_image,
+        records=str(tmp_path / "records"), verdicts=tmp_path,
+    )  # fmt: skip
+    with pytest.raises(ProviderError, match="given none"):
+        await bare.drivers[Kind.MACHINE].create(rack.machine, bench.tag)
+    await bare.close()
