@@ -340,3 +340,29 @@ async def test_a_host_without_libvirtd_says_how_to_start_it(tmp_path: Path) -> N
     with pytest.raises(HostUnreachable, match=r"host rack9.*libvirtd -d"):
         await connection.check()
     await connection.close()
+
+
+async def test_variables_of_an_earlier_firmware_are_removed_with_it(
+    bench: Bench, connection: LibvirtConnection, rack: Rack
+) -> None:
+    assert isinstance(rack.machine.shape, Machine)
+    assert isinstance(rack.pool.shape, Pool)
+    pool = Path(rack.pool.shape.path)
+    uefi = replace(rack.machine, shape=replace(rack.machine.shape, firmware=Firmware.UEFI))
+    await make(bench, *rack.all[:-1], uefi)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert [file.name for file in pool.glob("*.nvram")] == ["m0.uefi.nvram"]
+    driver = connection.drivers[Kind.MACHINE]
+    await driver.change(await found(bench, uefi), rack.machine, bench.tag)
+    assert not list(pool.glob("*.nvram"))
+
+
+async def test_a_file_that_libvirt_does_not_know_of_is_no_hindrance(
+    bench: Bench, rack: Rack
+) -> None:
+    await make(bench, rack.pool)
+    assert isinstance(rack.pool.shape, Pool)
+    (Path(rack.pool.shape.path) / "m0-0.qcow2").write_bytes(b"half a disk")
+    await make(bench, rack.blank)
+    assert (await found(bench, rack.blank)).shape == rack.blank.shape

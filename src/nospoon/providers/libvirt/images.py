@@ -201,7 +201,7 @@ def _upload(connect: Connect, volume: object, path: str) -> str:
 
 def send_file(connect: Connect, pool: VirPool, path: str, name: str) -> None:
     """Put a small file of ours into a pool, unless a file of that name and size is there."""
-    existing = file_named(refreshed(pool), name)
+    existing = file_named(pool, name)
     if existing is not None:
         if existing.info()[1] == _size(path):
             return

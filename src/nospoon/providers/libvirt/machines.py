@@ -22,12 +22,12 @@ from nospoon.providers.libvirt.console import LibvirtConsole
 from nospoon.providers.libvirt.domain_parse import parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, domain_name, render_domain
 from nospoon.providers.libvirt.elements import parsed
-from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
+from nospoon.providers.libvirt.faults import NO_DOMAIN, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
 from nospoon.providers.libvirt.owner import Owner, owner_in
-from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.states import POWER
@@ -163,8 +163,11 @@ class MachineDriver:
             accelerator=accelerator,
             boot_iso=f"{path}/{iso}" if iso else "",
         )
+        before = self._roster.known(machine.uuid)
         connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
         self._roster.forget(machine.uuid)
+        if before is not None and before.firmware is not machine.firmware:
+            _remove_nvram(pool, owner.name, before.firmware)
 
     def _refuse_strangers(self, connect: Connect, machine: Machine, owner: Owner) -> None:
         name = domain_name(machine.pool, owner.name)
@@ -198,13 +201,13 @@ class MachineDriver:
         machine = observed.shape
         async with self._locks[machine.uuid]:
             await self._hypervisor.work(
-                lambda connect: self._remove(connect, observed, machine),
+                lambda connect: self._remove(connect, machine),
                 f"remove machine {observed.key.name}",
             )
         self._locks.pop(machine.uuid, None)
         self._boots.pending.pop(machine.uuid, None)
 
-    def _remove(self, connect: Connect, observed: Observed, machine: Machine) -> None:
+    def _remove(self, connect: Connect, machine: Machine) -> None:
         with ignoring(NO_DOMAIN):
             domain = connect.lookupByUUID(machine.uuid.bytes)
             owner = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
@@ -216,18 +219,6 @@ class MachineDriver:
             with ignoring(OPERATION_INVALID):  # it is off already
                 domain.destroy()
             domain.undefineFlags(UNDEFINE)
-        with ignoring(NO_STORAGE_POOL):
-            self._remove_nvram(connect, observed, machine)
-
-    def _remove_nvram(self, connect: Connect, observed: Observed, machine: Machine) -> None:
-        """Variables of a firmware that the machine had earlier are nobody's any more."""
-        if machine.firmware is Firmware.BIOS:
-            return
-        pool = refreshed(our_pool(connect, self._hypervisor.host, observed.tag, machine.pool))
-        for firmware in Firmware:
-            volume = file_named(pool, nvram_file(observed.key.name, firmware))
-            if volume is not None:
-                volume.delete(0)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         await self._presence.ready()
@@ -339,3 +330,10 @@ class MachineDriver:
 
     async def close(self) -> None:
         await self._presence.close()
+
+
+def _remove_nvram(pool: VirPool, node: str, firmware: Firmware) -> None:
+    """Variables of a firmware that the machine had earlier are nobody's any more."""
+    volume = file_named(refreshed(pool), nvram_file(node, firmware))
+    if volume is not None:
+        volume.delete(0)

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import libvirt
+import structlog
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resource, Volume
@@ -24,6 +25,7 @@ from nospoon.providers.libvirt.storage_xml import (
 )
 from nospoon.runtime.clock import Clock
 
+log = structlog.get_logger()
 VirVolume = Any
 
 
@@ -53,7 +55,7 @@ def remove_files(connect: Connect, host: str, observed: Observed, files: list[st
     shape = observed.shape
     assert isinstance(shape, Volume | Image)
     try:
-        pool = refreshed(our_pool(connect, host, observed.tag, shape.pool))
+        pool = our_pool(connect, host, observed.tag, shape.pool)
     except libvirt.libvirtError as error:
         if error.get_error_code() == NO_STORAGE_POOL:
             return
@@ -98,7 +100,7 @@ class VolumeDriver:
         )
 
     def _make(self, connect: Connect, name: str, shape: Volume, tag: OwnerTag) -> None:
-        pool = refreshed(our_pool(connect, self._hypervisor.host, tag, shape.pool))
+        pool = our_pool(connect, self._hypervisor.host, tag, shape.pool)
         existing = file_named(pool, disk_file(name))
         if existing is not None:
             found = as_disk(parse_volume(parsed(existing.XMLDesc(0))), shape.pool)
@@ -106,15 +108,26 @@ class VolumeDriver:
                 self._grow(connect, existing, found[1].size, shape.size)
                 return
             existing.delete(0)
-        pool.createXML(
-            render_volume(
-                disk_file(name),
-                capacity=shape.size,
-                file_format="qcow2",
-                backing=self._backing(pool, shape) if shape.image else None,
-            ),
-            0,
+        xml = render_volume(
+            disk_file(name),
+            capacity=shape.size,
+            file_format="qcow2",
+            backing=self._backing(pool, shape) if shape.image else None,
         )
+        self._create(pool, xml)
+
+    def _create(self, pool: VirPool, xml: str) -> None:
+        """A file that libvirt does not know of is seen after a look at the directory only."""
+        try:
+            pool.createXML(xml, 0)
+        except libvirt.libvirtError as error:
+            name = parse_volume(parsed(xml)).file
+            existing = file_named(refreshed(pool), name)
+            if existing is None:
+                raise
+            log.warning("a file of ours, unknown to libvirt, is made anew", file=name, why=error)
+            existing.delete(0)
+            pool.createXML(xml, 0)
 
     def _backing(self, pool: VirPool, shape: Volume) -> tuple[str, str]:
         for volume, file in files_in(pool):
