@@ -47,7 +47,14 @@ class Listeners:
         self.accounts = Accounts()
 
     async def open(self, bmc: Bmc) -> None:
-        """Make sure that this BMC can be reached. Raises `ProviderError`."""
+        """Make sure that this BMC can be reached. Raises `ProviderError` and leaves nothing."""
+        try:
+            await self._open(bmc)
+        except BaseException:
+            await self.close(bmc)
+            raise
+
+    async def _open(self, bmc: Bmc) -> None:
         if bmc.pool and not IPv4Network(bmc.pool).subnet_of(LOOPBACK):
             await self._open_route(bmc)
         if bmc.ipmi_port:

@@ -1,0 +1,303 @@
+"""The BMC service itself: addresses, sockets, what is durable, and what is told in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Self
+from uuid import UUID, uuid4
+
+import pytest
+
+from nospoon.bmc.runtime import Runtime
+from nospoon.errors import (
+    Conflict,
+    Gone,
+    HostUnreachable,
+    NotFound,
+    ProviderError,
+    UsageError,
+)
+from nospoon.model.boot import BootDevice, BootOverride, BootPlan, OverrideEnabled
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.service import BmcService
+from nospoon.testing.bench import (
+    ORDER,
+    Bench,
+    MemoryMachines,
+    MemoryStore,
+    bench,
+    config,
+    free_port,
+)
+from nospoon.testing.console import Console, plain
+
+ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE)
+POWER_STATUS = (0x00, 0x01)
+
+
+class Line:
+    """A UDP client on the test's own loop."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.settimeout(0)
+        self.socket.connect((host, port))
+
+    async def ask(self, data: bytes) -> bytes:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self.socket, data)
+        async with asyncio.timeout(5):
+            return await loop.sock_recv(self.socket, 2048)
+
+    async def log_in(self, each: BmcConfig) -> Console:
+        console = Console(each.bmc.username.encode(), each.password.encode())
+        console.take_open(await self.ask(console.open_request()))
+        assert console.take_rakp2(await self.ask(console.rakp1()))
+        assert console.take_rakp4(await self.ask(console.rakp3()))
+        return console
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+async def power_status(each: BmcConfig) -> tuple[int, bytes]:
+    with Line(each.bmc.address, each.bmc.ipmi_port) as line:
+        console = await line.log_in(each)
+        return console.take(await line.ask(console.request(*POWER_STATUS)))
+
+
+@asynccontextmanager
+async def service_with(machines: MemoryMachines, store: MemoryStore) -> AsyncIterator[BmcService]:
+    async with Tasks("test") as tasks:
+        service = BmcService(machines, store, tasks)
+        machines.service = service
+        try:
+            yield service
+        finally:
+            await service.close()
+
+
+def pooled(count: int) -> list[BmcConfig]:
+    """BMCs with an address each, of a pool that no other test has."""
+    third, port = os.getpid() % 250, free_port(socket.SOCK_DGRAM)
+    redfish = free_port(socket.SOCK_STREAM)
+    made = []
+    for number in range(count):
+        each = config(number, redfish_port=redfish)
+        address, pool = f"127.97.{third}.{number + 1}", f"127.97.{third}.0/24"
+        bmc = replace(each.bmc, address=address, ipmi_port=port, pool=pool)
+        made.append(replace(each, bmc=bmc))
+    return made
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  (counts, and leaves no handle)
+
+
+async def test_a_pool_of_addresses_shares_one_socket_for_each_protocol() -> None:
+    async with service_with(MemoryMachines(), MemoryStore()) as service:
+        configs = pooled(100)
+        await service.put(configs[0])
+        before, tasks = descriptors(), len(asyncio.all_tasks())
+        for each in configs[1:]:
+            await service.put(each)
+        assert descriptors() == before
+        assert len(asyncio.all_tasks()) == tasks
+        service.machine_event(_on(configs[7]))
+        assert (await power_status(configs[7]))[1][0] & 1 == 1
+        assert (await power_status(configs[8]))[1][0] & 1 == 0
+
+
+def _on(each: BmcConfig) -> MachineEvent:
+    return MachineEvent(each.bmc.uuid, MachineChange.STARTED, PowerState.ON, 0.0)
+
+
+async def test_an_address_of_the_pool_without_a_bmc_is_silent() -> None:
+    async with service_with(MemoryMachines(), MemoryStore()) as service:
+        first, second = pooled(2)
+        await service.put(first)
+        await power_status(first)
+        with Line(second.bmc.address, second.bmc.ipmi_port) as line, pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await line.ask(plain(0x06, 0x38, b"\x8e\x04"))
+
+
+async def test_a_bmc_that_was_removed_is_silent_and_frees_its_port() -> None:
+    async with bench(1) as b:
+        bmc = b.first.bmc
+        await power_status(b.first)
+        await b.service.remove(bmc.uuid)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind((bmc.address, bmc.ipmi_port))
+        with socket.create_server((bmc.address, bmc.redfish_port)):
+            pass
+        await b.service.remove(bmc.uuid)
+
+
+async def test_a_port_in_use_is_named_with_who_has_it() -> None:
+    each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", each.bmc.ipmi_port))
+        async with service_with(MemoryMachines(), MemoryStore()) as service:
+            with pytest.raises(ProviderError) as refused:
+                await service.put(each)
+    told = str(refused.value)
+    assert f"127.0.0.1:{each.bmc.ipmi_port}" in told
+    assert f"(pid {os.getpid()})" in told
+
+
+async def test_a_redfish_port_in_use_is_named_and_nothing_is_left_half_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        each = config(1, redfish_port=taken.getsockname()[1])
+        async with service_with(MemoryMachines(), MemoryStore()) as service:
+            with pytest.raises(ProviderError, match=f"127.0.0.1:{each.bmc.redfish_port}"):
+                await service.put(each)
+            assert service.status(each.bmc.uuid) is None
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+                other.bind(("127.0.0.1", each.bmc.ipmi_port))
+
+
+async def test_a_new_password_counts_at_once_for_both_protocols() -> None:
+    async with bench(1) as b:
+        changed = replace(b.first, password="another-one")
+        await b.service.put(changed)
+        assert (await power_status(changed))[0] == 0
+        with pytest.raises(AssertionError):
+            await power_status(b.first)
+
+
+@dataclass
+class FullStore(MemoryStore):
+    """A store that cannot save."""
+
+    full: bool = True
+
+    async def save(self, machine: UUID, runtime: Runtime) -> None:
+        if self.full:
+            raise OSError("disk full")
+        await super().save(machine, runtime)
+
+
+async def test_what_cannot_be_made_durable_is_not_acknowledged_and_not_so() -> None:
+    store = FullStore()
+    async with service_with(MemoryMachines(), store) as service:
+        each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+        await service.put(each)
+        served = service.status(each.bmc.uuid)
+        assert served is not None
+        with pytest.raises(ProviderError, match="could not be stored"):
+            await service.set_override(each.bmc.uuid, ONCE)
+        assert not served.override.active
+        store.full = False
+        await service.set_override(each.bmc.uuid, ONCE)
+        assert served.override == ONCE
+
+
+@dataclass
+class SlowToLearn(MemoryMachines):
+    """Takes its time for a boot order; remembers in which order it was told what."""
+
+    heard: list[str] = field(default_factory=list)
+
+    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
+        await asyncio.sleep(0.1)
+        self.heard.append("boot")
+        await super().set_boot(machine, boot)
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        self.heard.append(str(command))
+        await super().power(machine, command, boot)
+
+
+async def test_a_power_command_does_not_overtake_a_boot_order() -> None:
+    machines = SlowToLearn()
+    async with service_with(machines, MemoryStore()) as service:
+        each = replace(config(1, redfish_port=free_port(socket.SOCK_STREAM)), power=PowerState.ON)
+        await service.put(each)
+        await service.set_override(each.bmc.uuid, ONCE)
+        assert await service.power(each.bmc.uuid, PowerCommand.RESET) == "done"
+        assert machines.heard == ["boot", "reset"]
+        ((_, _, plan),) = machines.told
+        assert plan == BootPlan(now=(BootDevice.NETWORK, BootDevice.DISK), after=ORDER)
+
+
+async def test_one_slow_machine_does_not_hold_up_another_bmc() -> None:
+    async with bench(2) as b:
+        b.machines.delay = 1.0
+        async with asyncio.TaskGroup() as group:
+            slow = group.create_task(b.service.power(b.first.bmc.uuid, PowerCommand.ON))
+            await asyncio.sleep(0)
+            assert (await power_status(b.configs[1]))[0] == 0
+            assert not slow.done()
+        assert slow.result() == "accepted"
+
+
+async def test_runtime_state_goes_on_after_a_restart() -> None:
+    machines = MemoryMachines()
+    each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+    kept = replace(each, runtime=Runtime(override=ONCE), power=PowerState.ON)
+    async with service_with(machines, MemoryStore()) as service:
+        await service.put(kept)
+        served = service.status(each.bmc.uuid)
+        assert served is not None
+        assert served.override == ONCE
+        async with asyncio.timeout(5):
+            while not machines.orders:  # noqa: ASYNC110  (these machines have no event)
+                await asyncio.sleep(0.01)
+        [(_, plan)] = machines.orders
+        assert plan.now[0] is BootDevice.NETWORK
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (Gone("no more"), Gone),
+        (HostUnreachable("away"), HostUnreachable),
+        (ProviderError("no"), ProviderError),
+    ],
+)
+async def test_the_reason_of_a_failure_reaches_the_caller(
+    error: ProviderError, raised: type[ProviderError]
+) -> None:
+    async with bench(1) as b:
+        b.machines.error = error
+        with pytest.raises(raised, match=str(error)):
+            await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
+
+
+async def test_requests_that_cannot_be_are_refused() -> None:
+    async with bench(1) as b:
+        with pytest.raises(NotFound):
+            await b.service.power(uuid4(), PowerCommand.ON)
+        with pytest.raises(UsageError):
+            await b.service.power(b.first.bmc.uuid, PowerCommand.RESET)
+        b.machines.delay = 1.0
+        assert await b.service.power(b.first.bmc.uuid, PowerCommand.ON) == "accepted"
+        with pytest.raises(Conflict):
+            await b.service.power(b.first.bmc.uuid, PowerCommand.OFF)
+
+
+async def test_events_of_strangers_change_nothing() -> None:
+    async with bench(1) as b:
+        _report_stranger(b)
+        assert (await power_status(b.first))[1][0] & 1 == 0
+
+
+def _report_stranger(b: Bench) -> None:
+    b.machines.report(uuid4(), MachineChange.STARTED, PowerState.ON)
+
+
+async def test_power_that_is_not_known_is_not_told_as_off() -> None:
+    async with bench(1) as b:
+        b.machines.report(b.first.bmc.uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN)
+        assert await power_status(b.first) == (0xD3, b"")
