@@ -8,13 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.protocols.ipmi.endpoint import MAX_HANDSHAKES, MAX_SESSIONS, Call, Endpoint, Send
+from nospoon.protocols.ipmi.endpoint import (
+    HANDSHAKES_PER_ADDRESS,
+    MAX_HANDSHAKES,
+    MAX_SESSIONS,
+    Call,
+    Endpoint,
+    Send,
+)
 from nospoon.protocols.ipmi.session import HANDSHAKE_TIMEOUT, SESSION_TIMEOUT, Identity
+from nospoon.runtime.udp import Peer
 from nospoon.testing.console import ALGORITHMS, Console, message, plain, setup
 
 GUID = bytes(range(16))
 IDENTITY = Identity(username=b"admin", password=b"s3cret", guid=GUID)
-HERE = ("127.0.0.1", 40000)
+HERE = Peer("127.0.0.1", 40000, "127.0.0.1")
+ELSEWHERE = Peer("127.0.0.2", 40000, "127.0.0.1")
 SUITES = pytest.mark.parametrize("suite", [3, 17])
 POWER_STATUS = (0x00, 0x01)
 
@@ -32,8 +41,8 @@ class Wire:
         self.endpoint = Endpoint(IDENTITY)
         self.random = counter()
 
-    def tell(self, data: bytes, now: float = 0.0) -> list[Send | Call]:
-        return list(self.endpoint.receive(data, HERE, now=now, random=self.random))
+    def tell(self, data: bytes, now: float = 0.0, source: Peer = HERE) -> list[Send | Call]:
+        return list(self.endpoint.receive(data, source, now=now, random=self.random))
 
     def ask(self, data: bytes, now: float = 0.0) -> bytes:
         [sent] = self.tell(data, now)
@@ -222,10 +231,21 @@ def test_a_flood_of_open_requests_leaves_bounded_state_and_active_sessions_alone
     wire = Wire()
     console = wire.log_in(admin())
     for number in range(1, 1000):
-        wire.ask(admin(id=number).open_request())
+        wire.tell(admin(id=number).open_request(), source=Peer(f"10.0.0.{number % 50}", 1, ""))
     assert len(wire.endpoint.sessions) == 1 + MAX_HANDSHAKES
     assert wire.call(console.request(*POWER_STATUS))
     wire.log_in(admin(id=5000))
+
+
+def test_a_flood_from_one_address_does_not_shut_out_another() -> None:
+    wire = Wire()
+    console = admin()
+    console.take_open(wire.ask(console.open_request()))
+    for number in range(1, 1000):
+        wire.tell(admin(id=number).open_request(), source=ELSEWHERE)
+    assert len(wire.endpoint.sessions) == 1 + HANDSHAKES_PER_ADDRESS
+    assert console.take_rakp2(wire.ask(console.rakp1()))
+    assert console.take_rakp4(wire.ask(console.rakp3()))
 
 
 def test_the_number_of_sessions_is_bounded() -> None:

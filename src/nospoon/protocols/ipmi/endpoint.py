@@ -4,8 +4,9 @@ Rules:
 
 - Garbage gets no reply. What is answered without authentication is what the standard requires:
   the presence pong, channel authentication capabilities, cipher suites, the GUID, the handshake.
-- State is bounded: so many sessions that are active and so many that are being opened; the oldest
-  handshake gives way to a new one, an active session never does.
+- State is bounded: so many sessions that are active and so many that are being opened, of one
+  address and in all; the oldest handshake gives way to a new one, first of the same address, so
+  that a flood from one does not shut out others. An active session never gives way.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from nospoon.protocols.ipmi.session import (
     Identity,
     Privilege,
     Session,
+    Source,
     Status,
     decode_open,
     refuse,
@@ -39,8 +41,8 @@ from nospoon.protocols.ipmi.wire import (
 
 MAX_SESSIONS = 16
 MAX_HANDSHAKES = 16
+HANDSHAKES_PER_ADDRESS = 8
 Random = Callable[[int], bytes]
-Source = object
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Endpoint:
         active = [each for each in self.sessions.values() if each.active]
         if len(active) >= MAX_SESSIONS:
             return self._refused(asked.tag, asked.console, Status.NO_RESOURCES)
-        self._make_room()
+        self._make_room(source)
         session = Session(
             id=self._fresh_id(random),
             asked=asked,
@@ -160,11 +162,14 @@ class Endpoint:
     def _refused(self, tag: int, console: int, status: Status) -> bytes:
         return refuse(Payload.OPEN_RESPONSE, tag=tag, status=status, console=console)
 
-    def _make_room(self) -> None:
+    def _make_room(self, source: Source) -> None:
+        """Dictionaries keep the order of arrival: the first is the oldest."""
         opening = [each for each in self.sessions.values() if not each.active]
-        if len(opening) >= MAX_HANDSHAKES:
-            oldest = min(opening, key=lambda each: each.expires)
-            del self.sessions[oldest.id]
+        same = [each for each in opening if each.source.address == source.address]
+        if len(same) >= HANDSHAKES_PER_ADDRESS:
+            del self.sessions[same[0].id]
+        elif len(opening) >= MAX_HANDSHAKES:
+            del self.sessions[opening[0].id]
 
     def _fresh_id(self, random: Random) -> int:
         while True:

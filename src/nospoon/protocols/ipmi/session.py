@@ -14,6 +14,7 @@ import hmac
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Protocol
 
 from nospoon.protocols.ipmi.crypto import BLOCK, SUITES, Damaged, Suite, decrypt, encrypt, mac
 from nospoon.protocols.ipmi.wire import Garbage, Packet, Payload, plus, rmcp
@@ -28,6 +29,13 @@ _OPEN = struct.Struct("<BB2xI8s8s8s")
 _RAKP1 = struct.Struct("<B3xI16sB2xB")
 _RAKP3 = struct.Struct("<BB2xI")
 _HEAD = struct.Struct("<BBBxI")
+
+
+class Source(Protocol):
+    """Where a client is; only compared, and handed back with what is sent there."""
+
+    @property
+    def address(self) -> str: ...
 
 
 class Privilege(IntEnum):
@@ -145,7 +153,7 @@ class Session:
         asked: Asked,
         suite: Suite,
         identity: Identity,
-        source: object,
+        source: Source,
         now: float,
     ) -> None:
         self.id, self.source = id, source

@@ -1,0 +1,235 @@
+"""The table of IPMI commands: privileges, lengths, and what each answers, byte by byte."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.bmc import ipmi
+from nospoon.bmc.aggregate import Bmc
+from nospoon.bmc.ipmi.boot_options import decode_flags, encode_flags
+from nospoon.bmc.messages import IdentifyRequested, MachineReported, Verdict
+from nospoon.bmc.runtime import Runtime
+from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.protocols.ipmi.crypto import SUITES
+from nospoon.protocols.ipmi.session import Asked, Identity, Privilege, Session
+from nospoon.runtime.udp import Peer
+from nospoon.testing.bench import CLUSTER, ORDER
+
+GUID = bytes(range(16))
+IDENTITY = Identity(b"admin", b"s3cret", GUID)
+
+
+def bmc(power: PowerState = PowerState.OFF, runtime: Runtime | None = None, why: str = "") -> Bmc:
+    subject = Bmc(order=ORDER, script=False, runtime=runtime)
+    event = MachineEvent(CLUSTER, MachineChange.OBSERVED, power, 0.0, why)
+    list(subject.receive(MachineReported(event), 0.0))
+    return subject
+
+
+def session(privilege: Privilege = Privilege.ADMINISTRATOR) -> Session:
+    made = Session(
+        id=0x01020304,
+        asked=Asked(1, privilege, 7, SUITES[-1]),
+        suite=SUITES[-1],
+        identity=IDENTITY,
+        source=Peer("127.0.0.1", 1, "127.0.0.1"),
+        now=0.0,
+    )
+    made.privilege = privilege
+    return made
+
+
+def ask(
+    netfn: int,
+    command: int,
+    data: bytes = b"",
+    *,
+    subject: Bmc | None = None,
+    privilege: Privilege = Privilege.ADMINISTRATOR,
+) -> ipmi.Result | None:
+    held = session(privilege) if privilege else None
+    context = ipmi.Context(subject or bmc(), IDENTITY, held, 1, bytes([127, 0, 0, 1]), 4000)
+    return ipmi.answer(context, netfn, command, data)
+
+
+def code(result: ipmi.Result | None) -> int:
+    assert isinstance(result, ipmi.Reply)
+    return result.code
+
+
+def data_of(result: ipmi.Result | None) -> bytes:
+    assert isinstance(result, ipmi.Reply)
+    assert result.code == 0
+    return result.data
+
+
+@pytest.mark.parametrize("key", sorted(ipmi.COMMANDS))
+def test_every_command_needs_its_privilege(key: tuple[int, int]) -> None:
+    row = ipmi.COMMANDS[key]
+    for privilege in Privilege:
+        result = ask(*key, bytes(row.length), privilege=privilege)
+        if privilege is Privilege.NONE and row.privilege is not Privilege.NONE:
+            assert result is None
+        elif privilege < row.privilege:
+            assert code(result) == 0xD4
+        else:
+            assert result != ipmi.Reply(0xD4)
+
+
+@pytest.mark.parametrize("key", sorted(k for k, row in ipmi.COMMANDS.items() if row.length))
+def test_a_request_that_is_too_short_is_told_so(key: tuple[int, int]) -> None:
+    assert code(ask(*key, bytes(ipmi.COMMANDS[key].length - 1))) == 0xC7
+
+
+def test_an_unknown_command_is_told_so_within_a_session_only() -> None:
+    assert code(ask(0x0A, 0x10)) == 0xC1
+    assert ask(0x0A, 0x10, privilege=Privilege.NONE) is None
+
+
+@given(st.sampled_from(sorted(ipmi.COMMANDS)), st.binary(max_size=40), st.sampled_from(Privilege))
+def test_no_data_makes_a_handler_fail(
+    key: tuple[int, int], data: bytes, privilege: Privilege
+) -> None:
+    ask(*key, data, privilege=privilege)
+
+
+@pytest.mark.parametrize(
+    ("power", "runtime", "byte"),
+    [
+        (PowerState.OFF, Runtime(), 0x00),
+        (PowerState.ON, Runtime(), 0x01),
+        (PowerState.FAILED, Runtime(), 0x09),
+        (PowerState.OFF, Runtime(power_fault="no"), 0x18),
+        (PowerState.ABSENT, Runtime(), 0x08),
+    ],
+)
+def test_chassis_status_tells_power_and_faults(
+    power: PowerState, runtime: Runtime, byte: int
+) -> None:
+    assert data_of(ask(0x00, 0x01, subject=bmc(power, runtime)))[0] == byte
+
+
+def test_the_status_of_a_machine_out_of_reach_is_no_answer() -> None:
+    assert code(ask(0x00, 0x01, subject=bmc(PowerState.UNKNOWN))) == 0xD3
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        (b"", ipmi.WantIdentify(lit=True, seconds=15)),
+        (b"\x05", ipmi.WantIdentify(lit=True, seconds=5)),
+        (b"\x00", ipmi.WantIdentify(lit=False, seconds=0)),
+        (b"\x00\x01", ipmi.WantIdentify(lit=True)),
+    ],
+)
+def test_identify_is_for_seconds_or_for_good(data: bytes, wanted: ipmi.WantIdentify) -> None:
+    assert ask(0x00, 0x04, data) == wanted
+
+
+def test_the_identify_light_shows_in_the_status() -> None:
+    subject = bmc()
+    list(subject.receive(IdentifyRequested(lit=True, ticket=1, seconds=5), 0.0))
+    assert data_of(ask(0x00, 0x01, subject=subject))[2] == 0x50
+    list(subject.receive(IdentifyRequested(lit=True, ticket=2), 0.0))
+    assert data_of(ask(0x00, 0x01, subject=subject))[2] == 0x60
+
+
+@pytest.mark.parametrize(
+    ("byte", "command"),
+    [(0, "off"), (1, "on"), (2, "cycle"), (3, "reset"), (4, "diag"), (5, "soft")],
+)
+def test_chassis_control_asks_for_the_command(byte: int, command: str) -> None:
+    assert ask(0x00, 0x02, bytes([byte])) == ipmi.WantPower(PowerCommand(command))
+
+
+def test_an_unknown_chassis_control_is_an_invalid_field() -> None:
+    assert code(ask(0x00, 0x02, b"\x0e")) == 0xCC
+
+
+def test_every_verdict_has_a_completion_code() -> None:
+    assert set(ipmi.CODES) == set(Verdict)
+    good = {verdict for verdict, value in ipmi.CODES.items() if value == 0}
+    assert good == {Verdict.DONE, Verdict.ACCEPTED}
+
+
+@pytest.mark.parametrize(
+    ("flags", "override"),
+    [
+        ("a0 04 00 00 00", ("network", "Once", "UEFI")),
+        ("e0 08 00 00 00", ("disk", "Continuous", "UEFI")),
+        ("80 14 00 00 00", ("cdrom", "Once", None)),
+        ("80 18 00 00 00", ("setup", "Once", None)),
+        ("00 04 00 00 00", None),
+        ("80 00 00 00 00", None),
+    ],
+    ids=["Ironic PXE", "Ironic disk", "cdrom", "bios", "not valid", "no device"],
+)
+def test_boot_flags_of_real_clients_are_understood(
+    flags: str, override: tuple[str, str, str | None] | None
+) -> None:
+    wanted = BootOverride()
+    if override is not None:
+        target, enabled, mode = override
+        wanted = BootOverride(
+            BootDevice(target), OverrideEnabled(enabled), BootMode(mode) if mode else None
+        )
+    data = bytes.fromhex(flags)
+    assert ask(0x00, 0x08, b"\x05" + data) == ipmi.WantOverride(wanted, data)
+
+
+def test_a_boot_device_that_no_machine_has_is_an_invalid_field() -> None:
+    assert code(ask(0x00, 0x08, bytes.fromhex("05 80 3c 00 00 00"))) == 0xCC
+
+
+def test_ironic_keeps_flags_without_timeout() -> None:
+    assert ask(0x00, 0x08, b"\x03\x08") == ipmi.WantClearing(0x08)
+
+
+def test_flags_are_read_as_they_were_written() -> None:
+    written = bytes.fromhex("a0 04 00 00 00")
+    subject = bmc(runtime=Runtime(boot_flags=written))
+    assert data_of(ask(0x00, 0x09, b"\x05\x00\x00", subject=subject)) == b"\x01\x05" + written
+
+
+_OVERRIDES = st.builds(
+    BootOverride,
+    st.sampled_from(BootDevice),
+    st.sampled_from([OverrideEnabled.ONCE, OverrideEnabled.CONTINUOUS]),
+    st.sampled_from([None, BootMode.UEFI]),
+)
+
+
+@given(_OVERRIDES)
+def test_flags_for_an_override_mean_that_override(override: BootOverride) -> None:
+    assert decode_flags(encode_flags(override)) == override
+
+
+@given(st.binary(min_size=5, max_size=5))
+def test_any_five_bytes_are_an_override_or_refused(flags: bytes) -> None:
+    decoded = decode_flags(flags)
+    assert decoded is None or decoded == decode_flags(encode_flags(decoded))
+
+
+def test_privilege_cannot_be_raised_above_the_limit() -> None:
+    held = session(Privilege.USER)
+    context = ipmi.Context(bmc(), IDENTITY, held)
+    assert code(ipmi.answer(context, 0x06, 0x3B, b"\x04")) == 0x81
+    assert held.privilege is Privilege.USER
+    assert data_of(ipmi.answer(context, 0x06, 0x3B, b"\x00")) == b"\x02"
+
+
+def test_the_guid_and_the_suites_are_told_without_login() -> None:
+    assert data_of(ask(0x06, 0x37, privilege=Privilege.NONE)) == GUID
+    told = data_of(ask(0x06, 0x54, b"\x0e\x00\x80", privilege=Privilege.NONE))
+    assert told.hex() == "01" + "c003014181" + "c011034481"
+    assert data_of(ask(0x06, 0x54, b"\x0e\x00\x81", privilege=Privilege.NONE)) == b"\x01"
+    told = data_of(ask(0x06, 0x38, b"\x8e\x04", privilege=Privilege.NONE))
+    assert told[1:4] == bytes([0x80, 0x04, 0x02])
+
+
+def test_only_ones_own_session_is_closed() -> None:
+    assert ask(0x06, 0x3C, bytes([4, 3, 2, 1])) == ipmi.WantClose(0x01020304)
+    assert code(ask(0x06, 0x3C, bytes([9, 9, 9, 9]))) == 0x87
