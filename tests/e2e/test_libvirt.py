@@ -34,7 +34,7 @@ SMALL = "networks: {lan: {}}\nnodes: [{count: 2, firmware: bios, memory: 64MiB, 
 
 def cluster(rack: Rack, body: str) -> tuple[str, str]:
     name = rack.name()
-    return name, rack.file(f"cluster: {name}\n{body}")
+    return name, rack.file(f"cluster: {name}\n{rack.bmc()}{body}", f"{name}.yaml")
 
 
 def virsh(*argv: str, check: bool = True) -> str:

@@ -30,7 +30,7 @@ RECONNECT_DELAY = 2.0
 
 @dataclass(slots=True)
 class HostInUse:
-    """A host that some cluster uses, by whatever name the clusters give it."""
+    """A host that some cluster uses, under the name that the cluster gives it."""
 
     host: Host
     connection: Connection
@@ -50,7 +50,7 @@ class Hosts:
 
     def use(self, host: Host) -> HostInUse:
         """The host's connection; the first use opens it and begins to watch its machines."""
-        identity = (host.kind, host.uri, host.name if host.kind is not _LIBVIRT else host.ssh)
+        identity = (host.name, host.uri, host.ssh)
         found = self._in_use.get(identity)
         if found is None:
             found = HostInUse(host, self._connect(host), runner_for(host.ssh))
@@ -140,7 +140,8 @@ class Hosts:
         while True:
             try:
                 async for event in used.connection.machine_driver.watch():
-                    self._take(event)
+                    if self._homes.get(event.uuid) in (used, None):
+                        self._take(event)
             except NospoonError as error:
                 log.warning("watch broke", host=used.host.name, error=str(error))
                 used.capabilities = None
@@ -149,9 +150,6 @@ class Hosts:
     def _take(self, event: MachineEvent) -> None:
         self._last[event.uuid] = event
         self._on_event(event)
-
-
-_LIBVIRT = ConnectionKind.LIBVIRT
 
 
 async def _routes(runner: Runner) -> tuple[Route, ...]:
