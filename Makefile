@@ -17,7 +17,7 @@ check:           ## Format, lint, strict types, import contracts, generated docu
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/lint-imports
 	$(BIN)/python scripts/make-docs --check
 
 format:          ## Format and mend what can be mended

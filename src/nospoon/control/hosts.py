@@ -11,10 +11,10 @@ from uuid import UUID
 
 import structlog
 
-from nospoon.errors import Gone, HostUnreachable, NospoonError
+from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import ConnectionKind, Host
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
 from nospoon.plan.refuse import HostFacts, Route
 from nospoon.providers.base import Capabilities, Connection, MachineDriver
 from nospoon.runtime.runner import Runner, runner_for
@@ -47,6 +47,7 @@ class Hosts:
         self._in_use: dict[tuple[str, str, str], HostInUse] = {}
         self._homes: dict[UUID, HostInUse] = {}
         self._last: dict[UUID, MachineEvent] = {}
+        self._watchers: dict[UUID, asyncio.Event] = {}
 
     def use(self, host: Host) -> HostInUse:
         """The host's connection; the first use opens it and begins to watch its machines."""
@@ -89,6 +90,7 @@ class Hosts:
     def forget(self, machine: UUID) -> None:
         self._homes.pop(machine, None)
         self._last.pop(machine, None)
+        self._watchers.pop(machine, None)
 
     def driver(self, machine: UUID) -> MachineDriver:
         """The driver of a machine's host. Raises `Gone` when nobody knows the machine."""
@@ -107,19 +109,12 @@ class Hosts:
         """The last event of a machine: its state without asking anybody."""
         return self._last.get(machine)
 
-    def check(self, machine: UUID) -> None:
-        """Raise at once when what is known says that a command cannot work."""
-        home = self.host_of(machine)
-        last = self._last.get(machine)
-        if last is None:
-            return
-        if last.change is MachineChange.UNREACHABLE:
-            raise HostUnreachable(f"host {home.host.name} is away: {last.reason}")
-        if last.power is PowerState.ABSENT:
-            raise Gone(
-                f"machine {machine} is not on host {home.host.name} any more",
-                hint="`nospoon up` makes it again.",
-            )
+    async def until(self, machine: UUID, power: PowerState) -> None:
+        """Return when the machine is observed in this state; bound it with a timeout."""
+        changed = self._watchers.setdefault(machine, asyncio.Event())
+        while (last := self._last.get(machine)) is None or last.power is not power:
+            changed.clear()
+            await changed.wait()
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         await self.driver(machine).power(machine, command, boot)
@@ -149,6 +144,8 @@ class Hosts:
 
     def _take(self, event: MachineEvent) -> None:
         self._last[event.uuid] = event
+        if event.uuid in self._watchers:
+            self._watchers[event.uuid].set()
         self._on_event(event)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +30,8 @@ from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.ports import ServedFile, ServedProfile
 from nospoon.store.operations import OperationState
 
+OFF_WITHIN = 30.0
+"""Seconds until a machine that was told to power off must be observed off."""
 NETWORK_ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE)
 BuildProbe = Callable[[Arch], Awaitable[Probe]]
 Publish = Callable[[UUID], Awaitable[None]]
@@ -123,16 +125,30 @@ class Verifier:
         began = self._clock()
         was_on = self._is_on(member.uuid)
         try:
+            verdict = await self._attempt(member, probe, sizes, limit)
+        finally:
+            self._authority.end_probe(member.uuid)
+        try:
+            await self._leave(member, was_on=was_on)
+        except TimeoutError:
+            problem = f"it did not power off within {OFF_WITHIN:.0f} s"
+            verdict = replace(verdict, problem=problem)
+        except NospoonError as error:
+            verdict = replace(verdict, problem=str(error))
+        return replace(verdict, seconds=self._clock() - began)
+
+    async def _attempt(
+        self, member: Member, probe: Probe, sizes: Mapping[str, int], limit: float
+    ) -> Verdict:
+        try:
             async with asyncio.timeout(limit):
                 record = await self._boot(member, probe)
         except TimeoutError:
             problem = f"the probe told nothing within {limit:.0f} s. {await self._said(member)}"
-            return Verdict(member, seconds=self._clock() - began, problem=problem)
+            return Verdict(member, problem=problem)
         except NospoonError as error:
-            return Verdict(member, seconds=self._clock() - began, problem=str(error))
-        finally:
-            await self._leave(member, was_on=was_on)
-        return Verdict(member, compare(member.machine, sizes, record), self._clock() - began)
+            return Verdict(member, problem=str(error))
+        return Verdict(member, compare(member.machine, sizes, record))
 
     async def _boot(self, member: Member, probe: Probe) -> Record:
         profile = ServedProfile(
@@ -176,11 +192,14 @@ class Verifier:
 
     async def _leave(self, member: Member, *, was_on: bool) -> None:
         """Power off what was off; what ran boots again as its BMC says."""
-        self._authority.end_probe(member.uuid)
         await self._publish(member.uuid)
         if self._is_on(member.uuid):
-            command = PowerCommand.CYCLE if was_on else PowerCommand.OFF
-            await self._bmcs.power(member.uuid, command)
+            if was_on:
+                await self._bmcs.power(member.uuid, PowerCommand.CYCLE)
+                return
+            await self._bmcs.power(member.uuid, PowerCommand.OFF)
+            async with asyncio.timeout(OFF_WITHIN):
+                await self._hosts.until(member.uuid, PowerState.OFF)
 
 
 class _Count:

@@ -54,7 +54,9 @@ def power(node: str, what: str) -> None:
 @click.argument("node")
 @click.argument("target", type=click.Choice([*map(str, BootDevice), "none"]))
 @click.option("--persistent", is_flag=True, help="Until changed, not only for the next boot.")
-@click.option("--mode", type=click.Choice([str(mode) for mode in BootMode]), help="Firmware interface.")
+@click.option(
+    "--mode", type=click.Choice([str(mode) for mode in BootMode]), help="Firmware interface."
+)
 def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  # noqa: FBT001
     """Set the boot override of NODE's BMC: network, disk, cdrom, setup or none."""
     enabled = OverrideEnabled.CONTINUOUS if persistent else OverrideEnabled.ONCE

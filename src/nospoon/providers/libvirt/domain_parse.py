@@ -36,7 +36,7 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
     """The shape of a domain of ours. `boot_iso`: path of the ISO that it should have now."""
     return Machine(
         uuid=UUID(text_of(root, "uuid")),
-        cpus=int(text_of(root, "vcpu", "1")),
+        cpus=_cpus(root),
         memory=_memory(root),
         arch=Arch(attribute_of(root, "os/type", "arch", Arch.X86_64)),
         firmware=parse_firmware(root),
@@ -47,6 +47,14 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         boot_order=boot_order(root, owner),
         boot_iso=_boots_iso(root, boot_iso),
     )
+
+
+def _cpus(root: ET.Element) -> int:
+    """What the guest starts with: `current` where it is less than the most that it may get."""
+    vcpu = root.find("vcpu")
+    if vcpu is None:
+        return 1
+    return int(vcpu.get("current") or vcpu.text or 1)
 
 
 def _memory(root: ET.Element) -> int:
