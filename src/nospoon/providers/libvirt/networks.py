@@ -7,15 +7,16 @@ anew and puts the ports of running guests back on it: they lose the link for a m
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
+from xml.etree import ElementTree as ET
 
 import libvirt
 
 from nospoon.errors import NotOurs
 from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
-from nospoon.providers.libvirt.elements import attribute_of, parsed
+from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.faults import NO_NETWORK, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
@@ -43,22 +44,17 @@ class NetworkDriver:
         )
 
     def _list(self, connect: Connect, cluster: UUID) -> list[Observed]:
-        found = []
-        for network in connect.listAllNetworks(0):
-            root = parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
-            owner = owner_in(root)
-            if owner is None or not self._is_ours(owner, cluster):
-                continue
-            found.append(
-                Observed(
-                    Key(Kind.NETWORK, self._hypervisor.host, owner.name),
-                    parse_network(root),
-                    owner.tag,
-                    self._clock(),
-                    fault="" if network.isActive() else "the network is not started",
-                )
+        return [
+            Observed(
+                Key(Kind.NETWORK, self._hypervisor.host, owner.name),
+                parse_network(root),
+                owner.tag,
+                self._clock(),
+                fault="" if active else "the network is not started",
             )
-        return found
+            for root, active in _described(connect)
+            if (owner := owner_in(root)) is not None and self._is_ours(owner, cluster)
+        ]
 
     def _is_ours(self, owner: Owner, cluster: UUID) -> bool:
         return (owner.tag.deployment, owner.tag.cluster) == (self._deployment, cluster)
@@ -79,16 +75,16 @@ class NetworkDriver:
     def _refuse_strangers(self, connect: Connect, link: Link, tag: OwnerTag) -> bool:
         """Whether our network is there; raises `NotOurs` for one that has its name or bridge."""
         exists = False
-        for network in connect.listAllNetworks(0):
-            root = parsed(network.XMLDesc(0))
-            if link.bridge not in {network.name(), attribute_of(root, "bridge", "name")}:
+        for root, _ in _described(connect):
+            name = text_of(root, "name")
+            if link.bridge not in {name, attribute_of(root, "bridge", "name")}:
                 continue
             owner = owner_in(root)
             if owner is None or not self._is_ours(owner, tag.cluster):
                 raise NotOurs(
-                    f"host {self._hypervisor.host}: the libvirt network {network.name()} has the "
+                    f"host {self._hypervisor.host}: the libvirt network {name} has the "
                     f"name or the bridge {link.bridge}, and nospoon did not make it",
-                    hint=f"See `virsh net-dumpxml {network.name()}`; remove it, "
+                    hint=f"See `virsh net-dumpxml {name}`; remove it, "
                     "or rename the network in the file.",
                 )
             exists = True
@@ -180,3 +176,19 @@ class NetworkDriver:
 def _live_matches(network: VirNetwork, link: Link) -> bool:
     """What runs may be older than what is defined."""
     return parse_network(parsed(network.XMLDesc(0))) == link
+
+
+def _described(connect: Connect) -> Iterator[tuple[ET.Element, bool]]:
+    """Every network's description and whether it is active; those that vanish meanwhile are not.
+
+    libvirt lists networks and describes each in calls of its own: others come and go in between.
+    """
+    for network in connect.listAllNetworks(0):
+        try:
+            xml = network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)
+            active = bool(network.isActive())
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != NO_NETWORK:
+                raise
+            continue
+        yield parsed(xml), active
