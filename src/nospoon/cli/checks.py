@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import socket
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -79,6 +80,7 @@ def findings(*, privileged: bool) -> list[Finding]:
         _module(),
         *_libvirt(privileged=privileged),
         _kvm(),
+        *_kvm_group(privileged=privileged),
         _ready_space(Path("/var/lib") if privileged else Path.home()),
     ]
 
@@ -161,6 +163,21 @@ def _kvm() -> Finding:
     )
     return Finding("KVM", usable, f"{detail}{'' if usable else '; machines are emulated, slowly'}",
                    Level.OPTIONAL)  # fmt: skip
+
+
+def _kvm_group(*, privileged: bool) -> Iterable[Finding]:
+    """Where udev did not run, libvirt finds /dev/kvm closed and probes QEMU at every call."""
+    device = Path("/dev/kvm")
+    if not privileged or not device.exists():
+        return
+    status = device.stat()
+    open_ = bool(status.st_mode & stat.S_IRGRP) and status.st_gid != 0
+    yield Finding(
+        "KVM for libvirt",
+        open_,
+        "open to its group" if open_ else "closed to group kvm: each machine takes minutes to make",
+        command="chgrp kvm /dev/kvm && chmod 660 /dev/kvm",
+    )
 
 
 def _ready_space(path: Path, *, needed: int = 5 << 30) -> Finding:

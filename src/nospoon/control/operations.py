@@ -21,6 +21,8 @@ from nospoon.store.operations import OperationRow, OperationState
 log = structlog.get_logger()
 
 Event = Mapping[str, Any]
+COALESCED = 0.05
+"""Seconds in which events are gathered: people read no faster, and each sending costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,33 +127,32 @@ class Operations:
             waker.set()
         del self._running[row.id], self._busy[row.cluster_id]
 
-    async def follow(self, id: UUID, *, after: int = 0) -> AsyncIterator[Event]:  # noqa: A002
-        """Events after `after`, then one `{"state", "message", "result"}` at the end."""
+    async def follow(self, id: UUID, *, after: int = 0) -> AsyncIterator[list[Event]]:  # noqa: A002
+        """Events after `after`, some at a time; the last is `{"state", "message", "result"}`."""
         running = self._running.get(id)
         if running is None:
-            async for event in self._replay(id, after):
-                yield event
+            yield await self._replay(id, after)
             return
         waker = asyncio.Event()
         running.wakers.add(waker)
         try:
             while True:
                 waker.clear()
-                for event in running.events[after:]:
-                    yield event
-                after = len(running.events)
+                if fresh := running.events[after:]:
+                    yield fresh
+                    after += len(fresh)
                 if running.ended is not None:
                     break
                 await waker.wait()
+                await asyncio.sleep(COALESCED)
         finally:
             running.wakers.discard(waker)
-        yield _final(running.ended)
+        yield [*running.events[after:], _final(running.ended)]
 
-    async def _replay(self, id: UUID, after: int) -> AsyncIterator[Event]:  # noqa: A002
+    async def _replay(self, id: UUID, after: int) -> list[Event]:  # noqa: A002
         row = await self.get(id)
-        for _, _, data in await self._database.call(stored.events_since, id, after):
-            yield data
-        yield _final(Ended(row.state, row.message, row.result))
+        kept = await self._database.call(stored.events_since, id, after)
+        return [*(data for _, _, data in kept), _final(Ended(row.state, row.message, row.result))]
 
     async def get(self, id: UUID) -> OperationRow:  # noqa: A002
         row = await self._database.call(stored.get, id)

@@ -43,6 +43,16 @@ def parse_size(value: Any) -> int:
     return int(size)
 
 
+def parse_memory(value: Any) -> int:
+    """A size in whole mebibytes: hypervisors round what is finer, and drift would never end."""
+    size = parse_size(value)
+    if size % UNITS["MiB"]:
+        raise ValueError(
+            f"expected whole mebibytes, got {value!r}. Write {-(-size // UNITS['MiB'])}MiB"
+        )
+    return size
+
+
 def _unit_like(unit: str) -> str:
     letter = unit[:1].upper()
     return f"{letter}iB" if letter in set("KMGT") else "MiB or GiB"
@@ -79,6 +89,9 @@ def parse_ports(value: Any) -> tuple[int, int]:
 
 Size = Annotated[
     int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
+]
+Memory = Annotated[
+    int, BeforeValidator(parse_memory), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
 ]
 Mac = Annotated[
     str,

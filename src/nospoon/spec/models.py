@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot
-from nospoon.spec.fields import Mac, Name, Ports, Size
+from nospoon.spec.fields import Mac, Memory, Name, Ports, Size
 
 
 class Section(BaseModel):
@@ -141,7 +141,9 @@ class HardwareSection(Section):
     cpus: Annotated[Whole, Field(ge=1, le=512)] | None = Field(
         None, description="Number of CPUs; default 1."
     )
-    memory: Size | None = Field(None, description="Memory with unit; default 1GiB.")
+    memory: Memory | None = Field(
+        None, description="Memory with unit, whole mebibytes; default 1GiB."
+    )
     arch: Arch | None = Field(None, description="Processor architecture; default x86_64.")
     firmware: Firmware | None = Field(
         None, description="`bios`, `uefi` or `uefi-secure`; default uefi."

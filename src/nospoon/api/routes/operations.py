@@ -63,8 +63,8 @@ async def events(
     await _own(controller, caller, id)
 
     async def lines() -> AsyncIterator[str]:
-        async for event in controller.operations.follow(id, after=after):
-            yield f"id: {event.get('seq', '')}\ndata: {json.dumps(event)}\n\n"
+        async for batch in controller.operations.follow(id, after=after):
+            yield "".join(f"id: {e.get('seq', '')}\ndata: {json.dumps(e)}\n\n" for e in batch)
 
     return StreamingResponse(lines(), media_type="text/event-stream")
 
