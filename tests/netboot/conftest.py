@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -82,10 +82,15 @@ def authority() -> ToldAuthority:
     return ToldAuthority()
 
 
-def free_port() -> int:
+def some_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    return some_port
 
 
 @pytest.fixture
@@ -93,7 +98,7 @@ async def driver(state: Path, authority: ToldAuthority) -> AsyncIterator[Netboot
     made = NetbootDriver(
         state=state,
         deployment="test",
-        http=HttpListeners(create_app(authority, ready=lambda: True), port=free_port()),
+        http=HttpListeners(create_app(authority, ready=lambda: True), port=some_port()),
         authority=authority,
         clock=clock.unix,
     )

@@ -1,7 +1,8 @@
-"""Real machines boot the probe over the network, by each kind of firmware."""
+"""Real machines boot over the network, by each kind of firmware, and go on where they should."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +17,11 @@ from nospoon.model.resources import NetbootService, OwnerTag, Reservation, Resou
 from nospoon.probe.build import Probe, command_line
 from nospoon.runtime import clock
 from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.http import create_app
+from nospoon.services.netboot.iso import build_boot_iso
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
+from nospoon.services.netboot.serving import HttpListeners
+from nospoon.testing import disks
 from nospoon.testing.netboot import Hardware, ToldAuthority, running
 
 log = structlog.get_logger()
@@ -93,3 +98,111 @@ async def test_a_machine_boots_the_probe_over_the_network(
     assert record.memory == memory << 20
     assert [found.mac for found in record.nics] == [mac]
     assert [reported for reported, _ in authority.reports] == [uuid]
+
+
+@pytest.mark.parametrize("firmware", [Firmware.BIOS, Firmware.UEFI])
+async def test_a_machine_with_nothing_to_boot_from_the_network_goes_on_to_its_disk(
+    firmware: Firmware,
+    bridge: Net,
+    driver: NetbootDriver,
+    authority: ToldAuthority,
+    service: Resource,
+    tag: OwnerTag,
+    tmp_path: Path,
+) -> None:
+    uuid, mac = uuid4(), "02:00:00:00:00:5f"
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK)
+    await driver.create(service, tag)
+    rom = "iPXE" if firmware is Firmware.BIOS else "none"
+    more = [*nic(bridge, mac, rom=rom), *disk(firmware, tmp_path)]
+    async with running(Hardware(firmware, uuid, tmp_path, 256, more)) as guest:
+        await guest.until(b"nothing to boot from the network")
+        await guest.until(disks.GREETING)
+    assert authority.boots == [uuid]
+
+
+def disk(firmware: Firmware, directory: Path) -> list[str]:
+    make = disks.bios_disk if firmware is Firmware.BIOS else disks.uefi_disk
+    path = make(directory / "disk.raw")
+    path.chmod(0o666)
+    return [
+        *("-drive", f"file={path},format=raw,if=none,id=d"),
+        *("-device", "virtio-blk-pci,drive=d,bootindex=2"),
+    ]
+
+
+def session(iso: Path) -> list[str]:
+    """What a machine of an unprivileged host has: user-mode networking, and our ISO first."""
+    return [
+        *("-netdev", "user,id=n", "-device", "virtio-net-pci,netdev=n,bootindex=3"),
+        *("-drive", f"file={iso},media=cdrom,if=none,id=cd,readonly=on"),
+        *("-device", "ide-cd,drive=cd,bootindex=1"),
+    ]
+
+
+@pytest.fixture
+async def url(authority: ToldAuthority) -> AsyncIterator[str]:
+    """A server on loopback, by the address that guests know it by."""
+    listeners = HttpListeners(create_app(authority, ready=lambda: True), port=0)
+    await listeners.open("127.0.0.1")
+    yield f"http://10.0.2.2:{listeners.port}"
+    await listeners.close_all()
+
+
+@pytest.fixture
+async def iso(url: str, state: Path) -> Path:
+    return await build_boot_iso(base_url=url, cache=state)
+
+
+BOTH = pytest.mark.parametrize(
+    ("firmware", "memory"), [(Firmware.BIOS, 128), (Firmware.UEFI, 320)], ids=["bios", "uefi"]
+)
+
+
+@BOTH
+async def test_an_unprivileged_machine_boots_the_probe_by_our_iso(
+    firmware: Firmware,
+    memory: int,
+    iso: Path,
+    url: str,
+    state: Path,
+    authority: ToldAuthority,
+    probe: Probe,
+) -> None:
+    uuid = uuid4()
+    report = f"{url}/probe/${{uuid}}"
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK, profile(probe, report))
+    hardware = Hardware(firmware, uuid, state, memory, session(iso), unprivileged=True)
+    began = clock.monotonic()
+    async with running(hardware) as guest:
+        record = await guest.record()
+        log.info("booted by ISO", firmware=firmware, record=clock.monotonic() - began)
+        await guest.until(b"nospoon-probe: done")
+    assert UUID(record.uuid) == uuid
+    assert authority.boots == [uuid]
+    assert [reported for reported, _ in authority.reports] == [uuid]
+
+
+@BOTH
+async def test_our_iso_boots_the_disk_when_the_daemon_says_so(
+    firmware: Firmware, memory: int, iso: Path, state: Path, authority: ToldAuthority
+) -> None:
+    uuid = uuid4()
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.DISK)
+    more = [*session(iso), *disk(firmware, state)]
+    async with running(Hardware(firmware, uuid, state, memory, more, unprivileged=True)) as guest:
+        await guest.until(b"nospoon: boot the disk")
+        await guest.until(disks.GREETING)
+    assert authority.boots == [uuid]
+
+
+@BOTH
+async def test_our_iso_boots_the_disk_when_the_daemon_is_away(
+    firmware: Firmware, memory: int, state: Path, free_port: Callable[[], int]
+) -> None:
+    iso = await build_boot_iso(base_url=f"http://10.0.2.2:{free_port()}", cache=state)
+    more = [*session(iso), *disk(firmware, state)]
+    hardware = Hardware(firmware, uuid4(), state, memory, more, unprivileged=True)
+    async with running(hardware) as guest:
+        await guest.until(b"nobody tells what to boot")
+        await guest.until(disks.GREETING)

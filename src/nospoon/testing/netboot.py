@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
+
+import structlog
 
 from nospoon.model.cluster import Firmware
 from nospoon.probe.record import Record, find
@@ -35,13 +37,15 @@ class ToldAuthority:
         self.reports.append((uuid, record))
 
 
+log = structlog.get_logger()
+
+
 @dataclass(slots=True)
 class Guest:
     """A running guest: what its console said so far."""
 
     process: asyncio.subprocess.Process
     said: bytes = b""
-    marks: list[tuple[float, str]] = field(default_factory=list)
 
     async def until(self, text: bytes) -> None:
         """Read the console until it has said this. Raises `AssertionError` at its end."""
@@ -65,13 +69,14 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A guest's hardware; `more` are arguments of QEMU as they are."""
+    """A guest's hardware; `more` are arguments of QEMU as they are. `unprivileged`: as nobody."""
 
     firmware: Firmware
     uuid: UUID
     directory: Path
     memory: int = 256
     more: Sequence[str] = ()
+    unprivileged: bool = False
 
 
 @asynccontextmanager
@@ -83,8 +88,12 @@ async def running(hardware: Hardware) -> AsyncIterator[Guest]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
+    guest = Guest(process)
     try:
-        yield Guest(process)
+        yield guest
+    except BaseException:
+        log.info("the guest's console", end=guest.said[-3000:].decode(errors="replace"))
+        raise
     finally:
         if process.returncode is None:
             process.kill()
@@ -99,7 +108,9 @@ _PLAIN = (OVMF / "OVMF_CODE_4M.fd", OVMF / "OVMF_VARS_4M.fd")
 def _command(hardware: Hardware) -> list[str]:
     secure = hardware.firmware is Firmware.UEFI_SECURE
     machine = "q35,accel=tcg,smm=on" if secure else "q35,accel=tcg"
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
     return [
+        *(nobody if hardware.unprivileged else []),
         *("qemu-system-x86_64", "-machine", machine, "-cpu", "max", "-smp", "2"),
         *("-m", str(hardware.memory), "-uuid", str(hardware.uuid)),
         *("-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot"),
@@ -115,10 +126,11 @@ def _firmware(hardware: Hardware, *, secure: bool) -> list[str]:
     code, variables = _SECURE if secure else _PLAIN
     own = hardware.directory / "variables.fd"
     own.write_bytes(variables.read_bytes())
+    own.chmod(0o666)
     flash = "if=pflash,format=raw"
     guard = ["-global", "driver=cfi.pflash01,property=secure,value=on"] if secure else []
     # firmware tries IPv6 for a minute before it goes on to the next device
-    no_ipv6 = ["-fw_cfg", "name=opt/org.tianocore/IPv6PXESupport,string=no"]
+    no_ipv6 = ["-fw_cfg", "name=opt/org.tianocore/IPv6Support,string=no"]
     return [
         *guard,
         *("-drive", f"{flash},readonly=on,file={code}", "-drive", f"{flash},file={own}"),

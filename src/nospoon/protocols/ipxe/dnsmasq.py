@@ -1,8 +1,11 @@
 """The configuration of one dnsmasq: DHCP and TFTP on one bridge, and no DNS.
 
 Who gets which loader is told by three things in a DHCP request: the client's architecture (option
-93, RFC 4578 and its registry: 0 BIOS, 7 and 9 x64 UEFI, 11 ARM 64-bit UEFI), whether it is iPXE
+93, RFC 4578 and its registry: 0 BIOS, 7 and 9 x64 UEFI), whether it is iPXE
 already (option 175), and whether its reservation says that it starts signed loaders only.
+
+OVMF that leaves PXE empty-handed goes on with UEFI HTTP Boot (architectures 16 and 19) and looks for a
+server for a minute. It is told of one which has nothing, so that it goes on at once.
 """
 
 from __future__ import annotations
@@ -15,14 +18,13 @@ from nospoon.model.resources import NetbootService, Reservation
 SECURE = "secure"
 LEASE = "1h"
 ENTRY_SCRIPT = "boot.ipxe"
-ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("arm64", 11))
+ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("http", 16), ("http", 19))
 LOADERS = (
     # a signed chain also for iPXE in a NIC's ROM: it cannot start kernels under secure boot
     ("tag:x64,tag:secure", "shimx64.efi"),
     ("tag:ipxe,tag:!secure", ENTRY_SCRIPT),
     ("tag:!ipxe,tag:bios", "undionly.kpxe"),
     ("tag:!ipxe,tag:x64,tag:!secure", "snponly.efi"),
-    ("tag:!ipxe,tag:arm64", "shimaa64.efi"),
 )
 
 
@@ -38,8 +40,11 @@ class Places:
     user: str = ""
 
 
-def configuration(service: NetbootService, places: Places) -> str:
-    """dnsmasq.conf; each line is an option of dnsmasq(8) without its dashes."""
+def configuration(service: NetbootService, places: Places, *, http_port: int) -> str:
+    """dnsmasq.conf; each line is an option of dnsmasq(8) without its dashes.
+
+    `http_port`: where the daemon answers on the service's address.
+    """
     interface = IPv4Interface(service.address)
     first, last = service.range
     return _lines(
@@ -64,6 +69,8 @@ def configuration(service: NetbootService, places: Places) -> str:
         "dhcp-match=set:ipxe,175",
         "dhcp-option=tag:ipxe,encap:175,176,1b",  # no-pxedhcp: don't wait for a ProxyDHCP server
         *(f"dhcp-boot={tags},{loader},,{interface.ip}" for tags, loader in LOADERS),
+        "dhcp-option-force=tag:http,60,HTTPClient",
+        f"dhcp-boot=tag:http,http://{interface.ip}:{http_port}/nothing",
     )
 
 

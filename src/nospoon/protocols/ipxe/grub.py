@@ -11,16 +11,25 @@ from __future__ import annotations
 from nospoon.model.boot import BootDevice
 from nospoon.protocols.ipxe.offer import Kernel, Offer
 
+DISK_LOADERS = (
+    "(hd*)/EFI/BOOT/BOOTX64.EFI",
+    "(hd*,*)/EFI/BOOT/BOOTX64.EFI",
+    "(hd*,*)/EFI/*/shimx64.efi",
+    "(hd*,*)/EFI/*/grubx64.efi",
+)
+"""Where installed systems have loaders, as patterns of GRUB's module regexp."""
+
 TRIES = 60
 PAUSE = 5  # seconds
-ISO_TRIES = 5
+ISO_TRIES = 2  # each waits 20 s by itself: GRUB opens a TCP connection no faster
+ISO_PAUSE = 1
 
 
 def ask(address: str) -> str:
     """grub.cfg of a TFTP server at this address: look for the file of this machine's MAC."""
     place = machine_file("${net_default_mac}")
     return _lines(
-        *_patiently(f'source "(tftp,{address})/{place}"', "no instructions yet", tries=TRIES),
+        *_patiently([f'source "(tftp,{address})/{place}"'], "no instructions yet"),
         *_leave(),
     )
 
@@ -28,11 +37,12 @@ def ask(address: str) -> str:
 def ask_from_iso(server: str) -> str:
     """The configuration inside our ISO's GRUB: asks the daemon at "address:port" by HTTP."""
     source = f'source "(http,{server})/boot/${{uuid}}/grub"'
+    complaint = f"no answer from {server}"
     return _lines(
-        "net_dhcp",
         "smbios --type 1 --get-uuid 8 --set uuid",
-        *_patiently(source, f"no answer from {server}", tries=ISO_TRIES),
+        *_patiently(["net_dhcp", source], complaint, tries=ISO_TRIES, pause=ISO_PAUSE),
         'echo "nospoon: nobody tells what to boot, so the disk"',
+        *_disk(),
         *_leave(),
     )
 
@@ -48,12 +58,12 @@ def answer(offer: Offer) -> str:
         case Offer(device=BootDevice.NETWORK, kernel=Kernel() as kernel):
             return _lines(*_load(kernel))
         case Offer(device=BootDevice.DISK):
-            return _lines('echo "nospoon: boot the disk"', *_leave())
+            return _lines('echo "nospoon: boot the disk"', *_disk(), *_leave())
         case Offer(device=BootDevice.SETUP):
             return _lines('echo "nospoon: enter the firmware setup"', "fwsetup", *_leave())
         case Offer(device=device, refusal=refusal):
             why = refusal or f"nothing to boot from the {device}"
-            return _lines(f"echo {quoted('nospoon: ' + why)}", *_leave())
+            return _lines(f"echo {quoted('nospoon: ' + why)}", *_disk(), *_leave())
 
 
 def _load(kernel: Kernel) -> list[str]:
@@ -69,12 +79,29 @@ def _load(kernel: Kernel) -> list[str]:
     ]
 
 
-def _patiently(command: str, complaint: str, *, tries: int) -> list[str]:
+def _patiently(
+    commands: list[str], complaint: str, *, tries: int = TRIES, pause: int = PAUSE
+) -> list[str]:
     return [
         f"for try in {' '.join(str(number) for number in range(1, tries + 1))}; do",
-        f"  {command}",
+        *(f"  {command}" for command in commands),
         f'  echo "nospoon: {complaint} (try ${{try}} of {tries})"',
-        f"  sleep {PAUSE}",
+        f"  sleep {pause}",
+        "done",
+    ]
+
+
+def _disk() -> list[str]:
+    """Start the disk's loader. GRUB 2.06 can leave with success only, and firmware whose boot
+    option succeeded stops at its menu (UEFI 2.10 §3.1.1) instead of trying the next one.
+    """
+    return [
+        f"for place in {' '.join(DISK_LOADERS)}; do",
+        '  if [ -f "$place" ]; then',
+        '    echo "nospoon: start $place"',
+        "    regexp --set=1:root '^[(]([^)]*)[)]' \"$place\"",  # chainloader wants its device there
+        '    if chainloader "$place"; then boot; fi',
+        "  fi",
         "done",
     ]
 

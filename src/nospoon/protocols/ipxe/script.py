@@ -14,7 +14,8 @@ ASK_TRIES = 60
 ASK_PAUSE = 5  # seconds; 60 tries are five minutes, time enough to start a daemon again
 LOAD_TRIES = 10
 LOAD_PAUSE = 3
-ISO_TRIES = 5
+ISO_TRIES = 4
+ISO_PAUSE = 3
 LEAVE = ("echo nospoon: leaving to the next boot device", "exit 1")
 
 
@@ -23,14 +24,18 @@ def ask(base_url: str) -> str:
 
     It comes by TFTP from dnsmasq, so it is there while the daemon is not.
     """
-    return _script(*_asking(base_url, tries=ASK_TRIES), ":leave", *LEAVE)
+    asking = _asking(base_url, tries=ASK_TRIES, pause=ASK_PAUSE)
+    return _script(*asking, ":leave", *LEAVE)
 
 
 def ask_from_iso(base_url: str) -> str:
     """The script on our boot ISO: gets an address, asks, and boots the disk if nobody answers."""
+    addressing = _patiently(
+        "dhcp", "no address from DHCP", label="address", tries=ISO_TRIES, pause=ISO_PAUSE
+    )
     return _script(
-        *_patiently("dhcp", "no address from DHCP", label="address", tries=ISO_TRIES),
-        *_asking(base_url, tries=ISO_TRIES),
+        *addressing,
+        *_asking(base_url, tries=ISO_TRIES, pause=ISO_PAUSE),
         ":leave",
         "echo nospoon: nobody tells what to boot, so the disk",
         *_disk(),
@@ -75,13 +80,14 @@ def _load(kernel: Kernel) -> list[str]:
     ]
 
 
-def _asking(base_url: str, *, tries: int) -> list[str]:
+def _asking(base_url: str, *, tries: int, pause: int) -> list[str]:
     # --replace: what the answer does is final, its `exit` must not come back here
     command = f"chain --replace --autofree {base_url}/boot/${{uuid}}/ipxe"
-    return _patiently(command, f"no answer from {base_url}", label="ask", tries=tries)
+    complaint = f"no answer from {base_url}"
+    return _patiently(command, complaint, label="ask", tries=tries, pause=pause)
 
 
-def _patiently(command: str, complaint: str, *, label: str, tries: int) -> list[str]:
+def _patiently(command: str, complaint: str, *, label: str, tries: int, pause: int) -> list[str]:
     """The command until it succeeds; after so many tries, goto leave."""
     return [
         "set tries:int32 0",
@@ -90,7 +96,7 @@ def _patiently(command: str, complaint: str, *, label: str, tries: int) -> list[
         f"{command} && goto {label}_done ||",
         f"echo nospoon: {complaint} (try ${{tries}} of {tries})",
         f"iseq ${{tries}} {tries} && goto leave ||",
-        f"sleep {ASK_PAUSE}",
+        f"sleep {pause}",
         f"goto {label}",
         f":{label}_done",
     ]

@@ -24,6 +24,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.errors import NospoonError
 from nospoon.model.boot import BootDevice
@@ -48,17 +49,39 @@ TOO_LARGE = 413
 UNAVAILABLE = 503
 
 
-def create_app(authority: BootAuthority, *, ready: Callable[[], bool]) -> Starlette:
-    """The application; `ready` tells whether the authority knows its machines yet."""
+def create_app(authority: BootAuthority, *, ready: Callable[[], bool]) -> ASGIApp:
+    """The application; `ready` tells whether the authority knows its machines yet.
+
+    To be served by `HttpListeners`: GRUB wants header names as it knows them.
+    """
     service = _Service(authority, ready)
-    return Starlette(
-        routes=[
-            Route("/boot/mac/{mac}/{loader}", service.boot, methods=["GET"]),
-            Route("/boot/{uuid}/{loader}", service.boot, methods=["GET"]),
-            Route("/files/{uuid}/{name}", service.file, methods=["GET"]),
-            Route("/probe/{uuid}", service.report, methods=["POST"]),
-        ]
+    return _capitalized(
+        Starlette(
+            routes=[
+                Route("/boot/mac/{mac}/{loader}", service.boot, methods=["GET"]),
+                Route("/boot/{uuid}/{loader}", service.boot, methods=["GET"]),
+                Route("/files/{uuid}/{name}", service.file, methods=["GET"]),
+                Route("/probe/{uuid}", service.report, methods=["POST"]),
+            ]
+        )
     )
+
+
+def _capitalized(app: ASGIApp) -> ASGIApp:
+    """Header names in capitals: GRUB 2.06 knows "Content-Length" and no other spelling of it, and
+    without a length it waits half a minute for more.
+    """
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        async def capital(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                names = [(name.title(), value) for name, value in message["headers"]]
+                message = {**message, "headers": names}
+            await send(message)
+
+        await app(scope, receive, capital)
+
+    return wrapped
 
 
 RENDERERS: dict[str, Callable[[Offer], str]] = {"ipxe": script.answer, "grub": grub.answer}
@@ -183,9 +206,10 @@ async def _body(request: Request) -> bytes | None:
 
 
 def _unknown() -> Response:
-    return PlainTextResponse("nothing of that name is to be booted here\n", NOT_FOUND)
+    # GRUB runs the text of a refusal too: to it, this is a comment
+    return PlainTextResponse("# nothing of that name is to be booted here\n", NOT_FOUND)
 
 
 def _later(why: str) -> Response:
     headers = {"Retry-After": str(RETRY_SECONDS)}
-    return PlainTextResponse(f"{why}; try again\n", UNAVAILABLE, headers=headers)
+    return PlainTextResponse(f"# {why}; try again\n", UNAVAILABLE, headers=headers)

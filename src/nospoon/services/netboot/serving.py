@@ -44,7 +44,8 @@ class HttpListeners:
         """Serve on this address; what is served already stays. Raises `Conflict` if it's taken."""
         if address in self._servers:
             return
-        server = HttpServer(self._app, [self._bound(address)], timeout_keep_alive=30)
+        # h11, because httptools writes header names in small letters: see netboot.http
+        server = HttpServer(self._app, [self._bound(address)], http="h11", timeout_keep_alive=30)
         self._servers[address] = server
         await server.start()
         log.info("boot files are served", address=address, port=self._port)

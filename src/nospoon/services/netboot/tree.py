@@ -84,7 +84,8 @@ class Tree:
         entry = script.ask(f"http://{address}:{http_port}")
         write(self.tftp / dnsmasq.ENTRY_SCRIPT, entry.encode())
         write(self.tftp / "grub/grub.cfg", grub.ask(address).encode())
-        write(self.configuration, dnsmasq.configuration(shape, self._places(user)).encode())
+        text = dnsmasq.configuration(shape, self._places(user), http_port=http_port)
+        write(self.configuration, text.encode())
 
     def write_reservations(self, reservations: Iterable[Reservation]) -> bool:
         """Make the files those of these reservations; True when dnsmasq must be told of it."""
