@@ -60,6 +60,8 @@ TOOLS = (
     Tool(("/usr/lib/shim/shimx64.efi.signed",), "shim-signed", "network boot with secure boot"),
     Tool(("/usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed",),
          "grub-efi-amd64-signed", "network boot with secure boot"),
+    Tool(("grub-mkstandalone",), "grub-common", "boot ISOs for UEFI"),
+    Tool(("/usr/lib/grub/x86_64-efi/http.mod",), "grub-efi-amd64-bin", "boot ISOs for UEFI"),
     Tool(("xorriso",), "xorriso", "boot ISOs"),
     Tool(("mcopy",), "mtools", "boot ISOs for UEFI"),
     Tool(("/usr/lib/ISOLINUX/isolinux.bin",), "isolinux", "boot ISOs for BIOS"),

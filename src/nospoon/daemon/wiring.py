@@ -26,7 +26,7 @@ from nospoon.control.planner import Planner
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
 from nospoon.daemon.simulation import Simulations
-from nospoon.errors import Gone
+from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
 from nospoon.model.cluster import Arch, ConnectionKind, Host
 from nospoon.model.machine import MachineEvent, PowerState
@@ -45,7 +45,9 @@ from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.http import SLIRP_HOST
 from nospoon.services.netboot.http import create_app as create_boot_app
+from nospoon.services.netboot.iso import build_boot_iso
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
@@ -67,6 +69,7 @@ class Daemon:
         self._tasks = Tasks("daemon")
         self._end = contextlib.AsyncExitStack()
         self._building = asyncio.Lock()
+        self._boot_iso: Path | None = None
         self.database = Database.open(settings.database)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
         self.files = Files(settings.state / "files")
@@ -153,6 +156,7 @@ class Daemon:
         self._end.push_async_callback(self.hosts.close)
         self._end.callback(self.simulations.save)
         self._settings_directories()
+        self._boot_iso = await self._build_boot_iso()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
         nodes = await self.work.restore()
         failed = await self._restore_bmcs()
@@ -220,7 +224,17 @@ class Daemon:
             records=str(self.records.directory),
             verdicts=self._settings.cache,
             trial=None if host.ssh else trial,
+            boot_iso=self._boot_iso,
         )
+
+    async def _build_boot_iso(self) -> Path | None:
+        """The ISO of machines whose boot order is not ours; without it those are refused."""
+        base = f"http://{SLIRP_HOST}:{self.boot_http.port}"
+        try:
+            return await build_boot_iso(base_url=base, cache=self._settings.cache)
+        except NospoonError as error:
+            log.warning("no boot ISO: hosts of qemu:///session cannot be used", why=str(error))
+            return None
 
     async def _open_image(self, sha256: str) -> str:
         return str(self.files.path(sha256))

@@ -1,4 +1,7 @@
-"""One database, one writer thread: `await database.call(function, ...)` is one transaction.
+"""One database, one writer thread: `await database.call(function, ...)` is all or nothing.
+
+Calls that wait together are carried out in one transaction, for beginning and ending one costs more
+than most calls; when one of them fails, each gets a transaction of its own.
 
 SQLite runs in WAL mode with `synchronous=NORMAL`: a commit survives the death of the process at
 any moment, and that of the machine but for the last instants, after which start-up re-observes.
@@ -9,8 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate, ParamSpec, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import uuid4
 
 from alembic import command
@@ -24,12 +30,48 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    run: Callable[[Connection], Any]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    value: Any
+    error: Exception | None = None
+
+
+def _run(
+    function: Callable[..., R],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    connection: Connection,
+) -> R:
+    return function(connection, *args, **kwargs)
+
+
+def _settle(future: asyncio.Future[Any], outcome: _Outcome) -> None:
+    if future.done():
+        return  # whoever asked was cancelled; what was done is done
+    if outcome.error is not None:
+        future.set_exception(outcome.error)
+    else:
+        future.set_result(outcome.value)
+
+
 class Database:
     """The store's connection. Open it once; close it at the end."""
 
     def __init__(self, engine: Engine, deployment: str) -> None:
         self._engine = engine
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="store", daemon=True)
+        self._thread.start()
         self.deployment = deployment
 
     @classmethod
@@ -50,11 +92,33 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """Run a function of this package in one transaction, in the writer's thread."""
+        """Run a function of this package, all or nothing, in the writer's thread."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._thread, lambda: self.call_now(function, *args, **kwargs)
-        )
+        future: asyncio.Future[R] = loop.create_future()
+        run = partial(_run, function, args, kwargs)
+        self._calls.put(_Call(run, future, loop))
+        return await future
+
+    def _work(self) -> None:
+        while (first := self._calls.get()) is not None:
+            batch = [first]
+            while len(batch) < BATCH and not self._calls.empty():
+                following = self._calls.get()
+                if following is None:
+                    self._calls.put(None)
+                    break
+                batch.append(following)
+            for call, outcome in zip(batch, self._carry_out(batch), strict=True):
+                call.loop.call_soon_threadsafe(_settle, call.future, outcome)
+
+    def _carry_out(self, batch: list[_Call]) -> list[_Outcome]:
+        try:
+            with self._engine.begin() as connection:
+                return [_Outcome(call.run(connection)) for call in batch]
+        except Exception as error:  # noqa: BLE001  (the thread's outermost loop: its caller raises it)
+            if len(batch) == 1:
+                return [_Outcome(None, error)]
+            return [self._carry_out([call])[0] for call in batch]
 
     def call_now(
         self,
@@ -68,7 +132,8 @@ class Database:
             return function(connection, *args, **kwargs)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=True)
+        self._calls.put(None)
+        self._thread.join()
         self._engine.dispose()
 
 
