@@ -4,7 +4,7 @@ Who gets which loader is told by three things in a DHCP request: the client's ar
 93, RFC 4578 and its registry: 0 BIOS, 7 and 9 x64 UEFI), whether it is iPXE
 already (option 175), and whether its reservation says that it starts signed loaders only.
 
-OVMF that leaves PXE empty-handed goes on with UEFI HTTP Boot (architectures 16 and 19) and looks for a
+OVMF that leaves PXE empty-handed goes on with UEFI HTTP Boot (architectures 16, 19) and looks for a
 server for a minute. It is told of one which has nothing, so that it goes on at once.
 """
 
