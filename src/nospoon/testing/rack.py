@@ -28,6 +28,7 @@ class Rack:
     directory: Path
     environment: dict[str, str]
     names: list[str] = field(default_factory=list)
+    prefix: list[str] = field(default_factory=list)
 
     @classmethod
     def at(cls, directory: Path, **more: str) -> Rack:
@@ -42,8 +43,8 @@ class Rack:
         self, *argv: str, status: int = 0, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            ["nospoon", *argv], env=self.environment, input=stdin, text=True, capture_output=True,
-            timeout=500, check=False, cwd=self.directory,
+            [*self.prefix, "nospoon", *argv], env=self.environment, input=stdin, text=True,
+            capture_output=True, timeout=500, check=False, cwd=self.directory,
         )  # fmt: skip
         assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from threading import Lock
 from uuid import UUID
 
 import libvirt
@@ -82,6 +83,7 @@ class MachineDriver:
     ) -> None:
         self._hypervisor, self._clock, self._runner = hypervisor, clock, runner
         self._setup, self._accelerator = setup, accelerator
+        self._sending = Lock()  # machines made at once share the ISO in their pool
         self._roster = Roster(setup.deployment, hypervisor.host)
         self._presence = Presence(
             hypervisor, self._roster, clock, settled=self._settled, finish=self._finish
@@ -156,7 +158,8 @@ class MachineDriver:
         pool = our_pool(connect, self._hypervisor.host, owner.tag, machine.pool)
         path = parse_pool(parsed(pool.XMLDesc(0))).path
         if iso and self._setup.boot_iso is not None:
-            send_file(connect, pool, str(self._setup.boot_iso), iso)
+            with self._sending:
+                send_file(connect, pool, str(self._setup.boot_iso), iso)
         stage = Stage(
             pool_path=path,
             record=self.console_record(machine.uuid),
