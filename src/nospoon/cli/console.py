@@ -21,31 +21,35 @@ from nospoon.errors import NospoonError, UsageError
 ESCAPE = b"\x1d"
 """Ctrl-], as telnet(1) and virsh(1) have it."""
 REFUSED = 4000
+LEFT = 1000
+"""A close that both sides meant (RFC 6455 §7.4.1)."""
 
 
 def attach(client: Client, node: str) -> None:
     """Join standard input and output to a node's console until Ctrl-], end of input or its end."""
     uri = f"ws://nospoond/v1/nodes/{quote(node)}/console"
-    with unix_connect(str(client.socket_path), uri=uri, max_size=None) as socket:
+    connected = unix_connect(str(client.socket_path), uri=uri, max_size=None)
+    with connected as socket, _raw(sys.stdin.fileno()):
         click.echo(f"Attached to {node}. Ctrl-] leaves.\r", err=True)
-        with _raw(sys.stdin.fileno()):
-            reader = threading.Thread(target=_type, args=(socket,), daemon=True)
-            reader.start()
-            reason = _show(socket)
+        threading.Thread(target=_type, args=(socket,), daemon=True).start()
+        reason = _show(socket)
     click.echo("\r\nDetached.", err=True)
     if reason:
         raise NospoonError(reason)
 
 
 def _show(socket: ClientConnection) -> str:
-    """Print what comes until the socket closes; returns why it was refused, or ""."""
+    """Print what comes until the socket closes; returns what is wrong with that, or ""."""
     try:
         while True:
             data = socket.recv()
             os.write(sys.stdout.fileno(), data if isinstance(data, bytes) else data.encode())
     except ConnectionClosed as closed:
-        refused = closed.rcvd is not None and closed.rcvd.code == REFUSED
-        return closed.rcvd.reason if refused and closed.rcvd is not None else ""
+        if closed.rcvd is None:
+            return "the daemon went away; the record goes on, see `--log`"
+        if closed.rcvd.code == REFUSED:
+            return closed.rcvd.reason
+        return "" if closed.rcvd.code == LEFT else f"the daemon closed it: {closed.rcvd}"
 
 
 def _type(socket: ClientConnection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.wire import BootRequest, PowerRequest
-from nospoon.errors import NospoonError
+from nospoon.errors import Gone, NospoonError
 from nospoon.runtime.tasks import Tasks
 
 router = APIRouter(tags=["nodes"])
@@ -76,7 +77,9 @@ async def console(node: str, socket: WebSocket, controller: Controlled, caller: 
         tasks.start(_send(socket, attached.output()), name=node)
         try:
             while True:
-                await attached.write(await socket.receive_bytes())
+                typed = await socket.receive_bytes()
+                with contextlib.suppress(Gone):  # as on a real line: a machine that is off is deaf
+                    await attached.write(typed)
         except WebSocketDisconnect:
             return
 

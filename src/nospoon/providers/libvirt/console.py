@@ -50,6 +50,7 @@ class LibvirtConsole:
         if data != WOULD_BLOCK:
             if not data:
                 stream.eventRemoveCallback()
+                self._loop.call_soon_threadsafe(self._writable.set)  # nobody writes any more
             self._loop.call_soon_threadsafe(self._incoming.put_nowait, data)
 
     async def read(self) -> bytes:
