@@ -1,0 +1,388 @@
+"""The driver with a real dnsmasq on a bridge, and a real DHCP client in a namespace."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID, uuid4
+
+import pytest
+
+from nospoon.errors import Conflict, NotOurs, ProviderError
+from nospoon.model.boot import BootDevice
+from nospoon.model.resources import NetbootService, Observed, OwnerTag, Reservation, Resource
+from nospoon.runtime import clock
+from nospoon.services.netboot import dnsmasq
+from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.http import create_app
+from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
+from nospoon.services.netboot.serving import HttpListeners
+from nospoon.testing.netboot import ToldAuthority
+
+pytestmark = pytest.mark.tools
+
+MAC = "02:00:00:aa:00:01"
+NODE = UUID("11111111-2222-3333-4444-555555555555")
+BIOS, X64, HTTP = "0000", "0007", "0010"
+
+
+class Net(Protocol):
+    name: str
+    tap: str
+
+    def host(self, number: int) -> str: ...
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+Ask = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def ask(bridge: Net, tmp_path: Path) -> Iterator[Ask]:
+    """A DHCP client on the bridge: asks as this MAC and architecture, returns what it was told."""
+    space, inner = f"ns-{bridge.name}", f"v{bridge.name}"
+    script = tmp_path / "script"
+    script.write_text('#!/bin/sh\n[ "$1" = bound ] && env\nexit 0\n')
+    script.chmod(0o755)
+
+    def run(*argv: str) -> str:
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    def asked(*, mac: str = MAC, arch: str = BIOS, ipxe: str = "") -> dict[str, str]:
+        inside = ["ip", "netns", "exec", space]
+        run(*inside, "ip", "link", "set", "eth0", "address", mac, "up")
+        options = ["-x", f"0x5d:{arch}", *(["-x", f"0xaf:{ipxe}"] if ipxe else [])]
+        client = ["busybox", "udhcpc", "-i", "eth0", "-n", "-q", "-f", "-t", "10", "-T", "1"]
+        said = run(*inside, *client, "-s", str(script), "-O", "bootfile", *options)
+        return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+
+    run("ip", "netns", "add", space)
+    try:
+        run("ip", "link", "add", inner, "type", "veth", "peer", "name", "eth0", "netns", space)
+        run("ip", "link", "set", inner, "master", bridge.name, "up")
+        yield asked
+    finally:
+        run("ip", "netns", "del", space)
+
+
+def reserved(bridge: Net, number: int = 20, *, mac: str = MAC, uuid: UUID = NODE) -> Reservation:
+    return Reservation(mac, bridge.host(number), f"node-{number}", uuid)
+
+
+def with_reservations(service: Resource, *reservations: Reservation) -> Resource:
+    assert isinstance(service.shape, NetbootService)
+    return replace(service, shape=replace(service.shape, reservations=reservations))
+
+
+async def only(driver: NetbootDriver, tag: OwnerTag) -> Observed:
+    (found,) = await driver.observe(tag.cluster)
+    return found
+
+
+def alive(which: int) -> bool:
+    """Whether it runs; one that waits for its parent's notice (a zombie) does not."""
+    try:
+        return Path(f"/proc/{which}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def pid(state: Path) -> int:
+    (path,) = state.glob("*/*/dnsmasq.pid")
+    return int(path.read_text())
+
+
+async def test_a_reserved_nic_gets_its_address_and_a_stranger_one_of_the_range(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask
+) -> None:
+    await driver.create(with_reservations(service, reserved(bridge)), tag)
+    assert ask()["ip"] == bridge.host(20)
+    stranger = ask(mac="02:00:00:aa:00:99")["ip"]
+    assert 100 <= int(stranger.rpartition(".")[2]) <= 150
+    assert "router" not in ask()
+
+
+async def test_each_kind_of_firmware_is_told_its_loader(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask
+) -> None:
+    secure = replace(reserved(bridge, 21, mac="02:00:00:aa:00:02"), secure=True)
+    await driver.create(with_reservations(service, reserved(bridge), secure), tag)
+    assert ask(arch=BIOS)["bootfile"] == "undionly.kpxe"
+    assert ask(arch=X64)["bootfile"] == "snponly.efi"
+    assert ask(arch=BIOS, ipxe="0101")["bootfile"] == "boot.ipxe"
+    assert ask(arch=X64, ipxe="0101")["bootfile"] == "boot.ipxe"
+    assert ask(arch=X64, mac=secure.mac)["bootfile"] == "shimx64.efi"
+    nothing = ask(arch=HTTP)
+    assert nothing["bootfile"] == f"http://{bridge.host(1)}:{driver.http_port}/nothing"
+    assert ask()["siaddr"] == bridge.host(1)
+
+
+async def test_reservations_come_and_go_while_dnsmasq_runs_on(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask, state: Path
+) -> None:
+    await driver.create(service, tag)
+    before = pid(state)
+    for number in (30, 31):
+        wanted = with_reservations(service, reserved(bridge, number))
+        await driver.change(await only(driver, tag), wanted, tag)
+        assert (await only(driver, tag)).shape == wanted.shape
+        assert told(ask, bridge.host(number))
+    await driver.change(await only(driver, tag), service, tag)
+    assert told_otherwise(ask, bridge.host(31))
+    assert pid(state) == before
+
+
+def told(ask: Ask, address: str) -> bool:
+    """dnsmasq reads a reservation when it is notified: ask until it has, for ten seconds."""
+    return any(ask()["ip"] == address for _ in range(10))
+
+
+def told_otherwise(ask: Ask, address: str) -> bool:
+    return any(ask()["ip"] != address for _ in range(10))
+
+
+async def test_another_range_starts_dnsmasq_anew(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask, state: Path
+) -> None:
+    await driver.create(service, tag)
+    before = pid(state)
+    assert isinstance(service.shape, NetbootService)
+    shape = replace(service.shape, range=(bridge.host(200), bridge.host(201)))
+    await driver.change(await only(driver, tag), replace(service, shape=shape), tag)
+    assert pid(state) != before
+    assert int(ask()["ip"].rpartition(".")[2]) >= 200
+    assert (await only(driver, tag)).fault == ""
+
+
+async def test_a_second_create_disturbs_nothing(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    before = pid(state)
+    await driver.create(service, replace(tag, token="again"))
+    assert pid(state) == before
+    found = await only(driver, tag)
+    assert (found.shape, found.tag.token, found.fault) == (service.shape, "again", "")
+
+
+async def test_a_dead_dnsmasq_is_a_fault_and_create_mends_it(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    await end(pid(state))
+    assert (await only(driver, tag)).fault == "its dnsmasq does not run"
+    await driver.create(service, tag)
+    assert (await only(driver, tag)).fault == ""
+
+
+async def end(which: int) -> None:
+    handle = os.pidfd_open(which)
+    os.kill(which, signal.SIGKILL)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(handle, ended.set)
+    await ended.wait()
+    asyncio.get_running_loop().remove_reader(handle)
+    os.close(handle)
+
+
+async def test_dnsmasq_outlives_the_daemon_and_the_next_one_finds_it(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path, ask: Ask, bridge: Net
+) -> None:
+    await driver.create(with_reservations(service, reserved(bridge)), tag)
+    before = pid(state)
+    await driver.close()
+    assert ask()["ip"] == bridge.host(20)
+    later = another(state, driver.http_port)
+    await later.start()
+    try:
+        assert pid(state) == before
+        assert (await only(later, tag)).fault == ""
+        await later.delete(await only(later, tag))
+    finally:
+        await later.close()
+    assert list(state.iterdir()) == []
+    assert not alive(before)
+
+
+def another(state: Path, port: int, *, deployment: str = "test") -> NetbootDriver:
+    authority = ToldAuthority()
+    http = HttpListeners(create_app(authority, ready=lambda: True), port=port)
+    return NetbootDriver(
+        state=state, deployment=deployment, http=http, authority=authority, clock=clock.unix
+    )
+
+
+async def test_start_revives_a_dnsmasq_that_died_meanwhile(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    await driver.close()
+    await end(pid(state))
+    later = another(state, driver.http_port)
+    await later.start()
+    assert (await only(later, tag)).fault == ""
+    await later.close()
+
+
+async def test_delete_is_idempotent_and_leaves_nothing(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    found = await only(driver, tag)
+    running = pid(state)
+    await driver.delete(found)
+    await driver.delete(found)
+    assert await driver.observe(tag.cluster) == []
+    assert list(state.iterdir()) == []
+    assert not alive(running)
+
+
+async def test_a_stranger_who_got_the_pid_is_not_stopped(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    await end(pid(state))
+    stranger = await asyncio.create_subprocess_exec("sleep", "60")
+    (path,) = state.glob("*/*/dnsmasq.pid")
+    path.write_text(f"{stranger.pid}\n")
+    await driver.delete(await only(driver, tag))
+    assert stranger.returncode is None
+    stranger.kill()
+    await stranger.wait()
+
+
+async def test_a_process_of_another_start_time_is_let_be() -> None:
+    stranger = await asyncio.create_subprocess_exec("sleep", "60")
+    await dnsmasq.stop(dnsmasq.Process(stranger.pid, started=1))
+    assert stranger.returncode is None
+    stranger.kill()
+    await stranger.wait()
+
+
+async def test_a_bridge_made_anew_is_a_fault(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net
+) -> None:
+    await driver.create(service, tag)
+    ip("link", "del", bridge.name)
+    assert "no bridge" in (await only(driver, tag)).fault
+    ip("link", "add", bridge.name, "type", "bridge")
+    assert "made anew" in (await only(driver, tag)).fault
+    ip("addr", "add", f"{bridge.host(1)}/24", "dev", bridge.name)
+    ip("link", "set", bridge.name, "up")
+    await driver.create(service, tag)
+    assert (await only(driver, tag)).fault == ""
+
+
+async def test_without_its_bridge_nothing_is_made(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    assert isinstance(service.shape, NetbootService)
+    wanted = replace(service, shape=replace(service.shape, bridge="nosuchbridge"))
+    with pytest.raises(ProviderError, match="there is no bridge nosuchbridge"):
+        await driver.create(wanted, tag)
+    assert list(state.iterdir()) == []
+
+
+async def test_a_tftp_server_in_the_way_is_named_and_all_is_undone(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path, bridge: Net
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind((bridge.host(1), 69))
+        with pytest.raises(Conflict, match="another DHCP or TFTP server"):
+            await driver.create(service, tag)
+    assert list(state.iterdir()) == []
+    await driver.create(service, tag)
+
+
+async def test_a_taken_http_port_is_named_and_all_is_undone(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path, bridge: Net
+) -> None:
+    with socket.socket() as other:
+        other.bind((bridge.host(1), driver.http_port))
+        other.listen()
+        with pytest.raises(Conflict, match="somebody else listens"):
+            await driver.create(service, tag)
+    assert list(state.iterdir()) == []
+
+
+async def test_what_another_deployment_made_is_left_alone(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    other = another(state, driver.http_port, deployment="other")
+    assert await other.observe(tag.cluster) == []
+    with pytest.raises(NotOurs, match="belongs to the deployment test"):
+        await other.create(service, tag)
+    with pytest.raises(NotOurs):
+        await other.delete(await only(driver, tag))
+    assert (await only(driver, tag)).fault == ""
+
+
+async def test_a_place_that_nobody_can_enter_is_refused(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    state.chmod(0o700)
+    with pytest.raises(ProviderError, match="cannot enter"):
+        await driver.create(service, tag)
+    state.chmod(0o755)
+
+
+async def test_instructions_for_signed_loaders_follow_the_authority(
+    driver: NetbootDriver,
+    service: Resource,
+    tag: OwnerTag,
+    state: Path,
+    bridge: Net,
+    authority: ToldAuthority,
+    tmp_path: Path,
+) -> None:
+    kernel = tmp_path / "vmlinuz"
+    kernel.write_bytes(b"a kernel")
+    kernel.chmod(0o600)
+    profile = ServedProfile("p", ServedFile(str(kernel), "k"), (), "quiet")
+    secure = replace(reserved(bridge), secure=True)
+    await driver.create(with_reservations(service, secure), tag)
+    assert list(state.glob("**/machines/*")) == []
+    authority.answers[NODE] = BootAnswer(NODE, BootDevice.NETWORK, profile)
+    await driver.publish(NODE)
+    (file,) = state.glob("**/tftp/files/*")
+    (machine,) = state.glob(f"**/machines/{MAC}.cfg")
+    assert file.read_bytes() == b"a kernel"
+    assert file.stat().st_mode & 0o004
+    place = f"(tftp,{bridge.host(1)})/files/{file.name}"
+    assert f"if linux '{place}' 'quiet'; then" in machine.read_text()
+    authority.answers[NODE] = BootAnswer(NODE, BootDevice.NETWORK)
+    await driver.publish(NODE)
+    assert "nothing to boot from the network" in machine.read_text()
+    assert not file.exists()
+    authority.answers.clear()
+    await driver.publish(uuid4())
+    assert machine.exists()
+    await driver.publish(NODE)
+    assert not machine.exists()
+
+
+async def test_a_url_that_signed_loaders_cannot_fetch_is_told_on_the_console(
+    driver: NetbootDriver,
+    service: Resource,
+    tag: OwnerTag,
+    state: Path,
+    bridge: Net,
+    authority: ToldAuthority,
+) -> None:
+    profile = ServedProfile("p", "http://deb.example/linux", (), "")
+    authority.answers[NODE] = BootAnswer(NODE, BootDevice.NETWORK, profile)
+    secure = replace(reserved(bridge), secure=True)
+    await driver.create(with_reservations(service, secure), tag)
+    (machine,) = state.glob(f"**/machines/{MAC}.cfg")
+    assert "signed loaders fetch no URL" in machine.read_text()

@@ -1,0 +1,247 @@
+"""The boot application, spoken to as a server speaks to it (ASGI), and once over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.types import ASGIApp, Message
+
+from nospoon.errors import ProviderError
+from nospoon.model.boot import BootDevice
+from nospoon.services.netboot.http import MAX_REPORT, create_app
+from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
+from nospoon.services.netboot.serving import HttpListeners
+from nospoon.testing.netboot import ToldAuthority
+from nospoon.testing.probed import FOUND, MACHINE, body
+
+NODE = MACHINE.uuid
+MAC = "02:00:00:00:00:01"
+
+
+@dataclass
+class Reply:
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    content: bytes = b""
+
+    @property
+    def text(self) -> str:
+        return self.content.decode()
+
+
+async def ask(
+    app: ASGIApp,
+    path: str,
+    *,
+    method: str = "GET",
+    content: bytes = b"",
+    headers: dict[str, str] | None = None,
+    server: tuple[str, int] = ("172.31.0.1", 8069),
+) -> Reply:
+    reply = Reply()
+    pieces = [content[at : at + 65536] for at in range(0, len(content), 65536)] or [b""]
+    waiting: list[Message] = [
+        {"type": "http.request", "body": piece, "more_body": piece is not pieces[-1]}
+        for piece in pieces
+    ]
+
+    async def receive() -> Message:
+        return waiting.pop(0) if waiting else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            reply.status, reply.headers = message["status"], dict(message["headers"])
+        else:
+            reply.content += message.get("body", b"")
+
+    raw = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": raw,
+        "scheme": "http",
+        "server": server,
+        "client": ("172.31.0.20", 1),
+        "http_version": "1.1",
+    }
+    await app(scope, receive, send)
+    return reply
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> ServedProfile:
+    (tmp_path / "k").write_bytes(bytes(range(256)))
+    kernel = ServedFile(str(tmp_path / "k"), "vm linuz")
+    return ServedProfile("p", kernel, (ServedFile(str(tmp_path / "gone"), "initrd"),), "quiet")
+
+
+@pytest.fixture
+def app(authority: ToldAuthority, profile: ServedProfile) -> ASGIApp:
+    authority.answers[NODE] = BootAnswer(NODE, BootDevice.NETWORK, profile)
+    authority.macs[MAC] = NODE
+    return create_app(authority, ready=lambda: True)
+
+
+@pytest.mark.parametrize(
+    "path", [f"/boot/{NODE}/ipxe", f"/boot/{str(NODE).upper()}/ipxe", f"/boot/mac/{MAC}/ipxe"]
+)
+async def test_a_machine_is_told_what_to_boot(
+    app: ASGIApp, authority: ToldAuthority, path: str
+) -> None:
+    reply = await ask(app, path)
+    assert reply.status == 200
+    assert reply.text.startswith("#!ipxe\n")
+    assert f"http://172.31.0.1:8069/files/{NODE}/vm%20linuz" in reply.text
+    assert authority.boots == [NODE]
+
+
+async def test_macs_may_have_dashes(app: ASGIApp) -> None:
+    assert (await ask(app, f"/boot/mac/{MAC.replace(':', '-')}/ipxe")).status == 200
+
+
+async def test_grub_gets_places_of_its_own_kind(app: ASGIApp) -> None:
+    reply = await ask(app, f"/boot/{NODE}/grub")
+    assert f"'(http,172.31.0.1:8069)/files/{NODE}/vm%20linuz'" in reply.text
+
+
+async def test_guests_with_user_mode_networking_know_us_by_slirp_s_address(app: ASGIApp) -> None:
+    reply = await ask(app, f"/boot/{NODE}/ipxe", server=("127.0.0.1", 8069))
+    assert "http://10.0.2.2:8069/files/" in reply.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/boot/{uuid4()}/ipxe",
+        "/boot/11111111/ipxe",
+        "/boot/not-a-uuid/ipxe",
+        f"/boot/{NODE.hex}/ipxe",
+        "/boot/mac/02:00:00:00:00:77/ipxe",
+        "/boot/mac/garbage/ipxe",
+        f"/boot/{NODE}/lilo",
+        f"/files/{NODE}/other",
+        f"/files/{NODE}/initrd",
+        f"/files/{uuid4()}/kernel",
+        f"/files/{NODE}/..%2f..%2fetc%2fpasswd",
+        f"/files/{NODE}/../../etc/passwd",
+        "/",
+        "/nothing",
+    ],
+)
+async def test_what_is_not_offered_is_not_found(
+    app: ASGIApp, authority: ToldAuthority, path: str
+) -> None:
+    assert (await ask(app, path)).status == 404
+    assert authority.boots == []
+
+
+@given(st.text(max_size=30))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_garbage_names_are_not_found(text: str) -> None:
+    app = create_app(ToldAuthority(), ready=lambda: True)
+    reply = asyncio.run(ask(app, f"/boot/{text}/ipxe"))
+    assert reply.status == 404
+
+
+async def test_a_file_is_served_whole_and_in_part(app: ASGIApp) -> None:
+    whole = await ask(app, f"/files/{NODE}/vm linuz")
+    assert (whole.status, whole.content) == (200, bytes(range(256)))
+    part = await ask(app, f"/files/{NODE}/vm linuz", headers={"Range": "bytes=10-19"})
+    assert (part.status, part.content) == (206, bytes(range(10, 20)))
+    beyond = await ask(app, f"/files/{NODE}/vm linuz", headers={"Range": "bytes=999-"})
+    assert beyond.status == 416
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", f"/boot/{NODE}/ipxe"), ("GET", f"/files/{NODE}/k"), ("POST", f"/probe/{NODE}")],
+)
+async def test_before_the_daemon_knows_its_machines_it_asks_for_patience(
+    authority: ToldAuthority, method: str, path: str
+) -> None:
+    app = create_app(authority, ready=lambda: False)
+    reply = await ask(app, path, method=method)
+    assert (reply.status, reply.headers[b"Retry-After"]) == (503, b"2")
+    assert reply.text.startswith("# nospoon is starting")
+
+
+class FullStore(ToldAuthority):
+    """Cannot note a boot."""
+
+    async def booted(self, uuid: UUID) -> None:
+        raise ProviderError(f"the store is full: {uuid}")
+
+
+async def test_a_boot_that_cannot_be_noted_is_not_answered() -> None:
+    authority = FullStore()
+    authority.answers[NODE] = BootAnswer(NODE, BootDevice.DISK)
+    reply = await ask(create_app(authority, ready=lambda: True), f"/boot/{NODE}/ipxe")
+    assert (reply.status, "the store is full" in reply.text) == (503, True)
+
+
+async def test_the_probe_s_record_is_passed_on(app: ASGIApp, authority: ToldAuthority) -> None:
+    reply = await ask(app, f"/probe/{NODE}", method="POST", content=body())
+    assert reply.status == 204
+    ((uuid, record),) = authority.reports
+    assert uuid == NODE
+    assert json.loads(json.dumps(record)) == FOUND
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 400),
+        (b"\xff\x00", 400),
+        (b"[]", 400),
+        (body(uuid=str(uuid4())), 400),
+        (body(cpus="two"), 400),
+        (b"{" + b" " * MAX_REPORT, 413),
+    ],
+)
+async def test_what_is_no_record_of_this_machine_is_refused(
+    app: ASGIApp, authority: ToldAuthority, content: bytes, status: int
+) -> None:
+    reply = await ask(app, f"/probe/{NODE}", method="POST", content=content)
+    assert reply.status == status
+    assert authority.reports == []
+
+
+async def test_a_record_of_a_stranger_is_not_found(app: ASGIApp) -> None:
+    assert (await ask(app, f"/probe/{uuid4()}", method="POST", content=body())).status == 404
+
+
+async def test_header_names_reach_the_wire_as_grub_knows_them(app: ASGIApp) -> None:
+    listeners = HttpListeners(app, port=0)
+    await listeners.open("127.0.0.1")
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listeners.port)
+        writer.write(f"GET /boot/{NODE}/grub HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+    finally:
+        await listeners.close_all()
+    assert b"\r\nContent-Length: " in head
+
+
+async def test_an_address_is_opened_once_and_closed_once(app: ASGIApp) -> None:
+    listeners = HttpListeners(app, port=0)
+    await listeners.open("127.0.0.1")
+    await listeners.open("127.0.0.1")
+    await listeners.close("127.0.0.1")
+    await listeners.close("127.0.0.1")
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", listeners.port)

@@ -1,0 +1,139 @@
+"""What loaders are told, as text: whole scripts, so that a change shows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.model.boot import BootDevice
+from nospoon.protocols.ipxe import grub, script
+from nospoon.protocols.ipxe.offer import Kernel, Offer
+
+KERNEL = Kernel("installer", "http://h/k", ("http://h/i", "http://h/j"), "a  b='x y'\nc")
+NOTHING = Offer(BootDevice.NETWORK)
+
+
+def test_ipxe_boots_a_kernel_and_tries_again() -> None:
+    assert script.answer(Offer(BootDevice.NETWORK, KERNEL)).splitlines() == [
+        "#!ipxe",
+        "echo nospoon: boot installer",
+        "set tries:int32 0",
+        ":load",
+        "inc tries",
+        "imgfree",
+        "kernel --name kernel http://h/k initrd=initrd0 initrd=initrd1 a b='x y' c || goto failed",
+        "initrd --name initrd0 http://h/i || goto failed",
+        "initrd --name initrd1 http://h/j || goto failed",
+        "boot ||",
+        ":failed",
+        "iseq ${tries} 10 && goto leave ||",
+        "echo nospoon: that failed (try ${tries} of 10), again in 3 s",
+        "sleep 3",
+        "goto load",
+        ":leave",
+        "echo nospoon: leaving to the next boot device",
+        "exit 1",
+    ]
+
+
+def test_grub_boots_a_kernel() -> None:
+    assert grub.answer(Offer(BootDevice.NETWORK, KERNEL)).splitlines() == [
+        "# written by nospoon",
+        "echo 'nospoon: boot installer'",
+        r"if linux 'http://h/k' 'a' 'b='\''x' 'y'\''' 'c'; then",
+        "  if initrd 'http://h/i' 'http://h/j'; then boot; fi",
+        "fi",
+        'echo "nospoon: that failed"',
+    ]
+
+
+def test_ipxe_asks_by_uuid_for_minutes_and_then_leaves() -> None:
+    lines = script.ask("http://172.31.0.1:8069").splitlines()
+    chain = "chain --replace --autofree http://172.31.0.1:8069/boot/${uuid}/ipxe"
+    assert f"{chain} && goto ask_done ||" in lines
+    assert "iseq ${tries} 60 && goto leave ||" in lines
+    assert lines[-1] == "exit 1"
+
+
+def test_grub_looks_for_its_machine_s_file() -> None:
+    text = grub.ask("172.31.0.1")
+    assert 'source "(tftp,172.31.0.1)/grub/machines/${net_default_mac}.cfg"' in text
+    assert grub.machine_file("02:00:00:00:00:01") == "grub/machines/02:00:00:00:00:01.cfg"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [script.answer(Offer(BootDevice.DISK)), script.ask_from_iso("http://10.0.2.2:8069")],
+    ids=["told so", "nobody there"],
+)
+def test_ipxe_boots_the_disk_by_the_means_of_its_firmware(text: str) -> None:
+    assert text.splitlines()[-3:] == [
+        "iseq ${platform} pcbios && sanboot --no-describe --drive 0x80 ||",
+        "echo nospoon: leaving to the next boot device",
+        "exit 1",
+    ]
+
+
+@pytest.mark.parametrize("device", [BootDevice.NETWORK, BootDevice.CDROM, BootDevice.SETUP])
+def test_where_there_is_nothing_ipxe_says_so_and_leaves(device: BootDevice) -> None:
+    assert script.answer(Offer(device)).splitlines() == [
+        "#!ipxe",
+        f"echo nospoon: nothing to boot from the {device}",
+        "echo nospoon: leaving to the next boot device",
+        "exit 1",
+    ]
+
+
+def test_grub_can_enter_the_setup() -> None:
+    assert "\nfwsetup\n" in grub.answer(Offer(BootDevice.SETUP))
+
+
+def test_every_label_that_a_script_goes_to_is_there() -> None:
+    texts = [
+        script.ask("http://h:1"),
+        script.ask_from_iso("http://h:1"),
+        script.answer(Offer(BootDevice.NETWORK, KERNEL)),
+    ]
+    for text in texts:
+        words = text.split()
+        targets = {words[at + 1] for at, word in enumerate(words) if word == "goto"}
+        assert targets <= {line[1:] for line in text.splitlines() if line.startswith(":")}
+
+
+@given(st.text(max_size=60))
+def test_a_refusal_cannot_become_a_command(why: str) -> None:
+    lines = script.answer(Offer(BootDevice.NETWORK, refusal=why)).splitlines()
+    assert len(lines) == 4
+    assert not {"|", "&", "$", "#"} & set(lines[1])
+
+
+@given(st.text(max_size=60))
+def test_a_command_line_stays_on_its_line(cmdline: str) -> None:
+    kernel = Kernel("n", "http://h/k", (), cmdline)
+    text = script.answer(Offer(BootDevice.NETWORK, kernel))
+    assert sum(line.startswith("kernel ") for line in text.split("\n")) == 1
+    assert len(text.split("\n")) == len(script.answer(_plain()).split("\n"))
+
+
+def _plain() -> Offer:
+    return Offer(BootDevice.NETWORK, Kernel("n", "http://h/k"))
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Zs"]), min_size=1, max_size=40))
+def test_quoted_words_end_where_they_should(word: str) -> None:
+    """Read back by GRUB's rule: inside ' nothing is special, outside \\ takes the next."""
+    text, read, inside = grub.quoted(word), "", False
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char == "'":
+            inside = not inside
+        elif char == "\\" and not inside:
+            at += 1
+            read += text[at]
+        else:
+            assert inside
+            read += char
+        at += 1
+    assert read == word
