@@ -127,6 +127,19 @@ class Hosts:
         for event in await self.use(host).connection.machine_driver.machines():
             self._take(event)
 
+    async def look_at_all(self, *, patience: float) -> None:
+        """Look at every host in use; one that does not answer in time is told of by its watch."""
+        in_use = list(self._in_use.values())
+        await asyncio.gather(*(self._look_patiently(each, patience) for each in in_use))
+
+    async def _look_patiently(self, used: HostInUse, patience: float) -> None:
+        try:
+            async with asyncio.timeout(patience):
+                for event in await used.connection.machine_driver.machines():
+                    self._take(event)
+        except (TimeoutError, NospoonError) as error:
+            log.warning("host does not answer yet", host=used.host.name, why=str(error))
+
     async def close(self) -> None:
         for used in self._in_use.values():
             await used.connection.close()

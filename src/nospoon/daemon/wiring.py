@@ -58,6 +58,8 @@ from nospoon.store.database import Database
 
 log = structlog.get_logger()
 LOOPBACK = "127.0.0.1"
+FIRST_LOOK = 5.0
+"""Seconds for which start-up waits for its hosts, so that the first answer about power is right."""
 
 
 class Daemon:
@@ -161,6 +163,7 @@ class Daemon:
         nodes = await self.work.restore()
         failed = await self._restore_bmcs()
         self._end.push_async_callback(self.bmcs.close)
+        await self.hosts.look_at_all(patience=FIRST_LOOK)
         await self.boot_http.open(LOOPBACK)
         await self.netboot.start()
         self._end.push_async_callback(self.netboot.close)
