@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -55,16 +56,17 @@ class Client:
 
     def stream(self, path: str, **query: str) -> Iterator[bytes]:
         """The body as it arrives, for ever if the server goes on."""
-        answer = self._request("GET", path, query=query, timeout=None)
-        while chunk := answer.read1(1 << 16):
-            yield chunk
+        with self._request("GET", path, query=query, timeout=None) as answer:
+            while chunk := answer.read1(1 << 16):
+                yield chunk
 
     def events(self, path: str, *, after: int = 0) -> Iterator[Json]:
         """Server-sent events, each decoded from its `data:` line (WHATWG HTML §9.2)."""
-        answer = self._request("GET", path, query={"after": str(after)}, timeout=None)
-        for line in answer:
-            if line.startswith(b"data:"):
-                yield json.loads(line[5:])
+        query = {"after": str(after)}
+        with self._request("GET", path, query=query, timeout=None) as answer:
+            for line in answer:
+                if line.startswith(b"data:"):
+                    yield json.loads(line[5:])
 
     def _json(
         self, method: str, path: str, *, body: Json = None, query: Mapping[str, str] | None = None
@@ -87,17 +89,22 @@ class Client:
     ) -> http.client.HTTPResponse:
         limit = self._timeout if timeout == -1 else timeout
         connection = _UnixConnection(str(self.socket_path), limit)
+        once = {"Connection": "close"}  # the answer owns the socket: closed when it is read
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
         try:
-            connection.request(method, target, body=content, headers=dict(headers or {}))
+            # a body that is refused before all of it was sent breaks the pipe; the answer says why
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, target, body=content, headers=once | dict(headers or {}))
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
+            connection.close()
             raise HostUnreachable(
                 f"no daemon answers at {self.socket_path}: {error}",
                 hint="Start it with `nospoon daemon start`.",
             ) from error
         if answer.status >= http.client.BAD_REQUEST:
-            raise decode(_loads(answer.read()))
+            with answer:
+                raise decode(_loads(answer.read()))
         return answer
 
 

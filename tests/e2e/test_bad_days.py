@@ -1,0 +1,261 @@
+"""Bad days: what is in the way is named, nothing is lost, and a second `up` goes on from there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from nospoon.api.client import Client
+from nospoon.cli.files import read_request
+from nospoon.errors import NospoonError, UsageError
+from nospoon.testing.rack import Rack
+
+ROOT = Path(__file__).parents[2]
+UDP, TCP = socket.SOCK_DGRAM, socket.SOCK_STREAM
+US = f"(pid {os.getpid()})"
+
+
+def simulated(rack: Rack, nodes: str = "{count: 3}") -> tuple[str, str]:
+    name = rack.name()
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}nodes: [{nodes}]\n"
+    return name, rack.file(text, f"{name}.yaml")
+
+
+@contextmanager
+def taken(kind: socket.SocketKind, port: int) -> Iterator[None]:
+    """Somebody else, this process, has a port."""
+    with socket.socket(socket.AF_INET, kind) as somebody:
+        somebody.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        somebody.bind(("127.0.0.1", port))
+        if kind is TCP:
+            somebody.listen()
+        yield
+
+
+def redfish_port(file: str) -> int:
+    return int(Path(file).read_text().split("redfish_port: ")[1].split("}")[0].split(",")[0])
+
+
+def states(rack: Rack, name: str) -> set[str]:
+    return {row["state"] for row in rack.json("status", name)}
+
+
+def test_a_bmc_port_that_somebody_took_is_told_with_its_holder_and_mended_by_up(
+    rack: Rack,
+) -> None:
+    name, file = simulated(rack)
+    rack.run("up", "--yes", file)
+    before = rack.bmcs(name)
+    port = int(before["node-1"]["ipmi"].split(":")[1])
+    rack.run("daemon", "stop")
+    with taken(UDP, port):
+        failed = rack.run("up", "--yes", file, status=1)
+        assert f":{port}" in failed.stderr
+        assert US in failed.stderr
+        assert "bmc.ports" in failed.stderr
+        rack.ipmitool(before["node-0"], "mc", "info")
+    rack.run("up", "--yes", file)
+    assert rack.bmcs(name) == before
+    rack.ipmitool(before["node-1"], "mc", "info")
+
+
+def test_a_bmc_port_that_is_taken_before_the_first_up_is_passed_over(shared: Rack) -> None:
+    name, file = simulated(shared, "{count: 1}")
+    first = redfish_port(file) + 1
+    with taken(UDP, first):
+        shared.run("up", "--yes", file)
+    assert shared.bmcs(name)["node-0"]["ipmi"].endswith(f":{first + 1}")
+
+
+def test_a_redfish_port_in_use_fails_the_bmcs_and_nothing_else(shared: Rack) -> None:
+    name, file = simulated(shared)
+    with taken(TCP, redfish_port(file)):
+        partly = shared.run("up", "--yes", file, status=3)
+        assert US in partly.stderr
+        assert "bmc.redfish_port" in partly.stderr
+        assert shared.run("plan", "--detailed-exitcode", file, status=2)
+        machines = [s for s in shared.json("plan", file)["steps"] if s["kind"] == "machine"]
+        assert machines == []
+    shared.run("up", "--yes", file)
+    assert states(shared, name) == {"present"}
+
+
+@pytest.mark.libvirt
+def test_down_after_an_up_that_failed_half_way_leaves_nothing(rack: Rack) -> None:
+    name = rack.name()
+    nodes = "nodes: [{count: 2, firmware: bios, memory: 64MiB, disks: [16MiB]}]"
+    networks = "networks: {lan: {netboot: builtin}}"
+    file = rack.file(f"cluster: {name}\n{networks}\n{rack.bmc()}{nodes}\n", f"{name}.yaml")
+    with taken(TCP, redfish_port(file)):
+        rack.run("up", "--yes", file, status=3)
+        assert left_of(name)
+        rack.run("down", "--yes", "--purge", name)
+    assert left_of(name) == []
+    assert not list((rack.directory / "pool").iterdir())
+
+
+def left_of(name: str) -> list[str]:
+    """Domains, networks and pools whose name has this cluster's."""
+    kinds = (("list", "--all"), ("net-list", "--all"), ("pool-list", "--all"))
+    found = [
+        subprocess.run(
+            ["virsh", "-c", "qemu:///system", *kind, "--name"], text=True, capture_output=True,
+            check=True,
+        ).stdout.split()
+        for kind in kinds
+    ]  # fmt: skip
+    return [each for names in found for each in names if name in each]
+
+
+@pytest.mark.parametrize("what", ["a directory", "nothing"])
+def test_a_file_that_cannot_be_read_is_told_with_its_path(shared: Rack, what: str) -> None:
+    _, file = simulated(shared, "{disks: [{image: image.raw}]}")
+    path = shared.directory / "image.raw"
+    if what == "a directory":
+        path.mkdir()
+    refused = shared.run("up", "--yes", file, status=2)
+    assert "names image.raw, which cannot be read" in refused.stderr
+    assert str(path) in refused.stderr
+    if what == "a directory":
+        path.rmdir()
+
+
+def test_who_may_not_read_a_file_cannot_make_the_daemon_read_it(shared: Rack) -> None:
+    secret = shared.directory / "secret.raw"
+    secret.write_bytes(b"the shadow file, say")
+    secret.chmod(0o600)
+    _, file = simulated(shared, "{disks: [{image: secret.raw}]}")
+    Path(file).chmod(0o644)
+    read_request(None, file)  # may, and imports what it needs while it may
+    said = as_nobody(lambda: str(read_request(None, file)))
+    assert said.startswith("UsageError: ")
+    assert "secret.raw, which cannot be read: Permission denied" in said
+    text = Path(file).read_text()
+    client = Client(shared.directory / "runtime" / "nospoond.sock")
+    shared.run("daemon", "start")
+    for uploads in ({}, {"secret.raw": sha256(secret.read_bytes()).hexdigest()}):
+        with pytest.raises(UsageError, match="was not uploaded"):
+            client.post("/v1/plan", {"file": file, "text": text, "uploads": uploads})
+
+
+def as_nobody(ask: Callable[[], str]) -> str:
+    """What happens when another user asks: in a fork, for nobody cannot run our interpreter."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            said = ask()
+        except NospoonError as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode()[:4000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_an_upload_whose_digest_lies_is_refused_and_forgotten(shared: Rack) -> None:
+    shared.run("daemon", "start")
+    client = Client(shared.directory / "runtime" / "nospoond.sock")
+    content = b"not what it says"
+    lie, truth = sha256(b"what it says").hexdigest(), sha256(content).hexdigest()
+    with pytest.raises(UsageError, match=f"expected SHA-256 {lie}, got {truth}"):
+        client.upload(lie, io.BytesIO(content), len(content))
+    assert client.post("/v1/files/missing", [lie, truth]) == [lie, truth]
+    with pytest.raises(UsageError, match="SHA-256 in lower-case hex"):
+        client.upload("0", io.BytesIO(bytes(64 << 20)), 64 << 20)  # refused before all was sent
+
+
+def test_an_operation_that_was_cancelled_is_completed_by_up(shared: Rack) -> None:
+    name, file = simulated(shared, "{count: 400}")
+    operation = shared.run("up", "--yes", "--no-wait", file).stdout.strip()
+    shared.run("operation", "cancel", operation)
+    assert shared.json("operation", "show", operation)["state"] == "cancelled"
+    assert shared.json("plan", file)["counts"]["create"] > 0
+    shared.run("up", "--yes", file)
+    assert len(shared.json("status", name)) == 400
+    assert states(shared, name) == {"present"}
+
+
+def test_ctrl_c_leaves_the_operation_running_and_tells_how_to_go_on(shared: Rack) -> None:
+    name, file = simulated(shared, "{count: 400}")
+    shared.run("daemon", "start")
+    with subprocess.Popen(
+        ["nospoon", "up", "--yes", file], env=shared.environment, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, text=True,
+    ) as up:  # fmt: skip
+        assert up.stderr is not None
+        next(line for line in up.stderr if line.startswith("[1/"))
+        up.send_signal(signal.SIGINT)
+        rest = up.stderr.read()
+    assert up.returncode == 130
+    (line,) = [line for line in rest.splitlines() if "operation goes on" in line]
+    operation = line.split("`nospoon operation watch ")[1].split("`")[0]
+    assert f"nospoon operation cancel {operation}" in line
+    assert shared.json("operation", "show", operation)["state"] == "running"
+    assert shared.run("operation", "watch", operation).returncode == 0
+    assert states(shared, name) == {"present"}
+
+
+@pytest.mark.libvirt
+def test_a_network_that_overlaps_a_route_of_this_machine_is_refused_with_the_route(
+    shared: Rack,
+) -> None:
+    said = subprocess.run(["ip", "-j", "-4", "route"], capture_output=True, check=True).stdout
+    route = next(r for r in json.loads(said) if r["dst"] != "default" and "/" in r["dst"])
+    name = shared.name()
+    networks = f"networks: {{lan: {{cidr: {route['dst']}, netboot: builtin}}}}"
+    node = "{firmware: bios, memory: 64MiB, disks: [16MiB]}"
+    file = shared.file(f"cluster: {name}\n{networks}\n{shared.bmc()}nodes: [{node}]\n")
+    refused = shared.run("up", "--yes", file, status=1)
+    assert f"overlaps the route {route['dst']} dev {route['dev']}" in refused.stderr
+    assert "Choose another `cidr`" in refused.stderr
+    assert left_of(name) == []
+
+
+def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    run(*build)  # what `make dist` does
+    (wheel,) = tmp_path.glob("*.whl")
+    assert list(tmp_path.glob("*.tar.gz"))
+    place = tmp_path / "clean"
+    run(sys.executable, "-m", "venv", str(place))
+    pip = [str(place / "bin/python"), "-m", "pip", "install", "--quiet"]
+    run(*pip, "-r", str(ROOT / "requirements" / "run.txt"), str(wheel))
+    rack = Rack.at(tmp_path)
+    rack.environment = {k: v for k, v in rack.environment.items() if k != "PYTHONPATH"}
+    rack.environment["PATH"] = f"{place}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    rack.prefix = ["env", "-C", "/"]
+    try:
+        assert "nospoon" in rack.run("--version").stdout
+        assert json.loads(rack.run("schema").stdout)["properties"]["cluster"]
+        name, file = simulated(rack, "{count: 2}")
+        rack.run("up", "--yes", file)
+        assert states(rack, name) == {"present"}
+        command = Path(f"/proc/{rack.daemon_pid()}/cmdline").read_text()
+        assert command.startswith(str(place))
+        rack.ipmitool(rack.bmcs(name)["node-0"], "mc", "info")
+        rack.close()
+    finally:
+        rack.kill()
+
+
+def run(*argv: str) -> None:
+    done = subprocess.run(argv, text=True, capture_output=True, check=False, cwd="/")
+    assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
