@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
 import stat
 import subprocess
 import tarfile
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from os import kill
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from nospoon.api.client import Client
 from nospoon.errors import NospoonError
@@ -223,3 +229,34 @@ def as_nobody(ask: Callable[[], str]) -> str:
         said = pipe.read()
     os.waitpid(child, 0)
     return said
+
+
+@pytest.mark.xdist_group("port 623")
+@pytest.mark.parametrize("pool", ["127.77.0.0/29", "172.31.251.0/29"], ids=["loopback", "routed"])
+def test_an_address_pool_gives_each_bmc_its_own_address(shared: Rack, pool: str) -> None:
+    name, file = simulated(shared, pool=pool)
+    shared.run("up", "--yes", file)
+    bmcs = shared.bmcs(name)
+    assert [bmc["ipmi"].rpartition(":")[2] for bmc in bmcs.values()] == ["623"] * 3
+    assert len({bmc["ipmi"] for bmc in bmcs.values()}) == 3
+    for bmc in bmcs.values():
+        assert "off" in shared.ipmitool(bmc, "power", "status")
+        assert system_at(bmc, bmc)["UUID"] == bmc["uuid"]
+    first, second = bmcs["node-0"], bmcs["node-1"]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        system_at(second, first)
+    assert refused.value.code == 401
+    shared.run("down", "--yes", name)
+    routes = subprocess.run(
+        ["ip", "route", "show", "table", "local", "proto", "242"], text=True, capture_output=True,
+        check=True,
+    )  # fmt: skip
+    assert pool not in routes.stdout
+
+
+def system_at(place: dict[str, str], account: dict[str, str]) -> Any:
+    """The System at one BMC's address, asked for with an account."""
+    secret = base64.b64encode(f"{account['username']}:{account['password']}".encode()).decode()
+    asked = urllib.request.Request(place["redfish"], headers={"Authorization": f"Basic {secret}"})
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        return json.load(answer)
