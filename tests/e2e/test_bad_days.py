@@ -229,6 +229,14 @@ def test_a_network_that_overlaps_a_route_of_this_machine_is_refused_with_the_rou
     assert left_of(name) == []
 
 
+def test_a_pool_of_bmc_addresses_that_would_take_a_route_away_is_refused(shared: Rack) -> None:
+    said = subprocess.run(["ip", "-j", "-4", "route"], capture_output=True, check=True).stdout
+    route = next(r for r in json.loads(said) if r["dst"] != "default" and "/" in r["dst"])
+    text = f"cluster: p\nhosts: {{sim: simulated}}\nbmc: {{pool: {route['dst']}}}\nnodes: [{{}}]\n"
+    refused = shared.run("plan", shared.file(text), status=1)
+    assert f"holds the route {route['dst']} dev {route['dev']}" in refused.stderr
+
+
 def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     run(*build)  # what `make dist` does

@@ -10,7 +10,7 @@ from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.resources import Bmc, Key, Kind, Machine, NetbootService, Volume
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
-from nospoon.plan.refuse import HostFacts, Route, reasons_against
+from nospoon.plan.refuse import HostFacts, Route, against_pool, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.spec.load import load
 
@@ -159,6 +159,24 @@ nodes:
     told = "\n".join(reasons(cluster, poor))
     for part in ("uefi-secure", "TPM", "aarch64", "65536 MiB", "10.0.0.0/8 dev eth0"):
         assert part in told
+
+
+def test_a_pool_of_bmc_addresses_takes_no_route_and_no_gateway_away() -> None:
+    routes = (
+        Route(IPv4Network("0.0.0.0/0"), "eth0", "10.9.0.1"),
+        Route(IPv4Network("10.9.0.0/24"), "eth0"),
+        Route(IPv4Network("10.7.0.0/24"), "nsbridge"),
+    )
+    own = Allocations(cidrs={"a": "10.7.0.0/24"})
+
+    def told(pool: str) -> list[str]:
+        return list(against_pool(IPv4Network(pool), own, routes))
+
+    assert "gateway of this machine's route 0.0.0.0/0 dev eth0" in "".join(told("10.9.0.0/28"))
+    assert "holds the route 10.9.0.0/24 dev eth0" in "".join(told("10.8.0.0/15"))
+    assert told("10.9.0.128/25") == []  # a part of the network that this machine is on
+    assert told("10.7.0.0/24") == []  # a network that the cluster made
+    assert told("10.20.0.0/24") == []
 
 
 def test_the_route_of_our_own_bridge_is_no_overlap() -> None:

@@ -162,11 +162,18 @@ class Hosts:
         self._on_event(event)
 
 
+async def routes_here() -> tuple[Route, ...]:
+    """The routes of the machine on which BMCs answer: this one."""
+    return await _routes(runner_for(""))
+
+
 async def _routes(runner: Runner) -> tuple[Route, ...]:
     done = await runner.run(["ip", "-json", "-4", "route", "show", "table", "main"])
     routes = []
     for entry in json.loads(done.stdout or "[]"):
         destination = entry.get("dst", "default")
-        if destination != "default":
-            routes.append(Route(IPv4Network(destination, strict=False), entry.get("dev", "")))
+        network = IPv4Network(
+            "0.0.0.0/0" if destination == "default" else destination, strict=False
+        )
+        routes.append(Route(network, entry.get("dev", ""), entry.get("gateway", "")))
     return tuple(routes)

@@ -14,14 +14,14 @@ from uuid import UUID, uuid4
 
 from nospoon.control.accounts import Account, accounts_for
 from nospoon.control.files import Files, is_url
-from nospoon.control.hosts import Hosts
+from nospoon.control.hosts import Hosts, routes_here
 from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import Conflict, PlanRefused, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
-from nospoon.plan.refuse import reasons_against
+from nospoon.plan.refuse import against_pool, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.providers.base import Capabilities, Driver
@@ -213,6 +213,9 @@ class Planner:
         occupied = Occupied(tuple(sorted(taken)), endpoints | self._ports_in_use())
         allocations, reasons = await asyncio.to_thread(allocate, cluster, before, occupied)
         reasons += reasons_against(cluster, cluster_id, allocations, facts)
+        pool = cluster.addressing.pool
+        if pool is not None and not pool.is_loopback:
+            reasons += against_pool(pool, allocations, await routes_here())
         if reasons:
             raise PlanRefused(reasons)
         return allocations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from uuid import UUID
 
 from nospoon.model.cluster import Arch, Cluster, Firmware, Node
@@ -14,10 +14,11 @@ from nospoon.plan.allocate import Allocations
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A network that a host reaches through a device."""
+    """A network that a host reaches through a device, by a gateway or, with "", directly."""
 
     network: IPv4Network
     device: str
+    gateway: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,4 +99,25 @@ def _overlaps(
             yield (
                 f"network {name}: {cidr} overlaps the route {route.network} dev {route.device} of "
                 f"host {host}: traffic would be lost. Choose another `cidr`, or leave it out."
+            )
+
+
+def against_pool(
+    pool: IPv4Network, allocations: Allocations, routes: tuple[Route, ...]
+) -> Iterator[str]:
+    """Why BMCs may not have these addresses on a machine with these routes: it would answer to all
+    of them itself. A part of a network of its own is fine, when its gateway is not in it.
+    """
+    mend = "traffic would be lost. Choose another `bmc.pool`."
+    for route in routes:
+        ours = str(route.network) in allocations.cidrs.values()
+        if route.network.prefixlen and route.network.subnet_of(pool) and not ours:
+            yield (
+                f"bmc.pool: {pool} holds the route {route.network} dev {route.device} of this "
+                f"machine: {mend}"
+            )
+        elif route.gateway and IPv4Address(route.gateway) in pool:
+            yield (
+                f"bmc.pool: {pool} holds {route.gateway}, the gateway of this machine's route "
+                f"{route.network} dev {route.device}: {mend}"
             )
