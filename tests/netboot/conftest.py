@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -25,7 +26,17 @@ from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.netboot import ToldAuthority
 
-NUMBERS = itertools.count(os.getpid() % 30000)
+NAMES = (f"{os.getpid():x}{number:x}" for number in itertools.count())
+
+
+def free_net() -> str:
+    """A /24 that this machine has no route to, as its first three numbers."""
+    for _ in range(100):
+        net = f"172.31.{random.randrange(64, 250)}"
+        argv = ["ip", "route", "show", f"{net}.0/24"]
+        if not subprocess.run(argv, check=True, capture_output=True).stdout:
+            return net
+    raise AssertionError("no free network")
 
 
 def ip(*words: str) -> None:
@@ -54,8 +65,8 @@ class Bridge:
 
 @pytest.fixture
 def bridge() -> Iterator[Bridge]:
-    number = next(NUMBERS)
-    made = Bridge(f"nsb{number}", f"nst{number}", f"172.31.{64 + number % 128}")
+    name = next(NAMES)
+    made = Bridge(f"nsb{name}", f"nst{name}", free_net())
     ip("link", "add", made.name, "type", "bridge")
     try:
         ip("addr", "add", f"{made.host(1)}/24", "dev", made.name)

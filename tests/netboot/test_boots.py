@@ -15,6 +15,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources import NetbootService, OwnerTag, Reservation, Resource
 from nospoon.probe.build import Probe, command_line
+from nospoon.probe.compare import FIRMWARE_TAKES
 from nospoon.runtime import clock
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
@@ -91,11 +92,13 @@ async def test_a_machine_boots_the_probe_over_the_network(
         hello = clock.monotonic() - began
         record = await guest.record()
         log.info("booted", firmware=firmware, hello=hello, record=clock.monotonic() - began)
+        log.info("memory", kept=record.memory - record.memory_mapped)
         await guest.until(b"nospoon-probe: done")
     assert UUID(record.uuid) == uuid
     assert record.firmware == ("bios" if firmware is Firmware.BIOS else "uefi")
     assert record.secure_boot is (firmware is Firmware.UEFI_SECURE)
     assert record.memory == memory << 20
+    assert record.memory - record.memory_mapped < FIRMWARE_TAKES
     assert [found.mac for found in record.nics] == [mac]
     assert [reported for reported, _ in authority.reports] == [uuid]
 

@@ -93,6 +93,15 @@ def test_what_firmware_keeps_for_itself_is_no_difference(mapped: int) -> None:
     assert wrong(memory_mapped=mapped) == []
 
 
+def test_without_a_memory_map_linux_may_have_taken_its_share() -> None:
+    four = replace(MACHINE, memory=4 << 30)
+    left = (4 << 30) - (200 << 20)
+    seen = found(memory=4 << 30, memory_mapped=left, memory_usable=left)
+    assert [one.field for one in compare(four, SIZES, seen) if not one.ok] == []
+    mapped = found(memory=4 << 30, memory_mapped=left, memory_usable=left - 1)
+    assert [one.field for one in compare(four, SIZES, mapped) if not one.ok] == ["memory"]
+
+
 def test_without_smbios_the_memory_map_decides() -> None:
     assert wrong(memory=0) == []
     assert [one.field for one in wrong(memory=0, memory_mapped=128 << 20)] == ["memory"]

@@ -72,8 +72,10 @@ def _memory(machine: Machine, found: Record) -> Finding:
     firmware took. Both must fit: a balloon or a hole would show in the second only.
     """
     exact = found.memory in (0, machine.memory)
-    least = machine.memory - FIRMWARE_TAKES - machine.memory // 64
-    mapped = found.memory_mapped if found.memory else max(found.memory_mapped, found.memory_usable)
+    mapped = found.memory_mapped
+    # without a memory map (ARM) the probe tells what Linux has left, and Linux takes for itself
+    share = 64 if mapped > found.memory_usable else 16
+    least = machine.memory - FIRMWARE_TAKES - machine.memory // share
     ok = exact and least <= mapped <= machine.memory
     seen = found.memory if found.memory and found.memory != machine.memory else mapped
     return Finding("memory", _mib(machine.memory), _mib(machine.memory if ok else seen), ok)
