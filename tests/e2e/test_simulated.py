@@ -250,6 +250,7 @@ def check_pool(shared: Rack, pool: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         system_at(second, first)
     assert refused.value.code == 401
+    refused.value.close()
     shared.run("down", "--yes", name)
     routes = subprocess.run(
         ["ip", "route", "show", "table", "local", "proto", "242"], text=True, capture_output=True,
