@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +22,7 @@ from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.netboot import ToldAuthority
 from nospoon.testing.probed import FOUND, MACHINE, body
 
+STRANGER = UUID("99999999-2222-3333-4444-555555555555")
 NODE = MACHINE.uuid
 MAC = "02:00:00:00:00:01"
 
@@ -125,7 +126,7 @@ async def test_guests_with_user_mode_networking_know_us_by_slirp_s_address(app: 
 @pytest.mark.parametrize(
     "path",
     [
-        f"/boot/{uuid4()}/ipxe",
+        f"/boot/{STRANGER}/ipxe",
         "/boot/11111111/ipxe",
         "/boot/not-a-uuid/ipxe",
         f"/boot/{NODE.hex}/ipxe",
@@ -134,7 +135,7 @@ async def test_guests_with_user_mode_networking_know_us_by_slirp_s_address(app: 
         f"/boot/{NODE}/lilo",
         f"/files/{NODE}/other",
         f"/files/{NODE}/initrd",
-        f"/files/{uuid4()}/kernel",
+        f"/files/{STRANGER}/kernel",
         f"/files/{NODE}/..%2f..%2fetc%2fpasswd",
         f"/files/{NODE}/../../etc/passwd",
         "/",
@@ -206,7 +207,7 @@ async def test_the_probe_s_record_is_passed_on(app: ASGIApp, authority: ToldAuth
         (b"", 400),
         (b"\xff\x00", 400),
         (b"[]", 400),
-        (body(uuid=str(uuid4())), 400),
+        (body(uuid=str(STRANGER)), 400),
         (body(cpus="two"), 400),
         (b"{" + b" " * MAX_REPORT, 413),
     ],
@@ -220,7 +221,7 @@ async def test_what_is_no_record_of_this_machine_is_refused(
 
 
 async def test_a_record_of_a_stranger_is_not_found(app: ASGIApp) -> None:
-    assert (await ask(app, f"/probe/{uuid4()}", method="POST", content=body())).status == 404
+    assert (await ask(app, f"/probe/{STRANGER}", method="POST", content=body())).status == 404
 
 
 async def test_header_names_reach_the_wire_as_grub_knows_them(app: ASGIApp) -> None:
