@@ -25,12 +25,13 @@ def boot_sector(code: bytes) -> bytes:
 
 def speaking_disk() -> bytes:
     """Prints DISK-BOOTED on COM1; resets the machine by port CF9h when `r` is typed."""
-    print_all = bytes.fromhex("31C0 8ED8 BE0000 BAF803 AC 84C0 7403 EE EBF8")
+    # FA, cli: SeaBIOS's console on the serial port would take what is typed at a timer's tick
+    print_all = bytes.fromhex("FA 31C0 8ED8 BE0000 BAF803 AC 84C0 7403 EE EBF8")
     wait_for_r = bytes.fromhex("BAFD03 EC A801 74F8 BAF803 EC 3C72 75F0 B006 BAF90C EE F4 EBFD")
     code = print_all + wait_for_r
     message = 0x7C00 + len(code)
     return boot_sector(
-        code[:5] + message.to_bytes(2, "little") + code[7:] + b"\r\n" + BOOTED + b"\r\n\0"
+        code[:6] + message.to_bytes(2, "little") + code[8:] + b"\r\n" + BOOTED + b"\r\n\0"
     )
 
 
