@@ -69,6 +69,28 @@ def test_a_changed_file_changes_only_what_it_says(shared: Rack) -> None:
     assert {n: after[n]["password"] for n in after} == {n: before[n]["password"] for n in after}
 
 
+def test_an_edited_boot_profile_is_taken_over(shared: Rack) -> None:
+    (shared.directory / "k").write_text("kernel")
+    name, file = simulated(
+        shared, "boot: {p: {kernel: k, cmdline: one}}\nnodes: [{count: 1, boot: p}]"
+    )
+    shared.run("up", "--yes", file)
+    Path(file).write_text(Path(file).read_text().replace("one", "two"))
+    assert "taken over" in shared.run("up", "--yes", file).stderr
+    port = (shared.directory / "state" / "boot-port").read_text()
+    uuid = shared.bmcs(name)["node-0"]["uuid"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/boot/{uuid}/ipxe", timeout=20) as script:
+        assert "two" in script.read().decode()
+    assert "Nothing to do" in shared.run("up", "--yes", file).stderr
+
+
+def test_a_smaller_disk_is_a_new_one_in_the_plan(shared: Rack) -> None:
+    _, file = simulated(shared, "nodes: [{count: 1, disks: [2GiB]}]")
+    shared.run("up", "--yes", file)
+    Path(file).write_text(Path(file).read_text().replace("2GiB", "1GiB"))
+    assert shared.json("plan", file)["counts"]["replace"] == 1
+
+
 def test_a_saved_plan_is_refused_when_it_is_stale(shared: Rack) -> None:
     _, file = simulated(shared)
     saved = str(shared.directory / "plan.json")

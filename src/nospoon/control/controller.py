@@ -23,7 +23,13 @@ from nospoon.control.operations import Operations
 from nospoon.control.planner import Planner, Request
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
-from nospoon.errors import HostUnreachable, NospoonError, NotFound, PlanRefused
+from nospoon.errors import (
+    HostUnreachable,
+    NospoonError,
+    NotFound,
+    PlanRefused,
+    ProviderError,
+)
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.plan.steps import Plan
@@ -60,8 +66,15 @@ class Controller:
     found: str = ""
 
     async def plan(self, request: Request) -> Plan:
-        """What `up` would do."""
-        return (await self.planner.prepare(request)).plan
+        """What `up` would do. While an operation changes the cluster, `Conflict` says so."""
+        cluster = self.planner.read(request.file, request.text)
+        row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
+        try:
+            return (await self.planner.prepare(request)).plan
+        except ProviderError:
+            if row is not None:
+                self.operations.require_free(row.id)
+            raise
 
     async def up(self, request: Request) -> OperationRow:
         """Begin to bring a cluster to its file."""

@@ -119,4 +119,6 @@ class Files:
         corrupt = info.get("format-specific", {}).get("data", {}).get("corrupt")
         if corrupt:
             raise UsageError(f"image {name} is marked corrupt", hint="Run qemu-img check on it.")
+        if not info["virtual-size"]:
+            raise UsageError(f"image {name} is empty")
         return ImageFacts(sha256, info["format"], info["virtual-size"])

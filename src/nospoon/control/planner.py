@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import IPv4Network
 from pathlib import PurePosixPath
 from uuid import UUID, uuid4
@@ -120,6 +120,7 @@ class Planner:
             rules=_rules(capabilities),
             notes=tuple(_notes(capabilities)),
         )
+        plan = replace(plan, remembers=self._says_something_new(earlier, request, uploads))
         if request.fingerprint and request.fingerprint != plan.fingerprint:
             raise Conflict(
                 "the plan is stale: something has changed since it was made",
@@ -137,6 +138,14 @@ class Planner:
             observed=tuple(observed),
             plan=plan,
         )
+
+    def _says_something_new(
+        self, earlier: ClusterRow | None, request: Request, uploads: Mapping[str, str]
+    ) -> bool:
+        if earlier is None:
+            return False
+        text = self._cipher.decrypt(earlier.text.encode())
+        return text != request.text or dict(uploads) != dict(earlier.uploads)
 
     def drivers(self, hosts: Iterable[Host]) -> Drivers:
         """Every driver of these hosts."""
@@ -175,10 +184,7 @@ class Planner:
         for name in images | _boot_files(cluster):
             if is_url(name):
                 known = fetched.get(name, "")
-                if name in images:
-                    uploads[name] = (
-                        known if self._files.has(known) else await self._files.fetch(name)
-                    )
+                uploads[name] = known if self._files.has(known) else await self._files.fetch(name)
             elif name not in uploads or not self._files.has(uploads[name]):
                 raise UsageError(
                     f"file {name} of the cluster file was not uploaded",

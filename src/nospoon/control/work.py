@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import structlog
 from sqlalchemy import Connection
 
-from nospoon.control.files import Files, is_url
+from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.operations import Ended, Running
@@ -216,7 +216,7 @@ def served_profiles(
     """The file's boot profiles with local files found among the uploads."""
 
     def served(name: str) -> ServedFile | str:
-        if is_url(name):
+        if name not in uploads:
             return name
         return ServedFile(path=str(files.path(uploads[name])), name=uploads[name][:16])
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from uuid import UUID
 
-from nospoon.model.resources import Key, Kind, Observed, Resource, Shape
+from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
 
 Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
@@ -87,11 +87,18 @@ def field_changes(
     for field in fields(desired):
         before, after = getattr(observed, field.name), getattr(desired, field.name)
         if before != after:
-            rule = rules.get(field.name, "replace")
+            shrinks = _shrinks(before, after, desired)
+            rule = "replace" if shrinks else rules.get(field.name, "replace")
             secret = not field.repr
             yield FieldChange(
                 field.name, "…" if secret else _text(before), "…" if secret else _text(after), rule
             )
+
+
+def _shrinks(before: object, after: object, desired: Shape) -> bool:
+    """Nobody can take the end of a disk away and leave the rest whole."""
+    sizes = isinstance(before, int) and isinstance(after, int)
+    return isinstance(desired, Volume) and sizes and after < before  # type: ignore[operator]
 
 
 def _text(value: object) -> str:

@@ -53,13 +53,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in the order of the file (deletions last); `notes` are warnings for the reader."""
+    """Steps in the order of the file (deletions last); `notes` are warnings for the reader.
+
+    `remembers`: the file says something new that is made nowhere (boot profiles, labels).
+    """
 
     cluster: str
     cluster_id: UUID
     steps: tuple[Step, ...]
     unchanged: int = 0
     notes: tuple[str, ...] = ()
+    remembers: bool = False
 
     @property
     def empty(self) -> bool:

@@ -23,7 +23,9 @@ def plan_text(plan: Plan) -> str:
     lines = [f"Plan for cluster {plan.cluster} ({plan.cluster_id})", ""]
     for step in plan.steps:
         lines += _step_lines(step)
-    if plan.empty:
+    if plan.empty and plan.remembers:
+        lines.append("Nothing to make: the file's changes (boot profiles, labels) are taken over.")
+    elif plan.empty:
         lines.append("Nothing to do: everything is as the file says.")
     else:
         lines += ["", summary(plan)]
@@ -47,6 +49,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "counts": {str(action): count for action, count in plan.counts.items()},
         "unchanged": plan.unchanged,
         "notes": list(plan.notes),
+        "remembers": plan.remembers,
         "steps": [_step_json(step) for step in plan.steps],
     }
 

@@ -27,7 +27,7 @@ from nospoon.spec.sections import Sections
 
 DEFAULT_MEMORY = 1 << 30
 DEFAULT_DISK = DiskSection(size="10GiB")
-_NUMBER = re.compile(r"\{n(?::0?(\d+))?\}")
+_NUMBER = re.compile(r"\{n(?::0?(\d{1,2}))?\}")
 _NAME = re.compile(NAME_PATTERN)
 
 

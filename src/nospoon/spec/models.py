@@ -37,6 +37,22 @@ def _text(value: Any) -> Any:
     return value
 
 
+def _account_name(value: Any) -> Any:
+    """IPMI 2.0 §22.28: 16 bytes; RFC 7617 §2: no colon."""
+    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 16 or ":" in value:
+        raise ValueError(f"expected a user name of 1 to 16 bytes without colons, got {value!r}")
+    return value
+
+
+def _password(value: Any) -> Any:
+    """IPMI 2.0 §22.30: 20 bytes. The message does not repeat it."""
+    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 20:
+        raise ValueError("expected a password of 1 to 20 bytes, as text. Put it in quotes")
+    return value
+
+
+AccountName = Annotated[str, BeforeValidator(_account_name)]
+Password = Annotated[str, BeforeValidator(_password)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, BeforeValidator(_text)]
 
@@ -126,8 +142,12 @@ class NodeBmcSection(Section):
     protocols: Annotated[list[BmcProtocol], BeforeValidator(_listed)] | None = Field(
         None, description="What it speaks: `ipmi`, `redfish`; default: both."
     )
-    username: Text | None = Field(None, description="Fixed user name; default: the cluster's.")
-    password: Text | None = Field(None, description="Fixed password; default: random, per node.")
+    username: AccountName | None = Field(
+        None, description="Fixed user name; default: the cluster's."
+    )
+    password: Password | None = Field(
+        None, description="Fixed password; default: random, per node."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -218,10 +238,10 @@ class BmcSection(Section):
     pool: Annotated[IPv4Network, BeforeValidator(_text)] | None = Field(
         None, description="An address a node from this network, IPMI on port 623 of each."
     )
-    username: Annotated[Text, Field(min_length=1, max_length=16)] = Field(
+    username: AccountName = Field(
         "admin", description="User name for all nodes (IPMI: at most 16 characters)."
     )
-    password: Annotated[Text, Field(min_length=1, max_length=20)] | None = Field(
+    password: Password | None = Field(
         None, description="Password for all nodes; default: random, one a node."
     )
 

@@ -125,7 +125,7 @@ def _read_mapping(
 
 def _read_groups(document: Document, value: Mapping[str, Value], found: Sections) -> None:
     nodes = value.get("nodes")
-    if nodes is not None and not isinstance(nodes, list):
+    if "nodes" in value and not isinstance(nodes, list):
         found.problems.append(
             document.problem(
                 ("nodes",), f"expected a list, got {shown(nodes)}", "Write `nodes: [{count: 2}]`"
@@ -163,7 +163,7 @@ def _translated(
         elif detail["type"] == "missing":
             yield document.problem((*path, *inner), f"missing key {str(detail['loc'][-1])!r}")
         else:
-            message, hint = _message(detail)
+            message, hint = _message(detail, secret=inner[-1:] == ("password",))
             yield document.problem((*path, *inner), message, hint)
 
 
@@ -192,8 +192,8 @@ _EXPECTED = {
 }
 
 
-def _message(detail: ErrorDetails) -> tuple[str, str]:
-    got = shown(detail["input"])
+def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
+    got = "something else" if secret else shown(detail["input"])
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "value_error":
         message, _, hint = str(context["error"]).partition(". ")

@@ -11,7 +11,7 @@ from nospoon.api.client import Client
 from nospoon.cli import connect
 from nospoon.cli.commands.bmc import COLUMNS
 from nospoon.cli.files import read_request
-from nospoon.cli.follow import finish, follow
+from nospoon.cli.follow import INTERRUPTED, finish, follow
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import UsageError
 
@@ -40,16 +40,24 @@ def command(
     plan = answer["plan"]
     if dry_run:
         return
-    if plan["steps"]:
+    if plan["steps"] or plan["remembers"]:
         if not yes:
             confirm("Carry out this plan?")
         agreed = {"cluster_id": plan["cluster_id"], "fingerprint": plan["fingerprint"]}
-        operation = client.post("/v1/clusters", {**body, **agreed})
+        operation = _begin(client, {**body, **agreed})
         if not wait:
             click.echo(operation["id"])
             return
         finish(follow(client, operation, timeout=timeout))
     show_bmcs(client, plan["cluster"], format_, columns)
+
+
+def _begin(client: Client, body: dict[str, Any]) -> Any:
+    try:
+        return client.post("/v1/clusters", body)
+    except KeyboardInterrupt:
+        click.echo("\nIt may have begun: `nospoon operation list` tells.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def confirm(question: str) -> None:
