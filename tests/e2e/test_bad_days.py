@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -213,12 +214,24 @@ def test_ctrl_c_leaves_the_operation_running_and_tells_how_to_go_on(shared: Rack
     assert states(shared, name) == {"present"}
 
 
+@pytest.fixture
+def route() -> Iterator[dict[str, str]]:
+    """A route of this machine, over a bridge that is not ours."""
+    number = uuid4().int
+    device, network = f"nst-{number % 16**8:08x}", f"172.31.{number % 250}"
+    run("ip", "link", "add", device, "type", "bridge")
+    try:
+        run("ip", "address", "add", f"{network}.1/24", "dev", device)
+        run("ip", "link", "set", device, "up")
+        yield {"dst": f"{network}.0/24", "dev": device}
+    finally:
+        run("ip", "link", "delete", device)
+
+
 @pytest.mark.libvirt
 def test_a_network_that_overlaps_a_route_of_this_machine_is_refused_with_the_route(
-    shared: Rack,
+    shared: Rack, route: dict[str, str]
 ) -> None:
-    said = subprocess.run(["ip", "-j", "-4", "route"], capture_output=True, check=True).stdout
-    route = next(r for r in json.loads(said) if r["dst"] != "default" and "/" in r["dst"])
     name = shared.name()
     networks = f"networks: {{lan: {{cidr: {route['dst']}, netboot: builtin}}}}"
     node = "{firmware: bios, memory: 64MiB, disks: [16MiB]}"
@@ -229,9 +242,10 @@ def test_a_network_that_overlaps_a_route_of_this_machine_is_refused_with_the_rou
     assert left_of(name) == []
 
 
-def test_a_pool_of_bmc_addresses_that_would_take_a_route_away_is_refused(shared: Rack) -> None:
-    said = subprocess.run(["ip", "-j", "-4", "route"], capture_output=True, check=True).stdout
-    route = next(r for r in json.loads(said) if r["dst"] != "default" and "/" in r["dst"])
+@pytest.mark.libvirt
+def test_a_pool_of_bmc_addresses_that_would_take_a_route_away_is_refused(
+    shared: Rack, route: dict[str, str]
+) -> None:
     text = f"cluster: p\nhosts: {{sim: simulated}}\nbmc: {{pool: {route['dst']}}}\nnodes: [{{}}]\n"
     refused = shared.run("plan", shared.file(text), status=1)
     assert f"holds the route {route['dst']} dev {route['dev']}" in refused.stderr

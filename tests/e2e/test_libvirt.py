@@ -7,6 +7,7 @@ import subprocess
 from os import kill
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -157,10 +158,16 @@ def test_a_power_cut_of_the_daemon_leaves_machines_and_their_power_as_they_are(r
 
 
 def test_the_bridge_of_somebody_else_is_left_alone(rack: Rack) -> None:
-    name, file = cluster(rack, SMALL)
-    plan = rack.json("plan", file)
-    (network,) = [s for s in plan["steps"] if s["kind"] == "network"]
-    text = rack.run("plan", file).stdout
-    bridge = text.split("bridge ")[1].split()[0]
-    assert network["name"] == "lan"
-    del bridge, name
+    name, file = cluster(rack, f"id: {uuid4()}\n{SMALL}")
+    bridge = rack.run("plan", file).stdout.split("bridge ")[1].split()[0]
+    subprocess.run(["ip", "link", "add", bridge, "type", "bridge"], check=True)
+    try:
+        refused = rack.run("up", "--yes", file, status=3)
+        assert bridge in refused.stderr
+        rack.run("down", "--yes", "--purge", name)
+        shown = subprocess.run(
+            ["ip", "-o", "link", "show", bridge], check=False, capture_output=True, text=True
+        )
+        assert bridge in shown.stdout
+    finally:
+        subprocess.run(["ip", "link", "delete", bridge], check=True)

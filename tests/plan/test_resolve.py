@@ -110,6 +110,15 @@ def test_a_free_network_overlaps_nothing_and_is_kept() -> None:
     assert again.cidrs == first.cidrs
 
 
+def test_the_search_for_a_free_network_begins_where_it_is_told_and_goes_round() -> None:
+    cluster = read("nodes: [{count: 1}]")
+    last, _ = allocate(cluster, Allocations(), Occupied(), first_choice=255)
+    assert last.cidrs == {"provision": "172.30.255.0/24"}
+    taken = Occupied(networks=(IPv4Network("172.30.255.0/24"),))
+    round_, _ = allocate(cluster, Allocations(), taken, first_choice=255)
+    assert round_.cidrs == {"provision": "172.30.0.0/24"}
+
+
 def test_nodes_spread_over_hosts_and_stay() -> None:
     cluster = read("hosts: {a: {}, b: {}}\nnodes: [{count: 4}]")
     first = decided(cluster)

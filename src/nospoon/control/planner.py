@@ -19,6 +19,7 @@ from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import Conflict, PlanRefused, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
+from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
 from nospoon.plan.refuse import against_pool, reasons_against
@@ -207,9 +208,9 @@ class Planner:
         others = [
             row for row in await self._database.call(stored.all_clusters) if row.id != cluster_id
         ]
-        own = set(before.cidrs.values())
-        routes = {r.network for fact in facts.values() for r in fact.routes}
-        taken = {n for n in routes if n.prefixlen and str(n) not in own}
+        own = {identity.bridge_name(cluster_id, network.name) for network in cluster.networks}
+        routes = [r for fact in facts.values() for r in fact.routes if r.device not in own]
+        taken = {r.network for r in routes if r.network.prefixlen}
         taken |= {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
         endpoints = {
             (each.address, each.ipmi_port)
@@ -217,7 +218,9 @@ class Planner:
             for each in row.allocations.endpoints.values()
         }
         occupied = Occupied(tuple(sorted(taken)), endpoints | self._ports_in_use())
-        allocations, reasons = await asyncio.to_thread(allocate, cluster, before, occupied)
+        allocations, reasons = await asyncio.to_thread(
+            allocate, cluster, before, occupied, first_choice=cluster_id.int
+        )
         reasons += reasons_against(cluster, cluster_id, allocations, facts)
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 
-from nospoon.model.cluster import BmcProtocol, Cluster, Netboot, Network, Node
+from nospoon.model.cluster import BmcProtocol, Cluster, Netboot, Node
 
 PRIVATE = IPv4Network("172.30.0.0/16")
 """Where free networks are looked for: /24s in here, then in 10.213.0.0/16."""
@@ -46,14 +46,18 @@ class Occupied:
 
 
 def allocate(
-    cluster: Cluster, earlier: Allocations, occupied: Occupied
+    cluster: Cluster, earlier: Allocations, occupied: Occupied, *, first_choice: int = 0
 ) -> tuple[Allocations, list[str]]:
-    """The decisions for this file, and the reasons why some cannot be made."""
+    """The decisions for this file, and the reasons why some cannot be made.
+
+    `first_choice`: number of the /24 where the search for a free network begins. Taken from the
+    cluster's id, it keeps daemons that plan at the same moment from choosing the same one.
+    """
     reasons: list[str] = []
     hosts = dict(_place(cluster, earlier))
     return (
         Allocations(
-            cidrs=dict(_networks(cluster, earlier, occupied, reasons)),
+            cidrs=dict(_networks(cluster, earlier, occupied, reasons, first_choice)),
             hosts=hosts,
             endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
         ),
@@ -74,7 +78,11 @@ def _place(cluster: Cluster, earlier: Allocations) -> Iterator[tuple[str, str]]:
 
 
 def _networks(
-    cluster: Cluster, earlier: Allocations, occupied: Occupied, reasons: list[str]
+    cluster: Cluster,
+    earlier: Allocations,
+    occupied: Occupied,
+    reasons: list[str],
+    first_choice: int,
 ) -> Iterator[tuple[str, str]]:
     fixed = [net.cidr for net in cluster.networks if isinstance(net.cidr, IPv4Network)]
     taken = [*occupied.networks, *fixed]
@@ -84,7 +92,7 @@ def _networks(
         if network.cidr is not None:
             yield network.name, str(network.cidr)
         elif network.netboot is Netboot.BUILTIN:
-            chosen = _free_network(network, earlier, taken)
+            chosen = _free_network(earlier.cidrs.get(network.name), taken, first_choice)
             if chosen is None:
                 reasons.append(
                     f"network {network.name}: no free /24 in {PRIVATE} or {SECOND_PRIVATE}. "
@@ -96,10 +104,11 @@ def _networks(
 
 
 def _free_network(
-    network: Network, earlier: Allocations, taken: list[IPv4Network]
+    before: str | None, taken: list[IPv4Network], first_choice: int
 ) -> IPv4Network | None:
-    before = earlier.cidrs.get(network.name)
-    candidates = [*PRIVATE.subnets(new_prefix=24), *SECOND_PRIVATE.subnets(new_prefix=24)]
+    private = list(PRIVATE.subnets(new_prefix=24))
+    begin = first_choice % len(private)
+    candidates = [*private[begin:], *private[:begin], *SECOND_PRIVATE.subnets(new_prefix=24)]
     if before is not None:
         candidates.insert(0, IPv4Network(before))
     return next(
