@@ -204,3 +204,24 @@ nodes: [{nics: [a, b]}]
     told = reasons(cluster, replace(FACTS, managed_networks=False))
     assert len(told) == 2
     assert all("qemu:///session" in reason for reason in told)
+
+
+def test_machines_and_strangers_get_no_address_of_a_bmc() -> None:
+    cluster = read(
+        "networks: {lan: {cidr: 10.9.0.0/26, netboot: builtin}}\n"
+        "bmc: {pool: 10.9.0.4/30}\nnodes: [{count: 2}]"
+    )
+    found = resources(cluster)
+    service = found[Key(Kind.NETBOOT, "here", "lan")]
+    assert isinstance(service, NetbootService)
+    assert service.range == ("10.9.0.8", "10.9.0.62")
+    bigger = replace(cluster, nodes=(*cluster.nodes, replace(cluster.nodes[0], name="c", bmc=())))
+    service = resources(bigger)[Key(Kind.NETBOOT, "here", "lan")]
+    assert isinstance(service, NetbootService)
+    given = [each.address for each in service.reservations]
+    assert given == ["10.9.0.2", "10.9.0.3", "10.9.0.8"]
+
+
+def test_a_network_that_is_chosen_leaves_the_pool_of_bmcs_alone() -> None:
+    cluster = read("bmc: {pool: 172.30.0.0/25}\nnodes: [{count: 1}]")
+    assert decided(cluster).cidrs == {"provision": "172.30.1.0/24"}

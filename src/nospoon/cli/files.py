@@ -20,12 +20,12 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
 
     name, text = _read(path)
-    cluster = load(text, file=name)
     base = Path(path).resolve().parent if path != "-" else Path.cwd()
+    cluster = load(text, file=name, local_file=lambda each: _why_unreadable(base / each))
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
     wanted |= {f for profile in cluster.profiles for f in (profile.kernel, *profile.initrd)}
     local = sorted(each for each in wanted if not each.startswith(("http://", "https://")))
-    digests = {each: _digest(base / each, each, name) for each in local}
+    digests = {each: _digest(base / each) for each in local}
     if client is not None and digests:
         _upload(client, {digests[each]: base / each for each in local})
     return {"file": name, "text": text, "uploads": digests}
@@ -42,15 +42,18 @@ def _read(path: str) -> tuple[str, str]:
         raise UsageError(f"{path} is not UTF-8 text: {error}") from error
 
 
-def _digest(path: Path, name: str, file: str) -> str:
+def _why_unreadable(path: Path) -> str:
+    """ "" when it can be read; paths are relative to the cluster file."""
     try:
-        with path.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
+        with path.open("rb"):
+            return ""
     except OSError as error:
-        raise UsageError(
-            f"{file} names {name}, which cannot be read: {error.strerror}",
-            hint=f"Looked for {path}; paths are relative to the cluster file.",
-        ) from error
+        return f"{path}: {error.strerror}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _upload(client: Client, files: dict[str, Path]) -> None:

@@ -85,7 +85,8 @@ def _networks(
     first_choice: int,
 ) -> Iterator[tuple[str, str]]:
     fixed = [net.cidr for net in cluster.networks if isinstance(net.cidr, IPv4Network)]
-    taken = [*occupied.networks, *fixed]
+    pool = cluster.addressing.pool
+    taken = [*occupied.networks, *fixed, *((pool,) if pool else ())]
     for network in cluster.networks:
         if network.existing:
             continue

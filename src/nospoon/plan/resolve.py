@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from uuid import UUID
 
 from nospoon.model.cluster import (
@@ -139,7 +139,7 @@ class _Resolver:
         shape = NetbootService(
             bridge=identity.bridge_name(self.id, network.name),
             address=self._host_address(network),
-            range=(str(cidr[2]), str(cidr[-2])),
+            range=self._range(cidr),
             reservations=tuple(self._reservations(host, network, cidr)),
         )
         key = Key(Kind.NETBOOT, host.name, network.name)
@@ -149,16 +149,33 @@ class _Resolver:
         self, host: Host, network: Network, cidr: IPv4Network
     ) -> Iterator[Reservation]:
         """Addresses by the node's place in the file, so that they fit also on several hosts."""
-        number = 0
+        addresses = self._machine_addresses(cidr)
         for node in self.cluster.nodes:
             for mac, nic_network in self._nics(node):
                 if nic_network != network.name:
                     continue
-                number += 1
+                address = next(addresses)
                 if self.allocations.hosts[node.name] == host.name:
                     uuid = identity.node_uuid(self.id, node.name)
                     secure = node.firmware is Firmware.UEFI_SECURE
-                    yield Reservation(mac, str(cidr[1 + number]), node.name, uuid, secure)
+                    yield Reservation(mac, str(address), node.name, uuid, secure)
+
+    def _machine_addresses(self, cidr: IPv4Network) -> Iterator[IPv4Address]:
+        """Those of a netboot network that are neither the host's own nor of a BMC."""
+        pool = self.cluster.addressing.pool
+        for number in range(2, cidr.num_addresses - 1):
+            if pool is None or cidr[number] not in pool:
+                yield cidr[number]
+
+    def _range(self, cidr: IPv4Network) -> tuple[str, str]:
+        """First and last address for strangers: the larger part beside the BMCs' addresses."""
+        first, last, pool = cidr[2], cidr[-2], self.cluster.addressing.pool
+        if pool is None or not pool.subnet_of(cidr):
+            return str(first), str(last)
+        below = (first, pool[0] - 1)
+        above = (pool[-1] + 1, last)
+        low, high = max(below, above, key=lambda part: int(part[1]) - int(part[0]))
+        return str(low), str(high)
 
     def _nics(self, node: Node) -> Iterator[tuple[str, str]]:
         uuid = identity.node_uuid(self.id, node.name)

@@ -21,6 +21,7 @@ from nospoon.spec.check import check
 from nospoon.spec.document import Document
 from nospoon.spec.expand import Complaint, expand
 from nospoon.spec.models import HostSection
+from nospoon.spec.references import LocalFile
 from nospoon.spec.sections import Sections, read_sections
 
 DEFAULT_HOST = "here"
@@ -28,20 +29,25 @@ DEFAULT_NETWORK = "provision"
 SYSTEM_URI = "qemu:///system"
 
 
-def load(text: str, *, file: str, default_uri: str = SYSTEM_URI) -> Cluster:
+def load(
+    text: str, *, file: str, default_uri: str = SYSTEM_URI, local_file: LocalFile | None = None
+) -> Cluster:
     """The cluster that a file describes. Raises `SpecError` with every problem in it.
 
     `default_uri`: libvirt URI of hosts that name none (a user's daemon takes the session).
+    `local_file`: where given, tells of a file that the cluster file names why it cannot be read.
     """
     document = Document(text, file)
     sections = read_sections(document)
     if not isinstance(document.value, dict):
         raise SpecError(sections.problems)
     expansion = expand(sections, default_network=_default_network(sections))
-    complaints = [*expansion.complaints, *check(sections, expansion)]
+    complaints = [*expansion.complaints, *check(sections, expansion, local_file)]
     problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
     if problems:
-        raise SpecError(sorted(set(problems), key=lambda each: (each.line, each.column, each.path)))
+        raise SpecError(
+            sorted(dict.fromkeys(problems), key=lambda each: (each.line, each.column, each.path))
+        )
     return Cluster(
         name=sections.cluster,
         hosts=_hosts(sections, default_uri),

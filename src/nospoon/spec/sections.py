@@ -34,8 +34,9 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 @dataclass(slots=True)
 class Sections:
-    """What could be read. `*_names` hold all names that the file defines, also of bad sections."""
+    """What could be read. `raw`: the plain values; `names`: by section, also of bad entries."""
 
+    raw: Mapping[str, Value] = field(default_factory=dict)
     cluster: str = ""
     id: str | None = None
     hosts: dict[str, HostSection] = field(default_factory=dict)
@@ -55,6 +56,7 @@ def read_sections(document: Document) -> Sections:
     if not isinstance(value, dict):
         found.problems.append(document.problem((), f"expected a mapping, got {shown(value)}"))
         return found
+    found.raw = value
     _refuse_unknown_sections(document, value, found)
     _read_names(document, value, found)
     found.hosts = _read_mapping(document, value, "hosts", HostSection, found)
@@ -117,10 +119,26 @@ def _read_mapping(
         _read(document, (section, name), name, _NAME.validate_python, found)
         body = {} if body is None else body  # noqa: PLW2901  (`here:` alone means all defaults)
         parsed = _read(document, (section, name), body, model.model_validate, found)
+        parsed = parsed or _what_is_right(model, body)
         if parsed is not None:
             result[name] = parsed
     found.names[section] = frozenset(given)
     return result
+
+
+def _what_is_right(model: type[M], body: Value) -> M | None:
+    """A section without its wrong keys, so that they hide no problem of the others."""
+    if not isinstance(body, dict):
+        return None
+    try:
+        model.model_validate(body)
+    except ValidationError as error:
+        wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
+    rest = {key: value for key, value in body.items() if key not in wrong}
+    try:
+        return model.model_validate(rest)
+    except ValidationError:
+        return None
 
 
 def _read_groups(document: Document, value: Mapping[str, Value], found: Sections) -> None:

@@ -1,0 +1,121 @@
+"""Networks and addresses: what overlaps, what can be no network, and room for all who need one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from itertools import combinations
+
+from nospoon.model.cluster import BmcProtocol, Netboot
+from nospoon.spec.expand import Complaint, Expansion
+from nospoon.spec.models import NetworkSection
+from nospoon.spec.sections import Sections
+
+NETBOOT_OVERHEAD = 3
+"""Addresses of a netboot network that no NIC gets: network, broadcast and the host's own."""
+
+_NOT_FOR_HOSTS = (
+    ("a multicast network (RFC 5771)", IPv4Network("224.0.0.0/4")),
+    ("reserved (RFC 1112 §4)", IPv4Network("240.0.0.0/4")),
+    ("this network (RFC 1122 §3.2.1.3)", IPv4Network("0.0.0.0/8")),
+)
+_LOOPBACK = ("loopback (RFC 1122 §3.2.1.3)", IPv4Network("127.0.0.0/8"))
+
+
+def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Every complaint about networks, address pools and port ranges."""
+    for name, network in sections.networks.items():
+        yield from _network(name, network)
+    yield from _overlaps(sections)
+    yield from _pool(sections)
+    yield from _room_for_bmcs(sections, expansion)
+    yield from _room_on_networks(sections, expansion)
+
+
+def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
+    path = ("networks", name)
+    if network.physnet and network.bridge:
+        yield Complaint((*path, "bridge"), "expected physnet or bridge, got both")
+    existing = network.physnet or network.bridge
+    if network.vlan is not None and not existing:
+        message = "a VLAN needs a physnet or bridge"
+        yield Complaint((*path, "vlan"), message, "An isolated network needs none")
+    if network.netboot is Netboot.BUILTIN and existing:
+        message = "expected netboot: none on an existing bridge: its owner answers DHCP there"
+        yield Complaint((*path, "netboot"), message)
+    if network.cidr is not None:
+        unfit = _unfit(network.cidr, (*_NOT_FOR_HOSTS, _LOOPBACK))
+        if unfit:
+            yield Complaint((*path, "cidr"), unfit, "Take a private one such as 172.30.0.0/24")
+
+
+def _unfit(network: IPv4Network, refused: tuple[tuple[str, IPv4Network], ...]) -> str:
+    return next(
+        (
+            f"{network} is no network for machines: {of} is {what}"
+            for what, of in refused
+            if network.overlaps(of)
+        ),
+        "",
+    )
+
+
+def _overlaps(sections: Sections) -> Iterator[Complaint]:
+    placed = [(name, net.cidr) for name, net in sections.networks.items() if net.cidr is not None]
+    for (first, one), (second, other) in combinations(placed, 2):
+        if one.overlaps(other):
+            message = f"{other} overlaps {one} of network {first!r}"
+            yield Complaint(("networks", second, "cidr"), message)
+
+
+def _pool(sections: Sections) -> Iterator[Complaint]:
+    pool, path = sections.bmc.pool, ("bmc", "pool")
+    if pool is None:
+        return
+    unfit = _unfit(pool, _NOT_FOR_HOSTS)
+    if unfit:
+        yield Complaint(path, unfit, "Take a private one, or one of loopback's: 127.20.0.0/24")
+    for other in ("address", "ports"):
+        if other in sections.bmc.model_fields_set:
+            message = "with `pool` each BMC has an address of its own, and port 623 on it"
+            yield Complaint(("bmc", other), message, f"Drop `{other}` or `pool`")
+    for name, network in sections.networks.items():
+        cidr = network.cidr
+        if cidr is None or not pool.overlaps(cidr):
+            continue
+        if not pool.subnet_of(cidr):
+            message = f"{pool} overlaps {cidr} of network {name!r} and does not lie within it"
+            yield Complaint(path, message)
+        elif network.netboot is Netboot.BUILTIN and cidr[1] in pool:
+            message = f"{pool} holds {cidr[1]}, which is the host's own on network {name!r}"
+            upper = list(cidr.subnets(prefixlen_diff=1))[-1] if cidr.prefixlen < 31 else cidr
+            yield Complaint(path, message, f"Take a later part of it such as {upper}")
+
+
+def _room_for_bmcs(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    wanted = sum(1 for node in expansion.nodes if node.bmc)
+    ipmi = sum(1 for node in expansion.nodes if BmcProtocol.IPMI in node.bmc)
+    pool, (first, last) = sections.bmc.pool, sections.bmc.ports
+    if pool is not None and pool.num_addresses - 2 < wanted:
+        message = f"{pool} has {max(pool.num_addresses - 2, 0)} addresses for {wanted} BMCs"
+        yield Complaint(("bmc", "pool"), message, "Take a larger network")
+    if pool is None and last - first + 1 < ipmi:
+        message = f"{first}-{last} has {last - first + 1} ports for {ipmi} BMCs"
+        yield Complaint(("bmc", "ports"), message, f"Write {first}-{first + ipmi - 1} or wider")
+
+
+def _room_on_networks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    pool = sections.bmc.pool
+    for name, network in sections.networks.items():
+        cidr = network.cidr
+        if cidr is None or network.netboot is not Netboot.BUILTIN:
+            continue
+        nics = sum(1 for node in expansion.nodes for nic in node.nics if nic.network == name)
+        within = pool is not None and pool.subnet_of(cidr)
+        room = cidr.num_addresses - NETBOOT_OVERHEAD
+        if pool is not None and within:
+            room -= pool.num_addresses
+        if room < nics:
+            beside = f" beside bmc.pool {pool}" if within else ""
+            message = f"{cidr} has {max(room, 0)} addresses for {nics} NICs{beside}"
+            yield Complaint(("networks", name, "cidr"), message, "Take a larger network")

@@ -1,0 +1,99 @@
+"""Names that one section uses and another defines, and files that stand beside the cluster file.
+
+Read from the plain values, so that a section with an error in it hides none of its references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from nospoon.spec.document import Path, Value, as_sequence
+from nospoon.spec.expand import Complaint
+from nospoon.spec.sections import Sections, did_you_mean
+
+LocalFile = Callable[[str], str]
+"""Why a file beside the cluster file cannot be read, "" when it can."""
+
+URL = ("http://", "https://")
+
+
+def references(sections: Sections) -> Iterator[Complaint]:
+    """Every use of a name that nothing defines."""
+    names = sections.names
+    networks = names["networks"] or frozenset({"provision"})
+    hosts = names["hosts"] or frozenset({"here"})
+    for path, layer in _layers(sections.raw):
+        for nic_path, network in _networks_of(path, layer):
+            yield from _refers(nic_path, network, networks, "network")
+        yield from _refers((*path, "boot"), layer.get("boot"), names["boot"], "boot profile")
+        yield from _refers((*path, "host"), layer.get("host"), hosts, "host")
+    for index, group in enumerate(as_sequence(sections.raw.get("nodes"))):
+        if isinstance(group, dict):
+            yield from _flavor(index, group.get("flavor"), names["flavors"])
+
+
+def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complaint]:
+    """Every image, kernel and ramdisk that is named and cannot be read; each name once."""
+    seen: set[str] = set()
+    for path, name in (*_images(sections.raw), *_boot_files(sections.raw)):
+        if name in seen or name.startswith(URL):
+            continue
+        seen.add(name)
+        why = local_file(name)
+        if why:
+            yield Complaint(path, f"cannot read {name!r}: {why}")
+
+
+def _layers(raw: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value]]]:
+    """Every mapping that describes hardware, with its path."""
+    for name, flavor in _mapping(raw.get("flavors")).items():
+        yield ("flavors", name), _mapping(flavor)
+    for index, group in enumerate(as_sequence(raw.get("nodes"))):
+        yield ("nodes", index), _mapping(group)
+        for name, override in _mapping(_mapping(group).get("overrides")).items():
+            yield ("nodes", index, "overrides", name), _mapping(override)
+
+
+def _networks_of(path: Path, layer: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
+    nics = layer.get("nics")
+    if isinstance(nics, str):
+        yield (*path, "nics"), nics
+    for index, nic in enumerate(as_sequence(nics)):
+        network = nic.get("network") if isinstance(nic, dict) else nic
+        yield (*path, "nics", index), network
+
+
+def _images(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
+    for path, layer in _layers(raw):
+        for index, disk in enumerate(as_sequence(layer.get("disks"))):
+            image = _mapping(disk).get("image")
+            if isinstance(image, str) and image:
+                yield (*path, "disks", index, "image"), image
+
+
+def _boot_files(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
+    for name, profile in _mapping(raw.get("boot")).items():
+        path, given = ("boot", name), _mapping(profile)
+        initrd = given.get("initrd")
+        listed = [(("initrd", i), each) for i, each in enumerate(as_sequence(initrd))]
+        for place, each in ((("kernel",), given.get("kernel")), (("initrd",), initrd), *listed):
+            if isinstance(each, str) and each:
+                yield (*path, *place), each
+
+
+def _flavor(index: int, flavor: Value, known: frozenset[str]) -> Iterator[Complaint]:
+    if flavor is not None:
+        yield from _refers(("nodes", index, "flavor"), flavor, known, "flavor")
+    elif len(known) > 1:
+        hint = f"Add `flavor:` with one of {', '.join(sorted(known))}"
+        yield Complaint(("nodes", index), "several flavors, none chosen", hint)
+
+
+def _refers(path: Path, name: Value, known: Iterable[str], what: str) -> Iterator[Complaint]:
+    """Anything but text is refused where sections are read."""
+    if isinstance(name, str) and name not in known:
+        yield Complaint(path, f"no {what} named {name!r}", did_you_mean(name, known))
+
+
+def _mapping(value: Value) -> Mapping[str, Value]:
+    return value if isinstance(value, dict) else {}
