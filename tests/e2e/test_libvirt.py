@@ -137,6 +137,23 @@ def test_an_unrelated_change_disturbs_no_running_machine(rack: Rack) -> None:
     assert "disk (Continuous)" in rack.json("node", "show", "node-0")["boot"]
 
 
+def test_a_change_that_waits_for_power_off_is_told_until_then(rack: Rack) -> None:
+    name, file = cluster(rack, SMALL)
+    rack.run("up", "--yes", file)
+    rack.run("node", "power", "node-0", "on")
+    assert {row["state"] for row in rack.json("status", name)} == {"present"}
+    Path(file).write_text(Path(file).read_text().replace("count: 2", "count: 2, cpus: 2"))
+    told = "node-0 has to be powered off for cpus 1 -> 2"
+    assert told in rack.run("up", "--yes", file).stderr
+    again = rack.run("up", "--yes", file).stderr
+    assert "Nothing to do" in again
+    assert told in again
+    rows = {row["node"]: (row["state"], row["drift"]) for row in rack.json("status", name)}
+    assert rows == {"node-0": ("waiting", told), "node-1": ("present", "")}
+    rack.run("node", "power", "node-0", "cycle")
+    assert {row["state"] for row in rack.json("status", name)} == {"present"}
+
+
 def test_a_daemon_killed_in_the_middle_of_up_goes_on_without_a_duplicate(rack: Rack) -> None:
     name, file = cluster(rack, SMALL.replace("count: 2", "count: 8"))
     rack.run("daemon", "start")

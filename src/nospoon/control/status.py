@@ -8,16 +8,22 @@ from typing import Any
 
 from nospoon.control.planner import Prepared
 from nospoon.model.resources import Bmc, Kind, Machine
+from nospoon.plan.diff import waiting
 from nospoon.plan.steps import Action, Step
 
 
 def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
-    """Node -> (state, drift): present, missing, drifted; nodes that should go are `extra`."""
+    """Node -> (state, drift): present, missing, drifted, `waiting` for its next power-off to be as
+    the file says; nodes that should go are `extra`.
+    """
     by_node = _steps_by_node(prepared)
+    late = {each.key.name: waiting(each) for each in prepared.observed if each.live is not None}
     states = {}
     for node in prepared.cluster.nodes:
         steps = by_node.pop(node.name, [])
         states[node.name] = (_state(steps), "; ".join(_drift(step) for step in steps))
+        if not steps and node.name in late:
+            states[node.name] = ("waiting", late[node.name])
     for name, steps in by_node.items():
         if name:
             states[name] = ("extra", "; ".join(_drift(step) for step in steps))

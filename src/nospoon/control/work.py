@@ -20,7 +20,7 @@ from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.resources import Key, Kind, Machine, OwnerTag
-from nospoon.plan.diff import removal
+from nospoon.plan.diff import removal, waiting
 from nospoon.plan.order import Half
 from nospoon.plan.steps import Plan
 from nospoon.plan.text import summary
@@ -72,9 +72,9 @@ class Work:
             names = ", ".join(str(step.key) for step in again.plan.steps[:5])
             return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
         await self._forget_leavers(prepared)
-        return Ended(
-            OperationState.DONE, f"cluster {row.name} is up: {len(prepared.cluster.nodes)} nodes"
-        )
+        late = [note for each in again.observed if (note := waiting(each))]
+        said = f"cluster {row.name} is up: {len(prepared.cluster.nodes)} nodes"
+        return Ended(OperationState.DONE, "; ".join((said, *late)))
 
     async def down(
         self, running: Running, row: ClusterRow | None, *, uid: int, name: str, purge: bool

@@ -195,6 +195,7 @@ class Observed:
     """A resource as found. `at`: Unix seconds. `running`: a change would disturb a guest.
 
     `fault` tells why the thing, though there, does not work (a failed machine, a dead process).
+    `live`: what a running machine still has, where that is not yet `shape`; else None.
     """
 
     key: Key
@@ -203,3 +204,4 @@ class Observed:
     at: float
     running: bool = False
     fault: str = ""
+    live: Shape | None = None

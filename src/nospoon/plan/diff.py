@@ -47,8 +47,17 @@ def diff(
         cluster_id=cluster_id,
         steps=tuple(steps),
         unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
-        notes=notes,
+        notes=(*notes, *(note for key in desired if (note := waiting(found.get(key))))),
     )
+
+
+def waiting(observed: Observed | None) -> str:
+    """What a running machine gets at its next power-off, "" when it has everything."""
+    if observed is None or observed.live is None:
+        return ""
+    changes = field_changes(observed.live, observed.shape, {})
+    listed = ", ".join(f"{each.field} {each.observed} -> {each.desired}" for each in changes)
+    return f"{observed.key.name} has to be powered off for {listed}"
 
 
 def removal(

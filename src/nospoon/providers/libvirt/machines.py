@@ -113,6 +113,8 @@ class MachineDriver:
         try:
             root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
             power, fault = self._power_of(domain)
+            running = power in {PowerState.ON, PowerState.FAILED}
+            now = parsed(domain.XMLDesc(0)) if running else None
         except libvirt.libvirtError as error:
             if error.get_error_code() == NO_DOMAIN:
                 return None
@@ -123,9 +125,12 @@ class MachineDriver:
         path = paths.get(owner.pool, "")
         boot_iso = f"{path}/{iso}" if iso else ""
         shape = parse_domain(root, owner, pool_path=path, boot_iso=boot_iso)
-        running = power in {PowerState.ON, PowerState.FAILED}
         key = Key(Kind.MACHINE, self._hypervisor.host, owner.name)
-        return Observed(key, shape, owner.tag, self._clock(), running=running, fault=fault)
+        live = None
+        if now is not None:
+            has = parse_domain(now, owner, pool_path=path, boot_iso=boot_iso)
+            live = has if has != shape else None
+        return Observed(key, shape, owner.tag, self._clock(), running, fault, live)
 
     def _power_of(self, domain: Domain) -> tuple[PowerState, str]:
         state = domain.state()[0]
