@@ -10,7 +10,7 @@ from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.resources import Bmc, Key, Kind, Machine, NetbootService, Volume
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
-from nospoon.plan.refuse import HostFacts, Route, against_pool, reasons_against
+from nospoon.plan.refuse import HostFacts, Route, against_pool, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.spec.load import load
 
@@ -225,3 +225,25 @@ def test_machines_and_strangers_get_no_address_of_a_bmc() -> None:
 def test_a_network_that_is_chosen_leaves_the_pool_of_bmcs_alone() -> None:
     cluster = read("bmc: {pool: 172.30.0.0/25}\nnodes: [{count: 1}]")
     assert decided(cluster).cidrs == {"provision": "172.30.1.0/24"}
+
+
+def test_a_bridge_that_a_host_does_not_have_is_refused() -> None:
+    cluster = read(
+        "hosts: {here: {physnets: {public: br-ex}}}\n"
+        "networks: {a: {physnet: public}, b: {bridge: br0}, c: {bridge: br1}}\nnodes: [{count: 1}]"
+    )
+    facts = {"here": replace(FACTS, links=frozenset({"lo", "br1"}))}
+    reasons = list(reasons_against(cluster, ID, decided(cluster), facts))
+    assert [reason.partition(". ")[0] for reason in reasons] == [
+        "network a: host here has no bridge br-ex",
+        "network b: host here has no bridge br0",
+    ]
+
+
+def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> None:
+    text = "nodes: [{memory: 128MiB, name: u}, {memory: 128MiB, firmware: bios, name: b}]"
+    cluster = read(text)
+    (caution,) = cautions(cluster, decided(cluster), {"here": replace(FACTS, real=True)})
+    assert caution.startswith("node u: 128 MiB")
+    assert caution.endswith("give it 256 MiB")
+    assert not list(cautions(cluster, decided(cluster), {"here": FACTS}))

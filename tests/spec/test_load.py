@@ -116,3 +116,27 @@ def test_ten_thousand_nodes_load(count: str | None) -> None:
         for i in range(10_000)
     )
     assert len(read(f"cluster: dev\n{text}\n").nodes) == 10_000
+
+
+def test_files_that_cannot_be_read_are_told_with_everything_else() -> None:
+    text = """cluster: dev
+flavors: {f: {disks: [{image: a.img}, {image: b.img}], cpus: many}}
+boot: {p: {kernel: vmlinuz, initrd: [one, two]}}
+nodes: [{disks: [{image: a.img}, {image: "https://x/y.img"}]}]
+"""
+    missing = {"b.img", "two"}
+    with pytest.raises(SpecError) as caught:
+        load(text, file="c", local_file=lambda name: "gone" if name in missing else "")
+    assert [str(problem) for problem in caught.value.problems] == [
+        "c:2:47: flavors.f.disks[1].image: cannot read 'b.img': gone",
+        "c:2:62: flavors.f.cpus: expected a whole number, got 'many'",
+        "c:3:43: boot.p.initrd[1]: cannot read 'two': gone",
+    ]
+
+
+@pytest.mark.parametrize("word", ["&&", "||", ";", "#"])
+def test_a_command_line_holds_no_word_that_ends_a_loaders_command(word: str) -> None:
+    (problem,) = problems(
+        f"cluster: a\nboot: {{p: {{kernel: k, cmdline: 'a {word} b'}}}}\nnodes: [{{}}]"
+    )
+    assert f"got the word '{word}'" in problem

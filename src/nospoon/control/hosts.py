@@ -71,8 +71,10 @@ class Hosts:
         """What the plan must know of a host."""
         can = await self.capabilities(host)
         routes: tuple[Route, ...] = ()
+        links: frozenset[str] | None = None
         if host.kind is ConnectionKind.LIBVIRT and can.managed_networks:
-            routes = await _routes(self.use(host).runner)
+            runner = self.use(host).runner
+            routes, links = await asyncio.gather(_routes(runner), _links(runner))
         return HostFacts(
             firmwares=can.firmwares,
             archs=can.archs,
@@ -81,6 +83,8 @@ class Hosts:
             cpus=can.cpus,
             memory=can.memory,
             routes=routes,
+            links=links,
+            real=host.kind is not ConnectionKind.SIMULATED,
         )
 
     def settle(self, machine: UUID, host: Host) -> None:
@@ -165,6 +169,11 @@ class Hosts:
 async def routes_here() -> tuple[Route, ...]:
     """The routes of the machine on which BMCs answer: this one."""
     return await _routes(runner_for(""))
+
+
+async def _links(runner: Runner) -> frozenset[str]:
+    done = await runner.run(["ip", "-json", "link", "show"])
+    return frozenset(entry["ifname"] for entry in json.loads(done.stdout or "[]"))
 
 
 async def _routes(runner: Runner) -> tuple[Route, ...]:

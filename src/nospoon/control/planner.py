@@ -22,7 +22,7 @@ from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Re
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
-from nospoon.plan.refuse import against_pool, reasons_against
+from nospoon.plan.refuse import HostFacts, against_pool, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.providers.base import Capabilities, Driver
@@ -102,7 +102,8 @@ class Planner:
         known = {row.uuid: row for row in rows}
         uploads, images = await self._images(cluster, request, earlier)
         capabilities = await self._capabilities(cluster)
-        allocations = await self._allocate(cluster, cluster_id, earlier)
+        facts = {host.name: await self._hosts.facts(host) for host in cluster.hosts}
+        allocations = await self._allocate(cluster, cluster_id, earlier, facts)
         accounts = accounts_for(cluster, cluster_id, known, self._cipher)
         around = Surroundings(
             pool_roots={host.name: self._pool_root_of(host) for host in cluster.hosts},
@@ -119,7 +120,7 @@ class Planner:
             desired=desired,
             observed=observed,
             rules=_rules(capabilities),
-            notes=tuple(_notes(capabilities)),
+            notes=(*_notes(capabilities), *cautions(cluster, allocations, facts)),
         )
         plan = replace(plan, remembers=self._says_something_new(earlier, request, uploads))
         if request.fingerprint and request.fingerprint != plan.fingerprint:
@@ -201,10 +202,13 @@ class Planner:
         return {host.name: can for host, can in zip(hosts, found, strict=True)}
 
     async def _allocate(
-        self, cluster: Cluster, cluster_id: UUID, earlier: ClusterRow | None
+        self,
+        cluster: Cluster,
+        cluster_id: UUID,
+        earlier: ClusterRow | None,
+        facts: Mapping[str, HostFacts],
     ) -> Allocations:
         before = earlier.allocations if earlier is not None else Allocations()
-        facts = {host.name: await self._hosts.facts(host) for host in cluster.hosts}
         others = [
             row for row in await self._database.call(stored.all_clusters) if row.id != cluster_id
         ]

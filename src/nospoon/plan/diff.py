@@ -12,6 +12,7 @@ from uuid import UUID
 
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
+from nospoon.plan.words import HIDDEN, field_text
 
 Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
 """Host -> kind -> field -> "live", "at power-off" or "replace" (the default)."""
@@ -98,22 +99,15 @@ def field_changes(
         if before != after:
             shrinks = _shrinks(before, after, desired)
             rule = "replace" if shrinks else rules.get(field.name, "replace")
-            secret = not field.repr
-            yield FieldChange(
-                field.name, "…" if secret else _text(before), "…" if secret else _text(after), rule
-            )
+            name, secret = field.name, not field.repr
+            was, will = (HIDDEN if secret else field_text(name, each) for each in (before, after))
+            yield FieldChange(name, was, will, rule)
 
 
 def _shrinks(before: object, after: object, desired: Shape) -> bool:
     """Nobody can take the end of a disk away and leave the rest whole."""
     sizes = isinstance(before, int) and isinstance(after, int)
     return isinstance(desired, Volume) and sizes and after < before  # type: ignore[operator]
-
-
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_text(item) for item in value) + "]"
-    return str(value)
 
 
 def _with_disturbed(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from uuid import UUID
 
-from nospoon.model.cluster import Arch, Cluster, Firmware, Node
+from nospoon.model.cluster import Arch, Cluster, Firmware, Network, Node
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations
 
@@ -23,7 +23,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What is known of a host when the plan is made. `memory` in bytes; 0: unknown."""
+    """What is known of a host when the plan is made. `memory` in bytes; 0: unknown.
+
+    `links`: its network interfaces, None where nobody looked. `real`: guests really run there.
+    """
 
     firmwares: frozenset[Firmware]
     archs: frozenset[Arch]
@@ -32,6 +35,8 @@ class HostFacts:
     cpus: int = 0
     memory: int = 0
     routes: tuple[Route, ...] = ()
+    links: frozenset[str] | None = None
+    real: bool = False
 
 
 def reasons_against(
@@ -72,6 +77,7 @@ def _against_networks(
 ) -> Iterator[str]:
     for network in cluster.networks:
         if network.existing:
+            yield from _without_bridge(cluster, network, host, facts)
             if not facts.managed_networks:
                 yield (
                     f"network {network.name}: host {host} is unprivileged (qemu:///session) and "
@@ -89,6 +95,36 @@ def _against_networks(
         if cidr is not None:
             own = identity.bridge_name(cluster_id, network.name)
             yield from _overlaps(network.name, IPv4Network(cidr), host, own, facts.routes)
+
+
+def _without_bridge(
+    cluster: Cluster, network: Network, host: str, facts: HostFacts
+) -> Iterator[str]:
+    physnets = next(dict(each.physnets) for each in cluster.hosts if each.name == host)
+    bridge = physnets.get(network.physnet, "") if network.physnet else network.bridge
+    if facts.links is not None and bridge not in facts.links:
+        yield (
+            f"network {network.name}: host {host} has no bridge {bridge}. Make it there, or leave "
+            "`bridge` and `physnet` out to have an isolated network made."
+        )
+
+
+WANTED_MEMORY = {Firmware.UEFI: 256 << 20, Firmware.UEFI_SECURE: 384 << 20}
+"""Bytes that firmware, its network boot and a small Linux need together (measured with OVMF)."""
+
+
+def cautions(
+    cluster: Cluster, allocations: Allocations, facts: Mapping[str, HostFacts]
+) -> Iterator[str]:
+    """What may be had, and will probably not do what its user hopes for."""
+    for node in cluster.nodes:
+        least = WANTED_MEMORY.get(node.firmware, 0)
+        host = facts.get(allocations.hosts[node.name])
+        if host is not None and host.real and node.memory < least:
+            yield (
+                f"node {node.name}: {node.memory >> 20} MiB of memory are too little for firmware "
+                f"{node.firmware} to boot Linux from the network: give it {least >> 20} MiB"
+            )
 
 
 def _overlaps(

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nospoon.model.resources import (
-    Bmc,
-    Image,
-    Link,
-    Machine,
-    NetbootService,
-    Pool,
-    Shape,
-    Volume,
-)
 from nospoon.plan.steps import Action, Plan, Step
+from nospoon.plan.words import HIDDEN, describe
 
 
 def plan_text(plan: Plan) -> str:
@@ -78,39 +69,6 @@ def _step_lines(step: Step) -> Iterator[str]:
     what = f"{step.key.kind} {step.key.name} on {step.key.host}"
     yield f"{step.action.sign:>3}{late} {what}{about}{why}"
     for change in step.changes:
-        yield f"        {change.field}: {change.observed} -> {change.desired}  [{change.rule}]"
-
-
-def describe(shape: Shape) -> str:
-    """A shape in a few words."""
-    match shape:
-        case Pool(path=path):
-            return path
-        case Image():
-            return f"{shape.format}, {size(shape.virtual_size)}"
-        case Volume():
-            return size(shape.size) + (f" from {shape.image}" if shape.image else "")
-        case Link():
-            return " ".join(filter(None, (f"bridge {shape.bridge}", shape.address)))
-        case NetbootService():
-            return f"DHCP, TFTP and HTTP for {len(shape.reservations)} NICs"
-        case Machine():
-            return (
-                f"{shape.cpus} CPU, {size(shape.memory)}, {shape.firmware}, {shape.arch}, "
-                f"{len(shape.disks)} disks, {len(shape.nics)} NICs"
-            )
-        case Bmc():
-            ipmi = f"ipmi {shape.address}:{shape.ipmi_port}" if shape.ipmi_port else ""
-            redfish = f"redfish {shape.address}:{shape.redfish_port}" if shape.redfish_port else ""
-            return ", ".join(filter(None, (ipmi, redfish))) or "by the API only"
-
-
-_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-
-
-def size(value: int) -> str:
-    """Bytes in the largest unit that says them exactly."""
-    for unit, name in _UNITS:
-        if value and value % unit == 0:
-            return f"{value // unit} {name}"
-    return f"{value} B"
+        secret = change.desired == HIDDEN
+        what = "changed" if secret else f"{change.observed} -> {change.desired}"
+        yield f"        {change.field}: {what}  [{change.rule}]"

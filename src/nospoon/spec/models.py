@@ -8,7 +8,15 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot
@@ -23,6 +31,14 @@ class Section(BaseModel):
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
+
+
+class _OneOrMore:
+    """JSON Schema of a list for which its only item may stand alone."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+        listed = handler(core)
+        return {"anyOf": [listed["items"], listed]}
 
 
 def _whole(value: Any) -> Any:
@@ -51,6 +67,18 @@ def _password(value: Any) -> Any:
     return value
 
 
+_ENDS_A_COMMAND = frozenset({"||", "&&", ";", "#"})
+
+
+def _command_line(value: Any) -> Any:
+    """Words that no kernel takes, and that iPXE would take for its own (ipxe.org/scripting)."""
+    found = sorted(_ENDS_A_COMMAND & set(_text(value).split()))
+    if found:
+        raise ValueError(f"expected a kernel command line, got the word {found[0]!r}")
+    return value
+
+
+CommandLine = Annotated[str, BeforeValidator(_command_line)]
 AccountName = Annotated[str, BeforeValidator(_account_name)]
 Password = Annotated[str, BeforeValidator(_password)]
 Whole = Annotated[int, BeforeValidator(_whole)]
@@ -89,14 +117,18 @@ class NetworkSection(Section):
     )
     netboot: Netboot = Field(
         Netboot.NONE,
-        description="`builtin`: nospoon answers DHCP, TFTP and HTTP; `none`: somebody else does.",
+        description="`builtin`: nospoon answers DHCP, TFTP and HTTP; `none` (default): somebody "
+        "else does.",
     )
     physnet: Text = Field("", description="Plug into the bridge that each host maps to this name.")
     bridge: Text = Field("", description="Plug into this existing bridge on every host.")
     vlan: Annotated[Whole, Field(ge=1, le=4094)] | None = Field(
-        None, description="VLAN id on the physical network (needs an Open vSwitch bridge)."
+        None,
+        description="VLAN id on the physical network (needs an Open vSwitch bridge); default none.",
     )
-    mtu: Annotated[Whole, Field(ge=576, le=65535)] = Field(1500, description="MTU in bytes.")
+    mtu: Annotated[Whole, Field(ge=576, le=65535)] = Field(
+        1500, description="MTU in bytes; default 1500."
+    )
 
 
 class DiskSection(Section):
@@ -139,7 +171,7 @@ class NicSection(Section):
 class NodeBmcSection(Section):
     """A node's BMC; a bare list of protocols is short for `{protocols: [...]}`."""
 
-    protocols: Annotated[list[BmcProtocol], BeforeValidator(_listed)] | None = Field(
+    protocols: Annotated[list[BmcProtocol], BeforeValidator(_listed), _OneOrMore()] | None = Field(
         None, description="What it speaks: `ipmi`, `redfish`; default: both."
     )
     username: AccountName | None = Field(
@@ -172,7 +204,7 @@ class HardwareSection(Section):
     disks: list[DiskSection] | None = Field(
         None, max_length=24, description="Disks in order; default one of 10GiB."
     )
-    nics: Annotated[list[NicSection], BeforeValidator(_listed)] | None = Field(
+    nics: Annotated[list[NicSection], BeforeValidator(_listed), _OneOrMore()] | None = Field(
         None, max_length=16, description="NICs in order; default one on the first network."
     )
     boot: Name | None = Field(None, description="Boot profile served when it boots from network.")
@@ -219,10 +251,13 @@ class BootProfileSection(Section):
     """What the network boots."""
 
     kernel: Text = Field(description="Kernel: a path beside the file, or an http URL.")
-    initrd: Annotated[list[Text], BeforeValidator(_listed)] = Field(
+    initrd: Annotated[list[Text], BeforeValidator(_listed), _OneOrMore()] = Field(
         default_factory=list, description="Initial ramdisk, or a list of them: paths or URLs."
     )
-    cmdline: Text = Field("", description="Kernel command line.")
+    cmdline: CommandLine = Field(
+        "",
+        description="Kernel command line. iPXE fills in `${uuid}` and its other settings.",
+    )
 
 
 class BmcSection(Section):

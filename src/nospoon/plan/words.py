@@ -1,0 +1,79 @@
+"""Shapes and their fields in words, for plans and drift."""
+
+from __future__ import annotations
+
+from nospoon.model.resources import (
+    Bmc,
+    Image,
+    Link,
+    Machine,
+    MachineDisk,
+    MachineNic,
+    NetbootService,
+    Pool,
+    Reservation,
+    Shape,
+    Volume,
+)
+
+HIDDEN = "…"
+"""Stands for a value that is nobody's business."""
+
+BYTES = frozenset({"size", "memory", "virtual_size"})
+"""Fields that count bytes."""
+
+
+def field_text(name: str, value: object) -> str:
+    """A field's value, short."""
+    match value:
+        case int() if name in BYTES:
+            return size(value)
+        case tuple():
+            return "[" + ", ".join(field_text(name, item) for item in value) + "]"
+        case MachineDisk():
+            return f"{value.volume} on {value.bus}, serial {value.serial}"
+        case MachineNic():
+            return f"{value.mac} on {value.bridge or 'user-mode network'}, {value.model}"
+        case Reservation():
+            return f"{value.hostname} {value.mac} {value.address}"
+        case bool():
+            return "yes" if value else "no"
+        case "":
+            return "none"
+        case _:
+            return str(value)
+
+
+def describe(shape: Shape) -> str:
+    """A shape in a few words."""
+    match shape:
+        case Pool(path=path):
+            return path
+        case Image():
+            return f"{shape.format}, {size(shape.virtual_size)}"
+        case Volume():
+            return size(shape.size) + (f" from {shape.image}" if shape.image else "")
+        case Link():
+            return " ".join(filter(None, (f"bridge {shape.bridge}", shape.address)))
+        case NetbootService():
+            return f"DHCP, TFTP and HTTP for {len(shape.reservations)} NICs"
+        case Machine():
+            return (
+                f"{shape.cpus} CPU, {size(shape.memory)}, {shape.firmware}, {shape.arch}, "
+                f"{len(shape.disks)} disks, {len(shape.nics)} NICs"
+            )
+        case Bmc():
+            ipmi = f"ipmi {shape.address}:{shape.ipmi_port}" if shape.ipmi_port else ""
+            redfish = f"redfish {shape.address}:{shape.redfish_port}" if shape.redfish_port else ""
+            return ", ".join(filter(None, (ipmi, redfish))) or "by the API only"
+
+
+_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def size(value: int) -> str:
+    """Bytes in the largest unit that says them exactly."""
+    for unit, name in _UNITS:
+        if value and value % unit == 0:
+            return f"{value // unit} {name}"
+    return f"{value} B"
