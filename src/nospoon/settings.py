@@ -26,7 +26,7 @@ TABLE = (
         "NOSPOON_STATE_DIR",
         "/var/lib/nospoon",
         "$XDG_STATE_HOME/nospoon",
-        "database, key file, uploads, network boot files and console records",
+        "database, key file, uploads, network boot files, boot ISO and console records",
     ),
     Setting(
         "NOSPOON_RUNTIME_DIR",
@@ -38,7 +38,7 @@ TABLE = (
         "NOSPOON_CACHE_DIR",
         "/var/cache/nospoon",
         "$XDG_CACHE_HOME/nospoon",
-        "what can be made again: the probe, boot ISOs, the KVM verdict",
+        "what can be made again: the probe, the KVM verdict",
     ),
     Setting(
         "NOSPOON_POOL_DIR",

@@ -102,6 +102,11 @@ async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
         assert wanted == sha256
         return str(tmp_path / "image.raw")
 
+    iso = await build_iso(tmp_path, guests.speaking_disk())
+
+    async def boot_iso() -> Path:
+        return iso
+
     connection = LibvirtConnection(
         Host("mine", uri=session.uri),
         "kit",
@@ -109,7 +114,7 @@ async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
         open_image,
         records=str(session.home / "records"),
         verdicts=tmp_path,
-        boot_iso=await build_iso(tmp_path, guests.speaking_disk()),
+        boot_iso=boot_iso,
     )
     (session.home / "records").mkdir(exist_ok=True)
     os.chown(session.home / "records", NOBODY, NOBODY)

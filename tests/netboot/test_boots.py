@@ -154,7 +154,7 @@ async def url(authority: ToldAuthority) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def iso(url: str, state: Path) -> Path:
-    return await build_boot_iso(base_url=url, cache=state)
+    return await build_boot_iso(base_url=url, place=state)
 
 
 BOTH = pytest.mark.parametrize(
@@ -203,7 +203,7 @@ async def test_our_iso_boots_the_disk_when_the_daemon_says_so(
 async def test_our_iso_boots_the_disk_when_the_daemon_is_away(
     firmware: Firmware, memory: int, state: Path, free_port: Callable[[], int]
 ) -> None:
-    iso = await build_boot_iso(base_url=f"http://10.0.2.2:{free_port()}", cache=state)
+    iso = await build_boot_iso(base_url=f"http://10.0.2.2:{free_port()}", place=state)
     more = [*session(iso), *disk(firmware, state)]
     hardware = Hardware(firmware, uuid4(), state, memory, more, unprivileged=True)
     async with running(hardware) as guest:

@@ -12,6 +12,9 @@ from nospoon.model.boot import BootDevice, BootOverride, next_boot
 from nospoon.model.resources import Machine
 from nospoon.services.netboot.ports import BootAnswer, ServedProfile
 
+Publish = Callable[[UUID], Awaitable[None]]
+"""Tells loaders that cannot ask by HTTP what a machine boots now."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bootable:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from nospoon.control.authority import Authority
+from nospoon.control.authority import Authority, Publish
 from nospoon.control.fleet import Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.operations import Ended, Running
@@ -34,8 +34,6 @@ OFF_WITHIN = 30.0
 """Seconds until a machine that was told to power off must be observed off."""
 NETWORK_ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE)
 BuildProbe = Callable[[Arch], Awaitable[Probe]]
-Publish = Callable[[UUID], Awaitable[None]]
-"""Tells loaders that cannot ask by HTTP what a machine boots now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import structlog
 from sqlalchemy import Connection
 
+from nospoon.control.authority import Publish
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
@@ -52,8 +53,10 @@ class Work:
         fleet: Fleet,
         consoles: ConsoleService,
         records: Records,
+        publish: Publish,
         clock: Clock,
     ) -> None:
+        self._publish = publish
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._hosts, self._fleet = planner, hosts, fleet
         self._consoles, self._records, self._clock = consoles, records, clock
@@ -140,8 +143,13 @@ class Work:
         await self._database.call(_save, row, nodes)
         profiles = served_profiles(prepared.cluster, prepared.uploads, self._files)
         for node in nodes:
-            self._fleet.put(_member(row, node, profiles.get(node.profile)))
-            await self._consoles.keep(node.uuid, record_group(row.uid, row.name))
+            profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
+            self._fleet.put(_member(row, node, profile))
+            if before is not None and before.profile != profile:
+                await self._publish(node.uuid)
+            await self._consoles.keep(
+                node.uuid, group=record_group(row.uid, row.name), node=node.name
+            )
         return row
 
     def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:

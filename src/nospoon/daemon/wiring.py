@@ -71,7 +71,6 @@ class Daemon:
         self._tasks = Tasks("daemon")
         self._end = contextlib.AsyncExitStack()
         self._building = asyncio.Lock()
-        self._boot_iso: Path | None = None
         self.database = Database.open(settings.database)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
         self.files = Files(settings.state / "files")
@@ -117,6 +116,7 @@ class Daemon:
             fleet=self.fleet,
             consoles=self.consoles,
             records=self.records,
+            publish=self.netboot.publish,
             clock=clock.unix,
         )
         self.controller = self._controller()
@@ -158,7 +158,6 @@ class Daemon:
         self._end.push_async_callback(self.hosts.close)
         self._end.callback(self.simulations.save)
         self._settings_directories()
-        self._boot_iso = await self._build_boot_iso()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
         nodes = await self.work.restore()
         failed = await self._restore_bmcs()
@@ -227,14 +226,15 @@ class Daemon:
             records=str(self.records.directory),
             verdicts=self._settings.cache,
             trial=None if host.ssh else trial,
-            boot_iso=self._boot_iso,
+            boot_iso=self._boot_iso if host.unprivileged else None,
         )
 
-    async def _build_boot_iso(self) -> Path | None:
+    async def _boot_iso(self) -> Path | None:
         """The ISO of machines whose boot order is not ours; without it those are refused."""
         base = f"http://{SLIRP_HOST}:{self.boot_http.port}"
         try:
-            return await build_boot_iso(base_url=base, cache=self._settings.cache)
+            async with self._building:
+                return await build_boot_iso(base_url=base, place=self._settings.state / "boot-iso")
         except NospoonError as error:
             log.warning("no boot ISO: hosts of qemu:///session cannot be used", why=str(error))
             return None

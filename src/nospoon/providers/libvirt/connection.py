@@ -13,7 +13,7 @@ from nospoon.providers.libvirt.capabilities import RULES, HostFacts, ask_facts
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.images import ImageDriver
 from nospoon.providers.libvirt.kvm import KvmTrial, TrialOf
-from nospoon.providers.libvirt.machines import MachineDriver, Setup
+from nospoon.providers.libvirt.machines import BootIso, MachineDriver, Setup
 from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.providers.libvirt.pools import PoolDriver
 from nospoon.providers.libvirt.volumes import VolumeDriver
@@ -25,7 +25,7 @@ from nospoon.runtime.runner import Runner
 class LibvirtConnection:
     """A `Connection`. `records`: directory on the host for console records; `verdicts`: the
     daemon's directory for what was learned about KVM; `trial`: what to try it with, None never;
-    `boot_iso`: path here of the ISO that machines with `boot_iso` boot.
+    `boot_iso`: makes the ISO that machines with `boot_iso` boot.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class LibvirtConnection:
         records: str,
         verdicts: Path,
         trial: TrialOf | None = None,
-        boot_iso: Path | None = None,
+        boot_iso: BootIso | None = None,
         clock: Clock = clocks.unix,
     ) -> None:
         self.host = host

@@ -55,6 +55,7 @@ def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:
             leaf("memory", kib, unit="KiB"),
             leaf("vcpu", str(machine.cpus)),
             _sysinfo(machine),
+            _firmware_settings(machine),
             _os(machine, owner.name, stage),
             _features(machine),
             _cpu(machine.arch, stage),
@@ -77,6 +78,16 @@ def _sysinfo(machine: Machine) -> ET.Element:
     }
     system = element("system", *(leaf("entry", text, name=key) for key, text in entries.items()))
     return element("sysinfo", system, type="smbios")
+
+
+def _firmware_settings(machine: Machine) -> ET.Element | None:
+    """OVMF tries IPv6 for two minutes before it leaves the network for the disk: our networks have
+    none (edk2, OvmfPkg/RUNTIME_CONFIG: opt/org.tianocore/IPv6Support).
+    """
+    if machine.firmware is Firmware.BIOS:
+        return None
+    entry = leaf("entry", "no", name="opt/org.tianocore/IPv6Support")
+    return element("sysinfo", entry, type="fwcfg")
 
 
 def _os(machine: Machine, node: str, stage: Stage) -> ET.Element:

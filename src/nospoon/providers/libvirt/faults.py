@@ -58,10 +58,19 @@ HINTS: dict[type[NospoonError], str] = {
 }
 
 
+HINTS_BY_TEXT = (
+    ("no connection driver", "Write a URI such as qemu:///system or qemu+ssh://HOST/system."),
+    ("ssh", "Try it by hand, with the user that runs the daemon: ssh HOST virsh list."),
+    ("could not resolve", "Is the host's name right?"),
+)
+"""Signs in libvirt's text that tell more than its code does."""
+
+
 def translate(fault: Fault, *, host: str, doing: str) -> NospoonError:
     """Our error for libvirt's. `doing`: what was asked, as in "start machine m0"."""
     kind = _class_of(fault)
-    return kind(f"host {host}: cannot {doing}: {fault.text}", hint=HINTS.get(kind, ""))
+    hint = next((h for sign, h in HINTS_BY_TEXT if sign in fault.text.lower()), HINTS.get(kind, ""))
+    return kind(f"host {host}: cannot {doing}: {fault.text}", hint=hint)
 
 
 def _class_of(fault: Fault) -> type[NospoonError]:

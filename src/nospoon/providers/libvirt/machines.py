@@ -46,6 +46,9 @@ UNDEFINE = (
 )
 
 
+BootIso = Callable[[], Awaitable[Path | None]]
+"""The path here of the boot ISO, which is made when it is asked for; None: it cannot be made."""
+
 Accelerator = Callable[[Arch], Awaitable[str]]
 """Answers "kvm" or "tcg" for machines of an architecture."""
 
@@ -53,18 +56,20 @@ Accelerator = Callable[[Arch], Awaitable[str]]
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What machines of a host share. `records`: directory on the host for console records;
-    `boot_iso`: path here of the ISO that session machines boot, None when there is none.
+    `boot_iso`: makes the ISO that session machines boot, None where there are none.
     """
 
     deployment: str
     records: str
-    boot_iso: Path | None = None
+    boot_iso: BootIso | None = None
 
-    def iso_file(self) -> str:
-        """Name in a pool of today's ISO: by its content, so that a new one is noticed."""
-        if self.boot_iso is None:
-            return ""
-        return f"boot-{hashlib.sha256(self.boot_iso.read_bytes()).hexdigest()[:12]}.iso"
+
+@dataclass(frozen=True, slots=True)
+class Iso:
+    """Today's boot ISO: its path here; its name in a pool, by its content; both "" for none."""
+
+    path: str = ""
+    file: str = ""
 
 
 class MachineDriver:
@@ -93,10 +98,17 @@ class MachineDriver:
         self._records_made = False
 
     async def observe(self, cluster: UUID) -> Sequence[Observed]:
-        iso = await asyncio.to_thread(self._setup.iso_file)
+        iso = await self._iso()
         return await self._hypervisor.work(
-            lambda connect: self._list(connect, cluster, iso), "list machines"
+            lambda connect: self._list(connect, cluster, iso.file), "list machines"
         )
+
+    async def _iso(self) -> Iso:
+        path = await self._setup.boot_iso() if self._setup.boot_iso is not None else None
+        if path is None:
+            return Iso()
+        digest = hashlib.sha256(await asyncio.to_thread(path.read_bytes)).hexdigest()
+        return Iso(str(path), f"boot-{digest[:12]}.iso")
 
     def _list(self, connect: Connect, cluster: UUID, iso: str) -> list[Observed]:
         pools = our_pools(connect, self._setup.deployment, cluster)
@@ -144,8 +156,8 @@ class MachineDriver:
         machine, name = resource.shape, resource.key.name
         await self._make_records()
         accelerator = await self._accelerator(machine.arch)
-        iso = await asyncio.to_thread(self._setup.iso_file) if machine.boot_iso else ""
-        if machine.boot_iso and not iso:
+        iso = await self._iso() if machine.boot_iso else Iso()
+        if machine.boot_iso and not iso.file:
             raise ProviderError(
                 f"{resource.key} boots our ISO, but this connection was given none",
                 hint="Run `nospoon doctor`: what the boot ISO is made from may be missing.",
@@ -157,19 +169,19 @@ class MachineDriver:
         )  # fmt: skip
 
     def _make(
-        self, connect: Connect, machine: Machine, owner: Owner, accelerator: str, iso: str
+        self, connect: Connect, machine: Machine, owner: Owner, accelerator: str, iso: Iso
     ) -> None:
         self._refuse_strangers(connect, machine, owner)
         pool = our_pool(connect, self._hypervisor.host, owner.tag, machine.pool)
         path = parse_pool(parsed(pool.XMLDesc(0))).path
-        if iso and self._setup.boot_iso is not None:
+        if iso.file:
             with self._sending:
-                send_file(connect, pool, str(self._setup.boot_iso), iso)
+                send_file(connect, pool, iso.path, iso.file)
         stage = Stage(
             pool_path=path,
             record=self.console_record(machine.uuid),
             accelerator=accelerator,
-            boot_iso=f"{path}/{iso}" if iso else "",
+            boot_iso=f"{path}/{iso.file}" if iso.file else "",
         )
         before = self._roster.known(machine.uuid)
         connect.defineXMLFlags(render_domain(machine, owner, stage), 0)

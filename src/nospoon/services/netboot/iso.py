@@ -47,8 +47,10 @@ INITRD boot.ipx
 FLOPPY = 2880  # KiB: room for GRUB's 1.1 MiB, and a size that El Torito knows
 
 
-async def build_boot_iso(*, base_url: str, cache: Path) -> Path:
-    """The ISO that asks at this URL ("http://10.0.2.2:8069"), from the cache where it is there.
+async def build_boot_iso(*, base_url: str, place: Path) -> Path:
+    """The ISO that asks at this URL ("http://10.0.2.2:8069"), the only file in the directory.
+
+    One that is there already and still right is taken; an older one is removed.
 
     Needs no rights. Raises `MissingTool` naming the package that is missing.
     """
@@ -60,10 +62,12 @@ async def build_boot_iso(*, base_url: str, cache: Path) -> Path:
         *(f"{p} {p.stat().st_mtime_ns}" for p in (*sources.values(), modules)),
     ]
     key = hashlib.sha256("\0".join([*text, *stamps]).encode()).hexdigest()[:16]
-    iso = cache / f"boot-{key}.iso"
+    iso = place / f"boot-{key}.iso"
     if not iso.exists():
-        cache.mkdir(parents=True, exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
         await _make(iso, base_url, sources)
+        for older in set(place.glob("boot-*.iso")) - {iso}:
+            older.unlink(missing_ok=True)
     return iso
 
 
