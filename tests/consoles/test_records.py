@@ -41,7 +41,7 @@ def machine() -> UUID:
 @pytest.fixture
 def records(tmp_path: Path, machine: UUID) -> Records:
     records = Records(tmp_path)
-    records.keep(machine, "dev")
+    records.keep(machine, group="0/dev", node="n")
     return records
 
 
@@ -87,7 +87,7 @@ def test_no_sequence_of_writes_and_rotations_loses_a_byte(
 ) -> None:
     place, machine = tmp_path_factory.mktemp("records"), uuid4()
     records, log = Records(place), Virtlogd(place / f"{machine}.log")
-    records.keep(machine, "dev")
+    records.keep(machine, group="0/dev", node="n")
     for step in steps:
         if step is None:
             records.sweep()
@@ -101,15 +101,15 @@ async def test_purging_a_group_removes_its_records_and_no_others(
     records: Records, machine: UUID, tmp_path: Path
 ) -> None:
     other = uuid4()
-    records.keep(other, "prod")
+    records.keep(other, group="0/prod", node="n")
     for each in (machine, other):
         Virtlogd(tmp_path / f"{each}.log").write(b"kept")
     records.sweep()
-    await records.purge("dev")
+    await records.purge("0/dev")
     assert all_of(records, machine) == b""
     assert all_of(records, other) == b"kept"
     assert not [path for path in tmp_path.iterdir() if str(machine) in path.name]
 
 
 async def test_purging_where_nothing_was_recorded_is_no_error(tmp_path: Path) -> None:
-    await Records(tmp_path / "nowhere").purge("dev")
+    await Records(tmp_path / "nowhere").purge("0/dev")

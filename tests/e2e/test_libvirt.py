@@ -96,6 +96,21 @@ def test_secure_boot_is_really_on(rack: Rack) -> None:
     assert row["firmware"] == "uefi (secure boot)"
 
 
+def test_an_edited_boot_profile_reaches_a_machine_that_starts_signed_loaders_only(
+    rack: Rack,
+) -> None:
+    (rack.directory / "k").write_text("kernel")
+    networks = "networks: {lan: {netboot: builtin}}\nboot: {p: {kernel: k, cmdline: one}}\n"
+    node = "{boot: p, firmware: uefi-secure, memory: 384MiB, disks: [16MiB]}"
+    _, file = cluster(rack, f"{networks}nodes: [{node}]\n")
+    rack.run("up", "--yes", file)
+    (written,) = (rack.directory / "state" / "netboot").rglob("grub/machines/*.cfg")
+    assert "'one'" in written.read_text()
+    Path(file).write_text(Path(file).read_text().replace("one", "two"))
+    rack.run("up", "--yes", file)
+    assert "'two'" in written.read_text()
+
+
 @pytest.mark.boots
 def test_verify_is_red_when_a_machine_was_changed_behind_our_back(rack: Rack) -> None:
     name, file = cluster(rack, FLAVORS + "nodes: [{flavor: wide, name: w}]\n")

@@ -12,6 +12,7 @@ import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from datetime import datetime
 from os import kill
 from pathlib import Path
 from typing import Any
@@ -287,3 +288,24 @@ def system_at(place: dict[str, str], account: dict[str, str]) -> Any:
     asked = urllib.request.Request(place["redfish"], headers={"Authorization": f"Basic {secret}"})
     with urllib.request.urlopen(asked, timeout=20) as answer:
         return json.load(answer)
+
+
+def test_the_console_record_of_a_node_is_read_after_down_until_its_purge(shared: Rack) -> None:
+    name, file = simulated(shared)
+    shared.run("up", "--yes", file)
+    shared.run("node", "power", f"{name}/node-0", "on")
+    before = shared.run("node", "console", f"{name}/node-0", "--log").stdout
+    assert before
+    shared.run("down", "--yes", name)
+    assert shared.run("node", "console", f"{name}/node-0", "--log").stdout == before
+    shared.run("down", "--yes", "--purge", name)
+    assert "no node" in shared.run("node", "console", f"{name}/node-0", "--log", status=2).stderr
+
+
+def test_an_operation_that_is_over_cannot_be_cancelled(shared: Rack) -> None:
+    name, file = simulated(shared)
+    shared.run("up", "--yes", file)
+    last = next(row for row in shared.json("operation", "list") if row["cluster"] == name)
+    assert datetime.fromisoformat(last["created"]).tzinfo is not None
+    assert "ended already" in shared.run("operation", "cancel", last["id"], status=5).stderr
+    assert "not a valid UUID" in shared.run("operation", "show", "nope", status=2).stderr

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +36,7 @@ class Client:
     def __init__(self, socket_path: Path, *, timeout: float = 120.0) -> None:
         self.socket_path = socket_path
         self._timeout = timeout
+        self._channel: socket.socket | None = None
 
     def get(self, path: str, **query: str) -> Json:
         return self._json("GET", path, query=query)
@@ -60,13 +62,24 @@ class Client:
             while chunk := answer.read1(1 << 16):
                 yield chunk
 
-    def events(self, path: str, *, after: int = 0) -> Iterator[Json]:
-        """Server-sent events, each decoded from its `data:` line (WHATWG HTML §9.2)."""
+    def events(self, path: str, *, after: int = 0, deadline: float | None = None) -> Iterator[Json]:
+        """Server-sent events, each decoded from its `data:` line (WHATWG HTML §9.2).
+
+        `deadline`: on the monotonic clock; raises `TimeoutError` when it has passed.
+        """
         query = {"after": str(after)}
         with self._request("GET", path, query=query, timeout=None) as answer:
-            for line in answer:
+            while line := self._line(answer, deadline):
                 if line.startswith(b"data:"):
                     yield json.loads(line[5:])
+
+    def _line(self, answer: http.client.HTTPResponse, deadline: float | None) -> bytes:
+        if deadline is not None and self._channel is not None:
+            rest = deadline - time.monotonic()
+            if rest <= 0:
+                raise TimeoutError
+            self._channel.settimeout(rest)
+        return answer.readline()
 
     def _json(
         self, method: str, path: str, *, body: Json = None, query: Mapping[str, str] | None = None
@@ -95,6 +108,7 @@ class Client:
             # a body that is refused before all of it was sent breaks the pipe; the answer says why
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, target, body=content, headers=once | dict(headers or {}))
+            self._channel = connection.sock
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()

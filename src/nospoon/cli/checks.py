@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from nospoon.settings import settings_for
+
 
 class Level(StrEnum):
     """How much a thing is missed."""
@@ -83,7 +85,7 @@ def findings(*, privileged: bool) -> list[Finding]:
         *_libvirt(privileged=privileged),
         _kvm(),
         *_kvm_group(privileged=privileged),
-        _ready_space(Path("/var/lib") if privileged else Path.home()),
+        _ready_space(settings_for(os.environ, uid=os.geteuid()).pools),
     ]
 
 
@@ -183,5 +185,6 @@ def _kvm_group(*, privileged: bool) -> Iterable[Finding]:
 
 
 def _ready_space(path: Path, *, needed: int = 5 << 30) -> Finding:
-    free = shutil.disk_usage(path).free
-    return Finding("disk space", free >= needed, f"{free >> 30} GiB free in {path}")
+    place = next(each for each in (path, *path.parents) if each.exists())
+    free = shutil.disk_usage(place).free
+    return Finding("disk space", free >= needed, f"{free >> 30} GiB free for {path}")

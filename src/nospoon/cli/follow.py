@@ -73,12 +73,10 @@ def follow(client: Client, operation: dict[str, Any], *, timeout: float | None =
     deadline = time.monotonic() + timeout if timeout is not None else None
     try:
         with display() as shown:
-            for event in client.events(f"/v1/operations/{id_}/events"):
+            for event in client.events(f"/v1/operations/{id_}/events", deadline=deadline):
                 if "state" in event:
                     return event
                 shown.show(event)
-                if deadline is not None and time.monotonic() > deadline:
-                    raise TimeoutError
     except KeyboardInterrupt:
         click.echo(
             f"\nThe operation goes on. `nospoon operation watch {id_}` follows it, "

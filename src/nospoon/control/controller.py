@@ -22,7 +22,7 @@ from nospoon.control.hosts import Hosts
 from nospoon.control.operations import Operations
 from nospoon.control.planner import Planner, Request
 from nospoon.control.verify import Verifier
-from nospoon.control.work import Work
+from nospoon.control.work import Work, record_group
 from nospoon.errors import (
     HostUnreachable,
     NospoonError,
@@ -235,9 +235,16 @@ class Controller:
         return await self.consoles.attach(member.uuid)
 
     async def console_log(self, uid: int, reference: str, *, follow: bool) -> AsyncIterator[bytes]:
-        """The record of a node's console."""
-        member = self.fleet.find(uid, reference)
-        return self.consoles.read(member.uuid, follow=follow)
+        """The record of a node's console; of CLUSTER/NODE also after `down`, until its purge."""
+        try:
+            machine = self.fleet.find(uid, reference).uuid
+        except NotFound:
+            cluster, _, node = reference.partition("/")
+            kept = await self.consoles.kept(record_group(uid, cluster), node)
+            if kept is None:
+                raise
+            machine = kept
+        return self.consoles.read(machine, follow=follow)
 
     async def about(self) -> dict[str, Any]:
         """The daemon itself."""

@@ -164,11 +164,16 @@ class Operations:
         return await self._database.call(stored.all_operations, uid=uid)
 
     async def cancel(self, id: UUID) -> None:  # noqa: A002
-        """Stop an operation; driver calls under way are cancelled too. Ended ones stay as is."""
+        """Stop an operation; driver calls under way are cancelled too.
+
+        Raises `Conflict` when it has ended.
+        """
         running = self._running.get(id)
-        if running is not None and running.task is not None:
-            running.task.cancel()
-            await asyncio.wait([running.task])
+        if running is None or running.task is None:
+            row = await self.get(id)
+            raise Conflict(f"{row.kind} {row.cluster} has ended already: {row.state}")
+        running.task.cancel()
+        await asyncio.wait([running.task])
 
 
 def _save(connection: Any, id: UUID, events: list[Event], ended: Ended, now: float) -> None:  # noqa: A002

@@ -60,7 +60,9 @@ class Rack:
     def bmc(self, **more: str) -> str:
         """A `bmc:` section with ports that no other daemon on this machine uses."""
         first = 20_000 + int(uuid4().hex[:4], 16) % 600 * 50
-        settings = {"ports": f"{first + 1}-{first + 999}", "redfish_port": str(first), **more}
+        settings = {"redfish_port": str(first), **more}
+        if "pool" not in more:
+            settings["ports"] = f"{first + 1}-{first + 999}"
         return f"bmc: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}\n"
 
     def name(self) -> str:

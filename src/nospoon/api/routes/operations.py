@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,17 +21,21 @@ router = APIRouter(tags=["operations"])
 
 
 def operation_json(row: OperationRow) -> dict[str, Any]:
-    """An operation for programs; times are Unix seconds."""
+    """An operation for programs; times by RFC 3339, in UTC."""
     return {
         "id": str(row.id),
         "kind": row.kind,
         "cluster": row.cluster,
         "state": row.state,
-        "created": row.created,
-        "finished": row.finished,
+        "created": _time(row.created),
+        "finished": _time(row.finished) if row.finished else None,
         "message": row.message,
         "result": dict(row.result),
     }
+
+
+def _time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds")
 
 
 async def _own(controller: Controller, caller: Caller, id: UUID) -> OperationRow:  # noqa: A002

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import click
 
 from nospoon.cli import connect
@@ -25,25 +27,25 @@ def list_(format_: str, columns: tuple[str, ...]) -> None:
 
 
 @command.command("show")
-@click.argument("operation")
+@click.argument("operation", type=click.UUID)
 @output_options
-def show(operation: str, format_: str, columns: tuple[str, ...]) -> None:
+def show(operation: UUID, format_: str, columns: tuple[str, ...]) -> None:
     """Show one operation."""
     record = connect.client().get(f"/v1/operations/{operation}")
     print_record(record, format_=format_, columns=columns)
 
 
 @command.command("watch")
-@click.argument("operation")
-def watch(operation: str) -> None:
+@click.argument("operation", type=click.UUID)
+def watch(operation: UUID) -> None:
     """Follow an operation to its end; exits as the command that began it would."""
     client = connect.client()
     finish(follow(client, client.get(f"/v1/operations/{operation}")))
 
 
 @command.command("cancel")
-@click.argument("operation")
-def cancel(operation: str) -> None:
+@click.argument("operation", type=click.UUID)
+def cancel(operation: UUID) -> None:
     """Stop an operation. What it made stays; `up` or `down` goes on from there."""
     record = connect.client().post(f"/v1/operations/{operation}/cancel")
     click.echo(f"{record['kind']} {record['cluster']}: {record['state']}", err=True)

@@ -6,7 +6,8 @@ newest of the old ones, after three the oldest is removed. We give each file a s
 it grows as virtlogd writes, and stays when virtlogd removes its own name. The record is all of
 them, one after the other. While the daemon is dead, virtlogd's own 8 MiB bridge the gap.
 
-`UUID.d/group` says to whom the record belongs, so that it can be purged after its cluster is gone.
+`UUID.d/group` says to whom the record belongs and of which node it is, so that it can be read and
+purged after its cluster is gone.
 Functions here do file operations; the service calls them in threads.
 """
 
@@ -32,18 +33,25 @@ class Records:
 
     directory: Path
 
-    def keep(self, machine: UUID, group: str) -> None:
-        """From now on this machine's record is kept, for this group (a cluster)."""
+    def keep(self, machine: UUID, *, group: str, node: str) -> None:
+        """From now on this machine's record is kept, as a node's of this group (a cluster)."""
         archive = self._archive(machine)
         archive.mkdir(parents=True, exist_ok=True)
         archive.chmod(0o700)
-        (archive / GROUP).write_text(group)
+        (archive / GROUP).write_text(f"{group}/{node}")
 
     def sweep(self) -> None:
         """Give new files their second name. Often enough is before three rotations, 6 MiB."""
         for machine, files in self._written().items():
             if self._archive(machine).is_dir():
                 self._link(self._archive(machine), files)
+
+    def find(self, group: str, node: str) -> UUID | None:
+        """The machine of a node whose cluster may be gone; of several the last one kept."""
+        labels = self.directory.glob(f"*.d/{GROUP}")
+        found = [each for each in labels if each.read_text() == f"{group}/{node}"]
+        newest = max(found, key=lambda each: each.stat().st_mtime_ns, default=None)
+        return UUID(newest.parent.stem) if newest is not None else None
 
     def size(self, machine: UUID) -> int:
         """Bytes in the record now."""
@@ -70,7 +78,7 @@ class Records:
         written = self._written()
         for archive in self.directory.glob("*.d"):
             label = archive / GROUP
-            if label.is_file() and label.read_text() == group:
+            if label.is_file() and label.read_text().rpartition("/")[0] == group:
                 for _, file in written.get(UUID(archive.stem), []):
                     file.unlink(missing_ok=True)
                 shutil.rmtree(archive)

@@ -110,9 +110,13 @@ class ConsoleService:
         """Keep records from being rotated away."""
         self._tasks.start(self._sweep(), name="sweep records")
 
-    async def keep(self, machine: UUID, group: str) -> None:
-        """Keep this machine's record, for this group."""
-        await asyncio.to_thread(self._records.keep, machine, group)
+    async def keep(self, machine: UUID, *, group: str, node: str) -> None:
+        """Keep this machine's record, as a node's of this group."""
+        await asyncio.to_thread(self._records.keep, machine, group=group, node=node)
+
+    async def kept(self, group: str, node: str) -> UUID | None:
+        """The machine whose record is kept for a node, though its cluster may be gone."""
+        return await asyncio.to_thread(self._records.find, group, node)
 
     def machine_event(self, event: MachineEvent) -> None:
         """A machine that runs (again) is listened to again."""
