@@ -140,7 +140,7 @@ def test_who_may_not_read_a_file_cannot_make_the_daemon_read_it(shared: Rack) ->
     Path(file).chmod(0o644)
     read_request(None, file)  # may, and imports what it needs while it may
     said = as_nobody(lambda: str(read_request(None, file)))
-    assert said.startswith("UsageError: ")
+    assert said.startswith("SpecError: ")
     assert "secret.raw: Permission denied" in said
     text = Path(file).read_text()
     client = Client(shared.directory / "runtime" / "nospoond.sock")

@@ -20,9 +20,11 @@ from pathlib import Path
 import pytest
 
 from nospoon.model.cluster import Host
+from nospoon.model.resources import Image, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished
+from nospoon.testing.conformance import Bench, remove_all
 
 SET_UP = """
 set -e
@@ -146,3 +148,23 @@ async def connection(
     )
     yield connection
     await connection.close()
+
+
+async def nothing(resource: Resource) -> None:
+    del resource
+
+
+@pytest.fixture
+async def bench(connection: LibvirtConnection, tmp_path: Path) -> AsyncIterator[Bench]:
+    """A place for guests; what they are made of is removed in the end."""
+    bench = Bench(
+        connection=connection,
+        host="here",
+        deployment="kit",
+        pool_root=str(tmp_path),
+        image=Image("", "", "raw", 0),
+        make_stranger=nothing,
+        remove_machine=nothing,
+    )
+    yield bench
+    await remove_all(bench)

@@ -6,7 +6,6 @@ Each firmware says on the serial port what it tries first; nobody answers on the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import libvirt
@@ -15,11 +14,10 @@ import pytest
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerCommand
-from nospoon.model.resources import Image, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.boots import write_intent
 from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, Rack, events_of, make, remove_all, until
+from nospoon.testing.conformance import Bench, Rack, events_of, make, until
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 
@@ -31,25 +29,6 @@ ALWAYS = BootPlan(now=NETWORK_FIRST, after=NETWORK_FIRST)
 BIOS_NETWORK, BIOS_DISK = b"Booting from ROM", b"DISK-BOOTED"
 UEFI_NETWORK, UEFI_DISK = b"Configuring (net0", b"DISK-BOOTED"
 SECURE_NETWORK, SECURE_DISK = b">>Start PXE over IPv4", b"Access Denied"
-
-
-async def nothing(resource: Resource) -> None:
-    del resource
-
-
-@pytest.fixture
-async def bench(connection: LibvirtConnection, tmp_path: Path) -> AsyncIterator[Bench]:
-    bench = Bench(
-        connection=connection,
-        host="here",
-        deployment="kit",
-        pool_root=str(tmp_path),
-        image=Image("", "", "raw", 0),
-        make_stranger=nothing,
-        remove_machine=nothing,
-    )
-    yield bench
-    await remove_all(bench)
 
 
 def reset_as_the_guest_would(connection: LibvirtConnection, rack: Rack) -> None:

@@ -23,7 +23,6 @@ from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, MachineNic, Resource
 from nospoon.providers.base import BootMethod
 from nospoon.providers.libvirt import LibvirtConnection
-from nospoon.runtime import process
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing import guests
 from nospoon.testing.conformance import Bench, Rack, events_of, found, make, rack_for, remove_all
@@ -79,19 +78,6 @@ async def nothing(resource: Resource) -> None:
     del resource
 
 
-async def build_iso(place: Path, content: bytes) -> Path:
-    """A bootable CD (El Torito, no emulation) of this boot sector."""
-    tree = place / "iso"
-    tree.mkdir()
-    (tree / "boot.img").write_bytes(content[:2048])
-    iso = place / "boot.iso"
-    await process.run(
-        ["xorriso", "-as", "mkisofs", "-quiet", "-b", "boot.img", "-no-emul-boot",
-         "-boot-load-size", "4", "-o", str(iso), str(tree)]
-    )  # fmt: skip
-    return iso
-
-
 @pytest.fixture
 async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
     content = b"an image".ljust(1 << 20, b"\0")
@@ -102,7 +88,7 @@ async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
         assert wanted == sha256
         return str(tmp_path / "image.raw")
 
-    iso = await build_iso(tmp_path, guests.speaking_disk())
+    iso = await guests.speaking_cd(tmp_path)
 
     async def boot_iso() -> Path:
         return iso
@@ -173,7 +159,7 @@ async def test_a_new_boot_iso_shows_as_a_difference_and_is_put_in(
     bench: Bench, rack: Rack, tmp_path: Path
 ) -> None:
     await make(bench, *rack.all)
-    iso = tmp_path / "boot.iso"
+    iso = tmp_path / "cd.iso"
     await asyncio.to_thread(iso.write_bytes, await asyncio.to_thread(iso.read_bytes) + b"newer")
     observed = await found(bench, rack.machine)
     assert isinstance(observed.shape, Machine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
@@ -58,3 +58,19 @@ class BootRequest(Wire):
     target: BootDevice | None
     enabled: OverrideEnabled = OverrideEnabled.ONCE
     mode: BootMode | None = None
+
+
+class MediaRequest(Wire):
+    """Virtual media: a URL that the daemon fetches, or the digest of an uploaded image."""
+
+    url: str = ""
+    sha256: str = ""
+    username: str = ""
+    password: str = Field("", repr=False)
+    verify: bool = True
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> MediaRequest:
+        if bool(self.url) is bool(self.sha256):
+            raise ValueError("expected one of url and sha256")
+        return self

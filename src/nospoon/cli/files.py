@@ -56,6 +56,16 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
+def upload(client: Client, path: Path) -> str:
+    """Have the daemon keep a file; returns its SHA-256."""
+    why = _why_unreadable(path)
+    if why:
+        raise UsageError(f"cannot read {why}")
+    digest = _digest(path)
+    _upload(client, {digest: path})
+    return digest
+
+
 def _upload(client: Client, files: dict[str, Path]) -> None:
     for digest in client.post("/v1/files/missing", list(files)):
         path = files[digest]

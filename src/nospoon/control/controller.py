@@ -19,6 +19,7 @@ from nospoon.control import status as shown
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
+from nospoon.control.media import Media
 from nospoon.control.operations import Operations
 from nospoon.control.planner import Planner, Request
 from nospoon.control.verify import Verifier
@@ -59,6 +60,7 @@ class Controller:
     operations: Operations
     bmc_service: BmcService
     consoles: ConsoleService
+    media: Media
     clock: Clock
     stop: Callable[[], None]
     log_file: Path
@@ -228,6 +230,28 @@ class Controller:
         wanted = BootOverride(target, enabled, mode) if target is not None else BootOverride()
         await self.bmc_service.set_override(member.uuid, wanted)
         return {"node": member.path, "boot": self._about(member)["boot"]}
+
+    async def insert(
+        self, uid: int, reference: str, url: str, *, username: str, password: str, verify: bool
+    ) -> dict[str, Any]:
+        """Fetch an image and put it into the node's CD drive: {"node", "media"}."""
+        member = self.fleet.find(uid, reference)
+        await self.media.insert(
+            member.uuid, url, username=username, password=password, verify=verify
+        )
+        return {"node": member.path, "media": url}
+
+    async def insert_uploaded(self, uid: int, reference: str, sha256: str) -> dict[str, Any]:
+        """Put an uploaded image into the node's CD drive: {"node", "media"}."""
+        member = self.fleet.find(uid, reference)
+        await self.media.insert_uploaded(member.uuid, sha256)
+        return {"node": member.path, "media": sha256}
+
+    async def eject(self, uid: int, reference: str) -> dict[str, Any]:
+        """Empty the node's CD drive: {"node", "media"}."""
+        member = self.fleet.find(uid, reference)
+        await self.media.eject(member.uuid)
+        return {"node": member.path, "media": ""}
 
     async def console(self, uid: int, reference: str) -> Attached:
         """Attach to a node's console."""

@@ -6,11 +6,13 @@ import asyncio
 import hashlib
 import json
 import re
+import ssl
 import tempfile
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nospoon.errors import NotFound, OutOfSpace, ProviderError, UsageError
@@ -26,6 +28,32 @@ _URL = re.compile(r"https?://")
 def is_url(name: str) -> bool:
     """Whether a name in a cluster file is a URL and not a path."""
     return bool(_URL.match(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a URL is fetched: HTTP basic authentication (RFC 7617) when there is a user name.
+
+    `verify`: the server's certificate must hold (RFC 9110 §4.3.4).
+    """
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+    verify: bool = True
+
+    def request(self, url: str) -> urllib.request.Request:
+        request = urllib.request.Request(url)  # noqa: S310  (callers check the scheme)
+        if self.username:
+            pair = b64encode(f"{self.username}:{self.password}".encode()).decode()
+            request.add_unredirected_header("Authorization", f"Basic {pair}")
+        return request
+
+    def tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +105,15 @@ class Files:
                 temporary.unlink(missing_ok=True)
                 raise
 
-    async def fetch(self, url: str) -> str:
-        """Download an http(s) URL; returns its SHA-256."""
-        return await asyncio.to_thread(self._fetch, url)
+    def drop(self, sha256: str) -> None:
+        """Remove a file; one that is gone already is no error."""
+        (self.directory / sha256).unlink(missing_ok=True)
 
-    def _fetch(self, url: str) -> str:
+    async def fetch(self, url: str, access: Access | None = None) -> str:
+        """Download an http(s) URL; returns its SHA-256."""
+        return await asyncio.to_thread(self._fetch, url, access or Access())
+
+    def _fetch(self, url: str, access: Access) -> str:
         if not is_url(url):
             raise UsageError(f"expected an http or https URL, got {url!r}")
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -89,7 +121,9 @@ class Files:
         with tempfile.NamedTemporaryFile(dir=self.directory, delete=False) as part:
             temporary = Path(part.name)
             try:
-                with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT) as answer:  # noqa: S310  (checked above)
+                with urllib.request.urlopen(  # noqa: S310  (checked above)
+                    access.request(url), timeout=FETCH_TIMEOUT, context=access.tls()
+                ) as answer:
                     while chunk := answer.read(CHUNK):
                         digest.update(chunk)
                         part.write(chunk)

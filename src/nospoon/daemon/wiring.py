@@ -21,6 +21,7 @@ from nospoon.control.controller import Controller
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
+from nospoon.control.media import Media
 from nospoon.control.operations import Operations
 from nospoon.control.planner import Planner
 from nospoon.control.verify import Verifier
@@ -106,6 +107,7 @@ class Daemon:
             pool_root=str(settings.pools),
             default_uri=settings.default_uri,
         )
+        self.media = Media(self.files, self.hosts, self._is_kept)
         self.operations = Operations(database, self._tasks, clock.unix)
         self.work = Work(
             database=database,
@@ -145,6 +147,7 @@ class Daemon:
             operations=self.operations,
             bmc_service=self.bmcs,
             consoles=self.consoles,
+            media=self.media,
             clock=clock.unix,
             stop=self._ending.set,
             log_file=self._settings.log_file,
@@ -238,6 +241,10 @@ class Daemon:
         except NospoonError as error:
             log.warning("no boot ISO: hosts of qemu:///session cannot be used", why=str(error))
             return None
+
+    async def _is_kept(self, sha256: str) -> bool:
+        rows = await self.database.call(stored.all_clusters)
+        return any(sha256 in row.uploads.values() for row in rows)
 
     async def _open_image(self, sha256: str) -> str:
         return str(self.files.path(sha256))

@@ -84,6 +84,14 @@ class Driver(Protocol):
         """Remove it. Promise 4."""
 
 
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """An ISO 9660 image as virtual media. `path`: the daemon's own copy; `sha256` of it."""
+
+    path: str
+    sha256: str
+
+
 class MachineDriver(Driver, Protocol):
     """Machines have power, a boot order, a console and events besides."""
 
@@ -101,6 +109,15 @@ class MachineDriver(Driver, Protocol):
 
         Does nothing for a stopped one: `power` will tell it.
         """
+
+    async def insert(self, machine: UUID, medium: Medium) -> None:
+        """Put a medium into the CD drive, running or not, instead of the one that is in it.
+
+        It stays there over power cycles and changes of the shape until it is ejected.
+        """
+
+    async def eject(self, machine: UUID) -> None:
+        """Empty the CD drive; an empty one is no error."""
 
     async def machines(self) -> Sequence[MachineEvent]:
         """The power state of all our machines, in one bulk call, as OBSERVED events."""
@@ -161,5 +178,6 @@ __all__ = [
     "Driver",
     "Key",
     "MachineDriver",
+    "Medium",
     "OpenImage",
 ]

@@ -7,9 +7,11 @@ the inherited tests. The kit makes things of a cluster with a random id, and rem
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -33,7 +35,7 @@ from nospoon.model.resources import (
     Volume,
 )
 from nospoon.plan import identity
-from nospoon.providers.base import Connection
+from nospoon.providers.base import Connection, Medium
 
 MEBI = 1 << 20
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
@@ -343,6 +345,20 @@ class DriverPromises:
     async def test_a_machine_that_never_was_is_gone(self, bench: Bench) -> None:
         with pytest.raises(Gone, match=bench.host):
             await bench.connection.machine_driver.power(uuid4(), PowerCommand.ON, PLAN)
+
+    async def test_media_are_inserted_once_or_again_and_ejected_once_or_again(
+        self, bench: Bench, rack: Rack, tmp_path: Path
+    ) -> None:
+        await make(bench, *rack.all)
+        (tmp_path / "disc").write_bytes(b"not bootable".ljust(4096))
+        sha256 = hashlib.sha256((tmp_path / "disc").read_bytes()).hexdigest()
+        machines = bench.connection.machine_driver
+        for _ in range(2):
+            await machines.insert(rack.uuid, Medium(str(tmp_path / "disc"), sha256))
+        for _ in range(2):
+            await machines.eject(rack.uuid)
+        with pytest.raises(Gone):
+            await machines.eject(uuid4())
 
     async def test_the_console_speaks_and_ends(self, bench: Bench, rack: Rack) -> None:
         await make(bench, *rack.all)

@@ -60,6 +60,22 @@ async def speaking_uefi_disk(place: Path) -> bytes:
     return disk.read_bytes()
 
 
+async def speaking_cd(place: Path, *, firmware: Firmware = Firmware.BIOS) -> Path:
+    """An ISO that says DISK-BOOTED: El Torito without emulation, or with a FAT image for UEFI
+    (UEFI 2.10 §13.3.2.1).
+    """
+    tree, iso = place / "cd", place / "cd.iso"
+    tree.mkdir()
+    if firmware is Firmware.BIOS:
+        image, boot = speaking_disk()[:2048], ["-b", "boot.img", "-boot-load-size", "4"]
+    else:
+        image, boot = await speaking_uefi_disk(place), ["-e", "boot.img"]
+    (tree / "boot.img").write_bytes(image)
+    argv = ["xorriso", "-as", "mkisofs", "-quiet", *boot, "-no-emul-boot", "-o", str(iso)]
+    await process.run([*argv, str(tree)])
+    return iso
+
+
 def guest_rack(
     bench: Bench, disk: bytes, images: dict[str, str], place: Path, *, firmware: Firmware
 ) -> Rack:

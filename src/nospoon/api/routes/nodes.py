@@ -10,7 +10,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
-from nospoon.api.wire import BootRequest, PowerRequest
+from nospoon.api.wire import BootRequest, MediaRequest, PowerRequest
 from nospoon.errors import Gone, NospoonError
 from nospoon.runtime.tasks import Tasks
 
@@ -53,6 +53,29 @@ async def boot(
     return await controller.boot(
         caller.uid, node, target=body.target, enabled=body.enabled, mode=body.mode
     )
+
+
+@router.post("/nodes/{node:path}/media")
+async def insert(
+    node: str, body: MediaRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Put an image into the node's CD drive; answers when it is in."""
+    if body.sha256:
+        return await controller.insert_uploaded(caller.uid, node, body.sha256)
+    return await controller.insert(
+        caller.uid,
+        node,
+        body.url,
+        username=body.username,
+        password=body.password,
+        verify=body.verify,
+    )
+
+
+@router.delete("/nodes/{node:path}/media")
+async def eject(node: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """Empty the node's CD drive."""
+    return await controller.eject(caller.uid, node)
 
 
 @router.get("/nodes/{node:path}/log")

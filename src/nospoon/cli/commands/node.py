@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import IO
 
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.files import upload
 from nospoon.cli.output import output_options, print_record, print_rows
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
@@ -16,7 +19,7 @@ COLUMNS = ("node", "cluster", "host", "power", "fault", "boot", "uuid")
 
 @click.group("node")
 def command() -> None:
-    """Nodes: list, show, power, boot, console. NODE is a name, CLUSTER/NAME or a UUID."""
+    """Nodes: list, show, power, boot, media, console. NODE is a name, CLUSTER/NAME or a UUID."""
 
 
 @command.command("list")
@@ -63,6 +66,43 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
     body = {"target": None if target == "none" else target, "enabled": enabled, "mode": mode}
     answer = connect.client().post(f"/v1/nodes/{node}/boot", body)
     click.echo(f"{answer['node']}: {answer['boot']}", err=True)
+
+
+@command.group("media")
+def media() -> None:
+    """Virtual media: ISO images in NODE's CD drive."""
+
+
+@media.command("insert")
+@click.argument("node")
+@click.argument("image")
+@click.option("--username", default="", help="For a URL that wants basic authentication.")
+@click.option("--password-file", type=click.File(), help="File with its password.")
+@click.option("--insecure", is_flag=True, help="Take any certificate of its server.")
+def insert(
+    node: str,
+    image: str,
+    username: str,
+    password_file: IO[str] | None,
+    insecure: bool,  # noqa: FBT001
+) -> None:
+    """Put IMAGE, a file or an http(s) URL, into NODE's CD drive."""
+    client = connect.client()
+    if image.startswith(("http://", "https://")):
+        password = password_file.read().strip() if password_file is not None else ""
+        body = {"url": image, "username": username, "password": password, "verify": not insecure}
+    else:
+        body = {"sha256": upload(client, Path(image))}
+    answer = client.post(f"/v1/nodes/{node}/media", body)
+    click.echo(f"{answer['node']}: inserted {image}", err=True)
+
+
+@media.command("eject")
+@click.argument("node")
+def eject(node: str) -> None:
+    """Empty NODE's CD drive."""
+    answer = connect.client().delete(f"/v1/nodes/{node}/media")
+    click.echo(f"{answer['node']}: ejected", err=True)
 
 
 @command.command("console")

@@ -146,10 +146,11 @@ def boot_order(root: ET.Element, owner: Owner) -> tuple[BootDevice, ...]:
 
 def has_boot_iso(root: ET.Element) -> bool:
     """Whether it boots an ISO of ours, of today or an older one."""
-    return BOOT_ISO.match(PurePosixPath(_media(root)).name) is not None
+    return BOOT_ISO.match(PurePosixPath(medium_of(root)).name) is not None
 
 
-def _media(root: ET.Element) -> str:
+def medium_of(root: ET.Element) -> str:
+    """Path of what is in the CD drive, "" when it is empty."""
     return next(
         (
             attribute_of(disk, "source", "file")
@@ -162,4 +163,4 @@ def _media(root: ET.Element) -> str:
 
 def _boots_iso(root: ET.Element, boot_iso: str) -> bool:
     """Whether it has the ISO of today; one with an older ISO differs, and is brought up to it."""
-    return bool(boot_iso) and _media(root) == boot_iso
+    return bool(boot_iso) and medium_of(root) == boot_iso

@@ -29,13 +29,14 @@ SECURE_FEATURES = {Firmware.UEFI: "no", Firmware.UEFI_SECURE: "yes"}
 class Stage:
     """Where a machine is set up: its pool's directory, the record of its console, our ISO.
 
-    `accelerator` is "kvm" or "tcg"; `boot_iso` a path on the host.
+    `accelerator` is "kvm" or "tcg"; `boot_iso` and `medium`, which is in its drive, paths there.
     """
 
     pool_path: str
     record: str
     accelerator: str = "tcg"
     boot_iso: str = ""
+    medium: str = ""
 
 
 def domain_name(pool: str, node: str) -> str:
@@ -188,11 +189,11 @@ def _cdrom(
     machine: Machine, stage: Stage, names: dict[str, Iterator[str]], place: int | None
 ) -> ET.Element:
     bus = CDROM_BUS[machine.arch]
-    media = machine.boot_iso and stage.boot_iso
+    medium = stage.boot_iso if machine.boot_iso else stage.medium
     return element(
         "disk",
         element("driver", name="qemu", type="raw"),
-        element("source", file=stage.boot_iso) if media else None,
+        element("source", file=medium) if medium else None,
         element("target", dev=next_name(names, bus), bus=bus),
         element("readonly"),
         _boot(place),

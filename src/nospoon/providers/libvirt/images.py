@@ -199,14 +199,16 @@ def _upload(connect: Connect, volume: object, path: str) -> str:
     return digest.hexdigest()
 
 
-def send_file(connect: Connect, pool: VirPool, path: str, name: str) -> None:
-    """Put a small file of ours into a pool, unless a file of that name and size is there."""
+def send_file(connect: Connect, pool: VirPool, path: str, name: str, *, mode: str = "") -> None:
+    """Put a file of ours into a pool, unless a file of that name and size is there."""
     existing = file_named(pool, name)
     if existing is not None:
         if existing.info()[1] == _size(path):
             return
         existing.delete(0)
-    volume = pool.createXML(render_volume(name, capacity=_size(path), file_format="raw"), 0)
+    _check_space(connect.getHostname(), pool, _size(path))
+    xml = render_volume(name, capacity=_size(path), file_format="raw", mode=mode)
+    volume = pool.createXML(xml, 0)
     try:
         _upload(connect, volume, path)
     except (libvirt.libvirtError, OSError):

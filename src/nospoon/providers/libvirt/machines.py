@@ -18,21 +18,23 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.boots import Boots
 from nospoon.providers.libvirt.console import LibvirtConsole
-from nospoon.providers.libvirt.domain_parse import parse_domain
+from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, domain_name, render_domain
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
+from nospoon.providers.libvirt.media import Media
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
 from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.states import POWER
-from nospoon.providers.libvirt.storage_xml import nvram_file, parse_pool
+from nospoon.providers.libvirt.storage_xml import MEDIUM, nvram_file, parse_pool
 from nospoon.providers.libvirt.volumes import file_named
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
@@ -94,6 +96,7 @@ class MachineDriver:
             hypervisor, self._roster, clock, settled=self._settled, finish=self._finish
         )
         self._boots = Boots(hypervisor, self._roster, self._presence, {})
+        self._media = Media(hypervisor, self._roster)
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._records_made = False
 
@@ -171,7 +174,7 @@ class MachineDriver:
     def _make(
         self, connect: Connect, machine: Machine, owner: Owner, accelerator: str, iso: Iso
     ) -> None:
-        self._refuse_strangers(connect, machine, owner)
+        earlier = self._refuse_strangers(connect, machine, owner)
         pool = our_pool(connect, self._hypervisor.host, owner.tag, machine.pool)
         path = parse_pool(parsed(pool.XMLDesc(0))).path
         if iso.file:
@@ -182,6 +185,7 @@ class MachineDriver:
             record=self.console_record(machine.uuid),
             accelerator=accelerator,
             boot_iso=f"{path}/{iso.file}" if iso.file else "",
+            medium=earlier if MEDIUM.match(PurePosixPath(earlier).name) else "",
         )
         before = self._roster.known(machine.uuid)
         connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
@@ -189,7 +193,9 @@ class MachineDriver:
         if before is not None and before.firmware is not machine.firmware:
             _remove_nvram(pool, owner.name, before.firmware)
 
-    def _refuse_strangers(self, connect: Connect, machine: Machine, owner: Owner) -> None:
+    def _refuse_strangers(self, connect: Connect, machine: Machine, owner: Owner) -> str:
+        """What is in the CD drive of the machine as it is now, "" where there is nothing yet."""
+        medium = ""
         name = domain_name(machine.pool, owner.name)
         for find, what in (
             (connect.lookupByUUID, machine.uuid.bytes),
@@ -205,6 +211,8 @@ class MachineDriver:
                         f"({domain.UUIDString()}) exists and nospoon did not make it",
                         hint=f"See `virsh dominfo {domain.name()}`; rename it or the cluster.",
                     )
+                medium = medium_of(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
+        return medium
 
     async def _make_records(self) -> None:
         if not self._records_made:
@@ -308,6 +316,14 @@ class MachineDriver:
     async def _tell(self, machine: UUID, boot: BootPlan) -> None:
         if not self._boots.by_script(machine):
             await self._boots.tell(machine, boot)
+
+    async def insert(self, machine: UUID, medium: Medium) -> None:
+        async with self._locks[machine]:
+            await self._media.insert(machine, medium)
+
+    async def eject(self, machine: UUID) -> None:
+        async with self._locks[machine]:
+            await self._media.eject(machine)
 
     async def _settled(self, machine: UUID) -> None:
         await self._boots.settled(machine)

@@ -7,6 +7,7 @@ https://libvirt.org/formatstorage.html. One directory pool per cluster and host.
     NAME--SHA256.FORMAT.complete      written when the upload of that image had ended
     NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
     boot-DIGEST.iso                   the ISO that session machines boot
+    media-DIGEST.iso                  virtual media in some machine's CD drive
 
 Whatever else lies there is not ours and is left alone.
 """
@@ -25,7 +26,10 @@ from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text
 DISK = re.compile(r"^(?P<name>.+)\.qcow2$")
 IMAGE = re.compile(r"^(?P<name>.+)--(?P<sha256>[0-9a-f]{64})\.(?P<format>raw|qcow2)$")
 BOOT_ISO = re.compile(r"^boot-[0-9a-f]+\.iso$")
-OURS = re.compile(r"(\.qcow2|\.complete|\.nvram|^boot-[0-9a-f]+\.iso|--[0-9a-f]{64}\.(raw|qcow2))$")
+MEDIUM = re.compile(r"^media-[0-9a-f]{64}\.iso$")
+OURS = re.compile(
+    r"(\.qcow2|\.complete|\.nvram|^(boot|media)-[0-9a-f]+\.iso|--[0-9a-f]{64}\.(raw|qcow2))$"
+)
 COMPLETE = ".complete"
 
 
@@ -51,6 +55,10 @@ def nvram_file(node: str, firmware: str) -> str:
     return f"{node}.{firmware}.nvram"
 
 
+def medium_file(sha256: str) -> str:
+    return f"media-{sha256}.iso"
+
+
 def render_pool(name: str, pool: Pool, uuid: UUID) -> str:
     return written(
         element(
@@ -70,9 +78,14 @@ def parse_pool(root: ET.Element) -> Pool:
 
 
 def render_volume(
-    file: str, *, capacity: int, file_format: str, backing: tuple[str, str] | None = None
+    file: str,
+    *,
+    capacity: int,
+    file_format: str,
+    backing: tuple[str, str] | None = None,
+    mode: str = "",
 ) -> str:
-    """A volume; `backing` is path and format of the image below it."""
+    """A volume; `backing` is path and format of the image below it, `mode` in octal."""
     below = None
     if backing is not None:
         path, backing_format = backing
@@ -83,7 +96,11 @@ def render_volume(
             leaf("name", file),
             leaf("capacity", str(capacity), unit="bytes"),
             leaf("allocation", "0", unit="bytes"),
-            element("target", element("format", type=file_format)),
+            element(
+                "target",
+                element("format", type=file_format),
+                element("permissions", leaf("mode", mode)) if mode else None,
+            ),
             below,
         )
     )

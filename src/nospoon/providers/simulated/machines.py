@@ -11,6 +11,7 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.providers.base import Medium
 from nospoon.providers.simulated.console import SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.surroundings import Surroundings
@@ -69,6 +70,14 @@ class SimulatedMachines(SimulatedDriver):
         state = self._state(machine)
         if state.power is PowerState.ON:
             state.next, state.after = boot.now, boot.after
+
+    async def insert(self, machine: UUID, medium: Medium) -> None:
+        self.around.begin("insert")
+        self._state(machine).medium = medium.sha256
+
+    async def eject(self, machine: UUID) -> None:
+        self.around.begin("eject")
+        self._state(machine).medium = ""
 
     async def machines(self) -> Sequence[MachineEvent]:
         self.around.begin("machines")
@@ -146,7 +155,8 @@ class SimulatedMachines(SimulatedDriver):
 
     def _boot(self, machine: UUID, boot: BootPlan) -> None:
         state = self._state(machine)
-        state.booted = boot.now[0] if boot.now else None
+        ready = [each for each in boot.now if each is not BootDevice.CDROM or state.medium]
+        state.booted = ready[0] if ready else None
         state.next = state.after = boot.after
         state.boots += 1
         self._port(machine).say(f"simulated machine {machine}: boots {state.booted}\r\n".encode())

@@ -61,6 +61,7 @@ class Running:
     next: tuple[BootDevice, ...] = ()
     booted: BootDevice | None = None
     boots: int = 0
+    medium: str = ""
 
 
 @dataclass(slots=True)

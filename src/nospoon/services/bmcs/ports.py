@@ -36,6 +36,27 @@ class Machines(Protocol):
         """As `MachineDriver.set_boot`."""
 
 
+class Media(Protocol):
+    """The CD drives of the machines behind the BMCs."""
+
+    async def insert(
+        self,
+        machine: UUID,
+        url: str,
+        *,
+        username: str = "",
+        password: str = "",
+        verify: bool = True,
+    ) -> None:
+        """Fetch an image and put it in, instead of what is in there. Takes as long as the transfer.
+
+        Raises `UsageError` for a URL that is not http(s), `ProviderError` when it cannot be had.
+        """
+
+    async def eject(self, machine: UUID) -> None:
+        """Take out what is in; an empty drive is no error."""
+
+
 class RuntimeStore(Protocol):
     """Where runtime state is made durable before a change of it is acknowledged."""
 

@@ -1,0 +1,65 @@
+"""Virtual media: images fetched for a BMC's client, or uploaded by ours, and put into CD drives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from nospoon.control.files import Access, Files
+from nospoon.control.hosts import Hosts
+from nospoon.providers.base import Medium
+
+IsKept = Callable[[str], Awaitable[bool]]
+"""Whether some cluster file names the file with this digest, so that it has to stay."""
+
+
+class Media:
+    """Puts media in and takes them out. A fetched image is ours only until a host has its copy."""
+
+    def __init__(self, files: Files, hosts: Hosts, is_kept: IsKept) -> None:
+        self._files, self._hosts, self._is_kept = files, hosts, is_kept
+        self._in_use: Counter[str] = Counter()
+
+    async def insert(
+        self,
+        machine: UUID,
+        url: str,
+        *,
+        username: str = "",
+        password: str = "",
+        verify: bool = True,
+    ) -> None:
+        """Fetch an http(s) URL and put it in. `verify`: its server must show a certificate that
+        holds. Raises `UsageError` for other URLs, `ProviderError` when it cannot be had.
+        """
+        driver = self._hosts.driver(machine)  # an unknown machine is refused before the transfer
+        sha256 = await self._files.fetch(url, Access(username, password, verify=verify))
+        async with self._use(sha256):
+            await driver.insert(machine, Medium(str(self._files.path(sha256)), sha256))
+
+    async def insert_uploaded(self, machine: UUID, sha256: str) -> None:
+        """Put in what a client uploaded before. Raises `NotFound` when it did not."""
+        medium = Medium(str(self._files.path(sha256)), sha256)
+        async with self._use(sha256):
+            await self._hosts.driver(machine).insert(machine, medium)
+
+    async def eject(self, machine: UUID) -> None:
+        """Take out what is in; an empty drive is no error."""
+        await self._hosts.driver(machine).eject(machine)
+
+    @asynccontextmanager
+    async def _use(self, sha256: str) -> AsyncIterator[None]:
+        self._in_use[sha256] += 1
+        try:
+            yield
+        finally:
+            self._in_use[sha256] -= 1
+            if not self._in_use[sha256]:
+                del self._in_use[sha256]
+                await self._drop(sha256)
+
+    async def _drop(self, sha256: str) -> None:
+        if not await self._is_kept(sha256) and sha256 not in self._in_use:
+            self._files.drop(sha256)

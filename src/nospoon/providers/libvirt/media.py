@@ -1,0 +1,124 @@
+"""Virtual media: ISO images put into a domain's CD drive and taken out, whether it runs or not.
+
+A medium is a file in the machine's pool, named by its content, so that machines share it; what no
+drive holds any more is removed. The drive itself is always there (`domain_xml`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from threading import Lock
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+import libvirt
+
+from nospoon.errors import ProviderError
+from nospoon.providers.base import Medium
+from nospoon.providers.libvirt.domain_parse import medium_of
+from nospoon.providers.libvirt.elements import attribute_of, element, parsed, written
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.images import send_file
+from nospoon.providers.libvirt.monitor import Domain
+from nospoon.providers.libvirt.pools import VirPool, our_pool
+from nospoon.providers.libvirt.roster import Known, Roster
+from nospoon.providers.libvirt.storage_xml import MEDIUM, medium_file, parse_pool
+from nospoon.providers.libvirt.volumes import file_named
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """The CD drives of one host's machines. `turn`: one change of the pools' files at a time."""
+
+    hypervisor: Hypervisor
+    roster: Roster
+    turn: Lock = field(default_factory=Lock)
+
+    async def insert(self, machine: UUID, medium: Medium) -> None:
+        """Put it in, instead of what is in there now."""
+        await self.hypervisor.work(
+            lambda connect: self._insert(connect, machine, medium), f"insert media into {machine}"
+        )
+
+    async def eject(self, machine: UUID) -> None:
+        """Take out what is in there; an empty drive is no error."""
+        await self.hypervisor.work(
+            lambda connect: self._eject(connect, machine), f"eject the media of {machine}"
+        )
+
+    def _insert(self, connect: Connect, machine: UUID, medium: Medium) -> None:
+        domain, known = self._domain(connect, machine)
+        pool = our_pool(connect, self.hypervisor.host, known.owner.tag, known.owner.pool)
+        file = medium_file(medium.sha256)
+        with self.turn:
+            send_file(connect, pool, medium.path, file, mode="0644")
+            path = f"{parse_pool(parsed(pool.XMLDesc(0))).path}/{file}"
+            before = _put(domain, path)
+            _drop_unused(connect, pool, before)
+
+    def _eject(self, connect: Connect, machine: UUID) -> None:
+        domain, known = self._domain(connect, machine)
+        pool = our_pool(connect, self.hypervisor.host, known.owner.tag, known.owner.pool)
+        with self.turn:
+            _drop_unused(connect, pool, _put(domain, ""))
+
+    def _domain(self, connect: Connect, machine: UUID) -> tuple[Domain, Known]:
+        domain = self.roster.find(connect, machine)
+        known = self.roster.look(domain)
+        assert known is not None, "find raises Gone for what is not ours"
+        if known.script:
+            raise ProviderError(
+                f"host {self.hypervisor.host}: the CD drive of machine {machine} holds the ISO by "
+                "which nospoon decides what it boots",
+                hint="Virtual media need a host of qemu:///system.",
+            )
+        return domain, known
+
+
+def _put(domain: Domain, path: str) -> str:
+    """Change the medium, in the running machine too; returns the path of the one before."""
+    root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    before = medium_of(root)
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    if domain.isActive():
+        # a guest that locked its tray is not asked: a BMC's eject is a person at the drive
+        flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_DEVICE_MODIFY_FORCE
+    domain.updateDeviceFlags(_drive(root, path), flags)
+    return before
+
+
+def _drive(root: ET.Element, path: str) -> str:
+    for disk in root.iterfind("devices/disk[@device='cdrom']"):
+        target = disk.find("target")
+        boot = disk.find("boot")
+        return written(
+            element(
+                "disk",
+                element("driver", name="qemu", type="raw"),
+                element("source", file=path) if path else None,
+                element(
+                    "target",
+                    dev=attribute_of(disk, "target", "dev"),
+                    bus=target.get("bus", "") if target is not None else "",
+                ),
+                element("readonly"),
+                element("boot", order=boot.get("order", "")) if boot is not None else None,
+                type="file",
+                device="cdrom",
+            )
+        )
+    raise ProviderError("the machine has no CD drive any more", hint="`nospoon up` mends it.")
+
+
+def _drop_unused(connect: Connect, pool: VirPool, path: str) -> None:
+    """Remove a medium that was just taken out, unless another machine has it too."""
+    file = PurePosixPath(path).name
+    if not MEDIUM.match(file):
+        return
+    for domain in connect.listAllDomains(0):
+        if medium_of(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))) == path:
+            return
+    volume = file_named(pool, file)
+    if volume is not None:
+        volume.delete(0)
