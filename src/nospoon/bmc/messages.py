@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nospoon.bmc.runtime import Runtime
+from nospoon.bmc.log import Record
+from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootOverride, BootPlan
 from nospoon.model.machine import MachineEvent, PowerCommand
 
@@ -39,7 +41,7 @@ class PowerRequested:
     """
 
     command: PowerCommand
-    ticket: int
+    ticket: int = 0
     restart: bool = False
 
 
@@ -48,7 +50,7 @@ class OverrideRequested:
     """Somebody sets the boot override. `flags`: the raw IPMI parameter, b"" from elsewhere."""
 
     override: BootOverride
-    ticket: int
+    ticket: int = 0
     flags: bytes = b""
 
 
@@ -57,7 +59,7 @@ class ClearingRequested:
     """An IPMI client writes boot option parameter 3: when flags are cleared by themselves."""
 
     clearing: int
-    ticket: int
+    ticket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,57 @@ class IdentifyRequested:
     """The identify light is switched; `seconds` None: until it is switched again."""
 
     lit: bool
-    ticket: int
+    ticket: int = 0
     seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsRequested:
+    """Somebody changes what clients may set: these are all settings, with the change."""
+
+    settings: Settings
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogAddRequested:
+    """A client adds a record to the log: 16 bytes (IPMI 2.0 §31.6)."""
+
+    raw: bytes
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogEraseRequested:
+    """Somebody erases the record with this number, or with None the whole log."""
+
+    number: int | None = None
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchdogRequested:
+    """A client sets the watchdog timer (§27.6)."""
+
+    settings: WatchdogSettings
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchdogReset:
+    """A client starts the watchdog timer, or starts it anew (§27.5)."""
+
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AcLost:
+    """The outlet that feeds the machine and its BMC was switched off."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcReturned:
+    """The outlet was switched on again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +152,13 @@ Event = (
     | OverrideRequested
     | ClearingRequested
     | IdentifyRequested
+    | SettingsRequested
+    | LogAddRequested
+    | LogEraseRequested
+    | WatchdogRequested
+    | WatchdogReset
+    | AcLost
+    | AcReturned
     | MachineReported
     | BootObserved
     | BootTold
@@ -113,6 +171,20 @@ class Persist:
     """Make this durable before anything that follows."""
 
     runtime: Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Keep this record of the log. It may be written a moment later, with others."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Erase:
+    """Forget the record with this number, or with None the whole log."""
+
+    number: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +206,4 @@ class SetBoot:
     edition: int
 
 
-Effect = Persist | Drive | SetBoot | Answer
+Effect = Persist | Append | Erase | Drive | SetBoot | Answer

@@ -3,8 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
+from nospoon.bmc.users import User
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
+
+NO_UTC_OFFSET = 0x7FF
+"""Get SEL Time UTC Offset (§31.11a): not specified."""
+
+
+class PowerPolicy(StrEnum):
+    """What a machine does when its AC power returns (IPMI 2.0 §28.8, Redfish
+    `PowerRestorePolicy`).
+    """
+
+    ALWAYS_OFF = "always-off"
+    PREVIOUS = "previous"
+    ALWAYS_ON = "always-on"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What clients set and nothing acts on but the BMC; shared by all BMCs that nobody set.
+
+    `clock_offset`: seconds by which the log's clock is ahead of ours. `utc_offset`: minutes
+    (§31.11a). `asset_tag` and `controller_id`: DCMI 1.5 §6.4.2, §6.6.2. `system_info`: System Info
+    parameters (§22.14a) as (parameter, text). `users`: those besides the node's own account.
+    """
+
+    policy: PowerPolicy = PowerPolicy.ALWAYS_ON
+    clock_offset: float = 0.0
+    utc_offset: int = NO_UTC_OFFSET
+    asset_tag: str = ""
+    controller_id: str = ""
+    system_info: tuple[tuple[int, bytes], ...] = ()
+    users: tuple[User, ...] = ()
+
+
+DEFAULTS = Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +51,7 @@ class Runtime:
     "power fault"). `last_power_event`: bits 4:0 of that section's byte 3. `restart_cause`: §28.11.
     `boot_flags`: the five bytes of boot option parameter 5 as an IPMI client wrote them, b"" after
     anybody else set the override. `clearing`: parameter 3 (§28.13), which says when flags are kept.
+    `has_power`: AC power is there; `was_on`: the machine was on when it was lost.
     """
 
     override: BootOverride = NO_OVERRIDE
@@ -24,3 +61,6 @@ class Runtime:
     boot_flags: bytes = b""
     clearing: int = 0
     identify: bool = False
+    has_power: bool = True
+    was_on: bool = False
+    settings: Settings = DEFAULTS

@@ -15,7 +15,6 @@ import structlog
 
 from nospoon.api.app import create_app
 from nospoon.api.peer import PeerHttp, PeerWebSocket
-from nospoon.bmc.runtime import Runtime
 from nospoon.control.authority import Authority
 from nospoon.control.controller import Controller
 from nospoon.control.files import Files
@@ -26,6 +25,7 @@ from nospoon.control.operations import Operations
 from nospoon.control.planner import Planner
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
+from nospoon.daemon.bmc_state import StoredRuntime, opened
 from nospoon.daemon.simulation import Simulations
 from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
@@ -51,6 +51,7 @@ from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.iso import build_boot_iso
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
+from nospoon.store import bmc_log
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import operations as journal
@@ -82,7 +83,9 @@ class Daemon:
     def _wire(self) -> None:
         settings, database = self._settings, self.database
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event)
-        self.bmcs = BmcService(self.hosts, StoredRuntime(database), self._tasks)
+        self.bmcs = BmcService(
+            self.hosts, StoredRuntime(database, self.cipher, self._tasks), self._tasks
+        )
         self.authority = Authority(self._override_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)
         self.consoles = ConsoleService(self.hosts.driver, self.records)
@@ -262,16 +265,6 @@ class Daemon:
         return drivers
 
 
-class StoredRuntime:
-    """Runtime state of BMCs, made durable in the store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def save(self, machine: UUID, runtime: Runtime) -> None:
-        await self._database.call(stored.save_runtime, machine, runtime)
-
-
 class StoredBmcs:
     """BMCs on record, and what is needed to serve each: node rows, decrypted passwords, power."""
 
@@ -302,7 +295,8 @@ class StoredBmcs:
             bmc=bmc,
             machine=row.machine,
             password=self._cipher.decrypt(row.password),
-            runtime=row.runtime,
+            runtime=opened(row.runtime, self._cipher),
+            log=await self._database.call(bmc_log.records, bmc.uuid),
             power=last.power if last is not None else PowerState.UNKNOWN,
         )
 

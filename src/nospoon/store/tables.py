@@ -63,6 +63,14 @@ bmcs = Table(
     Index("bmcs_by_cluster", "cluster_id"),
 )
 
+bmc_log = Table(
+    "bmc_log",
+    metadata,
+    Column("uuid", ForeignKey("nodes.uuid", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("record", JSON, nullable=False),
+)
+
 operations = Table(
     "operations",
     metadata,

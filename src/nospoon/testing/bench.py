@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.errors import NospoonError
 from nospoon.model.boot import BootDevice, BootPlan
@@ -67,10 +68,22 @@ class MemoryStore:
     """Remembers runtime state in the order in which it was saved."""
 
     saved: list[tuple[UUID, Runtime]] = field(default_factory=list)
+    records: list[tuple[UUID, Record]] = field(default_factory=list)
 
     async def save(self, machine: UUID, runtime: Runtime) -> None:
         await asyncio.sleep(0)
         self.saved.append((machine, runtime))
+
+    def append(self, machine: UUID, record: Record) -> None:
+        self.records.append((machine, record))
+
+    def erase(self, machine: UUID, number: int | None) -> None:
+        kept = (r for m, r in self.records if m == machine and number not in {None, r.number})
+        rest = [(m, r) for m, r in self.records if m != machine]
+        self.records = rest + [(machine, each) for each in kept]
+
+    async def flush(self) -> None:
+        """Nothing waits."""
 
 
 @dataclass

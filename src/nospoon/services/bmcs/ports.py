@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import PowerCommand, PowerState
@@ -24,6 +25,7 @@ class BmcConfig:
     password: str = field(repr=False)
     runtime: Runtime = field(default_factory=Runtime)
     power: PowerState = PowerState.UNKNOWN
+    log: Sequence[Record] = ()
 
 
 class Machines(Protocol):
@@ -58,9 +60,19 @@ class Media(Protocol):
 
 
 class RuntimeStore(Protocol):
-    """Where runtime state is made durable before a change of it is acknowledged."""
+    """Where runtime state is made durable before a change of it is acknowledged.
+
+    Records of logs are written soon, many at once; `flush` waits until they are.
+    """
 
     async def save(self, machine: UUID, runtime: Runtime) -> None: ...
+
+    def append(self, machine: UUID, record: Record) -> None: ...
+
+    def erase(self, machine: UUID, number: int | None) -> None:
+        """The record with this number, or with None all of this machine."""
+
+    async def flush(self) -> None: ...
 
 
 class Records(Protocol):

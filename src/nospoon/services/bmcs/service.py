@@ -15,16 +15,21 @@ from uuid import UUID
 
 import structlog
 
+from nospoon import __version__
 from nospoon.bmc import ipmi
 from nospoon.bmc.aggregate import Bmc as Aggregate
+from nospoon.bmc.fru import Inventory
+from nospoon.bmc.log import Log
 from nospoon.bmc.messages import (
     Answer,
+    Append,
     BootObserved,
     BootTold,
     ClearingRequested,
     CommandEnded,
     Drive,
     Effect,
+    Erase,
     Event,
     IdentifyRequested,
     MachineReported,
@@ -122,7 +127,11 @@ class BmcService:
         await self.listeners.open(config.bmc)
         served = known if known is not None else self._new(config)
         served.config = config
-        served.aggregate.reshape(order=config.machine.boot_order, script=config.machine.boot_iso)
+        served.aggregate.reshape(
+            order=config.machine.boot_order,
+            script=config.machine.boot_iso,
+            inventory=_inventory(config),
+        )
         served.endpoint.renew(_identity(config))
         self._served[config.bmc.uuid] = served
         if config.bmc.ipmi_port:
@@ -135,7 +144,10 @@ class BmcService:
     def _new(self, config: BmcConfig) -> Served:
         machine = config.machine
         aggregate = Aggregate(
-            order=machine.boot_order, script=machine.boot_iso, runtime=config.runtime
+            order=machine.boot_order,
+            script=machine.boot_iso,
+            runtime=config.runtime,
+            log=Log(config.log),
         )
         return Served(config, aggregate, Endpoint(_identity(config)), saved=config.runtime)
 
@@ -178,6 +190,7 @@ class BmcService:
             if served.timer is not None:
                 served.timer.cancel()
         await self.listeners.close_all()
+        await self._store.flush()
 
     def machine_event(self, event: MachineEvent) -> None:
         """Something happened to a machine."""
@@ -226,14 +239,15 @@ class BmcService:
         return self._tickets
 
     def _feed(self, served: Served, event: Event) -> None:
+        served.aggregate.state.epoch = clock.unix() - self._now
         self._queue(served, served.aggregate.receive(event, self._now))
 
     def _queue(self, served: Served, effects: Iterable[Effect]) -> None:
-        """Carry out effects in order. Answers with nothing before them need no task."""
+        """Carry out effects in order. What does not wait, with nothing before it, needs no task."""
         served.effects.extend(effects)
         if served.turn is None:
-            while served.effects and isinstance(served.effects[0], Answer):
-                self._answer(served.effects.popleft())
+            while served.effects and isinstance(served.effects[0], Answer | Append | Erase):
+                self._at_once(served, served.effects.popleft())
             if served.effects:
                 served.turn = self._tasks.start(self._carry_out(served), name="bmc effects")
         self._set_timer(served)
@@ -253,8 +267,8 @@ class BmcService:
                 self._in_turn(served, lambda: self._drive(served, effect), name="power")
             case SetBoot():
                 self._in_turn(served, lambda: self._set_boot(served, effect), name="boot")
-            case Answer():
-                self._answer(effect)
+            case Append() | Erase() | Answer():
+                self._at_once(served, effect)
 
     async def _persist(self, served: Served, effect: Persist) -> None:
         """What could not be made durable is not acknowledged, and not so."""
@@ -288,11 +302,18 @@ class BmcService:
         served.lane = self._tasks.start(run(), name=f"{name} {served.config.node}")
         served.lane.add_done_callback(ended)
 
-    def _answer(self, effect: Effect) -> None:
-        assert isinstance(effect, Answer)
-        resolve = self._waiting.pop(effect.ticket, None)
-        if resolve is not None:
-            resolve(effect)
+    def _at_once(self, served: Served, effect: Effect) -> None:
+        match effect:
+            case Append(record=record):
+                self._store.append(served.bmc.uuid, record)
+            case Erase(number=number):
+                self._store.erase(served.bmc.uuid, number)
+            case Answer(ticket=ticket):
+                resolve = self._waiting.pop(ticket, None)
+                if resolve is not None:
+                    resolve(effect)
+            case Persist() | Drive() | SetBoot():
+                raise AssertionError("these wait")
 
     async def _drive(self, served: Served, effect: Drive) -> None:
         verdict, reason = Verdict.DONE, ""
@@ -383,6 +404,18 @@ class BmcService:
             address=socket.inet_aton(peer.address),
             port=peer.port,
         )
+
+
+def _inventory(config: BmcConfig) -> Inventory:
+    machine = config.machine
+    return Inventory(
+        name=config.node,
+        uuid=machine.uuid,
+        serial=machine.serial_number,
+        cpus=machine.cpus,
+        memory=machine.memory,
+        version=__version__,
+    )
 
 
 def _redfish(bmc: Bmc) -> tuple[str, int]:

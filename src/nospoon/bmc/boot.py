@@ -1,0 +1,114 @@
+"""The boot override of one BMC: who is told of it, and when Once is used up.
+
+Rules:
+
+- Once is used up by the boot that is observed and that followed it: of a command that was driven
+  with it, or of a reset after the running machine was told of it. Each change of the override is
+  an edition, so that a newer one of the same value is not taken for the older. Persistent
+  overrides are kept.
+- A machine that runs is told of a change; what it could not be told is told when it is seen again.
+- Boot flags that an IPMI client set once are cleared after 60 s without a chassis command, which
+  starts the time anew, unless parameter 3 says not to (§28.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+
+from nospoon.bmc.messages import Effect, OverrideRequested, SetBoot
+from nospoon.bmc.state import State
+from nospoon.model.boot import (
+    NO_OVERRIDE,
+    BootDevice,
+    BootOverride,
+    BootPlan,
+    OverrideEnabled,
+    next_boot,
+    used_up,
+)
+from nospoon.model.machine import PowerState
+
+FLAGS_TIMEOUT = 60.0
+KEEP_AFTER_TIMEOUT = 0x08
+"""Parameter 3, bit 3: do not clear the valid bit when no command comes within 60 s."""
+
+
+class Boot:
+    """`script`: the machine boots our ISO and tells when it booted. `told`: the edition that the
+    machine was told last.
+    """
+
+    __slots__ = ("_state", "edition", "flags_expire", "order", "script", "told")
+
+    def __init__(self, state: State, *, order: tuple[BootDevice, ...], script: bool) -> None:
+        self._state = state
+        self.order, self.script = order, script
+        self.edition = 0
+        self.told = -1 if state.runtime.override.active else 0
+        self.flags_expire: float | None = None
+
+    @property
+    def plan(self) -> BootPlan:
+        """What the machine boots next, and afterwards."""
+        return next_boot(self.order, self._state.runtime.override)
+
+    def chassis_command(self, now: float) -> None:
+        """Somebody gave one: the time of boot flags starts anew."""
+        if self.flags_expire is not None:
+            self.flags_expire = now + FLAGS_TIMEOUT
+
+    def requested(
+        self, event: OverrideRequested, now: float, *, busy: bool
+    ) -> Generator[Effect, None, None]:
+        """`busy`: a power command is under way."""
+        once = event.override.enabled is OverrideEnabled.ONCE
+        timed = event.flags and once and not self._state.runtime.clearing & KEEP_AFTER_TIMEOUT
+        self.flags_expire = now + FLAGS_TIMEOUT if timed else None
+        yield from self._change(event.override, event.flags, busy=busy)
+
+    def expire(self, now: float, *, busy: bool) -> Iterator[Effect]:
+        """Clear flags that nobody followed."""
+        if self.flags_expire is not None and self.flags_expire <= now:
+            self.flags_expire = None
+            yield from self._change(NO_OVERRIDE, b"", busy=busy)
+
+    def _change(self, override: BootOverride, flags: bytes, *, busy: bool) -> Iterator[Effect]:
+        self.edition += 1
+        after = replace(self._state.runtime, override=override, boot_flags=flags)
+        yield from self._state.persist(after)
+        if self._state.power is PowerState.ON or busy:
+            yield SetBoot(self.plan, self.edition)
+
+    def observed(self) -> Iterator[Effect]:
+        """A machine that boots by script asked, and was answered by the override at hand."""
+        yield from self._use_up(self.edition)
+        self.told = self.edition
+
+    def followed(self, edition: int) -> Iterator[Effect]:
+        """The machine booted as this edition says; what it boots afterwards it was told with it."""
+        self.told = edition
+        if not self.script and (yield from self._use_up(edition)):
+            self.told = self.edition
+
+    def booted_by_itself(self, *, busy: bool) -> Iterator[Effect]:
+        """The guest rebooted: it followed what the machine was told last."""
+        if not self.script:
+            yield from self._use_up(self.told)
+        yield from self.catch_up(busy=busy)
+
+    def catch_up(self, *, busy: bool) -> Iterator[Effect]:
+        """A running machine that was not told of the override, because of a bad day, is now."""
+        if self._state.power is PowerState.ON and self.told != self.edition and not busy:
+            yield SetBoot(self.plan, self.edition)
+
+    def _use_up(self, edition: int) -> Generator[Effect, None, bool]:
+        """The boot that was observed followed this edition; a newer one stays."""
+        runtime = self._state.runtime
+        if edition != self.edition or used_up(runtime.override) == runtime.override:
+            return False
+        self.flags_expire = None
+        self.edition += 1
+        after = replace(runtime, override=used_up(runtime.override), boot_flags=b"")
+        yield from self._state.persist(after)
+        return True

@@ -1,0 +1,292 @@
+"""Power of one machine: commands, their outcomes, what is seen, and AC power.
+
+Rules:
+
+- A power command is checked first: AC power and the machine are there, its host answers, nothing
+  contrary is under way. The same command while it is under way joins it.
+- It is answered when its outcome is known, but after 250 ms at the latest, then as accepted; a
+  failure that comes later shows as power fault. On of a running machine and off of a stopped one
+  are done already; reset, cycle and diag need a running one (IPMI 2.0 §28.3, code D5h).
+- A graceful restart is a soft power-off, and on once the guest has shut down; a guest that does
+  not within three minutes is a power fault.
+- When AC power is lost the machine is driven off, after whatever is under way; when it returns the
+  power restore policy decides (§28.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from nospoon.bmc.boot import Boot
+from nospoon.bmc.log import Kind
+from nospoon.bmc.messages import Answer, CommandEnded, Drive, Effect, PowerRequested, Verdict
+from nospoon.bmc.runtime import PowerPolicy
+from nospoon.bmc.state import RUNNING, STOPPED, State
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+
+ANSWER_WITHIN = 0.25
+SHUTDOWN_PATIENCE = 180.0
+EVENT_LAG = 5.0
+"""The event of a boot may come after the outcome of its command, by so much."""
+
+_NEEDS_RUNNING = frozenset({PowerCommand.RESET, PowerCommand.CYCLE, PowerCommand.DIAG})
+_BOOTING = frozenset({PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET})
+_LEADS_TO = {
+    PowerCommand.ON: PowerState.ON,
+    PowerCommand.CYCLE: PowerState.ON,
+    PowerCommand.RESET: PowerState.ON,
+    PowerCommand.OFF: PowerState.OFF,
+}
+
+# IPMI 2.0 table 28-3 (last power event) and 28-11 (restart cause)
+POWER_ON_BY_IPMI = 0x10
+POWER_FAULT = 0x08
+AC_FAILED = 0x01
+CAUSE_CHASSIS_CONTROL = 0x01
+CAUSE_WATCHDOG = 0x04
+CAUSE_ALWAYS_RESTORE = 0x06
+CAUSE_PREVIOUS = 0x07
+CAUSE_SOFT_RESET = 0x0A
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A command under way: who still waits for an answer, and until when.
+
+    `edition`: of the override with which it was driven. `booted`: the boot that it causes was
+    seen. `reported`: the machine told its power since, so that the outcome need not be inferred.
+    """
+
+    command: PowerCommand
+    edition: int
+    waiting: dict[int, float]
+    cause: int
+    booted: bool = False
+    reported: bool = False
+
+
+class Power:
+    """`_then`: what AC power wants done once the command under way has ended, and its cause."""
+
+    __slots__ = ("_boot", "_pending", "_restart_until", "_state", "_then", "_unseen_until")
+
+    def __init__(self, state: State, boot: Boot) -> None:
+        self._state, self._boot = state, boot
+        self._pending: _Pending | None = None
+        self._restart_until: float | None = None
+        self._unseen_until: float | None = None
+        self._then: tuple[PowerCommand, int] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """A command is under way."""
+        return self._pending is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """When `expire` wants to be called."""
+        waiting = self._pending.waiting.values() if self._pending is not None else ()
+        restart = (self._restart_until,) if self._restart_until is not None else ()
+        return min([*waiting, *restart], default=None)
+
+    def expire(self, now: float) -> Iterator[Effect]:
+        """Answer who waited long enough; give up on guests that do not shut down."""
+        if self._pending is not None:
+            due = [ticket for ticket, at in self._pending.waiting.items() if at <= now]
+            for ticket in due:
+                del self._pending.waiting[ticket]
+                yield Answer(ticket, Verdict.ACCEPTED)
+        if self._restart_until is not None and self._restart_until <= now:
+            self._restart_until = None
+            seconds = f"{SHUTDOWN_PATIENCE:.0f}"
+            reason = f"the guest did not shut down within {seconds} s to restart"
+            yield from self._failed(reason, now)
+
+    def requested(self, event: PowerRequested, now: float) -> Iterator[Effect]:
+        """Somebody asks for a command."""
+        self._boot.chassis_command(now)
+        refusal = self._refusal(event)
+        if refusal is not None:
+            yield refusal
+            return
+        if event.restart or self._pending is None:
+            self._restart_until = now + SHUTDOWN_PATIENCE if event.restart else None
+        if self._pending is not None:
+            self._pending.waiting[event.ticket] = now + ANSWER_WITHIN
+            return
+        if self._is_so_already(event.command):
+            yield Answer(event.ticket, Verdict.DONE)
+            return
+        waiting = {event.ticket: now + ANSWER_WITHIN}
+        yield self._drive(self._command_for(event.command), CAUSE_CHASSIS_CONTROL, waiting)
+
+    def act(self, command: PowerCommand, cause: int) -> Iterator[Effect]:
+        """The BMC itself wants a running machine to do this (the watchdog, §27.1)."""
+        if self._pending is None and self._state.power in RUNNING:
+            yield self._drive(command, cause, {})
+
+    def _drive(self, command: PowerCommand, cause: int, waiting: dict[int, float]) -> Drive:
+        self._pending = _Pending(command, self._boot.edition, waiting, cause)
+        self._unseen_until = None
+        return Drive(command, self._boot.plan)
+
+    def _refusal(self, event: PowerRequested) -> Answer | None:
+        command, state = self._command_for(event.command), self._state
+        if not state.runtime.has_power:
+            reason = "the machine has no AC power"
+            return Answer(event.ticket, Verdict.WRONG_STATE, reason)
+        if self._pending is not None and self._pending.command is not command:
+            reason = f"{self._pending.command} is under way"
+            return Answer(event.ticket, Verdict.BUSY, reason)
+        if state.power is PowerState.ABSENT:
+            reason = "the machine is not there any more; `nospoon up` makes it again"
+            return Answer(event.ticket, Verdict.GONE, reason)
+        if state.power is PowerState.UNKNOWN and state.reason:
+            return Answer(event.ticket, Verdict.UNREACHABLE, state.reason)
+        needs_running = event.command in _NEEDS_RUNNING or event.restart
+        if needs_running and state.power is PowerState.OFF and self._pending is None:
+            reason = f"{event.command} needs a machine that is on"
+            return Answer(event.ticket, Verdict.WRONG_STATE, reason)
+        return None
+
+    def _is_so_already(self, command: PowerCommand) -> bool:
+        if command is PowerCommand.ON:
+            return self._state.power is PowerState.ON
+        stops = command in {PowerCommand.OFF, PowerCommand.SOFT}
+        return stops and self._state.power in STOPPED
+
+    def _command_for(self, command: PowerCommand) -> PowerCommand:
+        """A machine that failed is not started but started anew."""
+        failed = self._state.power is PowerState.FAILED
+        return PowerCommand.CYCLE if failed and command is PowerCommand.ON else command
+
+    def ended(self, event: CommandEnded, now: float) -> Iterator[Effect]:
+        """The command under way ended."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        if event.verdict is Verdict.DONE:
+            yield from self._succeeded(pending, now)
+        else:
+            self._restart_until = None
+            yield from self._failed(event.reason or str(event.verdict), now)
+        for ticket in pending.waiting:
+            yield Answer(ticket, event.verdict, event.reason)
+        yield from self._go_on()
+
+    def _succeeded(self, pending: _Pending, now: float) -> Iterator[Effect]:
+        """What the command leads to is so, even if the machine's event is still on its way."""
+        boots, state = pending.command in _BOOTING, self._state
+        unseen = not pending.booted if boots else not pending.reported
+        if unseen and pending.command in _LEADS_TO:
+            yield from state.see(_LEADS_TO[pending.command], "", now)
+        after = replace(
+            state.runtime,
+            power_fault="",
+            last_power_event=POWER_ON_BY_IPMI if boots else 0,
+            restart_cause=pending.cause if boots else state.runtime.restart_cause,
+        )
+        yield from state.persist(after)
+        if pending.command is PowerCommand.CYCLE:
+            yield from state.record(Kind.POWER_CYCLE, now)
+        if boots and unseen:
+            self._unseen_until = now + EVENT_LAG
+            yield from self._followed(pending, now)
+
+    def _followed(self, pending: _Pending, now: float) -> Iterator[Effect]:
+        """The boot that the command causes was seen, or is sure."""
+        reset = pending.command is PowerCommand.RESET
+        yield from self._state.record(Kind.RESET if reset else Kind.BOOTED, now)
+        yield from self._boot.followed(pending.edition)
+
+    def _failed(self, reason: str, now: float) -> Iterator[Effect]:
+        runtime = self._state.runtime
+        after = replace(runtime, power_fault=reason, last_power_event=POWER_FAULT)
+        yield from self._state.persist(after)
+        yield from self._state.record(Kind.POWER_FAULT, now, reason)
+
+    def _go_on(self) -> Iterator[Effect]:
+        """What waited for the end of something: AC power, the second half of a restart."""
+        if self._pending is not None:
+            return
+        if self._then is not None:
+            (command, cause), self._then = self._then, None
+            if not self._is_so_already(command):
+                yield self._drive(self._command_for(command), cause, {})
+            return
+        if self._restart_until is None:
+            return
+        if self._state.power in STOPPED:
+            self._restart_until = None
+        if self._state.power is PowerState.OFF:
+            yield self._drive(PowerCommand.ON, CAUSE_CHASSIS_CONTROL, {})
+
+    def reported(self, event: MachineEvent, now: float) -> Iterator[Effect]:
+        """The machine's connection told something of it."""
+        power, reason = event.power, event.reason
+        if event.change is MachineChange.UNREACHABLE:
+            power = PowerState.UNKNOWN
+            reason = reason or "the host of the machine does not answer"
+        if event.change is MachineChange.CRASHED:
+            yield from self._state.record(Kind.GUEST_STOPPED, now, reason)
+        yield from self._state.see(power, reason, now)
+        if self._pending is not None:
+            self._pending.reported = True
+        if event.change in {MachineChange.STARTED, MachineChange.RESET}:
+            yield from self._booted(event.change, now)
+        elif event.change is MachineChange.OBSERVED:
+            yield from self._boot.catch_up(busy=self.busy)
+        yield from self._go_on()
+
+    def _booted(self, change: MachineChange, now: float) -> Iterator[Effect]:
+        """A boot was seen: of the command under way, of one that just ended, or of the guest."""
+        pending = self._pending
+        if pending is not None and pending.command in _BOOTING and not pending.booted:
+            pending.booted = True
+            yield from self._followed(pending, now)
+        elif self._unseen_until is not None and now <= self._unseen_until:
+            self._unseen_until = None
+        else:
+            yield from self._booted_by_itself(change, now)
+
+    def _booted_by_itself(self, change: MachineChange, now: float) -> Iterator[Effect]:
+        state = self._state
+        if change is MachineChange.RESET:
+            yield from state.persist(replace(state.runtime, restart_cause=CAUSE_SOFT_RESET))
+        reset = change is MachineChange.RESET
+        yield from state.record(Kind.REBOOTED if reset else Kind.BOOTED, now)
+        yield from self._boot.booted_by_itself(busy=self.busy)
+
+    def ac_lost(self, now: float) -> Iterator[Effect]:
+        """AC power is gone: the machine goes off at once, or once what is under way has ended."""
+        state = self._state
+        if not state.runtime.has_power:
+            return
+        self._restart_until = None
+        was_on = state.power in RUNNING or self._comes_up
+        after = replace(state.runtime, has_power=False, was_on=was_on, last_power_event=AC_FAILED)
+        yield from state.persist(after)
+        yield from state.record(Kind.AC_LOST, now)
+        self._then = (PowerCommand.OFF, 0)
+        yield from self._go_on()
+
+    @property
+    def _comes_up(self) -> bool:
+        return self._pending is not None and self._pending.command in _BOOTING
+
+    def ac_returned(self, now: float) -> Iterator[Effect]:
+        """AC power is back: the policy decides."""
+        state = self._state
+        if state.runtime.has_power:
+            return
+        yield from state.persist(replace(state.runtime, has_power=True))
+        yield from state.record(Kind.AC_RETURNED, now)
+        match state.runtime.settings.policy:
+            case PowerPolicy.ALWAYS_ON:
+                self._then = (PowerCommand.ON, CAUSE_ALWAYS_RESTORE)
+            case PowerPolicy.PREVIOUS if state.runtime.was_on:
+                self._then = (PowerCommand.ON, CAUSE_PREVIOUS)
+            case PowerPolicy.PREVIOUS | PowerPolicy.ALWAYS_OFF:
+                pass
+        yield from self._go_on()

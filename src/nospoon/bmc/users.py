@@ -1,0 +1,65 @@
+"""Users of a BMC besides the node's own account: one table for IPMI and Redfish.
+
+IPMI numbers its users: 1 is the reserved anonymous one, 2 is the node's account of the cluster
+file, which only that file changes; 3 to 15 are added and changed by clients (§22.26 to §22.30).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+ANONYMOUS, OWNER, LAST = 1, 2, 15
+ADMINISTRATOR, NO_ACCESS = 4, 15
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user with a number. `privilege`: the highest (§6.8), 15 is no access.
+
+    `password` in the clear, as RAKP needs it; stored encrypted. `sol`: may use payload type 1.
+    """
+
+    id: int
+    name: str = ""
+    password: str = field(default="", repr=False)
+    privilege: int = NO_ACCESS
+    enabled: bool = False
+    messaging: bool = False
+    sol: bool = True
+
+    @property
+    def may_log_in(self) -> bool:
+        """Whether a session can be opened with this user."""
+        usable = self.enabled and self.messaging and bool(self.name) and bool(self.password)
+        return usable and self.privilege <= ADMINISTRATOR
+
+
+def user(users: Sequence[User], number: int) -> User:
+    """The user with this number; one that was never set has no name and no access."""
+    return next((each for each in users if each.id == number), User(number))
+
+
+def with_user(users: Sequence[User], changed: User) -> tuple[User, ...]:
+    """The table after a user was changed, by number; one without anything set is left out."""
+    rest = [each for each in users if each.id != changed.id]
+    kept = rest if changed == User(changed.id) else [*rest, changed]
+    return tuple(sorted(kept, key=lambda each: each.id))
+
+
+def without_user(users: Sequence[User], number: int) -> tuple[User, ...]:
+    """The table without this user."""
+    return with_user(users, User(number))
+
+
+def free_number(users: Sequence[User]) -> int | None:
+    """The lowest number that nobody has; None: the table is full."""
+    taken = {each.id for each in users}
+    return next((number for number in range(OWNER + 1, LAST + 1) if number not in taken), None)
+
+
+def renamed(users: Sequence[User], number: int, name: str) -> tuple[User, ...]:
+    """After Set User Name (§22.28); an empty name takes the user away."""
+    if not name:
+        return without_user(users, number)
+    return with_user(users, replace(user(users, number), name=name))

@@ -1,0 +1,71 @@
+"""What BMCs keep, made durable: runtime state at once, logs soon and many records at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID
+
+from nospoon.bmc.log import Record
+from nospoon.bmc.runtime import Runtime
+from nospoon.runtime.tasks import Tasks
+from nospoon.store import bmc_log, clusters
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+
+class StoredRuntime:
+    """The BMC service's store. Records wait while a transaction with those before is written."""
+
+    def __init__(self, database: Database, cipher: Cipher, tasks: Tasks) -> None:
+        self._database, self._cipher, self._tasks = database, cipher, tasks
+        self._changes: list[bmc_log.Change] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def save(self, machine: UUID, runtime: Runtime) -> None:
+        await self._database.call(clusters.save_runtime, machine, sealed(runtime, self._cipher))
+
+    def append(self, machine: UUID, record: Record) -> None:
+        self._write_soon(bmc_log.Appended(machine, record))
+
+    def erase(self, machine: UUID, number: int | None) -> None:
+        self._write_soon(bmc_log.Erased(machine, number))
+
+    def _write_soon(self, change: bmc_log.Change) -> None:
+        self._changes.append(change)
+        if self._writing is None:
+            self._writing = self._tasks.start(self._write(), name="write logs")
+
+    async def _write(self) -> None:
+        try:
+            while self._changes:
+                changes, self._changes = self._changes, []
+                await self._database.call(bmc_log.write, changes)
+        finally:
+            self._writing = None
+
+    async def flush(self) -> None:
+        """Until everything is written."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+
+def sealed(runtime: Runtime, cipher: Cipher) -> Runtime:
+    """As it is stored: passwords of further users are encrypted."""
+    return _with_passwords(runtime, lambda password: cipher.encrypt(password).decode())
+
+
+def opened(runtime: Runtime, cipher: Cipher) -> Runtime:
+    """As it was before `sealed`."""
+    return _with_passwords(runtime, lambda password: cipher.decrypt(password.encode()))
+
+
+def _with_passwords(runtime: Runtime, change: Callable[[str], str]) -> Runtime:
+    users = runtime.settings.users
+    if not users:
+        return runtime
+    changed = (
+        replace(user, password=change(user.password)) if user.password else user for user in users
+    )
+    return replace(runtime, settings=replace(runtime.settings, users=tuple(changed)))

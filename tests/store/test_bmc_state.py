@@ -1,0 +1,79 @@
+"""What BMCs keep: logs as rings of rows, and passwords of further users encrypted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from nospoon.bmc.log import CAPACITY, Kind, Log
+from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.users import User
+from nospoon.daemon.bmc_state import StoredRuntime, opened
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.resources import Machine
+from nospoon.plan.allocate import Allocations
+from nospoon.runtime.tasks import Tasks
+from nospoon.store import bmc_log, clusters
+from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+CLUSTER = ClusterRow(uuid4(), "dev", 1, 1, "c.yaml", "cluster: dev", {}, Allocations(), 0.0)
+MACHINE = Machine(
+    uuid=uuid4(),
+    cpus=1,
+    memory=1 << 30,
+    arch=Arch.X86_64,
+    firmware=Firmware.BIOS,
+    tpm=False,
+    pool="",
+    disks=(),
+    nics=(),
+    boot_order=(BootDevice.DISK,),
+)
+
+
+async def test_a_log_survives_and_stays_a_ring(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+    await database.call(clusters.save, CLUSTER)
+    row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"secret")
+    await database.call(clusters.put_nodes, [row])
+    log, stranger = Log(), uuid4()
+    async with Tasks("test") as tasks:
+        store = StoredRuntime(database, Cipher.from_file(tmp_path / "key"), tasks)
+        for number in range(CAPACITY + 9):
+            record = log.add(Kind.POWER_ON, 1.5 + number, text="why", raw=bytes(16))
+            store.append(row.uuid, record)
+            store.append(stranger, record)
+        await store.flush()
+        assert await database.call(bmc_log.records, row.uuid) == list(log.records)
+        store.erase(row.uuid, log.records[0].number)
+        await store.flush()
+        assert await database.call(bmc_log.records, row.uuid) == list(log.records[1:])
+        store.erase(row.uuid, None)
+        store.append(row.uuid, log.records[-1])
+        await store.flush()
+        assert await database.call(bmc_log.records, row.uuid) == [log.records[-1]]
+    await database.call(clusters.remove, CLUSTER.id)
+    assert await database.call(bmc_log.records, row.uuid) == []
+    database.close()
+
+
+async def test_passwords_of_further_users_are_encrypted_at_rest(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+    cipher = Cipher.from_file(tmp_path / "key")
+    await database.call(clusters.save, CLUSTER)
+    row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"secret")
+    await database.call(clusters.put_nodes, [row])
+    users = (User(3, "bob", "hush-hush", 3, enabled=True), User(4, "eve"))
+    runtime = replace(Runtime(), settings=Settings(users=users, asset_tag="T-1"))
+    async with Tasks("test") as tasks:
+        await StoredRuntime(database, cipher, tasks).save(row.uuid, runtime)
+    found = await database.call(clusters.node, row.uuid)
+    assert found is not None
+    assert "hush-hush" not in str(found.runtime.settings.users[0].password)
+    assert opened(found.runtime, cipher) == runtime
+    database.close()
+    assert b"hush-hush" not in (tmp_path / "store.db").read_bytes()
