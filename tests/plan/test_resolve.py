@@ -10,7 +10,8 @@ from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.resources import Bmc, Key, Kind, Machine, NetbootService, Volume
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
-from nospoon.plan.refuse import HostFacts, Route, against_pool, cautions, reasons_against
+from nospoon.plan.hosts import HostFacts, Route
+from nospoon.plan.refuse import against_pool, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.spec.load import load
 
@@ -230,7 +231,8 @@ def test_a_network_that_is_chosen_leaves_the_pool_of_bmcs_alone() -> None:
 def test_a_bridge_that_a_host_does_not_have_is_refused() -> None:
     cluster = read(
         "hosts: {here: {physnets: {public: br-ex}}}\n"
-        "networks: {a: {physnet: public}, b: {bridge: br0}, c: {bridge: br1}}\nnodes: [{count: 1}]"
+        "networks: {a: {physnet: public}, b: {bridge: br0}, c: {bridge: br1}}\n"
+        "nodes: [{nics: [a, b, c]}]"
     )
     facts = {"here": replace(FACTS, links=frozenset({"lo", "br1"}))}
     reasons = list(reasons_against(cluster, ID, decided(cluster), facts))

@@ -23,6 +23,7 @@ class ClusterRequest(Wire):
     `uploads`: each local file that it names -> SHA-256 of its content, uploaded before.
     `cluster_id`: the id that a plan showed, so that a first `up` makes what was planned.
     `fingerprint`: refuse (409) unless the plan is still this one; "" carries out any.
+    `rebalance`: place all nodes anew, also those that are on a host already.
     """
 
     file: Annotated[str, Field(max_length=4096)]
@@ -30,6 +31,7 @@ class ClusterRequest(Wire):
     uploads: dict[str, str] = {}
     cluster_id: UUID | None = None
     fingerprint: str = ""
+    rebalance: bool = False
 
 
 class DownRequest(Wire):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
+from pathlib import PurePosixPath
 from uuid import UUID
 
 import structlog
@@ -15,7 +16,7 @@ from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import ConnectionKind, Host
 from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
-from nospoon.plan.refuse import HostFacts, Route
+from nospoon.plan.hosts import HostFacts, Route
 from nospoon.providers.base import Capabilities, Connection, MachineDriver
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.tasks import Tasks
@@ -67,11 +68,14 @@ class Hosts:
             used.capabilities = await used.connection.capabilities()
         return used.capabilities
 
-    async def facts(self, host: Host) -> HostFacts:
-        """What the plan must know of a host."""
+    async def facts(self, host: Host, *, pools: str) -> HostFacts:
+        """What the plan must know of a host. `pools`: directory there in which pools are made."""
         can = await self.capabilities(host)
         routes: tuple[Route, ...] = ()
         links: frozenset[str] | None = None
+        disk = 0
+        if host.kind is ConnectionKind.LIBVIRT:
+            disk = await _free_space(self.use(host).runner, pools)
         if host.kind is ConnectionKind.LIBVIRT and can.managed_networks:
             runner = self.use(host).runner
             routes, links = await asyncio.gather(_routes(runner), _links(runner))
@@ -82,10 +86,18 @@ class Hosts:
             managed_networks=can.managed_networks,
             cpus=can.cpus,
             memory=can.memory,
+            disk=disk,
+            identity=can.identity,
             routes=routes,
             links=links,
             real=host.kind is not ConnectionKind.SIMULATED,
         )
+
+    def identity(self, host: Host) -> str:
+        """The machine behind a host, as far as somebody asked it; else the host's own name."""
+        used = self._in_use.get((host.name, host.uri, host.ssh))
+        can = used.capabilities if used is not None else None
+        return (can.identity if can is not None else "") or host.name
 
     def settle(self, machine: UUID, host: Host) -> None:
         """From now on this machine is on that host."""
@@ -169,6 +181,14 @@ class Hosts:
 async def routes_here() -> tuple[Route, ...]:
     """The routes of the machine on which BMCs answer: this one."""
     return await _routes(runner_for(""))
+
+
+async def _free_space(runner: Runner, path: str) -> int:
+    """Bytes free on the file system of a path, or of the nearest directory above it."""
+    parents = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)]
+    done = await runner.run(["df", "-B1", "--output=avail", *reversed(parents)], check=False)
+    told = [line for line in done.stdout.split() if line.isdigit()]
+    return int(told[-1]) if told else 0
 
 
 async def _links(runner: Runner) -> frozenset[str]:

@@ -22,7 +22,9 @@ from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Re
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
-from nospoon.plan.refuse import HostFacts, against_pool, cautions, reasons_against
+from nospoon.plan.hosts import HostFacts
+from nospoon.plan.placement import Usage
+from nospoon.plan.refuse import against_pool, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.providers.base import Capabilities, Driver
@@ -52,6 +54,7 @@ class Request:
     uploads: Mapping[str, str] = field(default_factory=dict)
     cluster_id: UUID | None = None
     fingerprint: str = ""
+    rebalance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,13 @@ class Planner:
         known = {row.uuid: row for row in rows}
         uploads, images = await self._images(cluster, request, earlier)
         capabilities = await self._capabilities(cluster)
-        facts = {host.name: await self._hosts.facts(host) for host in cluster.hosts}
-        allocations = await self._allocate(cluster, cluster_id, earlier, facts)
+        facts = {
+            host.name: await self._hosts.facts(host, pools=self._pool_root_of(host))
+            for host in cluster.hosts
+        }
+        allocations = await self._allocate(
+            cluster, cluster_id, earlier, facts=facts, rebalance=request.rebalance
+        )
         accounts = accounts_for(cluster, cluster_id, known, self._cipher)
         around = Surroundings(
             pool_roots={host.name: self._pool_root_of(host) for host in cluster.hosts},
@@ -120,6 +128,7 @@ class Planner:
             desired=desired,
             observed=observed,
             rules=_rules(capabilities),
+            why=_reasons(cluster, allocations),
             notes=(*_notes(capabilities), *cautions(cluster, allocations, facts)),
         )
         plan = replace(plan, remembers=self._says_something_new(earlier, request, uploads))
@@ -206,7 +215,9 @@ class Planner:
         cluster: Cluster,
         cluster_id: UUID,
         earlier: ClusterRow | None,
+        *,
         facts: Mapping[str, HostFacts],
+        rebalance: bool,
     ) -> Allocations:
         before = earlier.allocations if earlier is not None else Allocations()
         others = [
@@ -221,10 +232,12 @@ class Planner:
             for row in others
             for each in row.allocations.endpoints.values()
         }
-        occupied = Occupied(tuple(sorted(taken)), endpoints | self._ports_in_use())
+        usage = await self._usage_of_others(cluster_id)
+        occupied = Occupied(tuple(sorted(taken)), endpoints | self._ports_in_use(), usage)
         allocations, reasons = await asyncio.to_thread(
-            allocate, cluster, before, occupied, first_choice=cluster_id.int
-        )
+            allocate, cluster, before, occupied,
+            facts=facts, first_choice=cluster_id.int, rebalance=rebalance,
+        )  # fmt: skip
         reasons += reasons_against(cluster, cluster_id, allocations, facts)
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
@@ -232,6 +245,16 @@ class Planner:
         if reasons:
             raise PlanRefused(reasons)
         return allocations
+
+    async def _usage_of_others(self, cluster_id: UUID) -> dict[str, Usage]:
+        """What nodes of other clusters take of their hosts, by the hosts' identity."""
+        usage: dict[str, Usage] = {}
+        for row in await self._database.call(stored.all_nodes):
+            if row.cluster_id != cluster_id:
+                where = self._hosts.identity(row.host)
+                taken = Usage(row.machine.cpus, row.machine.memory)
+                usage[where] = usage.get(where, Usage()) + taken
+        return usage
 
     def _pool_root_of(self, host: Host) -> str:
         return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
@@ -255,6 +278,16 @@ def _check_sizes(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> None:
 
 def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:
     return {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
+
+
+def _reasons(cluster: Cluster, allocations: Allocations) -> dict[Key, str]:
+    """Why each machine is on its host, where there is a choice."""
+    if len(cluster.hosts) == 1:
+        return {}
+    return {
+        Key(Kind.MACHINE, host, name): allocations.why.get(name, "")
+        for name, host in allocations.hosts.items()
+    }
 
 
 def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:

@@ -69,7 +69,7 @@ class Work:
         await self._look_at_machines(prepared.cluster.hosts)
         if not outcome.complete:
             return _fallen_short(outcome, f"up {row.name}")
-        again = await self._planner.prepare(replace(request, fingerprint=""))
+        again = await self._planner.prepare(replace(request, fingerprint="", rebalance=False))
         await self._database.call(journal.close_intents, row.id)
         if not again.plan.empty:
             names = ", ".join(str(step.key) for step in again.plan.steps[:5])

@@ -51,6 +51,15 @@ class ConnectionKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Overcommit:
+    """How often a host's resources may be given away; machines that are off use none."""
+
+    cpus: float = 16.0
+    memory: float = 1.5
+    disk: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """A place with capacity. `ssh` names how to run commands there; "" is this machine.
 
@@ -63,11 +72,40 @@ class Host:
     uri: str = "qemu:///system"
     ssh: str = ""
     physnets: tuple[tuple[str, str], ...] = ()
+    drained: bool = False
+    overcommit: Overcommit = Overcommit()
 
     @property
     def unprivileged(self) -> bool:
         """A session host: user-mode networking, boot ISO, no managed networks."""
         return self.uri.partition("?")[0].endswith("/session")
+
+
+class Strategy(StrEnum):
+    """Which of the hosts that fit a node is liked best."""
+
+    SPREAD = "spread"
+    BALANCE = "balance"
+    PACK = "pack"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Rules for nodes' hosts. `affinity` and `anti_affinity`: "flavor", or a label's key; nodes
+    with the same value of it are kept on one host, or on hosts of their own.
+    """
+
+    strategy: Strategy = Strategy.SPREAD
+    affinity: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+
+    def together_with(self, node: Node) -> tuple[tuple[str, str], ...]:
+        """(key, value) pairs whose nodes share a host with this one."""
+        return tuple((key, node.value_of(key)) for key in self.affinity)
+
+    def apart_from(self, node: Node) -> tuple[tuple[str, str], ...]:
+        """(key, value) pairs whose nodes have other hosts than this one."""
+        return tuple((key, node.value_of(key)) for key in self.anti_affinity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +196,11 @@ class Node:
     credentials: Credentials = Credentials()
     traits: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
+    placement: Placement = Placement()
+
+    def value_of(self, key: str) -> str:
+        """Of "flavor" or of a label; "" where it has no such label."""
+        return self.flavor if key == "flavor" else dict(self.labels).get(key, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,19 @@ file, so that the same file gives the same answer.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Netboot, Node
+from nospoon.plan.hosts import HostFacts
+from nospoon.plan.placement import Usage, place
 
 PRIVATE = IPv4Network("172.30.0.0/16")
 """Where free networks are looked for: /24s in here, then in 10.213.0.0/16."""
 SECOND_PRIVATE = IPv4Network("10.213.0.0/16")
 IPMI_PORT = 623
+NOTHING_KNOWN: Mapping[str, HostFacts] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,51 +32,61 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """Decisions of a cluster. `cidrs` by network name; `hosts` and `endpoints` by node name."""
+    """Decisions of a cluster. `cidrs` by network name; `hosts` and `endpoints` by node name.
+
+    `why`: node name -> why it is on its host.
+    """
 
     cidrs: Mapping[str, str] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """What others have: networks of all hosts' routes and other clusters; (address, port) pairs."""
+    """What others have: networks of all hosts' routes and other clusters; (address, port) pairs;
+    `usage` of hosts by other clusters, by the hosts' identity.
+    """
 
     networks: tuple[IPv4Network, ...] = ()
     endpoints: Container[tuple[str, int]] = frozenset()
+    usage: Mapping[str, Usage] = field(default_factory=dict)
 
 
 def allocate(
-    cluster: Cluster, earlier: Allocations, occupied: Occupied, *, first_choice: int = 0
+    cluster: Cluster,
+    earlier: Allocations,
+    occupied: Occupied,
+    *,
+    facts: Mapping[str, HostFacts] = NOTHING_KNOWN,
+    first_choice: int = 0,
+    rebalance: bool = False,
 ) -> tuple[Allocations, list[str]]:
     """The decisions for this file, and the reasons why some cannot be made.
+
+    `facts`: what is known of hosts, by name. `rebalance`: place all nodes as if none was there.
 
     `first_choice`: number of the /24 where the search for a free network begins. Taken from the
     cluster's id, it keeps daemons that plan at the same moment from choosing the same one.
     """
     reasons: list[str] = []
-    hosts = dict(_place(cluster, earlier))
+    before = {} if rebalance else earlier.hosts
+    placed, homeless = place(cluster, before, facts, occupied.usage)
+    reasons += homeless
+    stays = {name: earlier.why.get(name, each.why) for name, each in placed.items()}
     return (
         Allocations(
             cidrs=dict(_networks(cluster, earlier, occupied, reasons, first_choice)),
-            hosts=hosts,
+            hosts={name: each.host for name, each in placed.items()},
+            why={
+                name: stays[name] if before.get(name) == each.host else each.why
+                for name, each in placed.items()
+            },
             endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
         ),
         reasons,
     )
-
-
-def _place(cluster: Cluster, earlier: Allocations) -> Iterator[tuple[str, str]]:
-    """Node -> host: pinned, else where it was, else the host with the fewest nodes so far."""
-    known = [host.name for host in cluster.hosts]
-    load = Counter(dict.fromkeys(known, 0))
-    for node in cluster.nodes:
-        before = earlier.hosts.get(node.name, "")
-        host = node.host or (before if before in load else "")
-        host = host or min(known, key=lambda name: load[name])
-        load[host] += 1
-        yield node.name, host
 
 
 def _networks(

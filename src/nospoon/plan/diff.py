@@ -7,7 +7,7 @@ needed by and is running is replaced with it, for one cannot change a disk under
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from uuid import UUID
 
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
@@ -29,14 +29,20 @@ def diff(
     observed: Iterable[Observed],
     rules: Rules,
     notes: tuple[str, ...] = (),
+    why: Mapping[Key, str] | None = None,
 ) -> Plan:
-    """The plan. Observed resources that nobody desires any more are deleted."""
+    """The plan. Observed resources that nobody desires any more are deleted.
+
+    `why`: of things that are to be made, why where they are.
+    """
+    reasons = why or {}
     found = {each.key: each for each in observed}
     steps = [
         step
         for key, resource in desired.items()
         if (step := _step(resource, found.get(key), rules.get(key.host, {}).get(key.kind, {})))
     ]
+    steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
     steps = _with_disturbed(steps, desired, found)
     gone = [each for key, each in found.items() if key not in desired]
     steps += [
@@ -85,6 +91,11 @@ def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) 
         return Step(Action.REPLACE, resource.key, f"{names} differ", resource, found, changes)
     late = found.running and any(change.rule == "at power-off" for change in changes)
     return Step(Action.CHANGE, resource.key, f"{names} differ", resource, found, changes, late)
+
+
+def _explained(step: Step, reason: str) -> Step:
+    made = step.action is Action.CREATE
+    return replace(step, why=f"{step.why}; {reason}") if made and reason else step
 
 
 def field_changes(

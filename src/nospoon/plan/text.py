@@ -65,7 +65,7 @@ def _step_lines(step: Step) -> Iterator[str]:
     late = " (at power-off)" if step.at_power_off else ""
     shape = step.desired.shape if step.desired is not None else None
     about = f"  {describe(shape)}" if shape is not None and step.action is Action.CREATE else ""
-    why = "" if step.action is Action.CREATE else f"  ({step.why})"
+    why = "" if step.why == "missing" else f"  ({step.why.removeprefix('missing; ')})"
     what = f"{step.key.kind} {step.key.name} on {step.key.host}"
     yield f"{step.action.sign:>3}{late} {what}{about}{why}"
     for change in step.changes:

@@ -49,7 +49,8 @@ class Capabilities:
 
     `rules`: per kind, field name -> rule; a field that is not named is replaced.
     `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`.
-    `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked.
+    `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
+    the machine behind the connection; those of one identity share what it has.
     """
 
     kinds: frozenset[Kind]
@@ -62,6 +63,7 @@ class Capabilities:
     accelerator_note: str = ""
     cpus: int = 0
     memory: int = 0
+    identity: str = ""
     rules: Mapping[Kind, Mapping[str, ChangeRule]] = field(default_factory=dict)
 
 

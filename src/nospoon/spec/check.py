@@ -52,14 +52,13 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
         if host.simulated and host.libvirt:
             yield Complaint(("hosts", name), "expected one of libvirt and simulated, got both")
     for name, network in sections.networks.items():
-        for host_name, host in sections.hosts.items():
-            if network.physnet and not host.simulated and network.physnet not in host.physnets:
-                hint = f"Add `physnets: {{{network.physnet}: BRIDGE}}` to host {host_name!r}"
-                yield Complaint(
-                    ("networks", name, "physnet"),
-                    f"host {host_name!r} maps no bridge to {network.physnet!r}",
-                    hint,
-                )
+        real = {key: host for key, host in sections.hosts.items() if not host.simulated}
+        mapped = any(network.physnet in host.physnets for host in real.values())
+        if network.physnet and real and not mapped:
+            first = next(iter(real))
+            hint = f"Add `physnets: {{{network.physnet}: BRIDGE}}` to host {first!r}"
+            message = f"no host maps a bridge to {network.physnet!r}"
+            yield Complaint(("networks", name, "physnet"), message, hint)
 
 
 def _hardware(sections: Sections) -> Iterator[Complaint]:

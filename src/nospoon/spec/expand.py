@@ -19,6 +19,7 @@ from nospoon.model.cluster import (
     Firmware,
     Nic,
     Node,
+    Placement,
 )
 from nospoon.spec.document import Path
 from nospoon.spec.fields import NAME_PATTERN
@@ -145,6 +146,11 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         credentials=_credentials(sections, [(bmc.username, bmc.password) for bmc in bmcs]),
         traits=tuple(pick("traits", ())),
         labels=tuple(sorted(pick("labels", {}).items())),
+        placement=Placement(
+            strategy=group.placement.strategy,
+            affinity=tuple(group.placement.affinity),
+            anti_affinity=tuple(group.placement.anti_affinity),
+        ),
     )
 
 

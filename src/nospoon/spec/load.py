@@ -16,6 +16,7 @@ from nospoon.model.cluster import (
     Host,
     Netboot,
     Network,
+    Overcommit,
 )
 from nospoon.spec.check import check
 from nospoon.spec.document import Document
@@ -85,11 +86,17 @@ def _hosts(sections: Sections, default_uri: str) -> tuple[Host, ...]:
 
 def _host(name: str, section: HostSection, default_uri: str) -> Host:
     if section.simulated:
-        return Host(name=name, kind=ConnectionKind.SIMULATED, uri="")
+        kind, uri = ConnectionKind.SIMULATED, ""
+    else:
+        kind, uri = ConnectionKind.LIBVIRT, section.libvirt or default_uri
+    over = section.overcommit
     return Host(
         name=name,
-        uri=section.libvirt or default_uri,
+        kind=kind,
+        uri=uri,
         ssh=section.ssh,
+        drained=section.drained,
+        overcommit=Overcommit(over.cpus, over.memory, over.disk),
         physnets=tuple(sorted(section.physnets.items())),
     )
 

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Strategy
 from nospoon.spec.fields import Mac, Memory, Name, Ports, Size
 
 
@@ -85,6 +85,17 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, BeforeValidator(_text)]
 
 
+Ratio = Annotated[float, Field(gt=0, le=1000)]
+
+
+class OvercommitSection(Section):
+    """How often what a host has may be given away: machines that are off use nothing of it."""
+
+    cpus: Ratio = Field(16.0, description="Virtual CPUs a CPU of the host; default 16.")
+    memory: Ratio = Field(1.5, description="Times the host's memory; default 1.5.")
+    disk: Ratio = Field(10.0, description="Times the free space for pools; default 10.")
+
+
 class HostSection(Section):
     """A place where machines are made."""
 
@@ -101,6 +112,12 @@ class HostSection(Section):
     )
     physnets: dict[Name, Text] = Field(
         default_factory=dict, description="Physical network name -> existing bridge of this host."
+    )
+    drained: bool = Field(
+        default=False, description="Place nothing new here; what is here stays. Default no."
+    )
+    overcommit: OvercommitSection = Field(
+        default_factory=OvercommitSection, description="How often its resources are given away."
     )
 
     @model_validator(mode="before")
@@ -225,11 +242,34 @@ class FlavorSection(HardwareSection):
 class NodeSection(HardwareSection):
     """What may be said of one node by name, under `overrides`."""
 
-    host: Name | None = Field(None, description="Host that it is made on; default: the first.")
+    host: Name | None = Field(None, description="Host that it is made on; default: one that fits.")
     traits: list[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]] | None = Field(
         None, description="Traits such as CUSTOM_GOLD."
     )
     labels: dict[str, Text] | None = Field(None, description="Free key-value labels.")
+
+
+class PlacementSection(Section):
+    """How nodes find their hosts; a bare strategy is short for `{strategy: NAME}`."""
+
+    strategy: Strategy = Field(
+        Strategy.SPREAD,
+        description="`spread` (fewest nodes; default), `balance` (least used) or `pack` (most "
+        "used that has room).",
+    )
+    affinity: Annotated[list[Name], BeforeValidator(_listed), _OneOrMore()] = Field(
+        default_factory=list,
+        description="Keys, `flavor` or a label's: nodes of equal value share a host.",
+    )
+    anti_affinity: Annotated[list[Name], BeforeValidator(_listed), _OneOrMore()] = Field(
+        default_factory=list,
+        description="Keys, `flavor` or a label's: no two nodes of equal value share a host.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"strategy": value} if isinstance(value, str) else value
 
 
 class NodeGroupSection(NodeSection):
@@ -239,8 +279,8 @@ class NodeGroupSection(NodeSection):
     count: Annotated[Whole, Field(ge=0, le=100_000)] = Field(1, description="How many.")
     name: Text = Field("node-{n}", description="Name; `{n}` counts from `start`, `{n:03}` pads.")
     start: Annotated[Whole, Field(ge=0)] = Field(0, description="First number in names.")
-    placement: Literal["spread", "pack"] = Field(
-        "spread", description="How nodes are spread over hosts."
+    placement: PlacementSection = Field(
+        default_factory=PlacementSection, description="How its nodes find their hosts."
     )
     overrides: dict[Name, NodeSection] = Field(
         default_factory=dict, description="Node name -> what is different for that node."

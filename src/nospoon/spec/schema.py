@@ -43,6 +43,7 @@ _SHORT_FORMS: dict[str, list[dict[str, Any]]] = {
     "NetworkSection": [_NULL],
     "FlavorSection": [_NULL],
     "DiskSection": [{"$ref": "#/$defs/DiskSection/anyOf/1/properties/size/anyOf/0"}],
+    "PlacementSection": [{"$ref": "#/$defs/Strategy"}],
     "NicSection": [{"type": "string"}],
     "NodeBmcSection": [
         {"$ref": "#/$defs/BmcProtocol"},

@@ -25,6 +25,8 @@ from nospoon.spec.models import (
     NodeBmcSection,
     NodeGroupSection,
     NodeSection,
+    OvercommitSection,
+    PlacementSection,
 )
 
 M = TypeVar("M", bound=BaseModel)
@@ -271,6 +273,8 @@ NESTED: dict[str, dict[str, object]] = {
     "nics": _fields(NicSection),
     "bmc": _fields(NodeBmcSection),
     "overrides": _fields(NodeSection),
+    "overcommit": _fields(OvercommitSection),
+    "placement": _fields(PlacementSection),
 }
 
 

@@ -24,6 +24,7 @@ def _request(body: ClusterRequest, caller: Caller) -> Request:
         uploads=body.uploads,
         cluster_id=body.cluster_id,
         fingerprint=body.fingerprint,
+        rebalance=body.rebalance,
     )
 
 

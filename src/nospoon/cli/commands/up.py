@@ -20,6 +20,7 @@ from nospoon.errors import UsageError
 @click.argument("file")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--rebalance", is_flag=True, help="Place all nodes anew, also those that are made.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
 @click.option("--timeout", type=float, help="Seconds to wait at most.")
 @output_options
@@ -27,6 +28,7 @@ def command(
     file: str,
     yes: bool,  # noqa: FBT001  (click passes options by name)
     dry_run: bool,  # noqa: FBT001
+    rebalance: bool,  # noqa: FBT001
     wait: bool,  # noqa: FBT001
     timeout: float | None,
     format_: str,
@@ -34,7 +36,7 @@ def command(
 ) -> None:
     """Bring a cluster to what FILE says: plan, confirm, apply, wait."""
     client = connect.client()
-    body = read_request(client, file)
+    body = {**read_request(client, file), "rebalance": rebalance}
     answer = client.post("/v1/plan", body)
     click.echo(answer["text"], err=True)
     plan = answer["plan"]

@@ -37,13 +37,14 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a host has. `memory` in bytes."""
+    """What a host has. `memory` in bytes; `name`: its host name."""
 
     archs: frozenset[Arch]
     firmwares: frozenset[Firmware]
     tpm: bool
     cpus: int
     memory: int
+    name: str
 
 
 def ask_facts(connect: Connect) -> HostFacts:
@@ -57,6 +58,7 @@ def ask_facts(connect: Connect) -> HostFacts:
         tpm=any(_has_tpm(root) for root in present.values()),
         cpus=int(connect.getInfo()[2]),
         memory=_memory(connect),
+        name=str(connect.getHostname()),
     )
 
 

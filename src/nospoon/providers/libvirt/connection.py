@@ -92,6 +92,7 @@ class LibvirtConnection:
             accelerator_note=verdict.note,
             cpus=facts.cpus,
             memory=facts.memory,
+            identity=facts.name,
             rules=RULES,
         )
 

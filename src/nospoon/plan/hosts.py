@@ -1,0 +1,90 @@
+"""What the plan knows of a host, and what a node asks of one that it has or has not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Network, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A network that a host reaches through a device, by a gateway or, with "", directly."""
+
+    network: IPv4Network
+    device: str
+    gateway: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What is known of a host when the plan is made. `memory`, `disk` in bytes; 0: unknown.
+
+    `links`: its network interfaces, None where nobody looked. `real`: guests really run there.
+    `identity`: hosts of one identity are one machine with several connections, counted once.
+    """
+
+    firmwares: frozenset[Firmware]
+    archs: frozenset[Arch]
+    tpm: bool
+    managed_networks: bool
+    cpus: int = 0
+    memory: int = 0
+    disk: int = 0
+    routes: tuple[Route, ...] = ()
+    links: frozenset[str] | None = None
+    real: bool = False
+    identity: str = ""
+
+
+def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
+    """Why a host cannot have a node, whatever else is on it."""
+    if node.firmware not in facts.firmwares:
+        yield f"no firmware {node.firmware} there. {_choices(facts.firmwares)}"
+    if node.arch not in facts.archs:
+        yield f"no emulator for {node.arch} there. {_choices(facts.archs)}"
+    if node.tpm and not facts.tpm:
+        yield "no TPM there. Install swtpm and swtpm-tools, or leave `tpm` out."
+    if facts.memory and node.memory > facts.memory:
+        have = facts.memory >> 20
+        yield f"wants {node.memory >> 20} MiB of memory, the host has {have} MiB."
+
+
+def against_networks(
+    node: Node, cluster: Cluster, host: Host, facts: HostFacts
+) -> Iterator[tuple[str, str]]:
+    """(Network, why a host cannot plug a node of it in)."""
+    wanted = {nic.network for nic in node.nics}
+    for network in cluster.networks:
+        if network.name in wanted:
+            for why in against_network(network, host, facts):
+                yield network.name, why
+
+
+def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a host cannot have a network."""
+    unprivileged = f"host {host.name} is unprivileged (qemu:///session) and"
+    if not facts.managed_networks:
+        if network.existing:
+            yield f"{unprivileged} may not plug into bridges. Use qemu:///system."
+        elif network.cidr is not None:
+            yield (
+                f"{unprivileged} has user-mode networking only. Leave `cidr` out, or use "
+                "qemu:///system."
+            )
+    if not network.existing or facts.links is None:
+        return
+    bridge = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
+    if not bridge:
+        yield f"host {host.name} maps no bridge to physical network {network.physnet}."
+    elif bridge not in facts.links:
+        yield (
+            f"host {host.name} has no bridge {bridge}. Make it there, or leave `bridge` and "
+            "`physnet` out to have an isolated network made."
+        )
+
+
+def _choices(values: frozenset[Firmware] | frozenset[Arch]) -> str:
+    return f"It has {', '.join(sorted(values)) or 'none'}; see `nospoon doctor`."

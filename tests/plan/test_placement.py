@@ -1,0 +1,191 @@
+"""Placement: filters, strategies, rules, what stays, and what is refused with which reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.hosts import HostFacts
+from nospoon.plan.placement import Usage, demand, place
+from nospoon.spec.load import load
+
+GIB = 1 << 30
+FACTS = HostFacts(
+    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True, cpus=4, memory=8 * GIB
+)
+EXACT = "overcommit: {cpus: 1, memory: 1, disk: 1}"
+
+
+def read(text: str) -> Cluster:
+    return load(f"cluster: dev\n{text}", file="x")
+
+
+def hosts(cluster: Cluster, **facts: HostFacts) -> dict[str, str]:
+    placed, refused = place(cluster, {}, facts, {})
+    assert not refused
+    return {name: each.host for name, each in placed.items()}
+
+
+def refusals(cluster: Cluster, **facts: HostFacts) -> list[str]:
+    return place(cluster, {}, facts, {})[1]
+
+
+def test_spread_takes_the_host_with_the_fewest_nodes() -> None:
+    cluster = read("hosts: {a: {}, b: {}, c: {}}\nnodes: [{count: 6}]")
+    assert Counter(hosts(cluster).values()) == {"a": 2, "b": 2, "c": 2}
+
+
+def test_pack_fills_a_host_before_it_takes_the_next() -> None:
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\n"
+        "nodes: [{count: 5, memory: 2GiB, placement: pack}]"
+    )
+    assert Counter(hosts(cluster, a=FACTS, b=FACTS).values()) == {"a": 4, "b": 1}
+
+
+def test_pack_takes_large_nodes_first_so_that_all_fit() -> None:
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\nnodes:\n"
+        "  - {name: 's{n}', count: 4, memory: 2GiB, placement: pack}\n"
+        "  - {name: large, memory: 8GiB, placement: pack}"
+    )
+    placed = hosts(cluster, a=FACTS, b=FACTS)
+    assert Counter(placed.values()) == {"a": 1, "b": 4}
+    assert placed["large"] == "a"
+
+
+def test_balance_takes_the_host_whose_scarcest_resource_is_least_used() -> None:
+    cluster = read("hosts: {big: {}, small: {}}\nnodes: [{count: 6, placement: balance}]")
+    placed = hosts(cluster, big=replace(FACTS, cpus=8, memory=16 * GIB), small=FACTS)
+    assert Counter(placed.values()) == {"big": 4, "small": 2}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("anti_affinity: role", {("db", "db"): False, ("web", "db"): True}),
+        ("affinity: role", {("db", "db"): True, ("web", "web"): True}),
+    ],
+)
+def test_rules_hold_by_label(rule: str, expected: dict[tuple[str, str], bool]) -> None:
+    cluster = read(
+        "hosts: {a: {}, b: {}}\nnodes:\n"
+        f"  - {{name: 'db{{n}}', count: 2, labels: {{role: db}}, placement: {{{rule}}}}}\n"
+        f"  - {{name: 'web{{n}}', count: 2, labels: {{role: web}}, placement: {{{rule}}}}}"
+    )
+    placed = hosts(cluster)
+    for (one, other), together in expected.items():
+        shared = {h for n, h in placed.items() if n.startswith(one)} & {
+            h for n, h in placed.items() if n.startswith(other)
+        }
+        if one == other:
+            count = len({h for n, h in placed.items() if n.startswith(one)})
+            assert (count == 1) is together
+        else:
+            assert bool(shared) is together
+
+
+def test_more_nodes_apart_than_hosts_are_refused_with_the_reason() -> None:
+    cluster = read("hosts: {a: {}, b: {}}\nnodes: [{count: 4, placement: {anti_affinity: flavor}}]")
+    (reason,) = refusals(cluster)
+    assert reason == "node node-2 and 1 like it fit on no host. a, b: has one of the same flavor"
+
+
+def test_a_pinned_node_goes_where_it_is_told_or_nowhere() -> None:
+    cluster = read("hosts: {a: {}, b: {drained: true}}\nnodes: [{host: a}, {host: b}]")
+    (reason,) = refusals(cluster)
+    assert reason == "node node-1 fits on no host. b: it is drained"
+
+
+def test_nothing_new_goes_to_a_drained_host_and_what_is_there_stays() -> None:
+    cluster = read("hosts: {a: {drained: true}, b: {}}\nnodes: [{count: 3}]")
+    placed, _ = place(cluster, {"node-1": "a"}, {}, {})
+    assert {name: each.host for name, each in placed.items()} == {
+        "node-0": "b", "node-1": "a", "node-2": "b",
+    }  # fmt: skip
+
+
+def test_reasons_are_told_once_for_nodes_that_are_alike() -> None:
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}, c: {{}}}}\n"
+        "nodes: [{count: 9, memory: 4GiB, cpus: 1}, {name: arm, arch: aarch64}]"
+    )
+    x86 = replace(FACTS, archs=frozenset({Arch.X86_64}))
+    many, arm = refusals(cluster, a=x86, b=x86, c=replace(x86, memory=1 * GIB))
+    assert many == (
+        "node node-4 and 4 like it fit on no host. a, b: not enough memory left; "
+        "c: wants 4096 MiB of memory, the host has 1024 MiB."
+    )
+    assert arm.startswith("node arm fits on no host. a, b, c: no emulator for aarch64 there.")
+
+
+def test_connections_of_one_machine_share_what_it_has() -> None:
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\nnodes: [{{count: 3, memory: 4GiB}}]"
+    )
+    one = replace(FACTS, identity="rack1")
+    (reason,) = refusals(cluster, a=one, b=one)
+    assert reason == "node node-2 fits on no host. a, b: not enough memory left"
+
+
+def test_what_other_clusters_take_is_not_there() -> None:
+    cluster = read(f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{memory: 4GiB}}]")
+    _, refused = place(cluster, {}, {"a": FACTS}, {"a": Usage(0, 6 * GIB)})
+    assert refused == ["node node-0 fits on no host. a: not enough memory left"]
+
+
+def test_a_bridge_decides_where_a_node_can_be() -> None:
+    cluster = read(
+        "hosts: {a: {physnets: {public: br-ex}}, b: {}}\n"
+        "networks: {net: {physnet: public}, lan: {}}\nnodes: [{count: 2, nics: [net]}]"
+    )
+    linked = replace(FACTS, links=frozenset({"br-ex"}))
+    assert set(hosts(cluster, a=linked, b=linked).values()) == {"a"}
+
+
+def test_each_choice_is_explained_and_remembered() -> None:
+    cluster = read("hosts: {a: {}, b: {}}\nnodes: [{count: 2}]")
+    first, _ = allocate(cluster, Allocations(), Occupied())
+    assert first.why["node-1"] == "spread: fewest nodes (0) of 2 hosts that fit"
+    again, _ = allocate(cluster, first, Occupied())
+    assert again == first
+
+
+def test_rebalancing_places_everything_anew() -> None:
+    cluster = read("hosts: {a: {}, b: {}}\nnodes: [{count: 4}]")
+    crowded = Allocations(hosts={f"node-{n}": "a" for n in range(4)})
+    kept, _ = allocate(cluster, crowded, Occupied())
+    assert set(kept.hosts.values()) == {"a"}
+    moved, _ = allocate(cluster, crowded, Occupied(), rebalance=True)
+    assert Counter(moved.hosts.values()) == {"a": 2, "b": 2}
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 8)), min_size=1, max_size=30),
+    st.integers(1, 5),
+    st.sampled_from(["spread", "balance", "pack"]),
+)
+def test_no_host_gets_more_than_it_has_and_nobody_is_lost(
+    sizes: list[tuple[int, int]], count: int, strategy: str
+) -> None:
+    names = [f"h{n}" for n in range(count)]
+    listed = ", ".join(f"{name}: {{{EXACT}}}" for name in names)
+    groups = "\n".join(
+        f"  - {{name: n{i}, cpus: {cpus}, memory: {memory}GiB, placement: {strategy}}}"
+        for i, (cpus, memory) in enumerate(sizes)
+    )
+    cluster = read(f"hosts: {{{listed}}}\nnodes:\n{groups}")
+    placed, refused = place(cluster, {}, dict.fromkeys(names, FACTS), {})
+    taken = dict.fromkeys(names, Usage())
+    for node in cluster.nodes:
+        if node.name in placed:
+            host = placed[node.name].host
+            taken[host] = taken[host] + demand(node)
+    assert all(not use.missing(Usage(4, 8 * GIB)) for use in taken.values())
+    assert (len(placed) == len(cluster.nodes)) is (not refused)
