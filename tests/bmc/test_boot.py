@@ -20,6 +20,7 @@ from nospoon.bmc.messages import (
     Drive,
     Effect,
     Event,
+    HttpBootUriRequested,
     MachineReported,
     OverrideRequested,
     Persist,
@@ -261,3 +262,35 @@ def test_the_plan_always_follows_from_order_and_override(events: list[Event]) ->
         for effect in hear(subject, event):
             if isinstance(effect, Drive):
                 assert effect.boot == next_boot(ORDER, subject.runtime.override)
+
+
+HTTP_ONCE = BootOverride(BootDevice.HTTP, OverrideEnabled.ONCE)
+URI = "http://h/boot.iso"
+
+
+def by_http(*, script: bool = False) -> Bmc:
+    subject = bmc(script=script)
+    hear(subject, HttpBootUriRequested(URI, 1))
+    hear(subject, OverrideRequested(HTTP_ONCE, 2))
+    return subject
+
+
+def test_http_boots_from_the_network_and_its_uri_holds_for_the_boot_that_followed() -> None:
+    subject = by_http()
+    assert subject.boot == ONCE_PLAN
+    assert subject.http_boot == ""
+    hear(subject, PowerRequested(PowerCommand.ON, 3))
+    hear(subject, STARTED)
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert subject.runtime.override == NO_OVERRIDE
+    assert subject.http_boot == URI
+    hear(subject, RESET, 60.0)
+    assert subject.http_boot == ""
+    assert subject.runtime.http_boot_uri == URI
+
+
+def test_a_machine_that_boots_by_script_asks_for_the_uri_before_its_boot_is_observed() -> None:
+    subject = by_http(script=True)
+    assert subject.http_boot == URI
+    hear(subject, BootObserved())
+    assert subject.http_boot == ""

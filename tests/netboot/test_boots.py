@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID, uuid4
@@ -22,7 +25,7 @@ from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.iso import build_boot_iso
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
-from nospoon.testing import disks
+from nospoon.testing import disks, guests
 from nospoon.testing.netboot import Hardware, ToldAuthority, running
 
 log = structlog.get_logger()
@@ -122,6 +125,66 @@ async def test_a_machine_with_nothing_to_boot_from_the_network_goes_on_to_its_di
         await guest.until(b"nothing to boot from the network")
         await guest.until(disks.GREETING)
     assert authority.boots == [uuid]
+
+
+class Ranges(SimpleHTTPRequestHandler):
+    """Answers requests for a part of a file, as web servers do (RFC 9110 §14.2)."""
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range", "")
+        if not asked:
+            super().do_GET()
+            return
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        content = Path(self.translate_path(self.path)).read_bytes()
+        part = content[int(first) : int(last) + 1]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)
+        """Not a word."""
+
+
+@pytest.fixture
+def web(bridge: Net, tmp_path: Path) -> Iterator[str]:
+    """URL of a directory, `web` below `tmp_path`, that somebody else serves on the bridge."""
+    (tmp_path / "web").mkdir()
+    handler = partial(Ranges, directory=str(tmp_path / "web"))
+    server = ThreadingHTTPServer((bridge.host(1), 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://{bridge.host(1)}:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize("what", ["program.efi", "disc.iso"])
+async def test_a_uefi_machine_boots_by_http_what_its_bmc_says(
+    what: str,
+    web: str,
+    bridge: Net,
+    driver: NetbootDriver,
+    authority: ToldAuthority,
+    service: Resource,
+    tag: OwnerTag,
+    tmp_path: Path,
+) -> None:
+    if what == "disc.iso":
+        (await guests.speaking_cd(tmp_path, firmware=Firmware.UEFI)).rename(tmp_path / "web" / what)
+    else:
+        disks.uefi_disk(tmp_path / "disk.raw")
+        (tmp_path / "disk.efi").rename(tmp_path / "web" / what)
+    uuid, mac = uuid4(), "02:00:00:00:00:60"
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.HTTP, uri=f"{web}/{what}")
+    await driver.create(service, tag)
+    more = nic(bridge, mac, rom="iPXE")
+    async with running(Hardware(Firmware.UEFI, uuid, tmp_path, 320, more)) as guest:
+        await guest.until(b"nospoon: boot http")
+        await guest.until(guests.BOOTED if what == "disc.iso" else disks.GREETING)
 
 
 def disk(firmware: Firmware, directory: Path) -> list[str]:

@@ -137,3 +137,22 @@ def test_quoted_words_end_where_they_should(word: str) -> None:
             read += char
         at += 1
     assert read == word
+
+
+def test_http_boot_runs_a_program_and_makes_a_drive_of_an_image() -> None:
+    program = script.answer(Offer(BootDevice.HTTP, uri="http://h/grub.efi")).splitlines()
+    assert program[1:] == [
+        "echo nospoon: boot http://h/grub.efi",
+        "chain --autofree http://h/grub.efi ||",
+        "echo nospoon: leaving to the next boot device",
+        "exit 1",
+    ]
+    assert "sanboot --no-describe http://h/CD.ISO?x=1 ||" in script.answer(
+        Offer(BootDevice.HTTP, uri="http://h/CD.ISO?x=1")
+    )
+    assert "needs iPXE" in grub.answer(Offer(BootDevice.HTTP, uri="http://h/cd.iso"))
+
+
+def test_a_uri_cannot_bring_commands_along() -> None:
+    text = script.answer(Offer(BootDevice.HTTP, uri="http://h/x\nshell ; reboot"))
+    assert [line for line in text.splitlines() if line.startswith(("shell", "reboot"))] == []

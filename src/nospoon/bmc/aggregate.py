@@ -24,6 +24,7 @@ from nospoon.bmc.messages import (
     Effect,
     Erase,
     Event,
+    HttpBootUriRequested,
     IdentifyRequested,
     LogAddRequested,
     LogEraseRequested,
@@ -95,6 +96,17 @@ class Bmc:
         return self._boot.plan
 
     @property
+    def http_boot(self) -> str:
+        """The URI that the boot at hand fetches, "" when it does not boot by HTTP.
+
+        A machine that boots by script asks before its boot is observed.
+        """
+        runtime = self.runtime
+        asks = self._boot.script and runtime.override.active
+        by_override = asks and runtime.override.target is BootDevice.HTTP
+        return runtime.http_boot_uri if by_override else runtime.http_boot
+
+    @property
     def is_on(self) -> bool:
         return self.state.power in RUNNING
 
@@ -148,6 +160,8 @@ class Bmc:
                 return self._power.requested(event, now)
             case OverrideRequested():
                 return self._override_requested(event, now)
+            case HttpBootUriRequested():
+                return self._keep(replace(self.runtime, http_boot_uri=event.uri), event.ticket)
             case ClearingRequested():
                 return self._keep(replace(self.runtime, clearing=event.clearing), event.ticket)
             case SettingsRequested():

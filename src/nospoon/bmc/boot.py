@@ -88,14 +88,23 @@ class Boot:
     def followed(self, edition: int) -> Iterator[Effect]:
         """The machine booted as this edition says; what it boots afterwards it was told with it."""
         self.told = edition
+        yield from self._begins(edition)
         if not self.script and (yield from self._use_up(edition)):
             self.told = self.edition
 
     def booted_by_itself(self, *, busy: bool) -> Iterator[Effect]:
         """The guest rebooted: it followed what the machine was told last."""
+        yield from self._begins(self.told)
         if not self.script:
             yield from self._use_up(self.told)
         yield from self.catch_up(busy=busy)
+
+    def _begins(self, edition: int) -> Iterator[Effect]:
+        """A boot as this edition says: its loader will ask for a URI after Once was used up."""
+        runtime = self._state.runtime
+        http = edition == self.edition and runtime.override.target is BootDevice.HTTP
+        after = replace(runtime, http_boot=runtime.http_boot_uri if http else "")
+        yield from self._state.persist(after)
 
     def catch_up(self, *, busy: bool) -> Iterator[Effect]:
         """A running machine that was not told of the override, because of a bad day, is now."""

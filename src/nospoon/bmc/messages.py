@@ -55,6 +55,14 @@ class OverrideRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpBootUriRequested:
+    """Somebody sets the URI that boot target HTTP boots; "" for none."""
+
+    uri: str
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClearingRequested:
     """An IPMI client writes boot option parameter 3: when flags are cleared by themselves."""
 
@@ -150,6 +158,7 @@ class CommandEnded:
 Event = (
     PowerRequested
     | OverrideRequested
+    | HttpBootUriRequested
     | ClearingRequested
     | IdentifyRequested
     | SettingsRequested

@@ -51,6 +51,7 @@ class Runtime:
     "power fault"). `last_power_event`: bits 4:0 of that section's byte 3. `restart_cause`: §28.11.
     `boot_flags`: the five bytes of boot option parameter 5 as an IPMI client wrote them, b"" after
     anybody else set the override. `clearing`: parameter 3 (§28.13), which says when flags are kept.
+    `http_boot_uri`: what target HTTP boots; `http_boot`: what the boot at hand does, "" for others.
     `has_power`: AC power is there; `was_on`: the machine was on when it was lost.
     """
 
@@ -61,6 +62,8 @@ class Runtime:
     boot_flags: bytes = b""
     clearing: int = 0
     identify: bool = False
+    http_boot_uri: str = ""
+    http_boot: str = ""
     has_power: bool = True
     was_on: bool = False
     settings: Settings = DEFAULTS

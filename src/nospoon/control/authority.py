@@ -30,9 +30,11 @@ class Authority:
     def __init__(
         self,
         override_of: Callable[[UUID], BootOverride],
+        http_boot_of: Callable[[UUID], str],
         boot_observed: Callable[[UUID], Awaitable[None]],
     ) -> None:
         self._override_of, self._boot_observed = override_of, boot_observed
+        self._http_boot_of = http_boot_of
         self._bootables: dict[UUID, Bootable] = {}
         self._by_mac: dict[str, UUID] = {}
         self._probing: dict[UUID, ServedProfile] = {}
@@ -67,6 +69,9 @@ class Authority:
         bootable = self._bootables.get(known) if known is not None else None
         if bootable is None or known is None:
             return None
+        uri = self._http_boot_of(known)
+        if uri and known not in self._probing:
+            return BootAnswer(known, BootDevice.HTTP, uri=uri)
         profile = self._probing.get(known, bootable.profile)
         return BootAnswer(known, self._device(bootable.machine, profile), profile)
 

@@ -86,7 +86,7 @@ class Daemon:
         self.bmcs = BmcService(
             self.hosts, StoredRuntime(database, self.cipher, self._tasks), self._tasks
         )
-        self.authority = Authority(self._override_of, self.bmcs.boot_observed)
+        self.authority = Authority(self._override_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)
         self.consoles = ConsoleService(self.hosts.driver, self.records)
         app = create_boot_app(self.authority, ready=lambda: self._ready)
@@ -207,6 +207,11 @@ class Daemon:
     def _override_of(self, uuid: UUID) -> BootOverride:
         served = self.bmcs.status(uuid)
         return served.override if served is not None else NO_OVERRIDE
+
+    def _http_boot_of(self, uuid: UUID) -> str:
+        """The URI that a machine boots now, "" when it does not boot by HTTP."""
+        served = self.bmcs.status(uuid)
+        return served.aggregate.http_boot if served is not None else ""
 
     def _connect(self, host: Host) -> Connection:
         """The registry: a connection for each kind of host."""

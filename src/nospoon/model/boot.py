@@ -15,9 +15,13 @@ from enum import StrEnum
 
 
 class BootDevice(StrEnum):
-    """A class of device that firmware can boot from."""
+    """A class of device that firmware can boot from.
+
+    HTTP is the network too, with a URI that the BMC holds (Redfish `UefiHttp`, `HttpBootUri`).
+    """
 
     NETWORK = "network"
+    HTTP = "http"
     DISK = "disk"
     CDROM = "cdrom"
     SETUP = "setup"
@@ -66,7 +70,8 @@ def next_boot(order: tuple[BootDevice, ...], override: BootOverride) -> BootPlan
     """What a machine with this persistent order and this override boots next, and afterwards."""
     if not override.active or override.target is None:
         return BootPlan(now=order, after=order)
-    first = (override.target, *(device for device in order if device is not override.target))
+    target = BootDevice.NETWORK if override.target is BootDevice.HTTP else override.target
+    first = (target, *(device for device in order if device is not target))
     after = first if override.enabled is OverrideEnabled.CONTINUOUS else order
     return BootPlan(now=first, after=after)
 

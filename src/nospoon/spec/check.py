@@ -64,8 +64,10 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
 def _hardware(sections: Sections) -> Iterator[Complaint]:
     for path, layer in _layers(sections):
         order = layer.boot_order or ()
-        if BootDevice.SETUP in order:
-            yield Complaint((*path, "boot_order"), "setup is no boot device", "Ask the BMC for it")
+        for each in {BootDevice.SETUP, BootDevice.HTTP}.intersection(order):
+            yield Complaint(
+                (*path, "boot_order"), f"{each} is no boot device", "Ask the BMC for it"
+            )
         if len(set(order)) != len(order):
             yield Complaint((*path, "boot_order"), "expected each device once")
         if layer.arch == "aarch64" and layer.firmware in (Firmware.BIOS, Firmware.UEFI_SECURE):

@@ -33,6 +33,7 @@ DEVICE_CODES: Mapping[int, BootDevice | None] = {
 """Boot device selector (§28.13, table 28-14, parameter 5, data 2, bits 5:2)."""
 _CODE_OF = {
     BootDevice.NETWORK: 0x1,
+    BootDevice.HTTP: 0x1,
     BootDevice.DISK: 0x2,
     BootDevice.CDROM: 0x5,
     BootDevice.SETUP: 0x6,

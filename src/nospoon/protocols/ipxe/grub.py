@@ -57,6 +57,9 @@ def answer(offer: Offer) -> str:
     match offer:
         case Offer(device=BootDevice.NETWORK, kernel=Kernel() as kernel):
             return _lines(*_load(kernel))
+        case Offer(device=BootDevice.HTTP):
+            why = "nospoon: HTTP boot needs iPXE, which is not signed: no secure boot with it"
+            return _lines(f"echo {quoted(why)}", *_disk(), *_leave())
         case Offer(device=BootDevice.DISK):
             return _lines('echo "nospoon: boot the disk"', *_disk(), *_leave())
         case Offer(device=BootDevice.SETUP):

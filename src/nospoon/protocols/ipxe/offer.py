@@ -27,10 +27,12 @@ class Kernel:
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What to boot now. NETWORK without a kernel: nothing is there, try the next device.
+    HTTP: an EFI program, or the image of a disk or CD, at `uri`.
 
     `refusal` tells why there is nothing, where somebody would wonder.
     """
 
     device: BootDevice
     kernel: Kernel | None = None
+    uri: str = ""
     refusal: str = ""

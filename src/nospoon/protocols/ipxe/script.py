@@ -47,6 +47,8 @@ def answer(offer: Offer) -> str:
     match offer:
         case Offer(device=BootDevice.NETWORK, kernel=Kernel() as kernel):
             return _script(*_load(kernel))
+        case Offer(device=BootDevice.HTTP, uri=uri) if uri:
+            return _script(*_fetch(uri))
         case Offer(device=BootDevice.DISK):
             return _script("echo nospoon: boot the disk", *_disk())
         case Offer(device=device, refusal=refusal):
@@ -78,6 +80,18 @@ def _load(kernel: Kernel) -> list[str]:
         ":leave",
         *LEAVE,
     ]
+
+
+IMAGES = (".iso", ".img", ".raw")
+"""Ends of paths that name the image of a whole medium; anything else is an EFI program."""
+
+
+def _fetch(uri: str) -> list[str]:
+    """By firmware's rule for HTTP boot (UEFI 2.10 §24.7): a program runs, an image is a drive."""
+    place = "".join(uri.split())
+    path = place.partition("?")[0].lower()
+    command = "sanboot --no-describe" if path.endswith(IMAGES) else "chain --autofree"
+    return [f"echo nospoon: boot {_plain(place)}", f"{command} {place} ||", *LEAVE]
 
 
 def _asking(base_url: str, *, tries: int, pause: int) -> list[str]:

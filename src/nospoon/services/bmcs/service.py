@@ -31,6 +31,7 @@ from nospoon.bmc.messages import (
     Effect,
     Erase,
     Event,
+    HttpBootUriRequested,
     IdentifyRequested,
     MachineReported,
     OverrideRequested,
@@ -213,6 +214,11 @@ class BmcService:
         """Set the boot override; durable when this returns."""
         served = self._known(uuid)
         _result(await self.ask(served, lambda t: OverrideRequested(override, t)))
+
+    async def set_http_boot_uri(self, uuid: UUID, uri: str) -> None:
+        """Set what boot target HTTP boots; durable when this returns."""
+        served = self._known(uuid)
+        _result(await self.ask(served, lambda t: HttpBootUriRequested(uri, t)))
 
     def _known(self, uuid: UUID) -> Served:
         served = self._served.get(uuid)

@@ -175,7 +175,7 @@ def offer(answer: BootAnswer, place: Place) -> Offer:
     """An answer in the words of loaders."""
     profile = answer.profile if answer.device is BootDevice.NETWORK else None
     if profile is None:
-        return Offer(answer.device)
+        return Offer(answer.device, uri=answer.uri)
     initrds = tuple(place(initrd) for initrd in profile.initrd)
     kernel = Kernel(profile.name, place(profile.kernel), initrds, profile.cmdline)
     return Offer(answer.device, kernel)

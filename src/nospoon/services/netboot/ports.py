@@ -30,11 +30,15 @@ class ServedProfile:
 
 @dataclass(frozen=True, slots=True)
 class BootAnswer:
-    """What a machine shall do now. `profile` None with NETWORK: nothing to boot from there."""
+    """What a machine shall do now. `profile` None with NETWORK: nothing to boot from there.
+
+    `uri`: with HTTP, what to boot.
+    """
 
     uuid: UUID
     device: BootDevice
     profile: ServedProfile | None = None
+    uri: str = ""
 
 
 class BootAuthority(Protocol):

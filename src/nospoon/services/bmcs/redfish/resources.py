@@ -39,6 +39,7 @@ RESTARTS = frozenset({"GracefulRestart"})
 TARGETS: Mapping[str, BootDevice | None] = {
     "None": None,
     "Pxe": BootDevice.NETWORK,
+    "UefiHttp": BootDevice.HTTP,
     "Hdd": BootDevice.DISK,
     "Cd": BootDevice.CDROM,
     "BiosSetup": BootDevice.SETUP,
