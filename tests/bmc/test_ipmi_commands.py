@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from nospoon.bmc import ipmi
 from nospoon.bmc.aggregate import Bmc
 from nospoon.bmc.ipmi.boot_options import decode_flags, encode_flags
-from nospoon.bmc.messages import IdentifyRequested, MachineReported, Verdict
+from nospoon.bmc.messages import (
+    ClearingRequested,
+    IdentifyRequested,
+    MachineReported,
+    OverrideRequested,
+    PowerRequested,
+    Verdict,
+)
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
@@ -38,7 +45,7 @@ def session(privilege: Privilege = Privilege.ADMINISTRATOR) -> Session:
         source=Peer("127.0.0.1", 1, "127.0.0.1"),
         now=0.0,
     )
-    made.privilege = privilege
+    made.privilege, made.active = privilege, True
     return made
 
 
@@ -51,7 +58,8 @@ def ask(
     privilege: Privilege = Privilege.ADMINISTRATOR,
 ) -> ipmi.Result | None:
     held = session(privilege) if privilege else None
-    context = ipmi.Context(subject or bmc(), IDENTITY, held, 1, bytes([127, 0, 0, 1]), 4000)
+    sessions = {held.id: held} if held is not None else {}
+    context = ipmi.Context(subject or bmc(), IDENTITY, held, 100.0, sessions)
     return ipmi.answer(context, netfn, command, data)
 
 
@@ -85,8 +93,8 @@ def test_a_request_that_is_too_short_is_told_so(key: tuple[int, int]) -> None:
 
 
 def test_an_unknown_command_is_told_so_within_a_session_only() -> None:
-    assert code(ask(0x0A, 0x10)) == 0xC1
-    assert ask(0x0A, 0x10, privilege=Privilege.NONE) is None
+    assert code(ask(0x0A, 0x7F)) == 0xC1
+    assert ask(0x0A, 0x7F, privilege=Privilege.NONE) is None
 
 
 @given(st.sampled_from(sorted(ipmi.COMMANDS)), st.binary(max_size=40), st.sampled_from(Privilege))
@@ -99,11 +107,11 @@ def test_no_data_makes_a_handler_fail(
 @pytest.mark.parametrize(
     ("power", "runtime", "byte"),
     [
-        (PowerState.OFF, Runtime(), 0x00),
-        (PowerState.ON, Runtime(), 0x01),
-        (PowerState.FAILED, Runtime(), 0x09),
-        (PowerState.OFF, Runtime(power_fault="no"), 0x18),
-        (PowerState.ABSENT, Runtime(), 0x08),
+        (PowerState.OFF, Runtime(), 0x40),
+        (PowerState.ON, Runtime(), 0x41),
+        (PowerState.FAILED, Runtime(), 0x49),
+        (PowerState.OFF, Runtime(power_fault="no"), 0x58),
+        (PowerState.ABSENT, Runtime(), 0x48),
     ],
 )
 def test_chassis_status_tells_power_and_faults(
@@ -119,13 +127,13 @@ def test_the_status_of_a_machine_out_of_reach_is_no_answer() -> None:
 @pytest.mark.parametrize(
     ("data", "wanted"),
     [
-        (b"", ipmi.WantIdentify(lit=True, seconds=15)),
-        (b"\x05", ipmi.WantIdentify(lit=True, seconds=5)),
-        (b"\x00", ipmi.WantIdentify(lit=False, seconds=0)),
-        (b"\x00\x01", ipmi.WantIdentify(lit=True)),
+        (b"", ipmi.Ask(IdentifyRequested(lit=True, seconds=15))),
+        (b"\x05", ipmi.Ask(IdentifyRequested(lit=True, seconds=5))),
+        (b"\x00", ipmi.Ask(IdentifyRequested(lit=False, seconds=0))),
+        (b"\x00\x01", ipmi.Ask(IdentifyRequested(lit=True))),
     ],
 )
-def test_identify_is_for_seconds_or_for_good(data: bytes, wanted: ipmi.WantIdentify) -> None:
+def test_identify_is_for_seconds_or_for_good(data: bytes, wanted: ipmi.Ask) -> None:
     assert ask(0x00, 0x04, data) == wanted
 
 
@@ -142,7 +150,7 @@ def test_the_identify_light_shows_in_the_status() -> None:
     [(0, "off"), (1, "on"), (2, "cycle"), (3, "reset"), (4, "diag"), (5, "soft")],
 )
 def test_chassis_control_asks_for_the_command(byte: int, command: str) -> None:
-    assert ask(0x00, 0x02, bytes([byte])) == ipmi.WantPower(PowerCommand(command))
+    assert ask(0x00, 0x02, bytes([byte])) == ipmi.Ask(PowerRequested(PowerCommand(command)))
 
 
 def test_an_unknown_chassis_control_is_an_invalid_field() -> None:
@@ -177,7 +185,7 @@ def test_boot_flags_of_real_clients_are_understood(
             BootDevice(target), OverrideEnabled(enabled), BootMode(mode) if mode else None
         )
     data = bytes.fromhex(flags)
-    assert ask(0x00, 0x08, b"\x05" + data) == ipmi.WantOverride(wanted, data)
+    assert ask(0x00, 0x08, b"\x05" + data) == ipmi.Ask(OverrideRequested(wanted, flags=data))
 
 
 def test_a_boot_device_that_no_machine_has_is_an_invalid_field() -> None:
@@ -185,7 +193,7 @@ def test_a_boot_device_that_no_machine_has_is_an_invalid_field() -> None:
 
 
 def test_ironic_keeps_flags_without_timeout() -> None:
-    assert ask(0x00, 0x08, b"\x03\x08") == ipmi.WantClearing(0x08)
+    assert ask(0x00, 0x08, b"\x03\x08") == ipmi.Ask(ClearingRequested(0x08))
 
 
 def test_flags_are_read_as_they_were_written() -> None:
@@ -233,5 +241,5 @@ def test_the_guid_and_the_suites_are_told_without_login() -> None:
 
 
 def test_only_ones_own_session_is_closed() -> None:
-    assert ask(0x06, 0x3C, bytes([4, 3, 2, 1])) == ipmi.WantClose(0x01020304)
+    assert ask(0x06, 0x3C, bytes([4, 3, 2, 1])) == ipmi.Close(0x01020304)
     assert code(ask(0x06, 0x3C, bytes([9, 9, 9, 9]))) == 0x87

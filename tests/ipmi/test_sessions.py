@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,14 @@ from nospoon.protocols.ipmi.endpoint import (
     Endpoint,
     Send,
 )
-from nospoon.protocols.ipmi.session import HANDSHAKE_TIMEOUT, SESSION_TIMEOUT, Identity
+from nospoon.protocols.ipmi.limit import BURST, SOURCES, Limiter
+from nospoon.protocols.ipmi.session import (
+    HANDSHAKE_TIMEOUT,
+    SESSION_TIMEOUT,
+    Identity,
+    Login,
+    Privilege,
+)
 from nospoon.runtime.udp import Peer
 from nospoon.testing.console import ALGORITHMS, Console, message, plain, setup
 
@@ -283,6 +291,46 @@ def test_what_is_answered_without_login_is_at_most_three_times_the_request() -> 
         console.take_rakp2(replies[-1])
     for request, reply in zip(requests, replies, strict=True):
         assert len(reply) <= 3 * len(request)
+
+
+def test_who_did_not_log_in_gets_so_many_answers_and_others_still_get_theirs() -> None:
+    wire = Wire()
+    console = wire.log_in(admin())
+    ping = bytes.fromhex("0600ff06000011be80420000")
+    flood = [wire.tell(ping, 1.0, ELSEWHERE) for _ in range(int(BURST) + 50)]
+    assert sum(map(bool, flood)) == BURST
+    assert wire.ask(ping, 1.0)
+    assert wire.call(console.request(*POWER_STATUS), 1.0)
+    assert wire.tell(ping, 2.0, ELSEWHERE)
+
+
+def test_the_limits_state_is_bounded() -> None:
+    limiter = Limiter()
+    for number in range(10 * SOURCES):
+        assert limiter.allows(str(number), 0.0)
+    assert len(limiter._buckets) == SOURCES
+
+
+def test_a_further_user_logs_in_up_to_its_privilege() -> None:
+    wire = Wire()
+    bob = Login(b"bob", b"hunter22", 3, Privilege.USER)
+    wire.endpoint.renew(replace(IDENTITY, others=(bob,)))
+    console = wire.log_in(Console(b"bob", b"hunter22", privilege=2))
+    [session] = wire.endpoint.sessions.values()
+    assert (session.user, session.limit) == (3, Privilege.USER)
+    high = Console(b"bob", b"hunter22", privilege=4, id=9)
+    high.take_open(wire.ask(high.open_request()))
+    high.take_rakp2(wire.ask(high.rakp1()))
+    assert high.status == 0x0A
+    wire.endpoint.renew(IDENTITY)
+    assert wire.tell(console.request(*POWER_STATUS)) == []
+
+
+def test_a_change_of_other_users_leaves_a_session_alone() -> None:
+    wire = Wire()
+    console = wire.log_in(admin())
+    wire.endpoint.renew(replace(IDENTITY, others=(Login(b"bob", b"hunter22", 3),)))
+    assert wire.call(console.request(*POWER_STATUS))
 
 
 @given(st.binary(max_size=200))

@@ -152,15 +152,17 @@ class Log:
     """The ring. `overflowed`: an old record gave way since the log was cleared.
 
     `added_at` and `erased_at`: the log's clock at the last addition and erasure, 0.0 for never.
+    `erasures`: how many there were, which ends reservations (§31.4).
     """
 
-    __slots__ = ("_next", "added_at", "erased_at", "overflowed", "records")
+    __slots__ = ("_next", "added_at", "erased_at", "erasures", "overflowed", "records")
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
         self.records: tuple[Record, ...] = tuple(records)[-CAPACITY:]
         self._next = self.records[-1].number + 1 if self.records else 1
         self.added_at = self.records[-1].at if self.records else 0.0
         self.erased_at = 0.0
+        self.erasures = 0
         self.overflowed = len(records) > CAPACITY
 
     @property
@@ -192,3 +194,4 @@ class Log:
         self.records = tuple(kept)
         self.overflowed = self.overflowed and number is not None
         self.erased_at = at
+        self.erasures += 1

@@ -155,7 +155,7 @@ class CommandEnded:
     reason: str = ""
 
 
-Event = (
+Request = (
     PowerRequested
     | OverrideRequested
     | HttpBootUriRequested
@@ -166,13 +166,9 @@ Event = (
     | LogEraseRequested
     | WatchdogRequested
     | WatchdogReset
-    | AcLost
-    | AcReturned
-    | MachineReported
-    | BootObserved
-    | BootTold
-    | CommandEnded
 )
+"""Events that carry a ticket and are answered."""
+Event = Request | AcLost | AcReturned | MachineReported | BootObserved | BootTold | CommandEnded
 
 
 @dataclass(frozen=True, slots=True)

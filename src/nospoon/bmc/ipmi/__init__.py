@@ -1,36 +1,56 @@
 """IPMI commands, answered from the aggregate: one table, (netfn, command) -> privilege and handler.
 
-A handler gives a reply at once, or a wish for the aggregate, whose answer becomes the reply. New
+A handler gives a reply at once, or an event for the aggregate, whose answer becomes the reply. New
 commands are a module with its group of rows; here the groups come together.
 """
 
 from __future__ import annotations
 
-from nospoon.bmc.ipmi import boot_options, channel, chassis, device, lan
+from nospoon.bmc.ipmi import (
+    boot_options,
+    channel,
+    chassis,
+    dcmi,
+    device,
+    fru,
+    lan,
+    sdr,
+    sel,
+    sensor,
+    system_info,
+    users,
+    watchdog,
+)
 from nospoon.bmc.ipmi.vocabulary import (
     CODES,
     INVALID_COMMAND,
     NO_PRIVILEGE,
     OK,
     WRONG_LENGTH,
+    Ask,
+    Close,
     Context,
     Group,
+    Lan,
     Reply,
     Result,
-    WantClearing,
-    WantClose,
-    WantIdentify,
-    WantOverride,
-    WantPower,
 )
 from nospoon.protocols.ipmi.session import Privilege
 
 COMMANDS: Group = {
-    **device.COMMANDS,
-    **channel.COMMANDS,
     **chassis.COMMANDS,
     **boot_options.COMMANDS,
+    **sensor.COMMANDS,
+    **device.COMMANDS,
+    **watchdog.COMMANDS,
+    **channel.COMMANDS,
+    **users.COMMANDS,
+    **system_info.COMMANDS,
+    **fru.COMMANDS,
+    **sdr.COMMANDS,
+    **sel.COMMANDS,
     **lan.COMMANDS,
+    **dcmi.COMMANDS,
 }
 """Privileges by appendix G of the specification."""
 
@@ -38,14 +58,12 @@ __all__ = [
     "CODES",
     "COMMANDS",
     "OK",
+    "Ask",
+    "Close",
     "Context",
+    "Lan",
     "Reply",
     "Result",
-    "WantClearing",
-    "WantClose",
-    "WantIdentify",
-    "WantOverride",
-    "WantPower",
     "answer",
 ]
 

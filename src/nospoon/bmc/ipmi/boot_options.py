@@ -9,14 +9,14 @@ from nospoon.bmc.ipmi.vocabulary import (
     OK,
     PARAMETER_NOT_SUPPORTED,
     WRONG_LENGTH,
+    Ask,
     Command,
     Context,
     Group,
     Reply,
     Result,
-    WantClearing,
-    WantOverride,
 )
+from nospoon.bmc.messages import ClearingRequested, OverrideRequested
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.protocols.ipmi.session import Privilege
 
@@ -71,11 +71,13 @@ def _set_boot_option(context: Context, data: bytes) -> Result:
         case 0 | 4:
             return Reply(OK)
         case 3 if value:
-            return WantClearing(value[0] & 0x1F)
+            return Ask(ClearingRequested(value[0] & 0x1F))
         case 5 if len(value) >= 5:
             override = decode_flags(value[:5])
             flags = value[:5]
-            return WantOverride(override, flags) if override else Reply(INVALID_FIELD)
+            if override is None:
+                return Reply(INVALID_FIELD)
+            return Ask(OverrideRequested(override, flags=flags))
         case 3 | 5:
             return Reply(WRONG_LENGTH)
         case _:
@@ -93,6 +95,6 @@ def _get_boot_option(context: Context, data: bytes) -> Result:
 
 
 COMMANDS: Group = {
-    (0x00, 0x08): Command(_OPERATOR, 1, _set_boot_option),
-    (0x00, 0x09): Command(_OPERATOR, 3, _get_boot_option),
+    (0x00, 0x08): Command("Set System Boot Options", _OPERATOR, 1, _set_boot_option),
+    (0x00, 0x09): Command("Get System Boot Options", _OPERATOR, 3, _get_boot_option),
 }

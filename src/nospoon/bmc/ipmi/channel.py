@@ -1,33 +1,38 @@
-"""Channels, cipher suites, users and sessions (§22)."""
+"""The channel, its cipher suites, and sessions (§22)."""
 
 from __future__ import annotations
 
+from ipaddress import AddressValueError, IPv4Address
+
 from nospoon.bmc.ipmi.vocabulary import (
     CHANNEL,
-    CURRENT_CHANNEL,
     INVALID_FIELD,
     INVALID_SESSION,
     LEVEL_TOO_HIGH,
+    NO_PRIVILEGE,
     OK,
-    OUT_OF_RANGE,
-    USER_ID,
+    READ_ONLY,
+    Close,
     Command,
     Context,
     Group,
     Reply,
     Result,
-    WantClose,
+    on_this_channel,
 )
 from nospoon.protocols.ipmi.crypto import SUITES
 from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS
-from nospoon.protocols.ipmi.session import Privilege
+from nospoon.protocols.ipmi.session import Privilege, Session
 
-_NONE, _USER, _OPERATOR = Privilege.NONE, Privilege.USER, Privilege.OPERATOR
+_NONE, _USER, _ADMINISTRATOR = Privilege.NONE, Privilege.USER, Privilege.ADMINISTRATOR
+_ACCESS = bytes([0x22, Privilege.ADMINISTRATOR])
+"""§22.23: always available, per-message authentication off, alerting off; administrator at most."""
+_RMCP_PLUS = 0x10
 
 
 def _authentication_capabilities(context: Context, data: bytes) -> Result:
     """§22.13: IPMI 2.0 only, non-null user names, K_g as it is."""
-    if data[0] & 0x0F not in {CHANNEL, CURRENT_CHANNEL} or not 1 <= data[1] & 0x0F <= 4:
+    if not on_this_channel(data) or not 1 <= data[1] & 0x0F <= 4:
         return Reply(INVALID_FIELD)
     kg = 0x20 if context.identity.kg else 0x00
     extended = data[0] & 0x80
@@ -37,7 +42,7 @@ def _authentication_capabilities(context: Context, data: bytes) -> Result:
 def _cipher_suites(context: Context, data: bytes) -> Result:
     """§22.15: 16 bytes of records at a time."""
     del context
-    if data[0] & 0x0F not in {CHANNEL, CURRENT_CHANNEL}:
+    if not on_this_channel(data):
         return Reply(INVALID_FIELD)
     records = b"".join(
         bytes([0xC0, s.id, s.authentication, 0x40 | s.integrity, 0x80 | s.confidentiality])
@@ -49,8 +54,7 @@ def _cipher_suites(context: Context, data: bytes) -> Result:
 
 def _set_privilege(context: Context, data: bytes) -> Result:
     """§22.18: 0 asks what it is."""
-    session = context.session
-    assert session is not None, "the table demands a login"
+    session = context.held
     wanted = data[0] & 0x0F
     if wanted > Privilege.ADMINISTRATOR or wanted == Privilege.CALLBACK:
         return Reply(INVALID_FIELD)
@@ -61,72 +65,93 @@ def _set_privilege(context: Context, data: bytes) -> Result:
     return Reply(OK, bytes([session.privilege]))
 
 
+def _active(context: Context) -> list[Session]:
+    """In the order of their handles, which begin with 1."""
+    return [each for each in context.sessions.values() if each.active]
+
+
 def _close_session(context: Context, data: bytes) -> Result:
-    """§22.19: one's own; anybody's with administrator privilege is left to a later version."""
-    session = context.session
-    assert session is not None, "the table demands a login"
-    wanted = int.from_bytes(data[:4], "little")
-    return WantClose(wanted) if wanted == session.id else Reply(INVALID_SESSION)
+    """§22.19: one's own, or as an administrator anybody's, by id or, when that is 0, by handle."""
+    wanted, active = int.from_bytes(data[:4], "little"), _active(context)
+    if not wanted and len(data) > 4:
+        wanted = active[data[4] - 1].id if 0 < data[4] <= len(active) else 0
+    if wanted not in {each.id for each in active}:
+        return Reply(INVALID_SESSION)
+    if wanted != context.held.id and context.held.privilege < Privilege.ADMINISTRATOR:
+        return Reply(NO_PRIVILEGE)
+    return Close(wanted)
 
 
 def _session_info(context: Context, data: bytes) -> Result:
-    """§22.20: of the session that asks; others count only."""
-    session = context.session
-    assert session is not None, "the table demands a login"
-    counts = bytes([1, MAX_SESSIONS, context.sessions])
-    own = data[0] == 0x00 or (data[0] == 0xFF and data[1:5] == session.id.to_bytes(4, "little"))
-    if not own and data[0] != 0x01 and data[:2] != b"\xfe\x01":
-        return Reply(OK, b"\x00" + counts[1:])
-    about = bytes([USER_ID, session.privilege, 0x10 | CHANNEL])
-    where = context.address + bytes(6) + context.port.to_bytes(2, "little")
+    """§22.20: of the session that asks, the nth, or one by handle or id."""
+    active = _active(context)
+    handle = _handle(context, active, data)
+    if not 0 < handle <= len(active):
+        return Reply(OK, bytes([0, MAX_SESSIONS, len(active)]))
+    session = active[handle - 1]
+    counts = bytes([handle, MAX_SESSIONS, len(active)])
+    about = bytes([session.user, session.privilege, _RMCP_PLUS | CHANNEL])
+    where = _address(session.source.address) + bytes(6) + session.source.port.to_bytes(2, "little")
     return Reply(OK, counts + about + where)
+
+
+def _handle(context: Context, active: list[Session], data: bytes) -> int:
+    ids = [each.id for each in active]
+    match data[0]:
+        case 0x00:
+            wanted = context.held.id
+        case 0xFF:
+            wanted = int.from_bytes(data[1:5], "little")
+        case 0xFE:
+            return data[1] if len(data) > 1 else 0
+        case nth:
+            return nth
+    return ids.index(wanted) + 1 if wanted in ids else 0
+
+
+def _address(text: str) -> bytes:
+    """The field has room for IPv4 only."""
+    try:
+        return IPv4Address(text).packed
+    except AddressValueError:
+        return bytes(4)
 
 
 def _channel_info(context: Context, data: bytes) -> Result:
     """§22.24: one 802.3 LAN channel, multi-session."""
     del context
-    if data[0] & 0x0F not in {CHANNEL, CURRENT_CHANNEL}:
+    if not on_this_channel(data):
         return Reply(INVALID_FIELD)
     return Reply(OK, bytes([CHANNEL, 0x04, 0x01, 0x80, 0xF2, 0x1B, 0x00, 0, 0]))
 
 
 def _channel_access(context: Context, data: bytes) -> Result:
-    """§22.23: always available, administrator at most."""
+    """§22.23: the present and the stored settings are the same."""
     del context
-    if data[0] & 0x0F not in {CHANNEL, CURRENT_CHANNEL}:
+    if not on_this_channel(data) or not 1 <= data[1] >> 6 <= 2:
         return Reply(INVALID_FIELD)
-    return Reply(OK, b"\x22\x04")
+    return Reply(OK, _ACCESS)
 
 
-def _user_access(context: Context, data: bytes) -> Result:
-    """§22.27: user 1 is reserved, user 2 is the account."""
+def _set_channel_access(context: Context, data: bytes) -> Result:
+    """§22.22: fixed (82h); a request that changes nothing is done."""
     del context
-    if data[0] & 0x0F not in {CHANNEL, CURRENT_CHANNEL} or not data[1] & 0x3F:
+    if not on_this_channel(data):
         return Reply(INVALID_FIELD)
-    user = data[1] & 0x3F
-    if user > USER_ID:
-        return Reply(OUT_OF_RANGE)
-    access = 0x34 if user == USER_ID else 0x0F
-    return Reply(OK, bytes([USER_ID, 0x40 | 1, 0x00, access]))
-
-
-def _user_name(context: Context, data: bytes) -> Result:
-    """§22.29: sixteen bytes, padded with zeros."""
-    user = data[0] & 0x3F
-    if not 1 <= user <= USER_ID:
-        return Reply(OUT_OF_RANGE if user else INVALID_FIELD)
-    name = context.identity.username if user == USER_ID else b""
-    return Reply(OK, name.ljust(16, b"\0"))
+    access = not data[1] >> 6 or data[1] & 0x3F == _ACCESS[0]
+    limit = not data[2] >> 6 or data[2] & 0x0F == _ACCESS[1]
+    return Reply(OK if access and limit else READ_ONLY)
 
 
 COMMANDS: Group = {
-    (0x06, 0x38): Command(_NONE, 2, _authentication_capabilities),
-    (0x06, 0x54): Command(_NONE, 3, _cipher_suites),
-    (0x06, 0x3B): Command(_USER, 1, _set_privilege),
-    (0x06, 0x3C): Command(_USER, 4, _close_session),
-    (0x06, 0x3D): Command(_USER, 1, _session_info),
-    (0x06, 0x42): Command(_USER, 1, _channel_info),
-    (0x06, 0x41): Command(_USER, 2, _channel_access),
-    (0x06, 0x44): Command(_OPERATOR, 2, _user_access),
-    (0x06, 0x46): Command(_OPERATOR, 1, _user_name),
+    (0x06, 0x38): Command(
+        "Get Channel Authentication Capabilities", _NONE, 2, _authentication_capabilities
+    ),
+    (0x06, 0x54): Command("Get Channel Cipher Suites", _NONE, 3, _cipher_suites),
+    (0x06, 0x3B): Command("Set Session Privilege Level", _USER, 1, _set_privilege),
+    (0x06, 0x3C): Command("Close Session", _USER, 4, _close_session),
+    (0x06, 0x3D): Command("Get Session Info", _USER, 1, _session_info),
+    (0x06, 0x40): Command("Set Channel Access", _ADMINISTRATOR, 3, _set_channel_access),
+    (0x06, 0x41): Command("Get Channel Access", _USER, 2, _channel_access),
+    (0x06, 0x42): Command("Get Channel Info", _USER, 1, _channel_info),
 }

@@ -1,9 +1,11 @@
-"""Who the BMC is (§20)."""
+"""Who the BMC is, its reset, its enables (§20, §22.1), and ACPI power state (§20.6, §20.7)."""
 
 from __future__ import annotations
 
 from nospoon.bmc.ipmi.vocabulary import (
+    INVALID_FIELD,
     OK,
+    Close,
     Command,
     Context,
     Group,
@@ -12,13 +14,22 @@ from nospoon.bmc.ipmi.vocabulary import (
 )
 from nospoon.protocols.ipmi.session import Privilege
 
-_NONE, _USER = Privilege.NONE, Privilege.USER
+_NONE, _USER, _ADMINISTRATOR = Privilege.NONE, Privilege.USER, Privilege.ADMINISTRATOR
+_SUPPORTS = 0x8F
+"""§20.1, byte 6: chassis, FRU inventory, SEL, SDR repository, sensor device."""
+_LOGGING_ENABLED = 0x08
 
 
 def _device_id(context: Context, data: bytes) -> Result:
-    """§20.1: device 20h, firmware 1.0, IPMI 2.0, chassis device; no manufacturer is claimed."""
+    """§20.1: device 20h, firmware 1.0, IPMI 2.0; no manufacturer is claimed."""
     del context, data
-    return Reply(OK, bytes([0x20, 0x01, 0x01, 0x00, 0x02, 0x80, 0, 0, 0, 0, 0]))
+    return Reply(OK, bytes([0x20, 0x01, 0x01, 0x00, 0x02, _SUPPORTS, 0, 0, 0, 0, 0]))
+
+
+def _reset(context: Context, data: bytes) -> Result:
+    """§20.2, §20.3: sessions end; what is kept is kept."""
+    del context, data
+    return Close(None)
 
 
 def _self_test(context: Context, data: bytes) -> Result:
@@ -31,9 +42,44 @@ def _guid(context: Context, data: bytes) -> Result:
     return Reply(OK, context.identity.guid)
 
 
+def _acpi_state(context: Context, data: bytes) -> Result:
+    """§20.7: system S0/G0 or S5/G2 with device D0 or D3."""
+    del data
+    return Reply(OK, b"\x00\x00" if context.bmc.is_on else b"\x05\x03")
+
+
+def _set_acpi_state(context: Context, data: bytes) -> Result:
+    """§20.6: told by system software; the machine's own state is what counts here."""
+    del context
+    system, device = data[0] & 0x7F, data[1] & 0x7F
+    known = {*range(8), 0x20, 0x21, 0x2A, 0x7F}
+    return Reply(OK) if system in known and device in {0, 1, 2, 3, 0x2A, 0x7F} else _INVALID
+
+
+_INVALID = Reply(INVALID_FIELD)
+
+
+def _global_enables(context: Context, data: bytes) -> Result:
+    """§22.2: system event logging, and nothing else."""
+    del context, data
+    return Reply(OK, bytes([_LOGGING_ENABLED]))
+
+
+def _set_global_enables(context: Context, data: bytes) -> Result:
+    """§22.1: there is no system interface to enable anything for, and logging stays on."""
+    del context
+    return Reply(OK) if data[0] == _LOGGING_ENABLED else _INVALID
+
+
 COMMANDS: Group = {
-    (0x06, 0x01): Command(_USER, 0, _device_id),
-    (0x06, 0x04): Command(_USER, 0, _self_test),
-    (0x06, 0x08): Command(_USER, 0, _guid),
-    (0x06, 0x37): Command(_NONE, 0, _guid),
+    (0x06, 0x01): Command("Get Device ID", _USER, 0, _device_id),
+    (0x06, 0x02): Command("Cold Reset", _ADMINISTRATOR, 0, _reset),
+    (0x06, 0x03): Command("Warm Reset", _ADMINISTRATOR, 0, _reset),
+    (0x06, 0x04): Command("Get Self Test Results", _USER, 0, _self_test),
+    (0x06, 0x06): Command("Set ACPI Power State", _ADMINISTRATOR, 2, _set_acpi_state),
+    (0x06, 0x07): Command("Get ACPI Power State", _USER, 0, _acpi_state),
+    (0x06, 0x08): Command("Get Device GUID", _USER, 0, _guid),
+    (0x06, 0x2E): Command("Set BMC Global Enables", _ADMINISTRATOR, 1, _set_global_enables),
+    (0x06, 0x2F): Command("Get BMC Global Enables", _USER, 0, _global_enables),
+    (0x06, 0x37): Command("Get System GUID", _NONE, 0, _guid),
 }

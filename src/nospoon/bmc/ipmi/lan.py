@@ -1,37 +1,102 @@
-"""LAN configuration (§23), to be read."""
+"""LAN configuration (§23): read, and set where it is ours to set, which is nowhere: addresses are
+the plan's.
+"""
 
 from __future__ import annotations
 
 from nospoon.bmc.ipmi.vocabulary import (
     CHANNEL,
-    CURRENT_CHANNEL,
     INVALID_FIELD,
     OK,
     PARAMETER_NOT_SUPPORTED,
+    READ_ONLY,
     Command,
     Context,
     Group,
+    Lan,
     Reply,
     Result,
+    on_this_channel,
 )
 from nospoon.protocols.ipmi.crypto import SUITES
 from nospoon.protocols.ipmi.session import Privilege
 
-_OPERATOR = Privilege.OPERATOR
+_OPERATOR, _ADMINISTRATOR = Privilege.OPERATOR, Privilege.ADMINISTRATOR
+REVISION = 0x11
+_IN_PROGRESS, _STATIC = 0, 1
 
 
-def _lan_parameter(context: Context, data: bytes) -> Result:
-    """§23.2: what clients ask for before they go on."""
-    if data[0] & 0x0F not in {CHANNEL, CURRENT_CHANNEL}:
+def _mask(prefix: int) -> bytes:
+    return ((1 << 32) - (1 << 32 - prefix)).to_bytes(4)
+
+
+def parameters(lan: Lan) -> dict[int, bytes]:
+    """Table 23-4, as far as it means something without alerting and VLANs."""
+    suites = bytes([0, *(suite.id for suite in SUITES)])
+    administrators = bytes([0x44] * ((len(SUITES) + 1) // 2))
+    return {
+        0: b"\x00",
+        1: b"\x00",
+        2: bytes(5),
+        3: lan.address,
+        4: bytes([_STATIC]),
+        5: lan.mac,
+        6: _mask(lan.prefix),
+        7: b"\x40\x40\x10",
+        8: lan.port.to_bytes(2, "little"),
+        10: b"\x03",
+        11: b"\x00",
+        12: lan.gateway,
+        13: bytes(6),
+        14: bytes(4),
+        15: bytes(6),
+        16: b"public".ljust(18, b"\0"),
+        17: b"\x00",
+        20: b"\x00\x00",
+        21: b"\x00",
+        22: bytes([len(SUITES)]),
+        23: suites.ljust(17, b"\0"),
+        24: b"\x00" + administrators.ljust(8, b"\0"),
+        26: bytes(6),
+        50: b"\x00",
+        51: b"\x00",
+    }
+
+
+KNOWN = frozenset(parameters(Lan()))
+
+
+def _get(context: Context, data: bytes) -> Result:
+    """§23.2: parameter revision alone when bit 7 asks for it."""
+    if not on_this_channel(data):
         return Reply(INVALID_FIELD)
-    values = {0: b"\x00", 1: b"\x00", 2: bytes(5), 4: b"\x01", 22: bytes([len(SUITES)])}
-    values[23] = bytes([0, *(suite.id for suite in SUITES)]).ljust(17, b"\0")
-    del context
-    if data[1] not in values:
+    if data[0] & 0x80:
+        return Reply(OK, bytes([REVISION]))
+    if data[1] not in KNOWN:
         return Reply(PARAMETER_NOT_SUPPORTED)
-    return Reply(OK, b"\x11" + values[data[1]])
+    return Reply(OK, bytes([REVISION]) + parameters(context.lan())[data[1]])
+
+
+def _set(context: Context, data: bytes) -> Result:
+    """§23.1: what would change nothing is done; a change of what the plan decided is refused."""
+    if not on_this_channel(data):
+        return Reply(INVALID_FIELD)
+    parameter, value = data[1], data[2:]
+    if parameter == _IN_PROGRESS:
+        return Reply(OK)
+    if parameter not in KNOWN:
+        return Reply(PARAMETER_NOT_SUPPORTED)
+    return Reply(OK if value == parameters(context.lan())[parameter] else READ_ONLY)
+
+
+def _statistics(context: Context, data: bytes) -> Result:
+    """§23.4: none are kept."""
+    del context
+    return Reply(OK, bytes(18)) if data[0] & 0x0F == CHANNEL else Reply(INVALID_FIELD)
 
 
 COMMANDS: Group = {
-    (0x0C, 0x02): Command(_OPERATOR, 4, _lan_parameter),
+    (0x0C, 0x01): Command("Set LAN Configuration Parameters", _ADMINISTRATOR, 3, _set),
+    (0x0C, 0x02): Command("Get LAN Configuration Parameters", _OPERATOR, 4, _get),
+    (0x0C, 0x04): Command("Get IP/UDP/RMCP Statistics", Privilege.USER, 2, _statistics),
 }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from nospoon.bmc.aggregate import Bmc
-from nospoon.bmc.messages import Verdict
-from nospoon.model.boot import BootOverride
-from nospoon.model.machine import PowerCommand
+from nospoon.bmc.messages import Request, Verdict
 from nospoon.protocols.ipmi.session import Identity, Privilege, Session
 
 # Completion codes (§5.2, table 5-2)
@@ -17,7 +15,10 @@ OK: Final = 0x00
 BUSY: Final = 0xC0
 INVALID_COMMAND: Final = 0xC1
 WRONG_LENGTH: Final = 0xC7
+RESERVATION_CANCELLED: Final = 0xC5
 OUT_OF_RANGE: Final = 0xC9
+CANNOT_RETURN_SO_MANY: Final = 0xCA
+NOT_PRESENT: Final = 0xCB
 INVALID_FIELD: Final = 0xCC
 UNAVAILABLE: Final = 0xD3
 NO_PRIVILEGE: Final = 0xD4
@@ -26,6 +27,10 @@ UNSPECIFIED: Final = 0xFF
 PARAMETER_NOT_SUPPORTED: Final = 0x80  # command specific: boot options, LAN parameters
 INVALID_SESSION: Final = 0x87  # command specific: close session
 LEVEL_TOO_HIGH: Final = 0x81  # command specific: set session privilege
+NEVER_SET: Final = 0x80  # command specific: reset watchdog timer
+WRONG_PASSWORD: Final = 0x80  # command specific: set user password, test
+READ_ONLY: Final = 0x82  # command specific: set parameters
+WRITE_PROTECTED: Final = 0x80  # command specific: write FRU data
 
 CODES: Mapping[Verdict, int] = {
     Verdict.DONE: OK,
@@ -50,58 +55,61 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class WantPower:
-    """Ask the aggregate for a chassis command."""
+class Ask:
+    """Put this to the aggregate: its verdict becomes the code, `data` follows a good one.
 
-    command: PowerCommand
+    The event's ticket is left to whoever asks.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class WantOverride:
-    """Set the boot override; `flags` as written."""
-
-    override: BootOverride
-    flags: bytes
+    event: Request
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class WantClearing:
-    """Write boot option parameter 3."""
+class Close:
+    """Done; after the reply, end a session, or with None all sessions."""
 
-    clearing: int
+    session: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class WantIdentify:
-    """Switch the identify light; `seconds` None: until it is switched again."""
-
-    lit: bool
-    seconds: float | None = None
+Result = Reply | Ask | Close
 
 
 @dataclass(frozen=True, slots=True)
-class WantClose:
-    """End a session, after the reply."""
+class Lan:
+    """Where the BMC is: an IPv4 address, its prefix length, MAC address, gateway, and UDP port."""
 
-    session: int
-
-
-Result = Reply | WantPower | WantOverride | WantClearing | WantIdentify | WantClose
+    address: bytes = bytes(4)
+    prefix: int = 24
+    mac: bytes = bytes(6)
+    gateway: bytes = bytes(4)
+    port: int = 623
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a handler may read. `session` None: not logged in. `sessions`: how many are active.
+    """What a handler may read. `session` None: not logged in. `sessions`: those of this BMC.
 
-    `address` and `port`: where the console is, for Get Session Info.
+    `now`: of the aggregate's clock.
     """
 
     bmc: Bmc
     identity: Identity
     session: Session | None
-    sessions: int = 0
-    address: bytes = bytes(4)
-    port: int = 0
+    now: float = 0.0
+    sessions: Mapping[int, Session] = field(default_factory=dict)
+    lan: Callable[[], Lan] = Lan
+
+    @property
+    def held(self) -> Session:
+        """The session of a command whose row demands a login."""
+        assert self.session is not None, "the table demands a login"
+        return self.session
+
+
+def on_this_channel(data: bytes) -> bool:
+    """Whether the low half of the first byte names our one channel (§6.3)."""
+    return data[0] & 0x0F in {CHANNEL, CURRENT_CHANNEL}
 
 
 Handler = Callable[[Context, bytes], Result]
@@ -109,8 +117,12 @@ Handler = Callable[[Context, bytes], Result]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A row of the table. `length`: least number of data bytes. `privilege` NONE: without login."""
+    """A row of the table. `length`: least number of data bytes. `privilege` NONE: without login.
 
+    `name`: the standard's, for the reference.
+    """
+
+    name: str
     privilege: Privilege
     length: int
     handler: Handler

@@ -4,6 +4,7 @@ Rules:
 
 - Garbage gets no reply. What is answered without authentication is what the standard requires:
   the presence pong, channel authentication capabilities, cipher suites, the GUID, the handshake.
+- Who did not log in gets so many answers a second, and no more (`limit`).
 - State is bounded: so many sessions that are active and so many that are being opened, of one
   address and in all; the oldest handshake gives way to a new one, first of the same address, so
   that a flood from one does not shut out others. An active session never gives way.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from nospoon.protocols.ipmi.limit import Limiter
 from nospoon.protocols.ipmi.session import (
     Identity,
     Privilege,
@@ -69,11 +71,12 @@ class Call:
 class Endpoint:
     """Sessions of one BMC. `now` in seconds of any clock that does not go back."""
 
-    __slots__ = ("identity", "sessions")
+    __slots__ = ("_limiter", "identity", "sessions")
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         self.sessions: dict[int, Session] = {}
+        self._limiter: Limiter | None = None
 
     @property
     def deadline(self) -> float | None:
@@ -86,10 +89,11 @@ class Endpoint:
             del self.sessions[id_]
 
     def renew(self, identity: Identity) -> None:
-        """Other credentials: whoever logged in with the old ones is logged out."""
+        """Other credentials: whoever logged in with what has changed is logged out."""
         if identity != self.identity:
             self.identity = identity
-            self.sessions.clear()
+            kept = (each for each in self.sessions.values() if each.is_of(identity))
+            self.sessions = {each.id: each for each in kept}
 
     def receive(
         self, data: bytes, source: Source, *, now: float, random: Random
@@ -104,7 +108,10 @@ class Endpoint:
     def _receive(
         self, data: bytes, source: Source, now: float, random: Random
     ) -> Iterator[Send | Call]:
-        match decode(data):
+        decoded = decode(data)
+        if not isinstance(decoded, Packet) or not decoded.authenticated:
+            self._limit(source, now)
+        match decoded:
             case Ping(tag=tag):
                 yield Send(pong(tag), source)
             case Plain(session=0, message=message):
@@ -113,6 +120,12 @@ class Endpoint:
                 raise Garbage("IPMI 1.5 sessions are not offered")
             case Packet() as packet:
                 yield from self._packet(packet, source, now, random)
+
+    def _limit(self, source: Source, now: float) -> None:
+        if self._limiter is None:
+            self._limiter = Limiter()
+        if not self._limiter.allows(source.address, now):
+            raise Garbage("too many at once from somebody who did not log in")
 
     def _packet(
         self, packet: Packet, source: Source, now: float, random: Random
@@ -207,6 +220,9 @@ class Endpoint:
             return Send(plain(message), call.source)
         return Send(rmcp(plus(Payload.IPMI, message)), call.source)
 
-    def close(self, session: int) -> bool:
-        """End a session; whether there was one."""
-        return self.sessions.pop(session, None) is not None
+    def close(self, session: int | None) -> None:
+        """End a session, or with None all of them."""
+        if session is None:
+            self.sessions.clear()
+        else:
+            self.sessions.pop(session, None)

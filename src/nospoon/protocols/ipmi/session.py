@@ -37,6 +37,9 @@ class Source(Protocol):
     @property
     def address(self) -> str: ...
 
+    @property
+    def port(self) -> int: ...
+
 
 class Privilege(IntEnum):
     """Privilege levels (§6.8); NONE is what somebody has who did not log in."""
@@ -61,14 +64,45 @@ class Status(IntEnum):
     NO_CIPHER_SUITE_MATCH = 0x11
 
 
+OWNER = 2
+"""The user number of a BMC's own account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A user who may log in. `id`: the user's number; `limit`: the highest privilege."""
+
+    name: bytes
+    password: bytes = field(repr=False)
+    id: int = OWNER
+    limit: Privilege = Privilege.ADMINISTRATOR
+    sol: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the BMC is and who may log in. `guid`: 16 bytes in SMBIOS order; `kg` b"": not set."""
+    """Who the BMC is and who may log in: its own account and `others`.
+
+    `guid`: 16 bytes in SMBIOS order; `kg` b"": not set.
+    """
 
     username: bytes
     password: bytes = field(repr=False)
     guid: bytes
     kg: bytes = field(default=b"", repr=False)
+    others: tuple[Login, ...] = ()
+
+    @property
+    def logins(self) -> tuple[Login, ...]:
+        return (Login(self.username, self.password), *self.others)
+
+    def find(self, name: bytes) -> Login | None:
+        """Every name is compared, so that the time tells nothing of them."""
+        found = None
+        for login in self.logins:
+            if hmac.compare_digest(login.name, name):
+                found = login
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +158,9 @@ class _Named:
         return bytes([self.role, len(self.name)]) + self.name
 
 
+NOBODY = Login(b"", b"", 0, Privilege.NONE, sol=False)
+
+
 class Session:
     """From the open request to its end. `limit`: the highest privilege that it may take."""
 
@@ -134,6 +171,7 @@ class Session:
         "_highest",
         "_identity",
         "_integrity_key",
+        "_login",
         "_named",
         "_seen",
         "_sent",
@@ -163,9 +201,24 @@ class Session:
         self.privilege = Privilege.NONE
         self._asked, self._suite, self._identity = asked, suite, identity
         self._named: _Named | None = None
+        self._login = NOBODY
         self._confirmed: tuple[bytes, bytes] | None = None
         self._integrity_key = self._encryption_key = b""
         self._highest = self._seen = self._sent = 0
+
+    @property
+    def user(self) -> int:
+        """The number of the user who logged in."""
+        return self._login.id
+
+    @property
+    def may_use_sol(self) -> bool:
+        return self._login.sol
+
+    def is_of(self, identity: Identity) -> bool:
+        """Whether who logged in still may, as it was, and the BMC is who it was."""
+        same = (self._identity.guid, self._identity.kg) == (identity.guid, identity.kg)
+        return same and self._login in identity.logins
 
     def opened(self, tag: int) -> bytes:
         """The Open Session Response (§13.18)."""
@@ -180,14 +233,15 @@ class Session:
     def rakp1(self, payload: bytes, *, random: bytes) -> bytes:
         """Message 1 -> message 2 (§13.20, §13.21). A repeated one gets the same answer."""
         tag, named = self._decode_rakp1(payload, random)
-        status = self._check(named)
+        login = self._identity.find(named.name)
+        status = self._check(named, login)
         if status is not Status.OK:
             return refuse(Payload.RAKP2, tag=tag, status=status, console=self._asked.console)
-        self._named = named
+        self._named, self._login = named, login or NOBODY
         head = _HEAD.pack(tag, Status.OK, 0, self._asked.console)
         ids = struct.pack("<II", self._asked.console, self.id)
         signed = ids + named.console_random + named.random + self._identity.guid + named.who
-        code = mac(self._suite, self._identity.password, signed)
+        code = mac(self._suite, self._login.password, signed)
         return rmcp(plus(Payload.RAKP2, head + named.random + self._identity.guid + code))
 
     def _decode_rakp1(self, payload: bytes, random: bytes) -> tuple[int, _Named]:
@@ -203,15 +257,15 @@ class Session:
             return tag, known
         return tag, fresh
 
-    def _check(self, named: _Named) -> Status:
+    def _check(self, named: _Named, login: Login | None) -> Status:
         role = named.role & 0x0F
         if role > Privilege.ADMINISTRATOR:
             return Status.INVALID_ROLE
         if role > self.limit:
             return Status.UNAUTHORIZED_ROLE
-        if not hmac.compare_digest(named.name, self._identity.username):
+        if login is None:
             return Status.UNAUTHORIZED_NAME
-        return Status.OK
+        return Status.OK if role <= login.limit else Status.UNAUTHORIZED_ROLE
 
     def rakp3(self, payload: bytes, *, now: float) -> bytes:
         """Message 3 -> message 4 (§13.22, §13.23). Not active afterwards: the proof was wrong."""
@@ -221,7 +275,7 @@ class Session:
         if status != Status.OK:
             raise Garbage("the console gave up")
         named, console = self._named, struct.pack("<I", self._asked.console)
-        proof = mac(self._suite, self._identity.password, named.random + console + named.who)
+        proof = mac(self._suite, self._login.password, named.random + console + named.who)
         if not hmac.compare_digest(payload[_RAKP3.size :], proof):
             wrong = Status.INVALID_INTEGRITY_CHECK
             return refuse(Payload.RAKP4, tag=tag, status=wrong, console=self._asked.console)
@@ -232,11 +286,11 @@ class Session:
     def _activate(self, tag: int, named: _Named, now: float) -> bytes:
         """Derive the keys (§13.31, §13.32); K_UID takes the place of a K_G that is not set."""
         suite = self._suite
-        key = self._identity.kg or self._identity.password
+        key = self._identity.kg or self._login.password
         sik = mac(suite, key, named.console_random + named.random + named.who)
         self._integrity_key = mac(suite, sik, _CONSTANT_1)
         self._encryption_key = mac(suite, sik, _CONSTANT_2)[:BLOCK]
-        self.limit = Privilege(named.role & 0x0F or self.limit)
+        self.limit = min(Privilege(named.role & 0x0F or self.limit), self._login.limit)
         self.privilege = min(self.limit, Privilege.USER)
         self.active, self.expires = True, now + SESSION_TIMEOUT
         signed = named.console_random + struct.pack("<I", self.id) + self._identity.guid

@@ -5,8 +5,6 @@ running: no task, thread, process, and no descriptor where BMCs have addresses o
 from __future__ import annotations
 
 import asyncio
-import secrets
-import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
@@ -16,7 +14,6 @@ from uuid import UUID
 import structlog
 
 from nospoon import __version__
-from nospoon.bmc import ipmi
 from nospoon.bmc.aggregate import Bmc as Aggregate
 from nospoon.bmc.fru import Inventory
 from nospoon.bmc.log import Log
@@ -25,14 +22,12 @@ from nospoon.bmc.messages import (
     Append,
     BootObserved,
     BootTold,
-    ClearingRequested,
     CommandEnded,
     Drive,
     Effect,
     Erase,
     Event,
     HttpBootUriRequested,
-    IdentifyRequested,
     MachineReported,
     OverrideRequested,
     Persist,
@@ -53,13 +48,12 @@ from nospoon.errors import (
 from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Bmc
-from nospoon.protocols.ipmi.endpoint import Call, Endpoint, Send
-from nospoon.protocols.ipmi.session import Identity
+from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
-from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.ports import BmcConfig, Machines, RuntimeStore
+from nospoon.services.bmcs.rmcp import Rmcp, identity
 
 log = structlog.get_logger()
 
@@ -114,10 +108,11 @@ class BmcService:
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
-        self.listeners = Listeners(self._datagram, self)
+        self.listeners = Listeners(Rmcp(self).datagram, self)
 
     @property
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Of the aggregates' clock."""
         return asyncio.get_running_loop().time()
 
     async def put(self, config: BmcConfig) -> None:
@@ -133,14 +128,14 @@ class BmcService:
             script=config.machine.boot_iso,
             inventory=_inventory(config),
         )
-        served.endpoint.renew(_identity(config))
+        served.endpoint.renew(identity(config, served.aggregate.runtime))
         self._served[config.bmc.uuid] = served
         if config.bmc.ipmi_port:
             self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
         self._redfish_at.setdefault(_redfish(config.bmc), set()).add(config.bmc.uuid)
         self.listeners.accounts.put(config)
         if known is None and config.power is not PowerState.UNKNOWN:
-            self._feed(served, MachineReported(_seen(config)))
+            self.feed(served, MachineReported(_seen(config)))
 
     def _new(self, config: BmcConfig) -> Served:
         machine = config.machine
@@ -150,7 +145,9 @@ class BmcService:
             runtime=config.runtime,
             log=Log(config.log),
         )
-        return Served(config, aggregate, Endpoint(_identity(config)), saved=config.runtime)
+        return Served(
+            config, aggregate, Endpoint(identity(config, config.runtime)), saved=config.runtime
+        )
 
     async def remove(self, uuid: UUID) -> None:
         """Serve it no more; harmless when it was not."""
@@ -181,6 +178,11 @@ class BmcService:
     def all(self) -> Iterable[Served]:
         return self._served.values()
 
+    def at(self, place: tuple[str, int]) -> Served | None:
+        """The BMC that answers IPMI at this address and port, while it has AC power."""
+        served = self._by_endpoint.get(place)
+        return served if served is not None and served.aggregate.has_power else None
+
     def is_served(self, bmc: Bmc) -> bool:
         """Whether this very shape is served now."""
         served = self._served.get(bmc.uuid)
@@ -197,13 +199,13 @@ class BmcService:
         """Something happened to a machine."""
         served = self._served.get(event.uuid)
         if served is not None:
-            self._feed(served, MachineReported(event))
+            self.feed(served, MachineReported(event))
 
     async def boot_observed(self, uuid: UUID) -> None:
         """A machine that boots by script fetched what it shall boot."""
         served = self._served.get(uuid)
         if served is not None:
-            self._feed(served, BootObserved())
+            self.feed(served, BootObserved())
 
     async def power(self, uuid: UUID, command: PowerCommand) -> str:
         """A chassis command; 'done' or 'accepted'. Raises what `ERRORS` says."""
@@ -236,17 +238,19 @@ class BmcService:
             if not future.done():
                 future.set_result(answer)
 
-        self._feed(served, event(self._ticket(resolve)))
+        self.feed(served, event(self.ticket(resolve)))
         return await future
 
-    def _ticket(self, resolve: Resolve) -> int:
+    def ticket(self, resolve: Resolve) -> int:
+        """Whose answer calls `resolve`."""
         self._tickets += 1
         self._waiting[self._tickets] = resolve
         return self._tickets
 
-    def _feed(self, served: Served, event: Event) -> None:
-        served.aggregate.state.epoch = clock.unix() - self._now
-        self._queue(served, served.aggregate.receive(event, self._now))
+    def feed(self, served: Served, event: Event) -> None:
+        """Tell the aggregate, and carry out what it wants."""
+        served.aggregate.state.epoch = clock.unix() - self.now
+        self._queue(served, served.aggregate.receive(event, self.now))
 
     def _queue(self, served: Served, effects: Iterable[Effect]) -> None:
         """Carry out effects in order. What does not wait, with nothing before it, needs no task."""
@@ -290,6 +294,8 @@ class BmcService:
                 if not isinstance(each, Persist | SetBoot)
             )
         else:
+            if effect.runtime.settings.users != served.saved.settings.users:
+                served.endpoint.renew(identity(served.config, effect.runtime))
             served.saved = effect.runtime
 
     def _in_turn(self, served: Served, work: Callable[[], Awaitable[None]], *, name: str) -> None:
@@ -333,7 +339,7 @@ class BmcService:
             verdict, reason = Verdict.FAILED, str(error)
         if reason:
             log.warning("power failed", node=served.config.node, why=reason)
-        self._feed(served, CommandEnded(verdict, reason))
+        self.feed(served, CommandEnded(verdict, reason))
 
     async def _set_boot(self, served: Served, effect: SetBoot) -> None:
         try:
@@ -341,7 +347,7 @@ class BmcService:
         except NospoonError as error:
             log.warning("boot order not told", node=served.config.node, why=str(error))
         else:
-            self._feed(served, BootTold(effect.edition))
+            self.feed(served, BootTold(effect.edition))
 
     def _set_timer(self, served: Served) -> None:
         deadline = served.aggregate.deadline
@@ -354,62 +360,7 @@ class BmcService:
 
     def _expired(self, served: Served) -> None:
         served.timer = None
-        self._queue(served, served.aggregate.expire(self._now))
-
-    def _datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
-        served = self._by_endpoint.get((peer.local, opened.port))
-        if served is None:
-            return
-        out = served.endpoint.receive(data, peer, now=self._now, random=secrets.token_bytes)
-        for each in out:
-            match each:
-                case Send():
-                    opened.send(each.data, peer)
-                case Call():
-                    self._call(opened, served, each, peer)
-
-    def _call(self, opened: UdpSocket, served: Served, call: Call, peer: Peer) -> None:
-        message = call.message
-        result = ipmi.answer(
-            self._context(served, call, peer), message.netfn, message.command, message.data
-        )
-
-        def reply(code: int, data: bytes = b"") -> None:
-            sent = served.endpoint.reply(call, code, data, random=secrets.token_bytes)
-            if sent is not None:
-                opened.send(sent.data, peer)
-
-        def later(event: Callable[[int], Event]) -> None:
-            ticket = self._ticket(lambda answer: reply(ipmi.CODES[answer.verdict]))
-            self._feed(served, event(ticket))
-
-        match result:
-            case None:
-                return
-            case ipmi.Reply(code=code, data=data):
-                reply(code, data)
-            case ipmi.WantPower(command=command):
-                later(lambda ticket: PowerRequested(command, ticket))
-            case ipmi.WantOverride(override=override, flags=flags):
-                later(lambda ticket: OverrideRequested(override, ticket, flags))
-            case ipmi.WantClearing(clearing=clearing):
-                later(lambda ticket: ClearingRequested(clearing, ticket))
-            case ipmi.WantIdentify(lit=lit, seconds=seconds):
-                later(lambda ticket: IdentifyRequested(lit, ticket, seconds))
-            case ipmi.WantClose(session=session):
-                reply(ipmi.OK)
-                served.endpoint.close(session)
-
-    def _context(self, served: Served, call: Call, peer: Peer) -> ipmi.Context:
-        sessions = served.endpoint.sessions
-        return ipmi.Context(
-            bmc=served.aggregate,
-            identity=served.endpoint.identity,
-            session=sessions.get(call.session),
-            sessions=len(sessions),
-            address=socket.inet_aton(peer.address),
-            port=peer.port,
-        )
+        self._queue(served, served.aggregate.expire(self.now))
 
 
 def _inventory(config: BmcConfig) -> Inventory:
@@ -435,15 +386,6 @@ def _seen(config: BmcConfig) -> MachineEvent:
 
 def _where(bmc: Bmc) -> tuple[str, int, int, str]:
     return bmc.address, bmc.ipmi_port, bmc.redfish_port, bmc.pool
-
-
-def _identity(config: BmcConfig) -> Identity:
-    """The GUID is the node's UUID, least significant byte first (IPMI 2.0 §20.8)."""
-    return Identity(
-        username=config.bmc.username.encode(),
-        password=config.password.encode(),
-        guid=config.bmc.uuid.bytes[::-1],
-    )
 
 
 def _result(answer: Answer) -> str:

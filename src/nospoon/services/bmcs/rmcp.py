@@ -1,0 +1,119 @@
+"""IPMI over LAN: datagrams to the endpoint of a BMC, its calls to the command table, and back."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
+
+from nospoon.bmc import ipmi
+from nospoon.bmc.messages import Answer
+from nospoon.bmc.runtime import Runtime
+from nospoon.plan.identity import mac_address
+from nospoon.protocols.ipmi.endpoint import Call, Send
+from nospoon.protocols.ipmi.session import Identity, Login, Privilege
+from nospoon.runtime.udp import Peer, UdpSocket
+from nospoon.services.bmcs.ports import BmcConfig
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.service import BmcService, Served
+
+
+class Rmcp:
+    """What the sockets of all BMCs call. Holds nothing but the service."""
+
+    def __init__(self, service: BmcService) -> None:
+        self._service = service
+
+    def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
+        """A datagram came; a BMC that nobody knows, or that has no AC power, is silent."""
+        served = self._service.at((peer.local, opened.port))
+        if served is None:
+            return
+        now = self._service.now
+        for each in served.endpoint.receive(data, peer, now=now, random=secrets.token_bytes):
+            match each:
+                case Send():
+                    opened.send(each.data, peer)
+                case Call():
+                    self._call(opened, served, each, peer)
+
+    def _call(self, opened: UdpSocket, served: Served, call: Call, peer: Peer) -> None:
+        message, context = call.message, self._context(served, call)
+        result = ipmi.answer(context, message.netfn, message.command, message.data)
+
+        def reply(code: int, data: bytes = b"") -> None:
+            sent = served.endpoint.reply(call, code, data, random=secrets.token_bytes)
+            if sent is not None:
+                opened.send(sent.data, peer)
+
+        match result:
+            case None:
+                return
+            case ipmi.Reply(code=code, data=data):
+                reply(code, data)
+            case ipmi.Ask(event=event, data=data):
+
+                def answered(answer: Answer) -> None:
+                    code = ipmi.CODES[answer.verdict]
+                    reply(code, data if code == ipmi.OK else b"")
+
+                ticket = self._service.ticket(answered)
+                self._service.feed(served, replace(event, ticket=ticket))
+            case ipmi.Close(session=session):
+                reply(ipmi.OK)
+                served.endpoint.close(session)
+
+    def _context(self, served: Served, call: Call) -> ipmi.Context:
+        endpoint = served.endpoint
+        return ipmi.Context(
+            bmc=served.aggregate,
+            identity=endpoint.identity,
+            session=endpoint.sessions.get(call.session),
+            now=self._service.now,
+            sessions=endpoint.sessions,
+            lan=lambda: _lan(served.config),
+        )
+
+
+BMC_NIC = 0xFFFF
+"""The number under which a BMC's own MAC address is derived: no NIC of the machine has it."""
+
+
+def _lan(config: BmcConfig) -> ipmi.Lan:
+    """Addresses of IPv6 have no place in the parameters of IPv4."""
+    bmc = config.bmc
+    address = ip_address(bmc.address)
+    pool = ip_network(bmc.pool) if bmc.pool else None
+    v4 = address.version == 4
+    return ipmi.Lan(
+        address=address.packed if v4 else bytes(4),
+        prefix=pool.prefixlen if pool is not None and v4 else 32,
+        mac=bytes.fromhex(mac_address(bmc.uuid, BMC_NIC).replace(":", "")),
+        port=bmc.ipmi_port,
+    )
+
+
+def identity(config: BmcConfig, runtime: Runtime) -> Identity:
+    """Who the BMC is, and who may log in.
+
+    The GUID is the node's UUID, least significant byte first (IPMI 2.0 §20.8).
+    """
+    others = (
+        Login(
+            name=user.name.encode(),
+            password=user.password.encode(),
+            id=user.id,
+            limit=Privilege(user.privilege),
+            sol=user.sol,
+        )
+        for user in runtime.settings.users
+        if user.may_log_in
+    )
+    return Identity(
+        username=config.bmc.username.encode(),
+        password=config.password.encode(),
+        guid=config.bmc.uuid.bytes[::-1],
+        others=tuple(others),
+    )

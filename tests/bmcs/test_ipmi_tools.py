@@ -1,0 +1,262 @@
+"""What ipmitool and FreeIPMI make of the log, sensors, inventory, users, watchdog, LAN and DCMI."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nospoon.bmc.messages import AcLost, AcReturned
+from nospoon.bmc.runtime import PowerPolicy
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.runtime import process
+from nospoon.services.bmcs.service import Served
+from nospoon.testing.bench import Bench, bench
+
+pytestmark = pytest.mark.tools
+
+
+class Clients:
+    """Both clients with one BMC; each call is a session. `home`: for FreeIPMI's caches."""
+
+    def __init__(self, b: Bench, home: Path) -> None:
+        self.b, self.home = b, home
+        self.user, self.password = "admin", b.first.password
+
+    @property
+    def served(self) -> Served:
+        served = self.b.service.status(self.b.first.bmc.uuid)
+        assert served is not None
+        return served
+
+    async def tool(self, *argv: str, says: str = "", fails: bool = False) -> str:
+        """ipmitool's output, which contains `says`."""
+        bmc = self.b.first.bmc
+        login = ["-H", bmc.address, "-p", str(bmc.ipmi_port), "-U", self.user, "-P", self.password]
+        command = ["ipmitool", "-I", "lanplus", "-N", "2", "-R", "2", *login, *argv]
+        done = await process.run(command, check=False, timeout=60)
+        told = done.stdout + done.stderr
+        assert (done.status != 0) == fails, told
+        assert says in told
+        return told
+
+    async def free(self, program: str, *argv: str, says: str = "") -> str:
+        """A FreeIPMI program's output, which contains `says`."""
+        bmc = self.b.first.bmc
+        login = ["-h", f"{bmc.address}:{bmc.ipmi_port}", "-u", self.user, "-p", self.password]
+        command = [program, *login, "-D", "LAN_2_0", *argv]
+        done = await process.run(command, check=False, timeout=60)
+        assert done.status == 0, done.stdout + done.stderr
+        assert says in done.stdout, done.stdout
+        return done.stdout
+
+    async def free_sdr(self, program: str, *argv: str, says: str = "") -> str:
+        """One that keeps a cache of sensor data records."""
+        cache = f"--sdr-cache-directory={self.home}"
+        return await self.free(program, cache, "--quiet-cache", *argv, says=says)
+
+
+async def until(so: Callable[[], bool]) -> None:
+    """Wait for what the loop will do; no event tells it."""
+    for _ in range(200):
+        if so():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never was so")
+
+
+def power_on(b: Bench) -> None:
+    b.machines.report(b.first.bmc.uuid, MachineChange.STARTED, PowerState.ON)
+
+
+async def test_the_log_is_read_added_to_and_cleared(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        power_on(b)
+        told = await clients.tool("sel", "elist")
+        assert re.search(r"1 \| .* ACPI Power \| S0/G0: working \| Asserted", told)
+        assert re.search(r"2 \| .* System Boot \| Initiated by power up", told)
+        await clients.free_sdr("ipmi-sel", says="Initiated by power up")
+        await clients.tool("event", "1")
+        await clients.tool("sel", "list", says="Temperature #0x30 | Upper Critical going high")
+        await clients.tool("sel", "delete", "3")
+        added = "0x0a 0x44 0 0 2 0 0 0 0 0x41 0 4 1 0x30 1 0x59 0xff 0xff"
+        await clients.tool("raw", *added.split(), says="04 00")
+        await clients.tool("sel", "list", says="Temperature #0x30 | Upper Critical going high")
+        assert len(b.store.records) == 3
+        await clients.tool("sel", "delete", "1")
+        await clients.tool("sel", "info", says="Entries          : 2")
+        await clients.free_sdr("ipmi-sel", "--clear")
+        await clients.tool("sel", "list", says="SEL has no entries")
+        assert b.store.records == []
+
+
+async def test_the_logs_clock_is_set(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        await clients.tool("sel", "time", "set", "01/02/31 03:04:05")
+        await clients.tool("sel", "time", "get", says="01/02/31")
+        power_on(b)
+        await clients.tool("sel", "list", says="01/02/31")
+
+
+async def test_sensors_follow_the_machine(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        off = await clients.tool("sdr", "elist", "all")
+        assert re.search(r"Fan 1 .*\| ns .*\| No Reading", off)
+        assert re.search(r"ACPI Power .*S5/G2: soft-off", off)
+        power_on(b)
+        on = await clients.tool("sdr", "elist", "all")
+        assert re.search(r"Fan 1 .*\| ok .*5\d+ RPM", on)
+        assert re.search(r"Power Draw .*\| ok .* [6-9]\d Watts", on)
+        listed = await clients.free_sdr("ipmi-sensors", "--output-sensor-state")
+        assert re.search(r"CPU Temp .*Nominal .*\| C ", listed)
+        await clients.tool("sensor", "get", "CPU Temp", says="Upper Critical        : 95.000")
+
+
+async def test_a_sensor_fault_crosses_its_threshold(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        power_on(b)
+        clients.served.aggregate.state.readings = {2: 97.0}
+        told = await clients.tool("sdr", "get", "CPU Temp")
+        assert "Upper Critical" in told
+        assert "97" in told
+        listed = await clients.free_sdr("ipmi-sensors", "--output-sensor-state")
+        assert re.search(r"CPU Temp .*Critical .*97\.00", listed)
+
+
+async def test_the_inventory_names_the_node(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        serial = b.first.machine.serial_number
+        await clients.tool("fru", "print", says=f"Product Serial        : {serial}")
+        told = await clients.free_sdr("ipmi-fru")
+        assert f"FRU Product Serial Number: {serial}" in told
+        assert "hecksum" not in told
+        assert str(b.first.bmc.uuid) in told
+
+
+async def test_a_user_that_was_added_logs_in_with_its_privilege(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        await clients.tool("user", "set", "name", "3", "bob")
+        await clients.tool("user", "set", "password", "3", "hunter22")
+        await clients.tool("channel", "setaccess", "1", "3", "ipmi=on", "link=on", "privilege=2")
+        bob = Clients(b, tmp_path)
+        bob.user, bob.password = "bob", "hunter22"
+        await bob.tool("-L", "USER", "power", "status", fails=True)
+        await clients.tool("user", "enable", "3")
+        await clients.tool("user", "list", "1", says="3   bob ")
+        await bob.tool("-L", "USER", "power", "status", says="Chassis Power is off")
+        await bob.tool("-L", "USER", "power", "on", says="Insufficient privilege", fails=True)
+        await bob.tool("-L", "ADMINISTRATOR", "power", "status", fails=True)
+        await clients.tool("user", "test", "3", "20", "hunter22", says="Success")
+        await clients.tool("user", "set", "name", "3", "")
+        await bob.tool("-L", "USER", "power", "status", fails=True)
+        assert b.store.saved[-1][1].settings.users == ()
+
+
+async def test_the_nodes_own_account_belongs_to_the_cluster_file(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        await clients.tool("user", "set", "password", "2", "other", fails=True)
+        await clients.tool("user", "set", "name", "2", "root", fails=True)
+        await clients.tool("user", "list", "1", says="2   admin ")
+
+
+async def test_the_watchdog_resets_a_machine(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        power_on(b)
+        await clients.tool("mc", "watchdog", "reset", fails=True)
+        await clients.tool("raw", *["0x06", "0x24", "0x04", "0x01", "0", "0", "0x05", "0"])
+        await clients.tool("mc", "watchdog", "get", says="Hard Reset (0x01)")
+        await clients.tool("mc", "watchdog", "reset")
+        await until(lambda: bool(b.machines.told))
+        assert [command for _, command, _ in b.machines.told] == [PowerCommand.RESET]
+        await clients.tool("sel", "list", says="Watchdog2 #0x0a | Hard reset")
+        await clients.tool("chassis", "restart_cause", says="watchdog expired")
+
+
+async def test_the_address_is_the_plans(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        await clients.tool("lan", "print", "1", says="IP Address              : 127.0.0.1")
+        told = await clients.tool("raw", *["0x0c", "1", "1", "3", "1", "2", "3", "4"], fails=True)
+        assert "rsp=0x82" in told
+        told = await clients.tool("raw", *["0x0c", "1", "1", "0xc0", "1"], fails=True)
+        assert "rsp=0x80" in told
+
+
+async def test_dcmi_tells_power_and_keeps_names(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        power_on(b)
+        told = await clients.tool("dcmi", "power", "reading")
+        found = re.search(r"Instantaneous power reading: +(\d+) Watts", told)
+        assert found is not None
+        assert 60 < int(found[1]) < 120
+        await clients.tool("dcmi", "set_asset_tag", "RACK-7")
+        await clients.free("ipmi-dcmi", "--get-asset-tag", says="RACK-7")
+        await clients.tool("fru", "print", says="Product Asset Tag     : RACK-7")
+        await clients.tool("dcmi", "set_mc_id_string", "bmc-of-n0")
+        await clients.tool("dcmi", "get_mc_id_string", says="bmc-of-n0")
+        await clients.free("ipmi-dcmi", "--get-dcmi-capability-info", says="Available")
+
+
+async def test_the_restore_policy_is_set_and_obeyed_when_ac_returns(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        await clients.tool("chassis", "policy", "previous")
+        assert clients.served.aggregate.runtime.settings.policy is PowerPolicy.PREVIOUS
+        await clients.tool("power", "on")
+        assert await answers(clients)
+        b.service.feed(clients.served, AcLost())
+        assert not await answers(clients)
+        await until(lambda: not clients.served.aggregate.is_on)
+        b.service.feed(clients.served, AcReturned())
+        await until(lambda: clients.served.aggregate.is_on)
+        await clients.tool("chassis", "status", says="Power Restore Policy : previous")
+        await clients.tool("chassis", "restart_cause", says="previous")
+        await clients.tool("sel", "list", says="AC lost | Asserted")
+
+
+async def answers(clients: Clients) -> bool:
+    """Whether the BMC answers a presence ping."""
+    bmc = clients.b.first.bmc
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.settimeout(0)
+        line.connect((bmc.address, bmc.ipmi_port))
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(line, bytes.fromhex("0600ff06000011be80420000"))
+        try:
+            async with asyncio.timeout(0.3):
+                return bool(await loop.sock_recv(line, 100))
+        except TimeoutError:
+            return False
+
+
+async def test_a_reset_of_the_controller_ends_sessions_and_keeps_settings(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        await clients.tool("chassis", "policy", "always-off")
+        await clients.tool("mc", "reset", "cold")
+        assert clients.served.endpoint.sessions == {}
+        await clients.tool("chassis", "status", says="Power Restore Policy : always-off")
+
+
+async def test_system_info_is_kept(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        name = "Debian GNU/Linux 13 (trixie)"
+        await clients.tool("mc", "setsysinfo", "os_name", name)
+        await clients.tool("mc", "getsysinfo", "os_name", says=name)
+        await clients.free(
+            "bmc-info", "--get-system-info", says="System Name                   : n0"
+        )
