@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select
 
 from nospoon.model.resources import Bmc, Key, Kind, OwnerTag
 from nospoon.store import tables
@@ -25,19 +25,22 @@ def records(connection: Connection, cluster: UUID | None = None) -> list[tuple[K
 def put(connection: Connection, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
     """Insert or replace."""
     remove(connection, bmc.uuid)
-    connection.execute(
-        insert(bmcs).values(
-            uuid=str(bmc.uuid),
-            cluster_id=str(tag.cluster),
-            host=key.host,
-            name=key.name,
-            record={"bmc": msgspec.to_builtins(bmc), "tag": msgspec.to_builtins(tag)},
-        )
-    )
+    row = {
+        "uuid": str(bmc.uuid),
+        "cluster_id": str(tag.cluster),
+        "host": key.host,
+        "name": key.name,
+        "record": {"bmc": msgspec.to_builtins(bmc), "tag": msgspec.to_builtins(tag)},
+    }
+    connection.execute(_INSERT, row)
 
 
 def remove(connection: Connection, uuid: UUID) -> None:
-    connection.execute(delete(bmcs).where(bmcs.c.uuid == str(uuid)))
+    connection.execute(_DELETE, {"wanted": str(uuid)})
+
+
+_INSERT = insert(bmcs)
+_DELETE = delete(bmcs).where(bmcs.c.uuid == bindparam("wanted"))
 
 
 def _record(row: Row[Any]) -> tuple[Key, Bmc, OwnerTag]:

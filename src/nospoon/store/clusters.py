@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.cluster import Host
@@ -109,8 +109,14 @@ def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
 
 
 def node(connection: Connection, uuid: UUID) -> NodeRow | None:
-    row = connection.execute(select(nodes).where(nodes.c.uuid == str(uuid))).first()
+    row = connection.execute(_NODE, {"wanted": str(uuid)}).first()
     return _node(row) if row is not None else None
+
+
+_NODE = select(nodes).where(nodes.c.uuid == bindparam("wanted"))
+_RUNTIME = (
+    update(nodes).where(nodes.c.uuid == bindparam("wanted")).values(runtime=bindparam("kept"))
+)
 
 
 def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
@@ -143,7 +149,7 @@ def drop_nodes(connection: Connection, uuids: Sequence[UUID]) -> None:
 
 def save_runtime(connection: Connection, uuid: UUID, runtime: Runtime) -> None:
     encoded = msgspec.to_builtins(runtime)
-    connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(runtime=encoded))
+    connection.execute(_RUNTIME, {"wanted": str(uuid), "kept": encoded})
 
 
 def _cluster(row: Row[Any]) -> ClusterRow:

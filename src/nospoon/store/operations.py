@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from nospoon.model.resources import Key
 from nospoon.store import tables
@@ -127,6 +127,15 @@ def events_since(connection: Connection, operation: UUID, seq: int) -> list[tupl
     return [(row.seq, row.at, row.data) for row in connection.execute(query)]
 
 
+# Made once: SQLAlchemy takes longer to build such a statement than SQLite to carry it out.
+_INTEND = insert(journal)
+_CONCLUDE = (
+    update(journal)
+    .where(journal.c.id == bindparam("entry"))
+    .values(state=bindparam("ended"), error=bindparam("why"), at=bindparam("now"))
+)
+
+
 def intend(
     connection: Connection,
     *,
@@ -138,31 +147,27 @@ def intend(
     now: float,
 ) -> int:
     """Journal a driver call before it is made."""
-    result = connection.execute(
-        insert(journal).values(
-            operation_id=str(operation),
-            cluster_id=str(cluster_id),
-            kind=key.kind,
-            host=key.host,
-            name=key.name,
-            half=half,
-            token=token,
-            state="intent",
-            at=now,
-            error="",
-        )
-    )
+    entry = {
+        "operation_id": str(operation),
+        "cluster_id": str(cluster_id),
+        "kind": key.kind,
+        "host": key.host,
+        "name": key.name,
+        "half": half,
+        "token": token,
+        "state": "intent",
+        "at": now,
+        "error": "",
+    }
+    result = connection.execute(_INTEND, entry)
     assert result.inserted_primary_key is not None
     return int(result.inserted_primary_key[0])
 
 
 def conclude(connection: Connection, entry: int, *, error: str, now: float) -> None:
     """Journal how it ended; `error` "" is success."""
-    connection.execute(
-        update(journal)
-        .where(journal.c.id == entry)
-        .values(state="failed" if error else "done", error=error, at=now)
-    )
+    ended = {"entry": entry, "ended": "failed" if error else "done", "why": error, "now": now}
+    connection.execute(_CONCLUDE, ended)
 
 
 def open_intents(connection: Connection) -> list[tuple[UUID, Key]]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
 from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.resources import Bmc, Kind, Observed, OwnerTag, Resource
 from nospoon.runtime.clock import Clock
-from nospoon.services.bmcs.ports import Records
+from nospoon.services.bmcs.ports import BmcConfig, Records
 from nospoon.services.bmcs.service import BmcService
+
+TOGETHER = 256
+"""Records asked for at once at start-up: the store answers them in one transaction."""
 
 
 class BmcDriver:
@@ -58,12 +62,25 @@ class BmcDriver:
     async def restore(self, resources: Sequence[tuple[Resource, OwnerTag]]) -> dict[str, str]:
         """At start-up: serve everything on record. Node -> why it could not be, for the rest."""
         failed = {}
-        for resource, _ in resources:
-            try:
-                await self._service.put(await self._records.config(resource))
-            except NospoonError as error:
-                failed[resource.key.name] = str(error)
+        for first in range(0, len(resources), TOGETHER):
+            some = [resource for resource, _ in resources[first : first + TOGETHER]]
+            asked = (self._records.config(resource) for resource in some)
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            for resource, config in zip(some, found, strict=True):
+                why = await self._served(config)
+                if why:
+                    failed[resource.key.name] = why
         return failed
+
+    async def _served(self, config: BmcConfig | BaseException) -> str:
+        """Serve it; returns why not, "" when it is."""
+        try:
+            if isinstance(config, BaseException):
+                raise config
+            await self._service.put(config)
+        except NospoonError as error:
+            return str(error)
+        return ""
 
 
 def _shape(resource: Resource) -> Bmc:
