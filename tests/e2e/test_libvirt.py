@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from os import kill
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,20 @@ def test_the_bridge_of_somebody_else_is_left_alone(rack: Rack) -> None:
         assert bridge in shown.stdout
     finally:
         subprocess.run(["ip", "link", "delete", bridge], check=True)
+
+
+def test_killed_at_some_moment_of_up_and_of_down_both_end_as_if_undisturbed(rack: Rack) -> None:
+    name, file = cluster(rack, SMALL.replace("count: 2", "count: 6"))
+    rack.run("daemon", "start")
+    for moment in (0.05, 0.2, 0.4):
+        rack.run("up", "--yes", "--no-wait", file)
+        time.sleep(moment)
+        kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.run("up", "--yes", file)
+        assert len([d for d in virsh("list", "--all", "--name").split() if name in d]) == 6
+        assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
+        rack.run("down", "--yes", "--no-wait", name)
+        time.sleep(moment)
+        kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.run("down", "--yes", name)
+        assert ours(name) == []

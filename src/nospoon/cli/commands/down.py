@@ -14,11 +14,13 @@ from nospoon.cli.follow import finish, follow
 @click.argument("cluster")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--purge", is_flag=True, help="Remove console records too.")
+@click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
 @click.option("--timeout", type=float, help="Seconds to wait at most.")
 def command(
     cluster: str,
     yes: bool,  # noqa: FBT001  (click passes options by name)
     purge: bool,  # noqa: FBT001
+    wait: bool,  # noqa: FBT001
     timeout: float | None,
 ) -> None:
     """Remove everything of CLUSTER (its name, or its file). Harmless when repeated."""
@@ -29,4 +31,7 @@ def command(
         click.echo(answer["text"], err=True)
         confirm("Remove all of this?")
     operation = client.post(f"/v1/clusters/{name}/down", {"purge": purge})
+    if not wait:
+        click.echo(operation["id"])
+        return
     finish(follow(client, operation, timeout=timeout))
