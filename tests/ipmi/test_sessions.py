@@ -16,6 +16,7 @@ from nospoon.protocols.ipmi.endpoint import (
     Call,
     Endpoint,
     Send,
+    Typed,
 )
 from nospoon.protocols.ipmi.limit import BURST, SOURCES, Limiter
 from nospoon.protocols.ipmi.session import (
@@ -49,7 +50,7 @@ class Wire:
         self.endpoint = Endpoint(IDENTITY)
         self.random = counter()
 
-    def tell(self, data: bytes, now: float = 0.0, source: Peer = HERE) -> list[Send | Call]:
+    def tell(self, data: bytes, now: float = 0.0, source: Peer = HERE) -> list[Send | Call | Typed]:
         return list(self.endpoint.receive(data, source, now=now, random=self.random))
 
     def ask(self, data: bytes, now: float = 0.0) -> bytes:

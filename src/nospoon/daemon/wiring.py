@@ -83,12 +83,11 @@ class Daemon:
     def _wire(self) -> None:
         settings, database = self._settings, self.database
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event)
-        self.bmcs = BmcService(
-            self.hosts, StoredRuntime(database, self.cipher, self._tasks), self._tasks
-        )
+        self.consoles = ConsoleService(self.hosts.driver, self.records)
+        store = StoredRuntime(database, self.cipher, self._tasks)
+        self.bmcs = BmcService(self.hosts, store, self._tasks, consoles=self.consoles)
         self.authority = Authority(self._override_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)
-        self.consoles = ConsoleService(self.hosts.driver, self.records)
         app = create_boot_app(self.authority, ready=lambda: self._ready)
         self.boot_http = HttpListeners(app, port=_boot_port(settings))
         self.netboot = NetbootDriver(

@@ -53,6 +53,47 @@ class MemoryMachines:
         self.service.machine_event(MachineEvent(machine, change, power, 0.0, why))
 
 
+@dataclass
+class MemoryLine:
+    """One who is attached: what is typed comes back in capitals."""
+
+    consoles: MemoryConsoles
+    queue: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
+
+    async def output(self) -> AsyncIterator[bytes]:
+        while data := await self.queue.get():
+            yield data
+
+    async def write(self, data: bytes) -> None:
+        self.consoles.typed += data
+        self.consoles.say(data.upper())
+
+    async def close(self) -> None:
+        self.consoles.lines = [each for each in self.consoles.lines if each is not self]
+        self.queue.put_nowait(b"")
+
+
+@dataclass
+class MemoryConsoles:
+    """One console for all machines, that many may be attached to."""
+
+    lines: list[MemoryLine] = field(default_factory=list)
+    typed: bytes = b""
+    error: NospoonError | None = None
+
+    async def attach(self, machine: UUID) -> MemoryLine:
+        del machine
+        if self.error is not None:
+            raise self.error
+        line = MemoryLine(self)
+        self.lines.append(line)
+        return line
+
+    def say(self, data: bytes) -> None:
+        for line in self.lines:
+            line.queue.put_nowait(data)
+
+
 _OUTCOMES = {
     PowerCommand.ON: (MachineChange.STARTED, PowerState.ON),
     PowerCommand.OFF: (MachineChange.STOPPED, PowerState.OFF),
@@ -94,6 +135,7 @@ class Bench:
     machines: MemoryMachines
     store: MemoryStore
     configs: Sequence[BmcConfig]
+    consoles: MemoryConsoles
 
     @property
     def first(self) -> BmcConfig:
@@ -141,12 +183,13 @@ async def bench(count: int = 2, *, firmware: Firmware = Firmware.BIOS) -> AsyncI
     machines, store = MemoryMachines(), MemoryStore()
     port = free_port(socket.SOCK_STREAM)
     async with Tasks("bench") as tasks:
-        service = BmcService(machines, store, tasks)
+        consoles = MemoryConsoles()
+        service = BmcService(machines, store, tasks, consoles=consoles)
         machines.service = service
         configs = [config(number, redfish_port=port, firmware=firmware) for number in range(count)]
         for each in configs:
             await service.put(each)
         try:
-            yield Bench(service, machines, store, configs)
+            yield Bench(service, machines, store, configs, consoles)
         finally:
             await service.close()

@@ -72,7 +72,20 @@ class Close:
     session: int | None
 
 
-Result = Reply | Ask | Close
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """Attach this session to the machine's console; then reply with `data`."""
+
+    session: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivate:
+    """Detach whoever is attached, and tell him."""
+
+
+Result = Reply | Ask | Close | Activate | Deactivate
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +103,8 @@ class Lan:
 class Context:
     """What a handler may read. `session` None: not logged in. `sessions`: those of this BMC.
 
-    `now`: of the aggregate's clock.
+    `now`: of the aggregate's clock. `sol`: the session with serial over LAN, 0 when it is not
+    active, None when it cannot be.
     """
 
     bmc: Bmc
@@ -99,6 +113,7 @@ class Context:
     now: float = 0.0
     sessions: Mapping[int, Session] = field(default_factory=dict)
     lan: Callable[[], Lan] = Lan
+    sol: int | None = None
 
     @property
     def held(self) -> Session:

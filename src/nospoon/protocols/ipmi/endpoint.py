@@ -25,6 +25,7 @@ from nospoon.protocols.ipmi.session import (
     decode_open,
     refuse,
 )
+from nospoon.protocols.ipmi.sol import Sol
 from nospoon.protocols.ipmi.wire import (
     Garbage,
     Message,
@@ -68,14 +69,26 @@ class Call:
     legacy: bool = False
 
 
-class Endpoint:
-    """Sessions of one BMC. `now` in seconds of any clock that does not go back."""
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A console typed these characters, and, with `breaks`, a break."""
 
-    __slots__ = ("_limiter", "identity", "sessions")
+    data: bytes
+    breaks: bool = False
+
+
+class Endpoint:
+    """Sessions of one BMC, and its serial over LAN while that is active.
+
+    `now` in seconds of any clock that does not go back.
+    """
+
+    __slots__ = ("_limiter", "identity", "sessions", "sol")
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         self.sessions: dict[int, Session] = {}
+        self.sol: Sol | None = None
         self._limiter: Limiter | None = None
 
     @property
@@ -85,8 +98,16 @@ class Endpoint:
 
     def expire(self, now: float) -> None:
         """End what timed out."""
-        for id_ in [id_ for id_, each in self.sessions.items() if each.expires <= now]:
+        expired = [id_ for id_, each in self.sessions.items() if each.expires <= now]
+        for id_ in expired:
             del self.sessions[id_]
+        if expired:
+            self._end_sol()
+
+    def _end_sol(self) -> None:
+        """Serial over LAN ends with its session."""
+        if self.sol is not None and self.sol.session not in self.sessions:
+            self.sol = None
 
     def renew(self, identity: Identity) -> None:
         """Other credentials: whoever logged in with what has changed is logged out."""
@@ -94,10 +115,11 @@ class Endpoint:
             self.identity = identity
             kept = (each for each in self.sessions.values() if each.is_of(identity))
             self.sessions = {each.id: each for each in kept}
+            self._end_sol()
 
     def receive(
         self, data: bytes, source: Source, *, now: float, random: Random
-    ) -> tuple[Send | Call, ...]:
+    ) -> tuple[Send | Call | Typed, ...]:
         """Take a datagram. Never raises."""
         self.expire(now)
         try:
@@ -107,7 +129,7 @@ class Endpoint:
 
     def _receive(
         self, data: bytes, source: Source, now: float, random: Random
-    ) -> Iterator[Send | Call]:
+    ) -> Iterator[Send | Call | Typed]:
         decoded = decode(data)
         if not isinstance(decoded, Packet) or not decoded.authenticated:
             self._limit(source, now)
@@ -129,7 +151,7 @@ class Endpoint:
 
     def _packet(
         self, packet: Packet, source: Source, now: float, random: Random
-    ) -> Iterator[Send | Call]:
+    ) -> Iterator[Send | Call | Typed]:
         match packet.payload_type:
             case Payload.OPEN_REQUEST:
                 yield Send(self._open(packet.payload, source, now, random), source)
@@ -148,8 +170,32 @@ class Endpoint:
                 plain_payload = session.open_packet(packet, now=now)
                 session.source = source
                 yield Call(decode_message(plain_payload), session.id, source)
+            case Payload.SOL if packet.session:
+                yield from self._serial(packet, source, now, random)
             case _:
                 raise Garbage("no payload that we serve")
+
+    def _serial(
+        self, packet: Packet, source: Source, now: float, random: Random
+    ) -> Iterator[Send | Typed]:
+        session, sol = self._session(packet.session), self.sol
+        if sol is None or sol.session != session.id:
+            raise Garbage("serial over LAN is not active in this session")
+        payload = session.open_packet(packet, now=now)
+        session.source = source
+        heard = sol.receive(payload, now)
+        for each in heard.send:
+            yield self._sealed(session, each, random)
+        if heard.typed or heard.breaks:
+            yield Typed(heard.typed, heard.breaks)
+
+    def _sealed(self, session: Session, payload: bytes, random: Random) -> Send:
+        return Send(session.seal(payload, iv=random(16), kind=Payload.SOL), session.source)
+
+    def serial(self, payload: bytes, *, random: Random) -> Send | None:
+        """A payload of serial over LAN to its console; None when that is not active."""
+        session = self.sessions.get(self.sol.session) if self.sol is not None else None
+        return self._sealed(session, payload, random) if session is not None else None
 
     def _open(self, payload: bytes, source: Source, now: float, random: Random) -> bytes:
         asked = decode_open(payload)
@@ -226,3 +272,4 @@ class Endpoint:
             self.sessions.clear()
         else:
             self.sessions.pop(session, None)
+        self._end_sol()

@@ -334,11 +334,11 @@ class Session:
         self._seen |= 1 << -step
         return True
 
-    def seal(self, message: bytes, *, iv: bytes) -> bytes:
+    def seal(self, message: bytes, *, iv: bytes, kind: Payload = Payload.IPMI) -> bytes:
         """A datagram for the console. `iv`: 16 fresh random bytes."""
         self._sent += 1
         body = plus(
-            Payload.IPMI,
+            kind,
             encrypt(self._encryption_key, message, iv),
             session=self._asked.console,
             sequence=self._sent,

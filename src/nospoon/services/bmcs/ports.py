@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -57,6 +57,25 @@ class Media(Protocol):
 
     async def eject(self, machine: UUID) -> None:
         """Take out what is in; an empty drive is no error."""
+
+
+class ConsoleLine(Protocol):
+    """Somebody who is attached to a console."""
+
+    def output(self) -> AsyncIterator[bytes]:
+        """What the machine says from now on; ends when the console does."""
+
+    async def write(self, data: bytes) -> None:
+        """Type. Raises `Gone` while the machine is off."""
+
+    async def close(self) -> None: ...
+
+
+class Consoles(Protocol):
+    """Serial consoles of the machines behind the BMCs."""
+
+    async def attach(self, machine: UUID) -> ConsoleLine:
+        """Raises `Conflict` when somebody outside has it, `Gone` for no machine of ours."""
 
 
 class RuntimeStore(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
@@ -11,33 +12,39 @@ from nospoon.bmc import ipmi
 from nospoon.bmc.messages import Answer
 from nospoon.bmc.runtime import Runtime
 from nospoon.plan.identity import mac_address
-from nospoon.protocols.ipmi.endpoint import Call, Send
+from nospoon.protocols.ipmi.endpoint import Call, Send, Typed
 from nospoon.protocols.ipmi.session import Identity, Login, Privilege
 from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.sol import SolLines
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.service import BmcService, Served
 
 
 class Rmcp:
-    """What the sockets of all BMCs call. Holds nothing but the service."""
+    """What the sockets of all BMCs call. `sol` None: there are no consoles."""
 
-    def __init__(self, service: BmcService) -> None:
-        self._service = service
+    def __init__(self, service: BmcService, sol: SolLines | None) -> None:
+        self._service, self._sol = service, sol
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A datagram came; a BMC that nobody knows, or that has no AC power, is silent."""
         served = self._service.at((peer.local, opened.port))
         if served is None:
             return
-        now = self._service.now
+        now, active = self._service.now, served.endpoint.sol
         for each in served.endpoint.receive(data, peer, now=now, random=secrets.token_bytes):
             match each:
                 case Send():
                     opened.send(each.data, peer)
                 case Call():
                     self._call(opened, served, each, peer)
+                case Typed() if self._sol is not None:
+                    self._sol.typed(served, each.data)
+        if self._sol is not None and active is not None:
+            self._sol.heard(served)
+            self._sol.check(served, active)
 
     def _call(self, opened: UdpSocket, served: Served, call: Call, peer: Peer) -> None:
         message, context = call.message, self._context(served, call)
@@ -64,9 +71,34 @@ class Rmcp:
             case ipmi.Close(session=session):
                 reply(ipmi.OK)
                 served.endpoint.close(session)
+            case ipmi.Activate() | ipmi.Deactivate():
+                self._serial(opened, served, result, reply)
+
+    def _serial(
+        self,
+        opened: UdpSocket,
+        served: Served,
+        wanted: ipmi.Activate | ipmi.Deactivate,
+        reply: Callable[..., None],
+    ) -> None:
+        assert self._sol is not None, "otherwise the command table refuses"
+        match wanted:
+            case ipmi.Deactivate():
+                self._sol.deactivate(served)
+                reply(ipmi.OK)
+            case ipmi.Activate(session=session, data=data):
+
+                def attached(worked: bool) -> None:  # noqa: FBT001  (a callback's one argument)
+                    if worked:
+                        reply(ipmi.OK, data)
+                    else:
+                        reply(ipmi.UNAVAILABLE)
+
+                self._sol.activate(opened, served, session, attached)
 
     def _context(self, served: Served, call: Call) -> ipmi.Context:
         endpoint = served.endpoint
+        sol = 0 if endpoint.sol is None else endpoint.sol.session
         return ipmi.Context(
             bmc=served.aggregate,
             identity=endpoint.identity,
@@ -74,6 +106,7 @@ class Rmcp:
             now=self._service.now,
             sessions=endpoint.sessions,
             lan=lambda: _lan(served.config),
+            sol=sol if self._sol is not None else None,
         )
 
 

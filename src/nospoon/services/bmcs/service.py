@@ -52,8 +52,9 @@ from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.listeners import Listeners
-from nospoon.services.bmcs.ports import BmcConfig, Machines, RuntimeStore
+from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, RuntimeStore
 from nospoon.services.bmcs.rmcp import Rmcp, identity
+from nospoon.services.bmcs.sol import SolLines
 
 log = structlog.get_logger()
 
@@ -101,14 +102,22 @@ class Served:
 class BmcService:
     """Serves BMCs. Everything happens on the loop's thread."""
 
-    def __init__(self, machines: Machines, store: RuntimeStore, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        machines: Machines,
+        store: RuntimeStore,
+        tasks: Tasks,
+        *,
+        consoles: Consoles | None = None,
+    ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._served: dict[UUID, Served] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
-        self.listeners = Listeners(Rmcp(self).datagram, self)
+        self._sol = SolLines(consoles, tasks) if consoles is not None else None
+        self.listeners = Listeners(Rmcp(self, self._sol).datagram, self)
 
     @property
     def now(self) -> float:
@@ -156,7 +165,14 @@ class BmcService:
             return
         if served.timer is not None:
             served.timer.cancel()
+        self._end_sessions(served)
         await self._silence(served)
+
+    def _end_sessions(self, served: Served) -> None:
+        """A BMC that is gone, or without power, knows nobody."""
+        if self._sol is not None:
+            self._sol.deactivate(served)
+        served.endpoint.close(None)
 
     async def _silence(self, served: Served) -> None:
         bmc = served.bmc
@@ -296,6 +312,8 @@ class BmcService:
         else:
             if effect.runtime.settings.users != served.saved.settings.users:
                 served.endpoint.renew(identity(served.config, effect.runtime))
+            if served.saved.has_power and not effect.runtime.has_power:
+                self._end_sessions(served)
             served.saved = effect.runtime
 
     def _in_turn(self, served: Served, work: Callable[[], Awaitable[None]], *, name: str) -> None:
