@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from nospoon.testing.postgresql import PostgreSql
 
 ALLOWED = Path(__file__).parent / "skips.toml"
 
@@ -47,3 +52,16 @@ class SkipGuard:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipGuard())
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSql]:
+    """A PostgreSQL server of this run's own."""
+    place = Path(tempfile.mkdtemp(prefix="nospoon-postgresql-"))
+    server = PostgreSql(place)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(place)

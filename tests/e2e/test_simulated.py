@@ -21,6 +21,7 @@ import pytest
 
 from nospoon.api.client import Client
 from nospoon.errors import NospoonError
+from nospoon.testing.postgresql import PostgreSql
 from nospoon.testing.rack import Rack
 
 
@@ -310,3 +311,19 @@ def test_an_operation_that_is_over_cannot_be_cancelled(shared: Rack) -> None:
     assert datetime.fromisoformat(last["created"]).tzinfo is not None
     assert "ended already" in shared.run("operation", "cancel", last["id"], status=5).stderr
     assert "not a valid UUID" in shared.run("operation", "show", "nope", status=2).stderr
+
+
+def test_a_daemon_keeps_its_state_in_postgresql(postgresql: PostgreSql, tmp_path: Path) -> None:
+    tmp_path.chmod(0o711)
+    rack = Rack.at(tmp_path, NOSPOON_DATABASE=postgresql.url("postgres"))
+    try:
+        name, file = simulated(rack, "nodes: [{count: 3}]")
+        rack.run("up", "--yes", file)
+        before = {node: (bmc["ipmi"], bmc["password"]) for node, bmc in rack.bmcs(name).items()}
+        kill(rack.daemon_pid(), signal.SIGKILL)
+        after = {node: (bmc["ipmi"], bmc["password"]) for node, bmc in rack.bmcs(name).items()}
+        assert after == before
+        assert rack.json("operation", "list")[0]["state"] == "done"
+        rack.close()
+    finally:
+        rack.kill()

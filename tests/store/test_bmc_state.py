@@ -35,8 +35,7 @@ MACHINE = Machine(
 )
 
 
-async def test_a_log_survives_and_stays_a_ring(tmp_path: Path) -> None:
-    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+async def test_a_log_survives_and_stays_a_ring(database: Database, tmp_path: Path) -> None:
     await database.call(clusters.save, CLUSTER)
     row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"secret")
     await database.call(clusters.put_nodes, [row])
@@ -58,7 +57,6 @@ async def test_a_log_survives_and_stays_a_ring(tmp_path: Path) -> None:
         assert await database.call(bmc_log.records, row.uuid) == [log.records[-1]]
     await database.call(clusters.remove, CLUSTER.id)
     assert await database.call(bmc_log.records, row.uuid) == []
-    database.close()
 
 
 async def test_passwords_of_further_users_are_encrypted_at_rest(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -14,6 +13,7 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import IntegrityError
 
 from nospoon.bmc.runtime import Runtime
+from nospoon.errors import HostUnreachable, MissingTool, UsageError
 from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Bmc, Key, Kind, Machine, OwnerTag
@@ -63,13 +63,6 @@ def node_row(uuid: UUID, name: str = "n0") -> NodeRow:
         username="admin",
         password=b"secret",
     )
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    opened = Database.open(f"sqlite:///{tmp_path}/store.db")
-    yield opened
-    opened.close()
 
 
 async def test_a_cluster_is_kept_as_it_was(database: Database) -> None:
@@ -156,8 +149,7 @@ async def test_old_operations_are_forgotten(database: Database) -> None:
     assert len(await database.call(operations.all_operations)) <= operations.KEPT_OPERATIONS + 1
 
 
-def test_the_deployment_is_the_same_after_a_restart(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/store.db"
+def test_the_deployment_is_the_same_after_a_restart(url: str) -> None:
     first = Database.open(url)
     first.close()
     second = Database.open(url)
@@ -165,8 +157,7 @@ def test_the_deployment_is_the_same_after_a_restart(tmp_path: Path) -> None:
     assert first.deployment == second.deployment
 
 
-def test_migrations_make_the_tables_that_the_code_uses(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/store.db"
+def test_migrations_make_the_tables_that_the_code_uses(url: str) -> None:
     Database.open(url).close()
     engine = create_engine(url)
     made = inspect(engine)
@@ -190,3 +181,14 @@ def test_the_database_is_in_wal_mode(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "store.db") as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
+
+
+def test_a_database_that_does_not_answer_is_told_without_its_password(tmp_path: Path) -> None:
+    url = f"postgresql+psycopg://me:s3cret@/db?host={tmp_path}"
+    with pytest.raises(HostUnreachable, match="cannot open the database") as caught:
+        Database.open(url)
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(UsageError, match="no URL of a database"):
+        Database.open("store.db")
+    with pytest.raises(MissingTool, match="asyncmy"):
+        Database.open("mysql+asyncmy://me:s3cret@h/db")

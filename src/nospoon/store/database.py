@@ -23,7 +23,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
+from nospoon.errors import HostUnreachable, MissingTool, UsageError
 from nospoon.store import tables
 
 P = ParamSpec("P")
@@ -76,14 +78,23 @@ class Database:
 
     @classmethod
     def open(cls, url: str) -> Database:
-        """Connect, bring the schema up to date, and know the deployment's id."""
-        engine = create_engine(url, connect_args=_connect_args(url))
-        if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _sqlite_pragmas)
-        with engine.begin() as connection:
-            migrate(connection)
-        with engine.begin() as connection:
-            return cls(engine, _deployment(connection))
+        """Connect, bring the schema up to date, and know the deployment's id.
+
+        Raises `UsageError`, `MissingTool` or `HostUnreachable`; none of them tells a password.
+        """
+        engine = _engine(url)
+        try:
+            with engine.begin() as connection:
+                migrate(connection)
+            with engine.begin() as connection:
+                return cls(engine, _deployment(connection))
+        except OperationalError as error:
+            engine.dispose()
+            shown = engine.url.render_as_string(hide_password=True)
+            raise HostUnreachable(
+                f"cannot open the database {shown}: {error.orig}",
+                hint="NOSPOON_DATABASE says which one is used.",
+            ) from error
 
     async def call(
         self,
@@ -135,6 +146,24 @@ class Database:
         self._calls.put(None)
         self._thread.join()
         self._engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        engine = create_engine(url, connect_args=_connect_args(url))
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise UsageError(
+            "NOSPOON_DATABASE is no URL of a database that can be used",
+            hint="Write sqlite:////PATH or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE.",
+        ) from error
+    except ModuleNotFoundError as error:
+        raise MissingTool(
+            f"the database's driver {error.name} is not installed",
+            hint="For PostgreSQL: pip install 'nospoon[postgresql]'.",
+        ) from error
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _sqlite_pragmas)
+    return engine
 
 
 def _connect_args(url: str) -> dict[str, object]:
