@@ -101,6 +101,13 @@ def test_cycle_reset_reboot_off_and_failures_are_recorded() -> None:
     )
 
 
+def test_a_guest_that_panics_is_recorded_once() -> None:
+    for power in (PowerState.FAILED, PowerState.OFF):
+        subject = bmc(PowerState.ON)
+        hear(subject, machine(MachineChange.CRASHED, power, "the guest panicked"))
+        assert kinds(subject).count(Kind.GUEST_STOPPED) == 1
+
+
 def test_what_is_found_at_start_up_is_no_event() -> None:
     assert bmc(PowerState.ON).log.records == ()
     away = bmc(PowerState.ON)

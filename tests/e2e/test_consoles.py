@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pty
-import select
 import signal
 import subprocess
-import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import kill
@@ -20,8 +17,10 @@ from nospoon.model.cluster import Arch
 from nospoon.probe.build import build, command_line
 from nospoon.runtime.clock import monotonic
 from nospoon.testing import guests
+from nospoon.testing import terminal as terminals
 from nospoon.testing.rack import CACHE, Rack
 from nospoon.testing.serial import Serial
+from nospoon.testing.terminal import Terminal
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 
@@ -30,51 +29,10 @@ PROMPT = b"nospoon-probe# "
 TICKS = 300
 
 
-class Terminal:
-    """`nospoon` in a terminal of its own; `heard` is what it showed."""
-
-    def __init__(self, rack: Rack, *argv: str) -> None:
-        self.master, self.slave = pty.openpty()
-        self.before = termios.tcgetattr(self.slave)
-        self.heard = b""
-        self.process = subprocess.Popen(
-            ["nospoon", *argv], stdin=self.slave, stdout=self.slave, stderr=self.slave,
-            env=rack.environment, cwd=rack.directory, start_new_session=True,
-        )  # fmt: skip
-
-    def types(self, data: bytes) -> None:
-        os.write(self.master, data)
-
-    def shows(self, word: bytes, *, seconds: float = 60) -> None:
-        """Wait until it shows this; what came before is skipped."""
-        deadline = monotonic() + seconds
-        while word not in self.heard:
-            ready, _, _ = select.select([self.master], [], [], deadline - monotonic())
-            assert ready, f"no {word!r} in {seconds} s; instead: {self.heard!r}"
-            self.heard += os.read(self.master, 1 << 16)
-        self.heard = self.heard.partition(word)[2]
-
-    def ends(self) -> int:
-        """Wait for its end; the exit status. The terminal must be as it was before."""
-        status = self.process.wait(20)
-        assert termios.tcgetattr(self.slave) == self.before
-        return status
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
-
-
 @contextmanager
 def terminal(rack: Rack, *argv: str) -> Iterator[Terminal]:
-    made = Terminal(rack, *argv)
-    try:
+    with terminals.terminal(["nospoon", *argv], env=rack.environment) as made:
         yield made
-    finally:
-        made.close()
 
 
 def probe_shell(rack: Rack) -> tuple[str, Serial]:

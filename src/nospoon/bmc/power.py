@@ -228,7 +228,7 @@ class Power:
         if event.change is MachineChange.UNREACHABLE:
             power = PowerState.UNKNOWN
             reason = reason or "the host of the machine does not answer"
-        if event.change is MachineChange.CRASHED:
+        if event.change is MachineChange.CRASHED and power is not PowerState.FAILED:
             yield from self._state.record(Kind.GUEST_STOPPED, now, reason)
         yield from self._state.see(power, reason, now)
         if self._pending is not None:
