@@ -301,3 +301,18 @@ async def test_power_that_is_not_known_is_not_told_as_off() -> None:
     async with bench(1) as b:
         b.machines.report(b.first.bmc.uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN)
         assert await power_status(b.first) == (0xD3, b"")
+
+
+async def test_bmcs_on_any_address_answer_on_each_of_them() -> None:
+    async with bench(0) as rack:
+        one = config(0, redfish_port=free_port(socket.SOCK_STREAM))
+        anywhere = replace(one, bmc=replace(one.bmc, address="0.0.0.0"))
+        await rack.service.put(anywhere)
+        for address in ("127.0.0.1", "127.0.0.9"):
+            found = rack.service.at((address, one.bmc.ipmi_port))
+            assert found is not None
+            assert found.bmc.uuid == one.bmc.uuid
+            assert rack.service.redfish_at((address, one.bmc.redfish_port)) == {one.bmc.uuid}
+            line = Line(address, one.bmc.ipmi_port)
+            await line.log_in(anywhere)
+            line.socket.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+from keyword import iskeyword
 from typing import NoReturn
 
 import click
@@ -24,9 +25,10 @@ COMMANDS = {
     "down": "Remove everything of a cluster.",
     "status": "Show desired and observed state, and drift, node by node.",
     "verify": "Boot a probe on every node and compare its hardware with the file.",
-    "node": "Nodes: list, show, power, boot, console.",
+    "node": "Nodes: list, show, power, boot, media, console.",
     "bmc": "BMCs: where they answer, and who may log in.",
     "operation": "Long work: list, show, watch, cancel.",
+    "import": "Make a cluster file of what Tenks or TripleO was given.",
     "schema": "Print the JSON Schema of cluster files.",
     "doctor": "Say what is missing on this machine, and how to mend it.",
     "support-bundle": "Pack what a bug report needs; secrets are masked.",
@@ -54,7 +56,8 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"nospoon.cli.commands.{cmd_name.replace('-', '_')}")
+        name = cmd_name.replace("-", "_") + ("_" if iskeyword(cmd_name) else "")
+        module = importlib.import_module(f"nospoon.cli.commands.{name}")
         command: click.Command = module.command
         return command
 

@@ -189,14 +189,17 @@ class BmcService:
 
     def redfish_at(self, place: tuple[str, int]) -> AbstractSet[UUID]:
         """BMCs that answer Redfish at this address and port; to be looked at, not kept."""
-        return self._redfish_at.get(place, frozenset())
+        address, port = place
+        here: AbstractSet[UUID] = self._redfish_at.get(place, frozenset())
+        return here or self._redfish_at.get((_any(address), port), frozenset())
 
     def all(self) -> Iterable[Served]:
         return self._served.values()
 
     def at(self, place: tuple[str, int]) -> Served | None:
         """The BMC that answers IPMI at this address and port, while it has AC power."""
-        served = self._by_endpoint.get(place)
+        address, port = place
+        served = self._by_endpoint.get(place) or self._by_endpoint.get((_any(address), port))
         return served if served is not None and served.aggregate.has_power else None
 
     def is_served(self, bmc: Bmc) -> bool:
@@ -391,6 +394,11 @@ def _inventory(config: BmcConfig) -> Inventory:
         memory=machine.memory,
         version=__version__,
     )
+
+
+def _any(address: str) -> str:
+    """The address by which all of its family are listened on."""
+    return "::" if ":" in address else "0.0.0.0"  # noqa: S104  (somebody chose it)
 
 
 def _redfish(bmc: Bmc) -> tuple[str, int]:

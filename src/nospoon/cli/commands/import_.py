@@ -1,0 +1,55 @@
+"""nospoon import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nospoon.errors import MissingTool, UsageError
+
+FORMATS = ("tenks", "instackenv")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--from", "tool", required=True, type=click.Choice(FORMATS), help="What wrote FILE.")
+@click.option("--inventory", type=click.Path(exists=True), help="Tenks's Ansible inventory.")
+@click.option("--name", default="imported", show_default=True, help="Name of the cluster.")
+@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
+def command(file: str, tool: str, inventory: str | None, name: str, out: str | None) -> None:
+    """Make a cluster file of another tool's FILE, and tell what it could not carry over."""
+    from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
+
+    listed = _inventory(inventory) if inventory is not None else {}
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}: {error}") from error
+    imported = READERS[tool](Source(Path(file).name, text, name, listed))
+    for each in imported.left_out:
+        click.echo(f"Not carried over: {each}", err=True)
+    if out is None:
+        click.echo(imported.text, nl=False)
+        return
+    Path(out).write_text(imported.text)
+    click.echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
+
+
+def _inventory(path: str) -> Any:
+    """What Ansible itself makes of it."""
+    try:
+        done = subprocess.run(
+            ["ansible-inventory", "--list", "-i", path], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise MissingTool(
+            "ansible-inventory is needed to read an inventory",
+            hint="apt-get install -y ansible-core",
+        ) from error
+    if done.returncode != 0:
+        raise UsageError(f"ansible-inventory cannot read {path}: {done.stderr.strip()}")
+    return json.loads(done.stdout)

@@ -1,0 +1,16 @@
+"""What other tools were given -> cluster files, with what could not be carried over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nospoon.spec.importers import instackenv, tenks
+from nospoon.spec.importers.written import Imported, Source
+
+READERS: dict[str, Callable[[Source], Imported]] = {
+    "tenks": tenks.read,
+    "instackenv": instackenv.read,
+}
+"""What `nospoon import --from` knows."""
+
+__all__ = ["READERS", "Imported", "Source"]

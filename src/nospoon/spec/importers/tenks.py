@@ -1,0 +1,198 @@
+"""Tenks: its override file, and its inventory if there is one.
+
+Variables and their defaults: docs.openstack.org/tenks/latest/configuration.html. What Tenks hands
+through to the libvirt-vm role and Ironic is told as left out, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from nospoon.errors import UsageError
+from nospoon.spec.document import as_sequence
+from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
+
+DEFAULTS: Mapping[str, Any] = {
+    "default_ironic_driver": "ipmi",
+    "default_boot_mode": "uefi",
+    "ipmi_address": "0.0.0.0",  # noqa: S104  (Tenks's own default)
+    "ipmi_port_range_start": 6230,
+    "ipmi_port_range_end": 6240,
+    "ipmi_username": "username",
+    "ipmi_password": "password",
+    "physnet_mappings": {},
+    "libvirt_local_uri": "",
+    "libvirt_custom_socket_path": "",
+}
+REDFISH = frozenset({"redfish"})
+_TYPE = frozenset({"memory_mb", "vcpus", "volumes", "physical_networks", "ironic_driver"})
+_VOLUME = frozenset({"capacity", "image", "backing_image"})
+_SPEC = frozenset({"type", "count", "node_name_prefix", "vol_name_prefix", "ironic_config"})
+_USED = frozenset(DEFAULTS) | {"node_types", "specs", "nova_flavors"}
+_MEANINGLESS = frozenset({"cmd", "state_file_path", "virtualenv_path", "log_directory"})
+"""Of Tenks's own working: nothing here corresponds to them, and nothing is lost."""
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
+_UNITS = {"": "B", "B": "B", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
+
+
+def read(source: Source) -> Imported:
+    """The same nodes, networks, volumes, BMC settings and traits as a cluster file."""
+    return _Reader(source).imported()
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.given = source.mapping()
+        self.left_out: list[str] = []
+
+    def get(self, name: str) -> Any:
+        value = self.given.get(name)
+        return DEFAULTS.get(name) if value is None else value
+
+    def imported(self) -> Imported:
+        specs = list(self._specs())
+        sections = {
+            "cluster": self.source.cluster,
+            "hosts": self._hosts(),
+            "networks": self._networks(),
+            "flavors": dict(self._flavors()),
+            "bmc": self._bmc(sum(int(spec["count"]) for spec in specs)),
+            "nodes": [self._group(spec) for spec in specs],
+        }
+        self._tell_the_rest()
+        heading = [f"Made from {self.source.file} by `nospoon import --from tenks`."]
+        if self.left_out:
+            heading += ["Not carried over:", *(f"  {each}" for each in self.left_out)]
+        return Imported(write(sections, heading=heading), tuple(self.left_out))
+
+    def _specs(self) -> Iterator[Mapping[str, Any]]:
+        for index, spec in enumerate(as_sequence(self.given.get("specs"))):
+            if not isinstance(spec, dict) or not isinstance(spec.get("count"), int):
+                raise UsageError(f"{self.source.file}: specs[{index}]: expected type and count")
+            if spec.get("type") not in self._types():
+                raise UsageError(
+                    f"{self.source.file}: specs[{index}]: no node type {spec.get('type')!r}"
+                )
+            self._left(f"specs[{index}]", spec.keys() - _SPEC)
+            yield spec
+
+    def _types(self) -> Mapping[str, Any]:
+        types = self.given.get("node_types")
+        return types if isinstance(types, dict) else {}
+
+    def _flavors(self) -> Iterator[tuple[str, Any]]:
+        for name, body in self._types().items():
+            given = body if isinstance(body, dict) else {}
+            self._left(f"node_types.{name}", given.keys() - _TYPE - {"console_log_enabled"})
+            mode = str(self.get("default_boot_mode"))
+            driver = str(given.get("ironic_driver") or self.get("default_ironic_driver"))
+            protocol = "redfish" if driver in REDFISH else "ipmi"
+            yield (
+                name_of(name),
+                {
+                    "cpus": given.get("vcpus", 1),
+                    "memory": f"{given.get('memory_mb', 1024)}MiB",
+                    "disks": list(self._disks(name, given.get("volumes"))),
+                    "nics": [name_of(each) for each in as_sequence(given.get("physical_networks"))],
+                    "firmware": Said(mode, "default_boot_mode"),
+                    "boot_order": ["disk", "cdrom", "network"],
+                    "bmc": Said([protocol], f"Ironic driver {driver}"),
+                },
+            )
+
+    def _disks(self, name: str, volumes: Any) -> Iterator[Any]:
+        for index, volume in enumerate(as_sequence(volumes)):
+            given = volume if isinstance(volume, dict) else {}
+            self._left(f"node_types.{name}.volumes[{index}]", given.keys() - _VOLUME)
+            size = self._size(given.get("capacity"))
+            image = given.get("image") or given.get("backing_image")
+            if image:
+                yield {"image": image, **({"size": size} if size else {})}
+            elif size:
+                yield size
+
+    def _size(self, capacity: Any) -> str:
+        if capacity is None:
+            return ""
+        match = _SIZE.match(str(capacity))
+        if match is None:
+            raise UsageError(f"{self.source.file}: capacity {capacity!r} is no size")
+        return f"{match[1]}{_UNITS.get(match[2], match[2])}"
+
+    def _group(self, spec: Mapping[str, Any]) -> Any:
+        group: dict[str, Any] = {
+            "flavor": name_of(spec["type"]),
+            "count": spec["count"],
+            "name": f"{name_of(spec.get('node_name_prefix', 'tk'))}{{n}}",
+        }
+        ironic = spec.get("ironic_config")
+        if not isinstance(ironic, dict):
+            return group
+        if ironic.get("traits"):
+            group["traits"] = list(ironic["traits"])
+        mode = re.search(r"boot_mode:(bios|uefi)", str(ironic.get("properties", "")))
+        if mode:
+            group["firmware"] = mode[1]
+        rest = sorted(ironic.keys() - {"traits"})
+        self.left_out.append(f"specs of type {spec['type']}: Ironic's {', '.join(rest)}")
+        return Said(group, f"resource class {ironic.get('resource_class', '')}")
+
+    def _networks(self) -> Mapping[str, Any]:
+        names = {
+            str(each)
+            for body in self._types().values()
+            if isinstance(body, dict)
+            for each in as_sequence(body.get("physical_networks"))
+        }
+        return {name_of(name): {"physnet": name_of(name)} for name in sorted(names)}
+
+    def _hosts(self) -> Mapping[str, Any]:
+        listed = self.source.inventory.get("libvirt", {}).get("hosts", [])
+        variables = self.source.inventory.get("_meta", {}).get("hostvars", {})
+        if not listed:
+            return {"here": self._host({})}
+        return {name_of(name): self._host(variables.get(name, {})) for name in listed}
+
+    def _host(self, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+        mapping = variables.get("physnet_mappings") or self.get("physnet_mappings")
+        physnets = {name_of(name): str(device) for name, device in dict(mapping).items()}
+        host: dict[str, Any] = {}
+        address = variables.get("ansible_host")
+        if address and variables.get("ansible_connection") != "local":
+            user = variables.get("ansible_user", "root")
+            host["ssh"] = f"{user}@{address}"
+            host["libvirt"] = f"qemu+ssh://{user}@{address}/system"
+        socket = variables.get("libvirt_custom_socket_path") or self.get(
+            "libvirt_custom_socket_path"
+        )
+        uri = variables.get("libvirt_local_uri") or self.get("libvirt_local_uri")
+        if uri or socket:
+            host["libvirt"] = uri or f"qemu+unix:///system?socket={socket}/libvirt-sock"
+        if physnets:
+            why = "bridges; where Tenks was given an interface, put it into a bridge first"
+            host["physnets"] = Said(physnets, why)
+        return host
+
+    def _bmc(self, nodes: int) -> Mapping[str, Any]:
+        first, last = int(self.get("ipmi_port_range_start")), int(self.get("ipmi_port_range_end"))
+        ports: Any = f"{first}-{last}"
+        if last - first + 1 < nodes:
+            ports = Said(f"{first}-{first + nodes - 1}", f"{ports} is too small for {nodes} nodes")
+        return {
+            "address": str(self.get("ipmi_address")),
+            "ports": ports,
+            "username": str(self.get("ipmi_username")),
+            "password": str(self.get("ipmi_password")),
+        }
+
+    def _tell_the_rest(self) -> None:
+        if as_sequence(self.given.get("nova_flavors")):
+            self.left_out.append("nova_flavors: Nova's flavors")
+        self._left("", self.given.keys() - _USED - _MEANINGLESS)
+
+    def _left(self, where: str, keys: Iterable[str]) -> None:
+        for key in sorted(keys):
+            self.left_out.append(f"{where}.{key}" if where else key)

@@ -1,0 +1,101 @@
+"""A cluster file as it is written: values with a comment where a choice was made."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nospoon.errors import SpecError, UsageError
+from nospoon.spec.document import Document, Value
+
+_PLAIN = re.compile(r"[A-Za-z_][\w./+-]*( [\w./+-]+)*\Z")
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_SCALARS = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is imported. `inventory`: as `ansible-inventory --list` prints it."""
+
+    file: str
+    text: str
+    cluster: str
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+
+    def mapping(self) -> dict[str, Value]:
+        """The file as a mapping. Raises `SpecError`, `UsageError`."""
+        document = Document(self.text, self.file)
+        if document.problems:
+            raise SpecError(document.problems)
+        if not isinstance(document.value, dict):
+            raise UsageError(f"{self.file}: expected a mapping")
+        return document.value
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A cluster file, and what of the source is not in it."""
+
+    text: str
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A value and why it is so."""
+
+    value: Any
+    why: str
+
+
+def write(sections: Mapping[str, Any], *, heading: Sequence[str]) -> str:
+    """YAML with comments; mappings and lists of them in block style, the rest on one line."""
+    lines = [f"# {line}".rstrip() for line in heading]
+    for name, value in sections.items():
+        if value not in ({}, []):
+            lines += _block(name, value, 0)
+    return "\n".join(lines) + "\n"
+
+
+def _block(name: str, value: Any, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    why = f"  # {value.why}" if isinstance(value, Said) else ""
+    inner = value.value if isinstance(value, Said) else value
+    if isinstance(inner, Mapping) and (depth == 0 or _said(inner)):
+        yield f"{indent}{name}:{why}"
+        for key, item in inner.items():
+            yield from _block(key, item, depth + 1)
+    elif isinstance(inner, list) and depth == 0:
+        yield f"{indent}{name}:{why}"
+        for item in inner:
+            said = item.why if isinstance(item, Said) else ""
+            plain = item.value if isinstance(item, Said) else item
+            yield f"{indent}  - {_flow(plain)}" + (f"  # {said}" if said else "")
+    else:
+        yield f"{indent}{name}: {_flow(inner)}{why}"
+
+
+def _said(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(isinstance(item, Said) or _said(item) for item in value.values())
+    return False
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    if isinstance(value, str):
+        plain = _PLAIN.match(value) and value.lower() not in _WORDS
+        return value if plain else json.dumps(value)
+    return json.dumps(value)
+
+
+def name_of(text: object) -> str:
+    """A name that a cluster file takes, as near as can be (RFC 1123 §2.1)."""
+    kept = re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")
+    return kept[:63] or "x"

@@ -1,0 +1,66 @@
+"""Tenks's documented override example: imported, planned, brought up on libvirt, and powered."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from nospoon.testing.rack import Rack
+
+pytestmark = [pytest.mark.libvirt]
+
+OVERRIDE = """---
+node_types:
+  type0:
+    memory_mb: 1024
+    vcpus: 1
+    volumes:
+      - capacity: 2GB
+    physical_networks:
+      - physnet0
+specs:
+  - type: type0
+    count: 3
+    ironic_config:
+      resource_class: my_rc
+physnet_mappings:
+  physnet0: {bridge}
+ipmi_port_range_start: {port}
+ipmi_port_range_end: {port}
+"""
+
+
+@pytest.fixture
+def bridge() -> Iterator[str]:
+    """A bridge of the user's own."""
+    name = f"nst-{uuid4().hex[:8]}"
+    subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+    yield name
+    subprocess.run(["ip", "link", "delete", name], check=True)
+
+
+def test_a_tenks_override_comes_up_on_the_users_bridge(rack: Rack, bridge: str) -> None:
+    port = 20_000 + uuid4().int % 10_000
+    override = rack.file(OVERRIDE.format(bridge=bridge, port=port), "override.yml")
+    name, made = rack.name(), str(rack.directory / "cluster.yaml")
+    said = rack.run("import", "--from", "tenks", override, "--name", name, "-o", made).stderr
+    assert "Not carried over: specs of type type0: Ironic's resource_class" in said
+    rack.run("up", "--yes", made)
+    bmcs = rack.bmcs(name)
+    assert set(bmcs) == {"tk0", "tk1", "tk2"}
+    local = {**bmcs["tk1"], "ipmi": bmcs["tk1"]["ipmi"].replace("0.0.0.0", "127.0.0.1")}
+    assert (local["username"], local["password"]) == ("username", "password")
+    assert "off" in rack.ipmitool(local, "chassis", "power", "status")
+    rack.ipmitool(local, "chassis", "power", "on")
+    ports = subprocess.run(
+        ["ip", "-br", "link", "show", "master", bridge], capture_output=True, text=True, check=True
+    ).stdout
+    assert len(ports.splitlines()) == 1
+    rack.run("down", "--yes", "--purge", name)
+    assert not Path(f"/sys/class/net/{bridge}/brif").exists() or not list(
+        Path(f"/sys/class/net/{bridge}/brif").iterdir()
+    )

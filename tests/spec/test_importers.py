@@ -1,0 +1,137 @@
+"""Other tools' files become cluster files, which load; what is left out is told."""
+
+from __future__ import annotations
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import BmcProtocol, Cluster, Firmware
+from nospoon.spec.importers import READERS, Imported, Source
+from nospoon.spec.load import load
+
+EXAMPLE = """---
+node_types:
+  type0:
+    memory_mb: 1024
+    vcpus: 1
+    volumes:
+      - capacity: 2GB
+    physical_networks:
+      - physnet0
+
+specs:
+  - type: type0
+    count: 3
+    ironic_config:
+      resource_class: my_rc
+
+physnet_mappings:
+  physnet0: brfoo
+"""
+"""Tenks's own ansible/override.yml.example, without its comments."""
+
+WIDE = """
+default_boot_mode: bios
+default_ironic_driver: redfish
+node_types:
+  Big_One:
+    memory_mb: 4096
+    vcpus: 4
+    cpu_mode: host-model
+    console_log_enabled: true
+    volumes: [{capacity: 10G}, {capacity: 20GiB, dev: vdb}, {image: seed.qcow2}]
+    physical_networks: [physnet0, Physnet1]
+  small: {ironic_driver: ipmi, volumes: [{capacity: 512M}], physical_networks: [physnet0]}
+specs:
+  - {type: Big_One, count: 2, node_name_prefix: rack-a}
+  - type: small
+    count: 20
+    ironic_config:
+      resource_class: small
+      traits: [CUSTOM_FAST]
+      properties: {capabilities: "boot_mode:uefi"}
+nova_flavors: [{resource_class: small, node_type: small}]
+physnet_mappings: {physnet0: eth1, Physnet1: br1}
+ipmi_username: me
+unheard_of: 1
+"""
+
+
+def imported(text: str, **more: object) -> tuple[Cluster, Imported]:
+    made = READERS["tenks"](Source("override.yml", text, "t", **more))  # type: ignore[arg-type]
+    return load(made.text, file="made", local_file=None), made
+
+
+def test_tenks_example_gives_the_same_nodes_networks_volumes_and_bmcs() -> None:
+    cluster, made = imported(EXAMPLE)
+    assert [node.name for node in cluster.nodes] == ["tk0", "tk1", "tk2"]
+    node = cluster.nodes[0]
+    assert (node.cpus, node.memory, node.firmware) == (1, 1 << 30, Firmware.UEFI)
+    assert [disk.size for disk in node.disks] == [2 * 10**9]
+    assert node.bmc == (BmcProtocol.IPMI,)
+    assert node.boot_order == (BootDevice.DISK, BootDevice.CDROM, BootDevice.NETWORK)
+    assert (node.credentials.username, node.credentials.password) == ("username", "password")
+    (network,) = cluster.networks
+    assert network.physnet == node.nics[0].network == "physnet0"
+    assert dict(cluster.hosts[0].physnets) == {"physnet0": "brfoo"}
+    assert cluster.addressing.ports == (6230, 6240)
+    assert made.left_out == ("specs of type type0: Ironic's resource_class",)
+
+
+def test_what_has_no_place_is_told_and_choices_are_commented() -> None:
+    cluster, made = imported(WIDE)
+    assert len(cluster.nodes) == 22
+    assert cluster.nodes[1].name == "rack-a1"
+    assert [disk.size for disk in cluster.nodes[0].disks] == [10 << 30, 20 << 30, 0]
+    assert cluster.nodes[0].bmc == (BmcProtocol.REDFISH,)
+    small = cluster.nodes[-1]
+    assert (small.firmware, small.traits, small.bmc) == (
+        Firmware.UEFI, ("CUSTOM_FAST",), (BmcProtocol.IPMI,),
+    )  # fmt: skip
+    assert cluster.addressing.ports == (6230, 6251)
+    assert "6230-6240 is too small for 22 nodes" in made.text
+    assert set(made.left_out) == {
+        "node_types.Big_One.cpu_mode",
+        "node_types.Big_One.volumes[1].dev",
+        "specs of type small: Ironic's properties, resource_class",
+        "nova_flavors: Nova's flavors",
+        "unheard_of",
+    }
+    assert all(each in made.text for each in made.left_out)
+
+
+def test_hosts_come_from_the_inventory() -> None:
+    inventory = {
+        "libvirt": {"hosts": ["localhost", "Rack2"]},
+        "_meta": {
+            "hostvars": {
+                "localhost": {"ansible_connection": "local", "ansible_host": "127.0.0.1"},
+                "Rack2": {
+                    "ansible_host": "10.0.0.2",
+                    "ansible_user": "stack",
+                    "physnet_mappings": {"physnet0": "br9"},
+                },
+            }
+        },
+    }
+    cluster, _ = imported(EXAMPLE, inventory=inventory)
+    local, remote = cluster.hosts
+    assert (local.name, local.uri, local.ssh) == ("localhost", "qemu:///system", "")
+    assert remote.uri == "qemu+ssh://stack@10.0.0.2/system"
+    assert (remote.ssh, dict(remote.physnets)) == ("stack@10.0.0.2", {"physnet0": "br9"})
+
+
+def test_instackenv_gives_nodes_with_their_macs_and_accounts() -> None:
+    text = """{"nodes": [
+      {"name": "Control_0", "pm_type": "ipmi", "pm_addr": "192.168.24.1", "pm_port": "6230",
+       "pm_user": "admin", "pm_password": "pw", "cpu": "4", "memory": "6144", "disk": "40",
+       "arch": "x86_64", "mac": ["00:0b:d0:69:7e:59"], "capabilities": "boot_mode:uefi,x:y"},
+      {"pm_type": "redfish", "ports": [{"address": "00:0b:d0:69:7e:58",
+       "physical_network": "ctlplane"}], "root_device": {"name": "/dev/vda"}}]}"""
+    made = READERS["instackenv"](Source("instackenv.json", text, "tripleo"))
+    cluster = load(made.text, file="made")
+    first, second = cluster.nodes
+    assert (first.name, first.cpus, first.memory) == ("control-0", 4, 6 << 30)
+    assert (first.firmware, first.nics[0].mac) == (Firmware.UEFI, "00:0b:d0:69:7e:59")
+    assert (first.credentials.password, first.bmc) == ("pw", (BmcProtocol.IPMI,))
+    assert (second.name, second.firmware) == ("node-1", Firmware.BIOS)
+    assert second.bmc == (BmcProtocol.REDFISH,)
+    assert made.left_out == ("nodes[1].root_device",)
