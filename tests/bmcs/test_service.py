@@ -24,6 +24,7 @@ from nospoon.errors import (
 )
 from nospoon.model.boot import BootDevice, BootOverride, BootPlan, OverrideEnabled
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.runtime import process
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
@@ -316,3 +317,21 @@ async def test_bmcs_on_any_address_answer_on_each_of_them() -> None:
             line = Line(address, one.bmc.ipmi_port)
             await line.log_in(anywhere)
             line.socket.close()
+
+
+async def test_a_bmc_answers_on_ipv6() -> None:
+    async with bench(1) as b:
+        bmc = replace(b.first.bmc, address="::1")
+        await b.service.put(replace(b.first, bmc=bmc))
+        where = ["-H", "::1", "-p", str(bmc.ipmi_port), "-U", "admin", "-P", b.first.password]
+        done = await process.run(["ipmitool", "-I", "lanplus", *where, "power", "status"])
+        assert "Chassis Power is off" in done.stdout
+        reader, writer = await asyncio.open_connection("::1", bmc.redfish_port)
+        writer.write(b"GET /redfish HTTP/1.1\r\nHost: bmc\r\nConnection: close\r\n\r\n")
+        assert b"/redfish/v1/" in await reader.read()
+        writer.close()
+
+
+def test_ipv6_places_are_told_in_brackets() -> None:
+    bmc = replace(config(0, redfish_port=8000).bmc, address="fd00::1", ipmi_port=623)
+    assert (bmc.ipmi, bmc.redfish) == ("[fd00::1]:623", "[fd00::1]:8000")

@@ -54,6 +54,16 @@ def test_serial_over_lan_of_a_simulated_machine(shared: Rack) -> None:
         screen.shows(b"hello there")
 
 
+def test_bmcs_answer_on_ipv6_when_the_file_says_so(shared: Rack) -> None:
+    name = shared.name()
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\nnodes: [{{name: n}}]\n"
+    shared.run("up", "--yes", shared.file(text + shared.bmc(address="'::1'"), f"{name}.yaml"))
+    bmc = shared.bmcs(name)["n"]
+    assert bmc["ipmi"].startswith("[::1]:")
+    assert bmc["redfish"].startswith("http://[::1]:")
+    assert "Chassis Power is off" in shared.ipmitool(bmc, "power", "status")
+
+
 def test_the_log_users_and_settings_survive_a_restart_of_the_daemon(rack: Rack) -> None:
     bmc = one_node(rack, "{name: n}", hosts="hosts: {sim: simulated}\n")
     rack.ipmitool(bmc, "chassis", "power", "on")

@@ -96,7 +96,6 @@ def shape_json(machine: Machine) -> dict[str, Any]:
 
 def endpoints(bmc: Bmc) -> dict[str, str]:
     """Where a BMC answers: `ipmi` as host:port, `redfish` as the URL of its System."""
-    ipmi = f"{bmc.address}:{bmc.ipmi_port}" if bmc.ipmi_port else ""
     system = f"/redfish/v1/Systems/{bmc.uuid}"
-    redfish = f"http://{bmc.address}:{bmc.redfish_port}{system}" if bmc.redfish_port else ""
-    return {"ipmi": ipmi, "redfish": redfish}
+    redfish = f"http://{bmc.redfish}{system}" if bmc.redfish else ""
+    return {"ipmi": bmc.ipmi, "redfish": redfish}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
@@ -162,7 +162,7 @@ class BootProfile:
 class BmcAddressing:
     """Where BMCs answer: `ports` on one `address` (inclusive), or an address each from `pool`."""
 
-    address: IPv4Address = IPv4Address("127.0.0.1")
+    address: IPv4Address | IPv6Address = IPv4Address("127.0.0.1")
     ports: tuple[int, int] = (6230, 16229)
     redfish_port: int = 8000
     pool: IPv4Network | None = None

@@ -176,6 +176,22 @@ class Bmc:
     credentials_key: str = field(default="", repr=False)
     pool: str = ""
 
+    @property
+    def ipmi(self) -> str:
+        """Where IPMI answers, as host:port; "" when it is not served."""
+        return _place(self.address, self.ipmi_port)
+
+    @property
+    def redfish(self) -> str:
+        """Where Redfish answers, as host:port; "" when it is not served."""
+        return _place(self.address, self.redfish_port)
+
+
+def _place(address: str, port: int) -> str:
+    """IPv6 addresses go in brackets (RFC 3986 §3.2.2)."""
+    host = f"[{address}]" if ":" in address else address
+    return f"{host}:{port}" if port else ""
+
 
 Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc
 

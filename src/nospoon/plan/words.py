@@ -63,8 +63,8 @@ def describe(shape: Shape) -> str:
                 f"{len(shape.disks)} disks, {len(shape.nics)} NICs"
             )
         case Bmc():
-            ipmi = f"ipmi {shape.address}:{shape.ipmi_port}" if shape.ipmi_port else ""
-            redfish = f"redfish {shape.address}:{shape.redfish_port}" if shape.redfish_port else ""
+            ipmi = f"ipmi {shape.ipmi}" if shape.ipmi else ""
+            redfish = f"redfish {shape.redfish}" if shape.redfish else ""
             return ", ".join(filter(None, (ipmi, redfish))) or "by the API only"
 
 

@@ -40,7 +40,8 @@ class UdpSocket:
 
     def __init__(self, address: str, port: int, receive: Receive) -> None:
         self._receive, self._address = receive, address
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+        self._socket = socket.socket(family_of(address), kind)
         if address == ANY:
             self._socket.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
         try:
@@ -55,7 +56,7 @@ class UdpSocket:
     def _readable(self) -> None:
         for _ in range(BATCH):
             try:
-                data, ancillary, _, (address, port) = self._socket.recvmsg(MAX_DATAGRAM, 64)
+                data, ancillary, _, (address, port, *_) = self._socket.recvmsg(MAX_DATAGRAM, 64)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -77,6 +78,11 @@ class UdpSocket:
     def close(self) -> None:
         self._loop.remove_reader(self._socket)
         self._socket.close()
+
+
+def family_of(address: str) -> socket.AddressFamily:
+    """Of an IPv4 or IPv6 address in text."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def _destination(ancillary: list[tuple[int, int, bytes]]) -> str:

@@ -5,7 +5,7 @@ Field descriptions are the reference documentation (docs/reference/file.md is ma
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -303,8 +303,9 @@ class BootProfileSection(Section):
 class BmcSection(Section):
     """Where BMCs answer, and who may log in."""
 
-    address: Annotated[IPv4Address, BeforeValidator(_text)] = Field(
-        IPv4Address("127.0.0.1"), description="Address on which all BMCs answer, a port each."
+    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(_text)] = Field(
+        IPv4Address("127.0.0.1"),
+        description="Address on which all BMCs answer, a port each; IPv4 or IPv6.",
     )
     ports: Ports = Field((6230, 16229), description="IPMI ports, one a node (`6230-6330`).")
     redfish_port: Annotated[Whole, Field(ge=1, le=65535)] = Field(

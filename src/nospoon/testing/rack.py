@@ -76,6 +76,7 @@ class Rack:
 
     def ipmitool(self, bmc: dict[str, str], *argv: str) -> str:
         host, port = bmc["ipmi"].rsplit(":", 1)
+        host = host.strip("[]")
         secret = self.directory / "secret"
         secret.write_text(bmc["password"])
         done = subprocess.run(

@@ -13,7 +13,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.resources import Bmc
 from nospoon.runtime import process
 from nospoon.runtime.serve import HttpServer
-from nospoon.runtime.udp import ANY, Peer, UdpSocket, holder_of
+from nospoon.runtime.udp import ANY, Peer, UdpSocket, family_of, holder_of
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.redfish.app import create_app
 
@@ -144,7 +144,7 @@ def _bind_address(bmc: Bmc) -> str:
 
 
 def _bound(address: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(family_of(address), socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((address, port))
