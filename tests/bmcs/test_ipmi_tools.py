@@ -260,3 +260,52 @@ async def test_system_info_is_kept(tmp_path: Path) -> None:
         await clients.free(
             "bmc-info", "--get-system-info", says="System Name                   : n0"
         )
+
+
+async def test_a_key_of_the_bmc_is_set_and_then_needed(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        key = "0123456789abcdef0123456789abcdef01234567"
+        bytes_of_key = [f"0x{key[at : at + 2]}" for at in range(0, 40, 2)]
+        await clients.tool("raw", "0x06", "0x56", "0x01", "0x01", "0x01", *bytes_of_key)
+        assert b.store.saved[-1][1].settings.kg == key
+        await clients.tool("power", "status", fails=True)
+        await clients.tool("-y", key, "power", "status", says="Chassis Power is off")
+        await clients.tool("-y", key, "raw", *["6", "0x56", "1", "1", "1"], *["0"] * 20)
+        await clients.tool("power", "status", says="Chassis Power is off")
+
+
+async def test_freeipmi_checks_out_the_whole_configuration(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        users = await clients.free("ipmi-config", "--checkout", "--section=User2")
+        assert re.search(r"Username +admin", users)
+        assert re.search(r"Lan_Privilege_Limit +Administrator", users)
+        lan = await clients.free("ipmi-config", "--checkout", "--section=Lan_Conf")
+        assert re.search(r"IP_Address +127\.0\.0\.1", lan)
+        sol = await clients.free("ipmi-config", "--checkout", "--section=SOL_Conf")
+        assert re.search(r"Enable_SOL +Yes", sol)
+        chassis = await clients.free("ipmi-config", "--checkout", "--category=chassis")
+        assert re.search(r"Power_Restore_Policy +On_State_AC_Apply", chassis)
+        sensors = await clients.free_sdr("ipmi-config", "--checkout", "--category=sensors")
+        assert "Section 2_CPU_Temp" in sensors
+        dcmi = await clients.free("ipmi-config", "--checkout", "--category=dcmi")
+        assert re.search(r"Management_Controller_Identifier_String +n0", dcmi)
+        info = await clients.free("bmc-info")
+        assert "Channel Number       : 1" in info
+
+
+async def test_freeipmi_configures_a_policy_and_a_user(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        policy = "Chassis_Power_Conf:Power_Restore_Policy=Off_State_AC_Apply"
+        await clients.free("ipmi-config", "--commit", "--category=chassis", "-e", policy)
+        settings = clients.served.aggregate.runtime.settings
+        assert settings.policy is PowerPolicy.ALWAYS_OFF
+        pairs = ["Username=eve", "Password=open-sesame", "Lan_Privilege_Limit=User"]
+        pairs += ["Lan_Enable_IPMI_Msgs=Yes", "Enable_User=Yes"]
+        argv = [part for pair in pairs for part in ("-e", f"User4:{pair}")]
+        await clients.free("ipmi-config", "--commit", *argv)
+        eve = Clients(b, tmp_path)
+        eve.user, eve.password = "eve", "open-sesame"
+        await eve.tool("-L", "USER", "power", "status", says="Chassis Power is off")

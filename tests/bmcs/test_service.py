@@ -335,3 +335,17 @@ async def test_a_bmc_answers_on_ipv6() -> None:
 def test_ipv6_places_are_told_in_brackets() -> None:
     bmc = replace(config(0, redfish_port=8000).bmc, address="fd00::1", ipmi_port=623)
     assert (bmc.ipmi, bmc.redfish) == ("[fd00::1]:623", "[fd00::1]:8000")
+
+
+@pytest.mark.parametrize(
+    ("netfn", "command", "data"),
+    [(0x06, 0x38, b"\x8e\x04"), (0x06, 0x54, b"\x0e\x00\x80"), (0x06, 0x37, b"")],
+    ids=["authentication capabilities", "cipher suites", "GUID"],
+)
+async def test_commands_without_login_are_answered_with_at_most_thrice_their_size(
+    netfn: int, command: int, data: bytes
+) -> None:
+    async with bench(1) as b:
+        with Line(b.first.bmc.address, b.first.bmc.ipmi_port) as line:
+            request = plain(netfn, command, data)
+            assert len(await line.ask(request)) <= 3 * len(request)

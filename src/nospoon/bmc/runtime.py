@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nospoon.bmc.users import User
@@ -29,6 +29,7 @@ class Settings:
     `clock_offset`: seconds by which the log's clock is ahead of ours. `utc_offset`: minutes
     (§31.11a). `asset_tag` and `controller_id`: DCMI 1.5 §6.4.2, §6.6.2. `system_info`: System Info
     parameters (§22.14a) as (parameter, text). `users`: those besides the node's own account.
+    `kg`: the key K_G (§13.31) in hex, "" when it is not set; stored encrypted.
     """
 
     policy: PowerPolicy = PowerPolicy.ALWAYS_ON
@@ -38,6 +39,7 @@ class Settings:
     controller_id: str = ""
     system_info: tuple[tuple[int, bytes], ...] = ()
     users: tuple[User, ...] = ()
+    kg: str = field(default="", repr=False)
 
 
 DEFAULTS = Settings()

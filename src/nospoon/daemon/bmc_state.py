@@ -52,7 +52,7 @@ class StoredRuntime:
 
 
 def sealed(runtime: Runtime, cipher: Cipher) -> Runtime:
-    """As it is stored: passwords of further users are encrypted."""
+    """As it is stored: passwords of further users and K_G are encrypted."""
     return _with_passwords(runtime, lambda password: cipher.encrypt(password).decode())
 
 
@@ -62,10 +62,12 @@ def opened(runtime: Runtime, cipher: Cipher) -> Runtime:
 
 
 def _with_passwords(runtime: Runtime, change: Callable[[str], str]) -> Runtime:
-    users = runtime.settings.users
-    if not users:
+    settings = runtime.settings
+    if not settings.users and not settings.kg:
         return runtime
-    changed = (
-        replace(user, password=change(user.password)) if user.password else user for user in users
+    users = (
+        replace(user, password=change(user.password)) if user.password else user
+        for user in settings.users
     )
-    return replace(runtime, settings=replace(runtime.settings, users=tuple(changed)))
+    kg = change(settings.kg) if settings.kg else ""
+    return replace(runtime, settings=replace(settings, users=tuple(users), kg=kg))

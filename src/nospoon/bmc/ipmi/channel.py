@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address
 
 from nospoon.bmc.ipmi.vocabulary import (
@@ -12,6 +13,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     NO_PRIVILEGE,
     OK,
     READ_ONLY,
+    Ask,
     Close,
     Command,
     Context,
@@ -20,6 +22,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     Result,
     on_this_channel,
 )
+from nospoon.bmc.messages import SettingsRequested
 from nospoon.protocols.ipmi.crypto import SUITES
 from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS
 from nospoon.protocols.ipmi.session import Privilege, Session
@@ -28,6 +31,10 @@ _NONE, _USER, _ADMINISTRATOR = Privilege.NONE, Privilege.USER, Privilege.ADMINIS
 _ACCESS = bytes([0x22, Privilege.ADMINISTRATOR])
 """§22.23: always available, per-message authentication off, alerting off; administrator at most."""
 _RMCP_PLUS = 0x10
+_READ_KEY, _SET_KEY = 0, 1
+_KG, _KEY_SIZE, _NOT_LOCKABLE = 1, 20, 0x00
+KEY_TOO_SHORT, KEY_TOO_LONG, KR_NOT_USED = 0x81, 0x82, 0x84
+"""Set Channel Security Keys (§22.25)."""
 
 
 def _authentication_capabilities(context: Context, data: bytes) -> Result:
@@ -143,6 +150,22 @@ def _set_channel_access(context: Context, data: bytes) -> Result:
     return Reply(OK if access and limit else READ_ONLY)
 
 
+def _security_keys(context: Context, data: bytes) -> Result:
+    """§22.25: K_G is read and set; zeros take it away. K_R is the user's password here."""
+    operation, key, value = data[1] & 0x03, data[2], data[3:]
+    if not on_this_channel(data) or operation > _SET_KEY:
+        return Reply(INVALID_FIELD)
+    if key != _KG:
+        return Reply(KR_NOT_USED)
+    if operation == _READ_KEY:
+        return Reply(OK, bytes([_NOT_LOCKABLE]) + context.identity.kg.ljust(_KEY_SIZE, b"\0"))
+    if len(value) != _KEY_SIZE:
+        return Reply(KEY_TOO_SHORT if len(value) < _KEY_SIZE else KEY_TOO_LONG)
+    settings = context.bmc.runtime.settings
+    kept = replace(settings, kg=value.hex() if any(value) else "")
+    return Ask(SettingsRequested(kept), bytes([_NOT_LOCKABLE]))
+
+
 COMMANDS: Group = {
     (0x06, 0x38): Command(
         "Get Channel Authentication Capabilities", _NONE, 2, _authentication_capabilities
@@ -153,5 +176,6 @@ COMMANDS: Group = {
     (0x06, 0x3D): Command("Get Session Info", _USER, 1, _session_info),
     (0x06, 0x40): Command("Set Channel Access", _ADMINISTRATOR, 3, _set_channel_access),
     (0x06, 0x41): Command("Get Channel Access", _USER, 2, _channel_access),
+    (0x06, 0x56): Command("Set Channel Security Keys", _ADMINISTRATOR, 3, _security_keys),
     (0x06, 0x42): Command("Get Channel Info", _USER, 1, _channel_info),
 }

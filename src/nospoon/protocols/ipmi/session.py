@@ -216,9 +216,8 @@ class Session:
         return self._login.sol
 
     def is_of(self, identity: Identity) -> bool:
-        """Whether who logged in still may, as it was, and the BMC is who it was."""
-        same = (self._identity.guid, self._identity.kg) == (identity.guid, identity.kg)
-        return same and self._login in identity.logins
+        """Whether who logged in still may, as it was. Keys were derived: K_G counts no more."""
+        return self._identity.guid == identity.guid and self._login in identity.logins
 
     def opened(self, tag: int) -> bytes:
         """The Open Session Response (§13.18)."""

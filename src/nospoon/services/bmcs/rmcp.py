@@ -148,5 +148,6 @@ def identity(config: BmcConfig, runtime: Runtime) -> Identity:
         username=config.bmc.username.encode(),
         password=config.password.encode(),
         guid=config.bmc.uuid.bytes[::-1],
+        kg=bytes.fromhex(runtime.settings.kg),
         others=tuple(others),
     )

@@ -313,7 +313,7 @@ class BmcService:
                 if not isinstance(each, Persist | SetBoot)
             )
         else:
-            if effect.runtime.settings.users != served.saved.settings.users:
+            if effect.runtime.settings is not served.saved.settings:
                 served.endpoint.renew(identity(served.config, effect.runtime))
             if served.saved.has_power and not effect.runtime.has_power:
                 self._end_sessions(served)
