@@ -121,6 +121,8 @@ async def test_ipmitool_types_and_reads_and_lets_go() -> None:
             b.consoles.say(b"line %d\r\n" * 500 + b"the end")
             await at.until(b"the end")
             assert at.said.count(b"line %d") == 500
+            at.type(b"\r~B")
+            await at.until(b"<break>")
             at.type(b"\r~.")
             await until(lambda: is_free(b))
         assert b.consoles.typed.startswith(b"hello there\r")
@@ -151,6 +153,8 @@ async def test_ipmiconsole_types_and_steals() -> None:
             second.type(b"stolen\r")
             await second.until(b"STOLEN")
             await first.until(b"[SOL session stolen]")
+            second.type(b"&B")
+            await second.until(b"<break>")
             second.type(b"&.")
             await until(lambda: is_free(b))
 

@@ -145,6 +145,9 @@ class ConsoleStream(Protocol):
 
     async def write(self, data: bytes) -> None: ...
 
+    async def send_break(self) -> None:
+        """A break condition, which guests take for an attention key."""
+
     async def close(self) -> None: ...
 
 

@@ -68,6 +68,9 @@ class MemoryLine:
         self.consoles.typed += data
         self.consoles.say(data.upper())
 
+    async def send_break(self) -> None:
+        self.consoles.say(b"<break>")
+
     async def close(self) -> None:
         self.consoles.lines = [each for each in self.consoles.lines if each is not self]
         self.queue.put_nowait(b"")

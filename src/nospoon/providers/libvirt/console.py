@@ -9,9 +9,11 @@ import libvirt
 
 from nospoon.errors import Gone
 from nospoon.providers.libvirt.hypervisor import Connect
-from nospoon.providers.libvirt.monitor import Domain
+from nospoon.providers.libvirt.monitor import Domain, execute
 
 CHUNK = 1 << 16
+CHARDEV = "charserial0"
+"""What libvirt calls the first serial port's backend."""
 WOULD_BLOCK = -2
 READABLE = (
     libvirt.VIR_STREAM_EVENT_READABLE
@@ -26,12 +28,14 @@ class LibvirtConsole:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._stream: Any = None
+        self._domain: Domain = None
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._writable = asyncio.Event()
         self._ended = False
 
     def open(self, connect: Connect, domain: Domain) -> None:
         """In a worker thread: attach to the first serial port."""
+        self._domain = domain
         self._stream = connect.newStream(libvirt.VIR_STREAM_NONBLOCK)
         domain.openConsole(None, self._stream, 0)
         self._stream.eventAddCallback(READABLE, self._ready, None)
@@ -75,6 +79,13 @@ class LibvirtConsole:
                 await self._writable.wait()
             else:
                 rest = rest[sent:]
+
+    async def send_break(self) -> None:
+        """By QEMU's monitor: a libvirt stream carries bytes only. Raises `Gone`."""
+        try:
+            await asyncio.to_thread(execute, self._domain, "chardev-send-break", id=CHARDEV)
+        except libvirt.libvirtError as error:
+            raise Gone("nobody hears a break: the machine stopped") from error
 
     async def close(self) -> None:
         """Let go, so that another may attach."""

@@ -24,6 +24,10 @@ class SimulatedConsole:
     async def write(self, data: bytes) -> None:
         self._port.say(data)
 
+    async def send_break(self) -> None:
+        """A simulated guest says that it heard it."""
+        self._port.say(b"[break]\r\n")
+
     async def close(self) -> None:
         self._port.listener = None
         self.push(b"")

@@ -68,6 +68,9 @@ class ConsoleLine(Protocol):
     async def write(self, data: bytes) -> None:
         """Type. Raises `Gone` while the machine is off."""
 
+    async def send_break(self) -> None:
+        """A break condition. Raises `Gone` while the machine is off."""
+
     async def close(self) -> None: ...
 
 

@@ -41,7 +41,7 @@ class Rmcp:
                 case Call():
                     self._call(opened, served, each, peer)
                 case Typed() if self._sol is not None:
-                    self._sol.typed(served, each.data)
+                    self._sol.typed(served, each)
         if self._sol is not None and active is not None:
             self._sol.heard(served)
             self._sol.check(served, active)

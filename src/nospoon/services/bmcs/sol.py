@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from nospoon.errors import Gone, NospoonError
+from nospoon.protocols.ipmi.endpoint import Typed
 from nospoon.protocols.ipmi.sol import Sol
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import Peer, UdpSocket
@@ -31,7 +32,7 @@ class Line:
     opened: UdpSocket
     sol: Sol
     attached: ConsoleLine
-    typed: deque[bytes] = field(default_factory=deque)
+    typed: deque[Typed] = field(default_factory=deque)
     writer: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
 
@@ -126,19 +127,23 @@ class SolLines:
         if line is not None:
             self._set_timer(line)
 
-    def typed(self, served: Served, data: bytes) -> None:
+    def typed(self, served: Served, typed: Typed) -> None:
         """Type at the console, in order; what nobody hears is lost, as on a wire."""
         line = self._lines.get(served.endpoint.sol) if served.endpoint.sol is not None else None
-        if line is None or not data:
+        if line is None:
             return
-        line.typed.append(data)
+        line.typed.append(typed)
         if line.writer is None:
             line.writer = self._tasks.start(self._write(line), name="SOL typing")
 
     async def _write(self, line: Line) -> None:
         try:
             while line.typed:
-                await line.attached.write(line.typed.popleft())
+                typed = line.typed.popleft()
+                if typed.data:
+                    await line.attached.write(typed.data)
+                if typed.breaks:
+                    await line.attached.send_break()
         except Gone:
             line.typed.clear()
         finally:

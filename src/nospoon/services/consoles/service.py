@@ -81,6 +81,12 @@ class Attached:
             raise Gone("nobody hears what is typed: the machine is off")
         await self._line.stream.write(data)
 
+    async def send_break(self) -> None:
+        """Raises `Gone` while the machine is off."""
+        if self._line.stream is None:
+            raise Gone("nobody hears a break: the machine is off")
+        await self._line.stream.send_break()
+
     async def close(self) -> None:
         self._line.readers.discard(self._queue)
         self._queue.put_nowait(b"")
