@@ -16,8 +16,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
+from nospoon.bmc.users import ADMINISTRATOR, User
 from nospoon.services.bmcs.ports import BmcConfig
 
+LEAST_PRIVILEGE, OPERATOR = 2, 3
+"""USER may look, as Redfish's ReadOnly; OPERATOR may change, as its Operator (DSP0266 §13.7)."""
 SESSION_TIMEOUT = 1800.0
 """Seconds without a request after which a session ends (DSP0266 §13.3.4.4)."""
 SESSIONS_PER_NODE = 16
@@ -37,9 +40,13 @@ class RedfishSession:
 
 @dataclass(slots=True)
 class _Account:
-    """Its nodes, and its sessions by id, the one idle longest first."""
+    """Its nodes, and its sessions by id, the one idle longest first.
+
+    `limits`: nodes on which its privilege is less than administrator's.
+    """
 
     systems: set[UUID] = field(default_factory=set)
+    limits: dict[UUID, int] = field(default_factory=dict)
     sessions: dict[str, RedfishSession] = field(default_factory=dict)
 
 
@@ -49,28 +56,49 @@ class Accounts:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._accounts: dict[bytes, _Account] = {}
-        self._of: dict[UUID, bytes] = {}
+        self._of: dict[UUID, tuple[bytes, ...]] = {}
         self._by_token: dict[bytes, RedfishSession] = {}
 
-    def put(self, config: BmcConfig) -> None:
-        """This BMC's account, from now on. Sessions go on where nothing changed."""
-        uuid, digest = config.bmc.uuid, self._digest(config.bmc.username, config.password)
-        if self._of.get(uuid) != digest:
-            self.remove(uuid)
-            self._of[uuid] = digest
-            self._accounts.setdefault(digest, _Account()).systems.add(uuid)
+    def put(self, config: BmcConfig, users: Sequence[User] = ()) -> None:
+        """Who may use this BMC from now on: its account and further users, as over IPMI.
+
+        Sessions go on where nothing changed.
+        """
+        uuid = config.bmc.uuid
+        privileges = {self._digest(config.bmc.username, config.password): ADMINISTRATOR}
+        for user in users:
+            if user.may_log_in and user.privilege >= LEAST_PRIVILEGE:
+                privileges[self._digest(user.name, user.password)] = user.privilege
+        for digest in set(self._of.get(uuid, ())) - set(privileges):
+            self._leave(uuid, digest)
+        for digest, privilege in privileges.items():
+            account = self._accounts.setdefault(digest, _Account())
+            account.systems.add(uuid)
+            account.limits.pop(uuid, None)
+            if privilege < ADMINISTRATOR:
+                account.limits[uuid] = privilege
+        self._of[uuid] = tuple(privileges)
 
     def remove(self, uuid: UUID) -> None:
-        """No account for this BMC; who could use no other is logged out."""
-        digest = self._of.pop(uuid, None)
-        if digest is None:
-            return
+        """Nobody may use this BMC; who could use no other is logged out."""
+        for digest in self._of.pop(uuid, ()):
+            self._leave(uuid, digest)
+
+    def _leave(self, uuid: UUID, digest: bytes) -> None:
         account = self._accounts[digest]
         account.systems.discard(uuid)
+        account.limits.pop(uuid, None)
         if not account.systems:
             del self._accounts[digest]
             for session in account.sessions.values():
                 del self._by_token[_named(session.token)]
+
+    def privilege(self, account: bytes, system: UUID) -> int:
+        """What an account may do with a BMC: an IPMI privilege level (§6.8), 0 for nothing."""
+        found = self._accounts.get(account)
+        if found is None or system not in found.systems:
+            return 0
+        return found.limits.get(system, ADMINISTRATOR)
 
     def find(self, username: str, password: str) -> bytes | None:
         """The account with these credentials, None for wrong ones."""

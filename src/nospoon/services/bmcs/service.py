@@ -142,7 +142,7 @@ class BmcService:
         if config.bmc.ipmi_port:
             self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
         self._redfish_at.setdefault(_redfish(config.bmc), set()).add(config.bmc.uuid)
-        self.listeners.accounts.put(config)
+        self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
         if known is None and config.power is not PowerState.UNKNOWN:
             self.feed(served, MachineReported(_seen(config)))
 
@@ -315,6 +315,7 @@ class BmcService:
         else:
             if effect.runtime.settings is not served.saved.settings:
                 served.endpoint.renew(identity(served.config, effect.runtime))
+                self.listeners.accounts.put(served.config, effect.runtime.settings.users)
             if served.saved.has_power and not effect.runtime.has_power:
                 self._end_sessions(served)
             served.saved = effect.runtime

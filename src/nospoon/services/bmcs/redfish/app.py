@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nospoon.runtime import clock
-from nospoon.services.bmcs.accounts import Accounts, RedfishSession
+from nospoon.services.bmcs.accounts import OPERATOR, Accounts, RedfishSession
 from nospoon.services.bmcs.redfish import errors, metadata
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 MAX_BODY = 1 << 20
 ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache"}
 _JSON = msgspec.json.Encoder()
+
+
+SAFE = frozenset({"GET", "HEAD"})
+"""Methods that only look."""
 
 
 @dataclass(slots=True)
@@ -60,7 +64,12 @@ class Exchange:
         found = self.service.status(uuid)
         if found is None or not all(uuid in each for each in self._seen):
             raise errors.not_found(self.path)
+        if self.request.method not in SAFE and not self._may_change(uuid):
+            raise errors.forbidden()
         return found
+
+    def _may_change(self, system: UUID) -> bool:
+        return self.accounts.privilege(self.account, system) >= OPERATOR
 
     def members(self) -> list[str]:
         """Ids of the systems that this caller may see, steadily ordered."""

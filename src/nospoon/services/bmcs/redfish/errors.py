@@ -67,6 +67,16 @@ def unauthorized(path: str) -> RedfishError:
     )
 
 
+def forbidden() -> RedfishError:
+    return RedfishError(
+        403,
+        "InsufficientPrivilege",
+        "There are insufficient privileges for the account or credentials associated with the "
+        "current session to perform the requested operation.",
+        resolution="Use an account with the role Operator or Administrator.",
+    )
+
+
 def malformed(why: str) -> RedfishError:
     return RedfishError(
         400,
