@@ -23,6 +23,20 @@ class PowerPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class OutletSettings:
+    """Of the PDU's outlet that feeds the machine: seconds (a delay of -1: never), and its name.
+
+    `returns`: it is off for a reboot, and comes back by itself.
+    """
+
+    on_delay: int = 0
+    off_delay: int = 0
+    reboot: int = 5
+    name: str = ""
+    returns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What clients set and nothing acts on but the BMC; shared by all BMCs that nobody set.
 
@@ -40,6 +54,7 @@ class Settings:
     system_info: tuple[tuple[int, bytes], ...] = ()
     users: tuple[User, ...] = ()
     kg: str = field(default="", repr=False)
+    outlet: OutletSettings = OutletSettings()
 
 
 DEFAULTS = Settings()

@@ -158,6 +158,17 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlet:
+    """The outlet that feeds a node: its number on a PDU, which answers SNMP at address and port."""
+
+    pdu: UUID
+    name: str
+    address: str
+    port: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Bmc:
     """A node's BMC. `uuid` is its machine's. `ipmi_port` 0: IPMI is not served, likewise Redfish.
 
@@ -175,6 +186,7 @@ class Bmc:
     username: str
     credentials_key: str = field(default="", repr=False)
     pool: str = ""
+    outlet: Outlet | None = None
 
     @property
     def ipmi(self) -> str:

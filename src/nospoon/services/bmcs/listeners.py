@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from nospoon.errors import ProviderError
-from nospoon.model.resources import Bmc
+from nospoon.model.resources import Bmc, Outlet
 from nospoon.runtime import process
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.udp import ANY, Peer, UdpSocket, family_of, holder_of
@@ -39,8 +39,8 @@ class _Shared:
 class Listeners:
     """Opens and closes what BMCs answer on."""
 
-    def __init__(self, datagram: Datagram, service: BmcService) -> None:
-        self._datagram, self._service = datagram, service
+    def __init__(self, rmcp: Datagram, snmp: Datagram, service: BmcService) -> None:
+        self._rmcp, self._snmp, self._service = rmcp, snmp, service
         self._udp: dict[tuple[str, int], _Shared] = {}
         self._http: dict[tuple[str, int], _Shared] = {}
         self._routes: dict[str, _Shared] = {}
@@ -58,7 +58,9 @@ class Listeners:
         if bmc.pool and not IPv4Network(bmc.pool).subnet_of(LOOPBACK):
             await self._open_route(bmc)
         if bmc.ipmi_port:
-            self._open_udp(bmc)
+            self._open_udp((_bind_address(bmc), bmc.ipmi_port), bmc.uuid, self._rmcp)
+        if bmc.outlet is not None:
+            self._open_udp(_pdu_place(bmc, bmc.outlet), bmc.uuid, self._snmp)
         if bmc.redfish_port:
             await self._open_http(bmc)
 
@@ -66,6 +68,8 @@ class Listeners:
         """This BMC needs its sockets no more."""
         address = _bind_address(bmc)
         _leave(self._udp, (address, bmc.ipmi_port), bmc.uuid, _close_udp)
+        if bmc.outlet is not None:
+            _leave(self._udp, _pdu_place(bmc, bmc.outlet), bmc.uuid, _close_udp)
         http = _leave(self._http, (address, bmc.redfish_port), bmc.uuid, lambda _: None)
         if http is not None and http.http is not None:
             await http.http.close()
@@ -81,21 +85,16 @@ class Listeners:
         self._udp.clear()
         self._http.clear()
 
-    def _open_udp(self, bmc: Bmc) -> None:
-        key = (_bind_address(bmc), bmc.ipmi_port)
+    def _open_udp(self, key: tuple[str, int], user: UUID, datagram: Datagram) -> None:
         shared = self._udp.get(key)
         if shared is None:
             shared = self._udp[key] = _Shared()
             try:
-                shared.udp = UdpSocket(*key, lambda data, peer: self._take(shared, data, peer))
+                shared.udp = UdpSocket(*key, lambda data, peer: _take(shared, datagram, data, peer))
             except ProviderError:
                 del self._udp[key]
                 raise
-        shared.users.add(bmc.uuid)
-
-    def _take(self, shared: _Shared, data: bytes, peer: Peer) -> None:
-        if shared.udp is not None:
-            self._datagram(shared.udp, data, peer)
+        shared.users.add(user)
 
     async def _open_http(self, bmc: Bmc) -> None:
         key = (_bind_address(bmc), bmc.redfish_port)
@@ -116,6 +115,16 @@ class Listeners:
             await _route("replace", bmc.pool)
             self._routes[bmc.pool] = _Shared()
         self._routes[bmc.pool].users.add(bmc.uuid)
+
+
+def _take(shared: _Shared, datagram: Datagram, data: bytes, peer: Peer) -> None:
+    if shared.udp is not None:
+        datagram(shared.udp, data, peer)
+
+
+def _pdu_place(bmc: Bmc, outlet: Outlet) -> tuple[str, int]:
+    """PDUs with addresses of a pool share one socket, as BMCs do."""
+    return (_bind_address(bmc) if bmc.pool else outlet.address), outlet.port
 
 
 def _leave(

@@ -16,13 +16,17 @@ from nospoon.model.resources import Bmc, Key, Machine, OwnerTag, Resource
 
 @dataclass(frozen=True, slots=True)
 class BmcConfig:
-    """One BMC to serve: shapes of it and its machine, password, runtime state to go on from."""
+    """One BMC to serve: shapes of it and its machine, password, runtime state to go on from.
+
+    `pdu_secret`: community and pass phrases of the PDU that feeds it.
+    """
 
     node: str
     cluster: str
     bmc: Bmc
     machine: Machine
     password: str = field(repr=False)
+    pdu_secret: str = field(default="", repr=False)
     runtime: Runtime = field(default_factory=Runtime)
     power: PowerState = PowerState.UNKNOWN
     log: Sequence[Record] = ()

@@ -47,11 +47,12 @@ from nospoon.errors import (
 )
 from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
-from nospoon.model.resources import Bmc
+from nospoon.model.resources import Bmc, Outlet
 from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.listeners import Listeners
+from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, RuntimeStore
 from nospoon.services.bmcs.rmcp import Rmcp, identity
 from nospoon.services.bmcs.sol import SolLines
@@ -117,7 +118,8 @@ class BmcService:
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
-        self.listeners = Listeners(Rmcp(self, self._sol).datagram, self)
+        self._pdus = Pdus(self, tasks)
+        self.listeners = Listeners(Rmcp(self, self._sol).datagram, self._pdus.datagram, self)
 
     @property
     def now(self) -> float:
@@ -143,6 +145,7 @@ class BmcService:
             self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
         self._redfish_at.setdefault(_redfish(config.bmc), set()).add(config.bmc.uuid)
         self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
+        self._pdus.plug(served)
         if known is None and config.power is not PowerState.UNKNOWN:
             self.feed(served, MachineReported(_seen(config)))
 
@@ -182,6 +185,7 @@ class BmcService:
         if not here:
             del self._redfish_at[_redfish(bmc)]
         self.listeners.accounts.remove(bmc.uuid)
+        self._pdus.unplug(bmc.outlet)
         await self.listeners.close(bmc)
 
     def status(self, uuid: UUID) -> Served | None:
@@ -211,6 +215,7 @@ class BmcService:
         for served in self._served.values():
             if served.timer is not None:
                 served.timer.cancel()
+        self._pdus.close()
         await self.listeners.close_all()
         await self._store.flush()
 
@@ -411,8 +416,8 @@ def _seen(config: BmcConfig) -> MachineEvent:
     return MachineEvent(config.machine.uuid, MachineChange.OBSERVED, config.power, clock.unix())
 
 
-def _where(bmc: Bmc) -> tuple[str, int, int, str]:
-    return bmc.address, bmc.ipmi_port, bmc.redfish_port, bmc.pool
+def _where(bmc: Bmc) -> tuple[str, int, int, str, Outlet | None]:
+    return bmc.address, bmc.ipmi_port, bmc.redfish_port, bmc.pool, bmc.outlet
 
 
 def _result(answer: Answer) -> str:

@@ -1,0 +1,325 @@
+"""One agent: datagrams in, datagrams out; no socket, no clock.
+
+- Garbage, a wrong community and a wrong user get no answer but what RFC 3414 §3.2 requires: reports
+  of v3, which are shorter than what asked for them would make worth forging.
+- A SET is checked as a whole before anything of it is done (RFC 3416 §4.2.5).
+- v1 has five errors and no exceptions: the others are mapped (RFC 3584 §4.4).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Protocol
+
+from nospoon.protocols.snmp import ber, usm
+from nospoon.protocols.snmp.ber import Garbage, Oid, Reader, Value
+from nospoon.protocols.snmp.pdu import (
+    Binding,
+    Pdu,
+    Status,
+    Type,
+    Version,
+    read_message,
+    read_pdu,
+    version_of,
+    write_message,
+    write_pdu,
+)
+from nospoon.protocols.snmp.usm import AUTH, PRIV, REPORTABLE, Secured, Security, User
+
+MAX_REPLY = 1400
+"""Bytes of a response, so that it is one datagram on every network."""
+MAX_REPEATS = 1000
+Random = Callable[[int], bytes]
+
+_V1_STATUS = {
+    Status.NO_ERROR: Status.NO_ERROR,
+    Status.TOO_BIG: Status.TOO_BIG,
+    Status.WRONG_TYPE: Status.BAD_VALUE,
+    Status.WRONG_LENGTH: Status.BAD_VALUE,
+    Status.WRONG_ENCODING: Status.BAD_VALUE,
+    Status.WRONG_VALUE: Status.BAD_VALUE,
+    Status.INCONSISTENT_VALUE: Status.BAD_VALUE,
+    Status.NO_ACCESS: Status.NO_SUCH_NAME,
+    Status.NOT_WRITABLE: Status.NO_SUCH_NAME,
+    Status.NO_CREATION: Status.NO_SUCH_NAME,
+    Status.NO_SUCH_NAME: Status.NO_SUCH_NAME,
+}
+"""RFC 3584 §4.4; all others are genErr."""
+
+
+class Report(IntEnum):
+    """The counters that reports carry: usmStats (RFC 3414 §5)."""
+
+    UNSUPPORTED_SEC_LEVELS = 1
+    NOT_IN_TIME_WINDOWS = 2
+    UNKNOWN_USER_NAMES = 3
+    UNKNOWN_ENGINE_IDS = 4
+    WRONG_DIGESTS = 5
+    DECRYPTION_ERRORS = 6
+
+    @property
+    def oid(self) -> Oid:
+        return (1, 3, 6, 1, 6, 3, 15, 1, 1, self.value, 0)
+
+
+class Mib(Protocol):
+    """What the agent answers from."""
+
+    def get(self, oid: Oid, now: float) -> Value:
+        """The value, or NO_SUCH_OBJECT or NO_SUCH_INSTANCE."""
+
+    def next(self, oid: Oid) -> Oid | None:
+        """The first instance after this one; None at the end."""
+
+    def check(self, oid: Oid, value: Value) -> Status:
+        """Whether this may be set."""
+
+    def set(self, oid: Oid, value: Value, now: float) -> None:
+        """Do it; it was checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may ask. `boots` grows with every start of the daemon, which was at `started`."""
+
+    community: bytes = field(repr=False)
+    user: User
+    engine: bytes
+    boots: int
+    started: float
+
+
+class Refused(Exception):
+    """A v3 message is answered by a report. `key`: signs it, None: it goes unsigned."""
+
+    def __init__(self, report: Report, key: tuple[bytes, str, int] | None = None) -> None:
+        super().__init__(report.name)
+        self.report, self.key = report, key
+
+
+class Agent:
+    """Answers for one MIB. `now` in seconds of any clock that does not go back."""
+
+    __slots__ = ("_counts", "_keys", "access", "mib")
+
+    def __init__(self, access: Access, mib: Mib) -> None:
+        self.access, self.mib = access, mib
+        self._keys: dict[tuple[str, str], bytes] = {}
+        self._counts = dict.fromkeys(Report, 0)
+
+    def receive(self, data: bytes, *, now: float, random: Random) -> bytes | None:
+        """The answer to a datagram, None for silence. Never raises."""
+        try:
+            if version_of(data) is Version.V3:
+                return self._secured(data, now, random)
+            message = read_message(data)
+        except Garbage:
+            return None
+        if not hmac.compare_digest(message.community, self.access.community):
+            return None
+        answer = self._answer(message.pdu, message.version, now)
+        return write_message(replace(message, pdu=answer)) if answer is not None else None
+
+    def _secured(self, data: bytes, now: float, random: Random) -> bytes | None:
+        message = usm.read(data)
+        try:
+            key = self._authenticated(data, message, now)
+            context, pdu, cipher = self._opened(message, key)
+        except Refused as refused:
+            return self._report(message, refused, now)
+        answer = self._answer(pdu, Version.V3, now)
+        if answer is None:
+            return None
+        scoped = ber.sequence(context, write_pdu(answer))
+        return self._seal(message, scoped, key, cipher, now, random)
+
+    def _authenticated(self, data: bytes, message: Secured, now: float) -> tuple[bytes, str, int]:
+        """The key, digest and length of what signed it (RFC 3414 §3.2, steps 3 to 7)."""
+        security = message.security
+        if security.engine != self.access.engine:
+            raise Refused(Report.UNKNOWN_ENGINE_IDS)
+        if security.user != self.access.user.name:
+            raise Refused(Report.UNKNOWN_USER_NAMES)
+        if not message.flags & AUTH:
+            raise Refused(Report.UNSUPPORTED_SEC_LEVELS)
+        size = len(security.auth)
+        digest = usm.DIGESTS.get(size)
+        if digest is None:
+            raise Refused(Report.WRONG_DIGESTS)
+        key = self._key("auth", digest)
+        if not usm.is_signed(data, security, key, digest):
+            raise Refused(Report.WRONG_DIGESTS)
+        late = abs(security.time - self._time(now)) > usm.WINDOW
+        if security.boots != self.access.boots or late:
+            raise Refused(Report.NOT_IN_TIME_WINDOWS, (key, digest, size))
+        return key, digest, size
+
+    def _key(self, use: str, digest: str) -> bytes:
+        """Made once each, and only for who is known by name."""
+        known = self._keys.get((use, digest))
+        if known is None:
+            user = self.access.user
+            phrase = user.auth if use == "auth" else user.priv
+            known = usm.localized(phrase, self.access.engine, digest)
+            self._keys[use, digest] = known
+        return known
+
+    def _time(self, now: float) -> int:
+        return int(now - self.access.started)
+
+    def _opened(
+        self, message: Secured, key: tuple[bytes, str, int]
+    ) -> tuple[bytes, Pdu, bytes | None]:
+        """Context (engine and name, as they came), PDU, and the key that encrypted them."""
+        if not message.flags & PRIV:
+            return (*self._scoped(message.data), None)
+        digest = key[1]
+        for size in usm.KEY_SIZES if len(message.security.priv) == usm.SALT else ():
+            cipher = usm.extended(self._key("priv", digest), size, digest)
+            decryptor = usm.cipher(cipher, message.security).decryptor()
+            try:
+                return (*self._scoped(decryptor.update(message.data)), cipher)
+            except Garbage:
+                continue  # of the other size
+        raise Refused(Report.DECRYPTION_ERRORS)
+
+    def _scoped(self, data: bytes) -> tuple[bytes, Pdu]:
+        inside = Reader(data).inside()
+        engine, name = inside.octets(), inside.octets()
+        return ber.encode_octets(engine) + ber.encode_octets(name), read_pdu(inside)
+
+    def _seal(
+        self,
+        asked: Secured,
+        scoped: bytes,
+        key: tuple[bytes, str, int],
+        cipher: bytes | None,
+        now: float,
+        random: Random,
+    ) -> bytes:
+        secret, digest, size = key
+        security = self._security(asked, now, auth=bytes(size))
+        if cipher is not None:
+            security = replace(security, priv=random(usm.SALT))
+            scoped = usm.cipher(cipher, security).encryptor().update(scoped)
+        flags = asked.flags & (AUTH | PRIV)
+        made = usm.write(Secured(asked.id, ber.MAX_MESSAGE, flags, security, scoped))
+        return usm.sign(made, secret, digest, size)
+
+    def _security(self, asked: Secured, now: float, *, auth: bytes) -> Security:
+        access = self.access
+        user = asked.security.user
+        return Security(access.engine, access.boots, self._time(now), user, auth, b"")
+
+    def _report(self, asked: Secured, refused: Refused, now: float) -> bytes | None:
+        """RFC 3412 §7.1: only to whom it helps."""
+        if not asked.flags & REPORTABLE:
+            return None
+        report = refused.report
+        self._counts[report] = self._counts[report] + 1 & 0xFFFFFFFF
+        counted = Binding(report.oid, Value(ber.Tag.COUNTER32, self._counts[report]))
+        context = ber.encode_octets(self.access.engine) + ber.encode_octets(b"")
+        pdu = Pdu(Type.REPORT, _request_of(asked), (counted,))
+        scoped = ber.sequence(context, write_pdu(pdu))
+        plain = replace(asked, flags=AUTH)
+        if refused.key is not None:
+            return self._seal(plain, scoped, refused.key, None, now, bytes)
+        security = self._security(asked, now, auth=b"")
+        return usm.write(Secured(asked.id, ber.MAX_MESSAGE, 0, security, scoped))
+
+    def _answer(self, pdu: Pdu, version: Version, now: float) -> Pdu | None:
+        match pdu.type:
+            case Type.GET:
+                answer = self._read(pdu, self._get, now)
+            case Type.GET_NEXT:
+                answer = self._read(pdu, self._next, now)
+            case Type.GET_BULK if version is not Version.V1:
+                return self._bulk(pdu, now)
+            case Type.SET:
+                answer = self._set(pdu, now)
+            case _:
+                return None
+        answer = answer if version is not Version.V1 else _as_v1(pdu, answer)
+        if len(write_pdu(answer)) > MAX_REPLY:
+            return _failed(pdu, Status.TOO_BIG, 0)
+        return answer
+
+    def _read(self, pdu: Pdu, read: Callable[[Oid, float], Binding], now: float) -> Pdu:
+        return _response(pdu, tuple(read(each.oid, now) for each in pdu.bindings))
+
+    def _get(self, oid: Oid, now: float) -> Binding:
+        return Binding(oid, self.mib.get(oid, now))
+
+    def _next(self, oid: Oid, now: float) -> Binding:
+        found = self.mib.next(oid)
+        return Binding(oid, ber.END_OF_MIB) if found is None else self._get(found, now)
+
+    def _bulk(self, pdu: Pdu, now: float) -> Pdu:
+        """RFC 3416 §4.2.3: as many as fit."""
+        bindings, room = [], MAX_REPLY
+        for each in self._bulk_bindings(pdu, now):
+            room -= len(write_pdu(_response(pdu, (each,)))) - len(write_pdu(_response(pdu, ())))
+            if room < 0:
+                break
+            bindings.append(each)
+        return _response(pdu, tuple(bindings))
+
+    def _bulk_bindings(self, pdu: Pdu, now: float) -> Iterator[Binding]:
+        once = max(0, min(pdu.status, len(pdu.bindings)))
+        for each in pdu.bindings[:once]:
+            yield self._next(each.oid, now)
+        row = [each.oid for each in pdu.bindings[once:]]
+        for _ in range(max(0, min(pdu.index, MAX_REPEATS)) if row else 0):
+            found = [self._next(oid, now) for oid in row]
+            yield from found
+            row = [each.oid for each in found]
+            if all(each.value == ber.END_OF_MIB for each in found):
+                return
+
+    def _set(self, pdu: Pdu, now: float) -> Pdu:
+        for number, each in enumerate(pdu.bindings, start=1):
+            status = self.mib.check(each.oid, each.value)
+            if status is not Status.NO_ERROR:
+                return _failed(pdu, status, number)
+        for each in pdu.bindings:
+            self.mib.set(each.oid, each.value, now)
+        return _response(pdu, pdu.bindings)
+
+
+def _request_of(asked: Secured) -> int:
+    """RFC 3412 §7.1, step 3c: that of the request where it can be read."""
+    if asked.flags & PRIV:
+        return 0
+    try:
+        inside = Reader(asked.data).inside()
+        inside.octets(), inside.octets()
+        return read_pdu(inside).request
+    except Garbage:
+        return 0
+
+
+def _response(pdu: Pdu, bindings: tuple[Binding, ...]) -> Pdu:
+    return Pdu(Type.RESPONSE, pdu.request, bindings)
+
+
+def _failed(pdu: Pdu, status: Status, index: int) -> Pdu:
+    bindings = pdu.bindings if status is not Status.TOO_BIG else ()
+    return Pdu(Type.RESPONSE, pdu.request, bindings, status, index)
+
+
+_EXCEPTIONS = (ber.NO_SUCH_OBJECT, ber.NO_SUCH_INSTANCE, ber.END_OF_MIB)
+
+
+def _as_v1(asked: Pdu, answer: Pdu) -> Pdu:
+    """RFC 3584 §4.2.2.1, §4.4."""
+    if answer.status:
+        status = _V1_STATUS.get(Status(answer.status), Status.GEN_ERR)
+        return _failed(asked, status, answer.index)
+    for number, each in enumerate(answer.bindings, start=1):
+        if each.value in _EXCEPTIONS or each.value.tag is ber.Tag.COUNTER64:
+            return _failed(asked, Status.NO_SUCH_NAME, number)
+    return answer

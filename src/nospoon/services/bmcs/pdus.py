@@ -1,0 +1,147 @@
+"""The PDUs that feed nodes: SNMP in, AC power of BMCs switched; nothing runs per outlet."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from nospoon.bmc.messages import AcLost, AcReturned, SettingsRequested
+from nospoon.bmc.pdu import apc, device
+from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
+from nospoon.model.resources import Outlet
+from nospoon.protocols.snmp.agent import Access, Agent
+from nospoon.protocols.snmp.mib import TableMib
+from nospoon.protocols.snmp.usm import User
+from nospoon.runtime import clock
+from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.udp import Peer, UdpSocket
+from nospoon.services.bmcs.ports import BmcConfig
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.service import BmcService, Served
+
+USERNAME = "nospoon"
+ENGINE = bytes.fromhex("8000013e05")
+"""RFC 3411 §5, snmpEngineID: APC's enterprise number, and octets of our choice."""
+
+
+@dataclass(slots=True)
+class _Served:
+    pdu: Pdu
+    agent: Agent
+    place: tuple[str, int]
+    timer: asyncio.TimerHandle | None = None
+
+
+class Pdus:
+    """PDUs by id; made with their first outlet, gone with the last."""
+
+    def __init__(self, service: BmcService, tasks: Tasks) -> None:
+        self._service, self._tasks = service, tasks
+        self._pdus: dict[UUID, _Served] = {}
+        self._by_place: dict[tuple[str, int], _Served] = {}
+
+    def plug(self, served: Served) -> None:
+        """This BMC is fed by the outlet of its shape."""
+        outlet, config = served.bmc.outlet, served.config
+        if outlet is None:
+            return
+        known = self._pdus.get(outlet.pdu)
+        if known is None:
+            known = self._pdus[outlet.pdu] = self._made(outlet, config)
+            self._by_place[known.place] = known
+        now = self._service.now
+        known.pdu.plug(
+            outlet.number, device.Outlet(config.bmc.uuid, config.node, served.aggregate), now
+        )
+        self._set_timer(known)
+
+    def unplug(self, outlet: Outlet | None) -> None:
+        """Harmless when it is not known."""
+        known = self._pdus.get(outlet.pdu) if outlet is not None else None
+        if known is None or outlet is None:
+            return
+        known.pdu.unplug(outlet.number)
+        if not known.pdu.rows:
+            del self._pdus[outlet.pdu], self._by_place[known.place]
+        self._set_timer(known)
+
+    def _made(self, outlet: Outlet, config: BmcConfig) -> _Served:
+        now, secret = self._service.now, config.pdu_secret.encode()
+        pdu = Pdu(name=outlet.name, serial=outlet.pdu.hex[:12].upper(), started=now)
+        access = Access(
+            community=secret,
+            user=User(USERNAME.encode(), secret, secret),
+            engine=ENGINE + outlet.pdu.bytes,
+            boots=int(clock.unix()) & 0x7FFFFFFF,
+            started=now,
+        )
+        mib = TableMib(pdu, apc.COLUMNS, lambda each: each.rows)
+        return _Served(pdu, Agent(access, mib), (outlet.address, outlet.port))
+
+    def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
+        """A request came; it is answered when what it switched is durable."""
+        served = self._by_place.get((peer.local, opened.port))
+        if served is None:
+            return
+        now = self._service.now
+        answer = served.agent.receive(data, now=now, random=secrets.token_bytes)
+        turns = self._carry_out(served)
+        if answer is None:
+            return
+        if turns:
+            self._tasks.start(_send_after(turns, opened, answer, peer), name="pdu answer")
+        else:
+            opened.send(answer, peer)
+
+    def _carry_out(self, served: _Served) -> list[asyncio.Task[None]]:
+        """Do what the PDU wants; returns what to wait for until it is durable."""
+        effects = served.pdu.drain()
+        if effects:
+            self._set_timer(served)
+        told = [self._effect(served, each) for each in effects]
+        return [each.turn for each in told if each is not None and each.turn is not None]
+
+    def _effect(self, served: _Served, effect: Effect) -> Served | None:
+        outlet = served.pdu.outlets[effect.outlet]
+        bmc = self._service.status(outlet.uuid)
+        if bmc is None:
+            return None
+        match effect:
+            case Switch(on=on):
+                self._service.feed(bmc, AcReturned() if on else AcLost())
+            case Configure(settings=settings):
+                changed = replace(bmc.aggregate.runtime.settings, outlet=settings)
+                self._service.feed(bmc, SettingsRequested(changed))
+        return bmc
+
+    def _set_timer(self, served: _Served) -> None:
+        if served.timer is not None:
+            served.timer.cancel()
+            served.timer = None
+        deadline = served.pdu.deadline
+        if deadline is not None:
+            loop = asyncio.get_running_loop()
+            served.timer = loop.call_at(deadline, self._expired, served)
+
+    def _expired(self, served: _Served) -> None:
+        served.timer = None
+        served.pdu.expire(self._service.now)
+        self._carry_out(served)
+        self._set_timer(served)
+
+    def close(self) -> None:
+        for each in self._pdus.values():
+            if each.timer is not None:
+                each.timer.cancel()
+
+
+async def _send_after(
+    turns: Iterable[asyncio.Task[None]], opened: UdpSocket, answer: bytes, peer: Peer
+) -> None:
+    await asyncio.wait(set(turns))
+    opened.send(answer, peer)

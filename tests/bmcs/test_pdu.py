@@ -1,0 +1,241 @@
+"""PDUs, as net-snmp and Ironic's `snmp` driver see and switch them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import pytest
+
+from nospoon.bmc.runtime import OutletSettings, PowerPolicy, Runtime, Settings
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.resources import Outlet
+from nospoon.runtime import process
+from nospoon.runtime.process import Finished
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.service import BmcService
+from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
+
+APC = "1.3.6.1.4.1.318.1.1"
+RPDU = f"{APC}.12.3.3.1.1.4"
+SPDU = f"{APC}.4.4.2.1.3"
+MSP = f"{APC}.6.5.1.1.5"
+REBOOT = f"{APC}.12.3.4.1.1.6"
+NAME = f"{APC}.12.3.4.1.1.2"
+SECRET = "correct-horse"
+V3 = ("-v3", "-l", "authPriv", "-u", "nospoon", "-A", SECRET, "-X", SECRET)
+V2 = ("-v2c", "-c", SECRET)
+
+
+@dataclass
+class Fed:
+    """A service whose nodes are fed by one PDU."""
+
+    service: BmcService
+    machines: MemoryMachines
+    store: MemoryStore
+    configs: list[BmcConfig]
+    port: int
+
+    async def snmp(self, tool: str, *argv: str, check: bool = True) -> Finished:
+        how = argv if argv[0].startswith("-v") else (*V2, *argv)
+        agent = f"127.0.0.1:{self.port}"
+        # options, agent, what is asked: net-snmp wants them in this order
+        at = next(i for i, each in enumerate(how) if each.startswith("1.3"))
+        line = [tool, "-On", "-Oq", "-t1", "-r0", *how[:at], agent, *how[at:]]
+        return await process.run(line, check=check)
+
+    def has_power(self, number: int) -> bool:
+        served = self.service.status(self.configs[number].bmc.uuid)
+        assert served is not None
+        return served.aggregate.has_power
+
+    async def until(self, told: list[PowerCommand]) -> None:
+        await _so(lambda: [command for _, command, _ in self.machines.told] == told)
+
+
+async def _so(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  (nobody tells)
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def fed(count: int = 2, runtime: Runtime | None = None) -> AsyncIterator[Fed]:
+    port, http = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
+    machines, store = MemoryMachines(), MemoryStore()
+    async with Tasks("pdu") as tasks:
+        service = BmcService(machines, store, tasks)
+        machines.service = service
+        configs = []
+        for number in range(count):
+            made = config(number, redfish_port=http)
+            outlet = Outlet(UUID(int=7), "pdu-1", "127.0.0.1", port, number + 1)
+            configs.append(
+                replace(
+                    made,
+                    bmc=replace(made.bmc, outlet=outlet),
+                    pdu_secret=SECRET,
+                    runtime=runtime or made.runtime,
+                )
+            )
+            await service.put(configs[-1])
+        try:
+            yield Fed(service, machines, store, configs, port)
+        finally:
+            await service.close()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("-v1", "-c", SECRET),
+        V2,
+        (*V3, "-a", "SHA", "-x", "AES"),
+        (*V3, "-a", "SHA-256", "-x", "AES"),
+        (*V3, "-a", "SHA-512", "-x", "AES-256"),
+        (*V3, "-a", "SHA", "-x", "AES-256"),
+        ("-v3", "-l", "authNoPriv", "-u", "nospoon", "-A", SECRET, "-a", "SHA-224"),
+    ],
+    ids=lambda how: "-".join(each for each in how if each[0] in "SA-" and each[1:2] not in "lAXuc"),
+)
+async def test_every_version_switches_an_outlet(how: tuple[str, ...]) -> None:
+    async with fed() as pdu:
+        first = pdu.configs[0].bmc.uuid
+        pdu.machines.report(first, MachineChange.STARTED, PowerState.ON)
+        await pdu.snmp("snmpset", *how, f"{RPDU}.1", "i", "2")
+        assert not pdu.has_power(0)
+        assert pdu.has_power(1)
+        assert (await pdu.snmp("snmpget", *how, f"{RPDU}.1")).stdout.split()[-1] == "2"
+        await pdu.until([PowerCommand.OFF])
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("-v2c", "-c", "public"),
+        (*V3[:-4], "-A", "wrong-horse", "-X", SECRET, "-a", "SHA", "-x", "AES"),
+        (*V3[:-4], "-A", SECRET, "-X", "wrong-horse", "-a", "SHA", "-x", "AES"),
+        ("-v3", "-l", "noAuthNoPriv", "-u", "nospoon"),
+        (*V3[:4], "mallory", "-A", SECRET, "-X", SECRET, "-a", "SHA", "-x", "AES"),
+    ],
+)
+async def test_strangers_switch_nothing(how: tuple[str, ...]) -> None:
+    async with fed() as pdu:
+        refused = await pdu.snmp("snmpset", *how, f"{RPDU}.1", "i", "2", check=False)
+        assert refused.status != 0
+        assert pdu.has_power(0)
+
+
+async def test_an_outlet_that_is_off_silences_the_bmc_and_its_return_starts_the_machine() -> None:
+    async with fed() as pdu:
+        bmc = pdu.configs[0].bmc
+        pdu.machines.report(bmc.uuid, MachineChange.STARTED, PowerState.ON)
+        place = (bmc.address, bmc.ipmi_port)
+        assert pdu.service.at(place) is not None
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "2")
+        assert pdu.service.at(place) is None
+        assert pdu.store.saved[-1][1].has_power is False, "durable before it is answered"
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "1")
+        assert pdu.service.at(place) is not None
+        await pdu.until([PowerCommand.OFF, PowerCommand.ON])
+
+
+async def test_the_power_restore_policy_decides() -> None:
+    off = Runtime(settings=Settings(policy=PowerPolicy.ALWAYS_OFF))
+    async with fed(runtime=off) as pdu:
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "2")
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "1")
+        assert pdu.has_power(0)
+        assert PowerCommand.ON not in [command for _, command, _ in pdu.machines.told]
+
+
+@pytest.mark.parametrize(("oid", "on", "off"), [(RPDU, 1, 2), (SPDU, 1, 2), (MSP, 1, 3)])
+async def test_ironic_drives_each_of_its_apc_drivers(oid: str, on: int, off: int) -> None:
+    """Its sequence: sysObjectID for `auto`, then get, set, get until it is so."""
+    async with fed() as pdu:
+        found = await pdu.snmp("snmpget", "1.3.6.1.2.1.1.2.0")
+        assert found.stdout.split()[-1].startswith(f".{APC}.12")
+        for number in (off, on):
+            await pdu.snmp("snmpset", f"{oid}.2", "i", str(number))
+            assert (await pdu.snmp("snmpget", f"{oid}.2")).stdout.split()[-1] == str(number)
+            assert pdu.has_power(1) is (number == on)
+
+
+async def test_a_reboot_takes_as_long_as_it_was_told_to() -> None:
+    async with fed() as pdu:
+        await pdu.snmp("snmpset", f"{REBOOT}.1", "i", "6")
+        assert (await pdu.snmp("snmpget", f"{REBOOT}.1")).stdout.split()[-1] == "6"
+        began = pdu.service.now
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "3")
+        assert not pdu.has_power(0)
+        await _so(lambda: pdu.has_power(0))
+        assert 6 <= pdu.service.now - began < 8
+
+
+async def test_an_outlet_off_for_a_reboot_comes_back_after_a_restart_of_the_daemon() -> None:
+    interrupted = Runtime(
+        has_power=False, settings=Settings(outlet=OutletSettings(reboot=0, returns=True))
+    )
+    async with fed(1, runtime=interrupted) as pdu:
+        await _so(lambda: pdu.has_power(0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ((f"{RPDU}.1", "i", "9"), "wrongValue"),
+        ((f"{RPDU}.1", "s", "on"), "wrongType"),
+        ((f"{REBOOT}.1", "i", "3"), "wrongValue"),
+        ((f"{NAME}.1", "s", "x" * 24), "wrongValue"),
+        ((f"{APC}.12.3.5.1.1.4.1", "i", "1"), "notWritable"),
+        ((f"{RPDU}.9", "i", "1"), "noCreation"),
+        (("1.3.6.1.4.1.999.1.0", "i", "1"), "noAccess"),
+        ((f"{RPDU}.1", "i", "2", f"{RPDU}.2", "i", "9"), "wrongValue"),
+    ],
+)
+async def test_what_cannot_be_set_is_refused_as_a_whole(asked: tuple[str, ...], why: str) -> None:
+    async with fed() as pdu:
+        refused = await pdu.snmp("snmpset", *asked, check=False)
+        assert why in refused.stderr
+        assert pdu.has_power(0)
+
+
+async def test_version_1_knows_only_its_own_errors() -> None:
+    async with fed() as pdu:
+        v1 = ("-v1", "-c", SECRET)
+        missing = await pdu.snmp("snmpget", *v1, f"{RPDU}.9", check=False)
+        assert "noSuchName" in missing.stderr
+        bad = await pdu.snmp("snmpset", *v1, f"{RPDU}.1", "i", "9", check=False)
+        assert "badValue" in bad.stderr
+
+
+@pytest.mark.parametrize("tool", ["snmpwalk", "snmpbulkwalk"])
+async def test_a_walk_finds_every_outlet_once_and_ends(tool: str) -> None:
+    async with fed(5) as pdu:
+        walked = (await pdu.snmp(tool, "1.3.6.1")).stdout.splitlines()
+        assert "No more variables" in walked.pop()
+        oids = [line.split()[0] for line in walked if line.startswith(".1.3")]
+        numbers = [tuple(map(int, oid[1:].split("."))) for oid in oids]
+        assert numbers == sorted(set(numbers))
+        assert [f".{RPDU}.{outlet}" in oids for outlet in range(1, 7)] == [True] * 5 + [False]
+
+
+async def test_names_are_the_nodes_until_somebody_gives_others() -> None:
+    async with fed() as pdu:
+        assert (await pdu.snmp("snmpget", f"{NAME}.2")).stdout.split()[-1] == '"n1"'
+        await pdu.snmp("snmpset", f"{NAME}.2", "s", "left")
+        assert (await pdu.snmp("snmpget", f"{NAME}.2")).stdout.split()[-1] == '"left"'
+
+
+async def test_a_bmc_that_is_removed_leaves_its_outlet_and_the_last_one_the_port() -> None:
+    async with fed() as pdu:
+        for each in pdu.configs:
+            await pdu.service.remove(each.bmc.uuid)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind(("127.0.0.1", pdu.port))
