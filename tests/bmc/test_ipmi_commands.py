@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,10 +57,11 @@ def ask(
     *,
     subject: Bmc | None = None,
     privilege: Privilege = Privilege.ADMINISTRATOR,
+    now: float = 100.0,
 ) -> ipmi.Result | None:
     held = session(privilege) if privilege else None
     sessions = {held.id: held} if held is not None else {}
-    context = ipmi.Context(subject or bmc(), IDENTITY, held, 100.0, sessions)
+    context = ipmi.Context(subject or bmc(), IDENTITY, held, now, sessions, sol=0)
     return ipmi.answer(context, netfn, command, data)
 
 
@@ -102,6 +104,37 @@ def test_no_data_makes_a_handler_fail(
     key: tuple[int, int], data: bytes, privilege: Privilege
 ) -> None:
     ask(*key, data, privilege=privilege)
+
+
+_PLAUSIBLE = st.lists(
+    st.sampled_from([0, 1, 2, 3, 4, 5, 0x10, 0x41, 0x80, 0xAA, 0xDC, 0xFF]), max_size=24
+).map(bytes)
+"""Data that handlers get further with than with any bytes."""
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(ipmi.COMMANDS)), st.binary(max_size=30), st.floats(0, 9)),
+        max_size=12,
+    )
+)
+def test_no_sequence_of_commands_breaks_the_aggregate(
+    requests: list[tuple[tuple[int, int], bytes, float]],
+) -> None:
+    subject, now = bmc(PowerState.ON), 0.0
+    for key, data, later in requests:
+        now += later
+        list(subject.expire(now))
+        padded = data.ljust(ipmi.COMMANDS[key].length, b"\0")
+        match ask(*key, padded, subject=subject, now=now):
+            case ipmi.Reply(code=code, data=reply):
+                assert 0 <= code <= 0xFF
+                assert isinstance(reply, bytes)
+            case ipmi.Ask(event=event):
+                list(subject.receive(event, now))
+            case _:
+                pass
+    assert msgspec.convert(msgspec.to_builtins(subject.runtime), Runtime) == subject.runtime
 
 
 @pytest.mark.parametrize(
