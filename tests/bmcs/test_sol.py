@@ -218,6 +218,19 @@ async def test_a_bmc_that_is_removed_lets_go_of_the_console() -> None:
         await until(lambda: not b.consoles.lines)
 
 
+async def test_a_session_that_ends_before_its_console_comes_keeps_nothing() -> None:
+    async with bench(1) as b:
+        b.consoles.gate = asyncio.Event()
+        async with terminal(tool(b.first, "sol", "activate")):
+            served = b.service.status(b.first.bmc.uuid)
+            assert served is not None
+            await until(lambda: served.endpoint.sol is not None)
+            served.endpoint.close(None)
+            b.consoles.gate.set()
+            await asyncio.sleep(0.2)
+            assert is_free(b)
+
+
 async def test_sol_parameters_are_told() -> None:
     async with bench(1) as b:
         told = await process.run(tool(b.first, "sol", "info", "1"), timeout=20)

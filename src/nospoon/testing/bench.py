@@ -83,9 +83,13 @@ class MemoryConsoles:
     lines: list[MemoryLine] = field(default_factory=list)
     typed: bytes = b""
     error: NospoonError | None = None
+    gate: asyncio.Event | None = None
 
     async def attach(self, machine: UUID) -> MemoryLine:
+        """Waits for the gate, where there is one."""
         del machine
+        if self.gate is not None:
+            await self.gate.wait()
         if self.error is not None:
             raise self.error
         line = MemoryLine(self)

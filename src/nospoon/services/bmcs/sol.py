@@ -75,6 +75,9 @@ class SolLines:
                 served.endpoint.sol = None
             answer(False)  # noqa: FBT003  (the callback's one argument)
             return
+        if served.endpoint.sol is not sol:  # its session ended meanwhile
+            await attached.close()
+            return
         line = self._lines[sol] = Line(served, opened, sol, attached)
         try:
             answer(True)  # noqa: FBT003  (the callback's one argument)
