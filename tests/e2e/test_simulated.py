@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import tarfile
@@ -21,6 +22,7 @@ import pytest
 
 from nospoon.api.client import Client
 from nospoon.errors import NospoonError
+from nospoon.testing.bench import free_port
 from nospoon.testing.postgresql import PostgreSql
 from nospoon.testing.rack import Rack
 
@@ -327,3 +329,28 @@ def test_a_daemon_keeps_its_state_in_postgresql(postgresql: PostgreSql, tmp_path
         rack.close()
     finally:
         rack.kill()
+
+
+def test_a_pdu_feeds_nodes_and_takes_their_power_away(shared: Rack) -> None:
+    port = free_port(socket.SOCK_DGRAM)
+    pdu = f"{{outlets: 2, ports: {port}-{port + 2}}}"
+    name, file = simulated(shared, "nodes: [{count: 3, bmc: [ipmi, pdu]}]", pdu=pdu)
+    shared.run("up", "--yes", file)
+    rows = shared.bmcs(name)
+    assert [rows[f"node-{n}"]["pdu"].partition("outlet ")[2] for n in range(3)] == ["1", "2", "1"]
+    assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
+    row = rows["node-1"]
+    place, _, outlet = row["pdu"].partition(" outlet ")
+    oid = f"1.3.6.1.4.1.318.1.1.12.3.3.1.1.4.{outlet}"
+    snmp = ["snmpset", "-v2c", "-c", row["pdu_secret"], place, oid, "i"]
+    shared.ipmitool(row, "power", "on")
+    subprocess.run([*snmp, "2"], check=True, capture_output=True)
+    with pytest.raises(AssertionError):
+        shared.ipmitool(row, "-N", "1", "-R", "1", "power", "status")
+    shared.run("daemon", "stop")
+    shared.run("daemon", "start")
+    with pytest.raises(AssertionError):
+        shared.ipmitool(row, "-N", "1", "-R", "1", "power", "status")
+    subprocess.run([*snmp, "1"], check=True, capture_output=True)
+    assert "on" in shared.ipmitool(row, "power", "status")
+    shared.run("down", "--yes", name)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster
+from nospoon.model.resources import Outlet
 from nospoon.plan import identity
 from nospoon.store.clusters import NodeRow
 from nospoon.store.crypt import Cipher
@@ -42,6 +43,11 @@ def accounts_for(
         password = node.credentials.password or kept or random_password()
         result[node.name] = account(node.credentials.username, password, cipher)
     return result
+
+
+def pdu_secret(outlet: Outlet | None, cipher: Cipher) -> str:
+    """Community and pass phrases of a PDU: derived from the daemon's key, "" without a PDU."""
+    return cipher.digest(f"pdu\0{outlet.pdu}") if outlet is not None else ""
 
 
 def account(username: str, password: str, cipher: Cipher) -> Account:

@@ -16,6 +16,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from nospoon import __version__
 from nospoon.control import bundle
 from nospoon.control import status as shown
+from nospoon.control.accounts import pdu_secret
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
@@ -206,6 +207,7 @@ class Controller:
                 **self._about(member),
                 "username": rows[member.uuid].username,
                 "password": self.cipher.decrypt(rows[member.uuid].password),
+                "pdu_secret": self._pdu_secret(member),
             }
             for member in self.fleet.of(uid, cluster)
         ]
@@ -293,7 +295,8 @@ class Controller:
         for row in await self.database.call(stored.all_clusters, uid=uid):
             if cluster in ("", row.name):
                 texts |= await self._bundled(row)
-        secrets = [each["password"] for each in await self.bmcs(uid, "")]
+        rows = await self.bmcs(uid, "")
+        secrets = [row[key] for row in rows for key in ("password", "pdu_secret") if row[key]]
         return bundle.Bundle(texts, secrets).pack()
 
     async def _bundled(self, row: ClusterRow) -> dict[str, str]:
@@ -329,6 +332,10 @@ class Controller:
         last = self.hosts.last(member.uuid)
         return last.power if last is not None else PowerState.UNKNOWN
 
+    def _pdu_secret(self, member: Member) -> str:
+        served = self.bmc_service.status(member.uuid)
+        return pdu_secret(served.bmc.outlet, self.cipher) if served is not None else ""
+
     def _about(self, member: Member) -> dict[str, Any]:
         served = self.bmc_service.status(member.uuid)
         override = served.override if served is not None else BootOverride()
@@ -340,7 +347,7 @@ class Controller:
             "power": str(self._power(member)),
             "fault": served.power_fault if served is not None else "",
             "boot": boot,
-            **(shown.endpoints(served.bmc) if served is not None else {"ipmi": "", "redfish": ""}),
+            **(shown.endpoints(served.bmc) if served is not None else shown.NOWHERE),
             "uuid": str(member.uuid),
         }
 

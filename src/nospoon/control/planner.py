@@ -232,6 +232,7 @@ class Planner:
             for row in others
             for each in row.allocations.endpoints.values()
         }
+        endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
         usage = await self._usage_of_others(cluster_id)
         occupied = Occupied(tuple(sorted(taken)), endpoints | self._ports_in_use(), usage)
         allocations, reasons = await asyncio.to_thread(

@@ -17,6 +17,7 @@ from sqlalchemy import Connection as Transaction
 from nospoon.api.app import create_app
 from nospoon.api.peer import PeerHttp, PeerWebSocket
 from nospoon.bmc.log import Record
+from nospoon.control.accounts import pdu_secret
 from nospoon.control.authority import Authority
 from nospoon.control.controller import Controller
 from nospoon.control.files import Files
@@ -301,6 +302,7 @@ class StoredBmcs:
             bmc=bmc,
             machine=row.machine,
             password=self._cipher.decrypt(row.password),
+            pdu_secret=pdu_secret(bmc.outlet, self._cipher),
             runtime=opened(row.runtime, self._cipher),
             log=log_records,
             power=last.power if last is not None else PowerState.UNKNOWN,

@@ -34,6 +34,7 @@ class BmcProtocol(StrEnum):
 
     IPMI = "ipmi"
     REDFISH = "redfish"
+    PDU = "pdu"
 
 
 class Netboot(StrEnum):
@@ -159,6 +160,14 @@ class BootProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class PduAddressing:
+    """How many nodes a PDU feeds, and the SNMP ports of PDUs without an address of their own."""
+
+    outlets: int = 24
+    ports: tuple[int, int] = (16230, 17229)
+
+
+@dataclass(frozen=True, slots=True)
 class BmcAddressing:
     """Where BMCs answer: `ports` on one `address` (inclusive), or an address each from `pool`."""
 
@@ -166,6 +175,7 @@ class BmcAddressing:
     ports: tuple[int, int] = (6230, 16229)
     redfish_port: int = 8000
     pool: IPv4Network | None = None
+    pdu: PduAddressing = PduAddressing()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Netboot, Node
 from nospoon.plan.hosts import HostFacts
+from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import Usage, place
 
 PRIVATE = IPv4Network("172.30.0.0/16")
@@ -32,15 +33,15 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """Decisions of a cluster. `cidrs` by network name; `hosts` and `endpoints` by node name.
-
-    `why`: node name -> why it is on its host.
+    """Decisions of a cluster. `cidrs` by network name; `hosts`, `endpoints` and
+    `outlets` by node name; `why`: node name -> why it is on its host.
     """
 
     cidrs: Mapping[str, str] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
+    outlets: Mapping[str, Socket] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def allocate(
                 for name, each in placed.items()
             },
             endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
+            outlets=dict(plug(cluster, earlier.outlets, occupied.endpoints, reasons)),
         ),
         reasons,
     )

@@ -18,6 +18,11 @@ def node_uuid(cluster: UUID, node: str) -> UUID:
     return uuid5(cluster, node)
 
 
+def pdu_uuid(cluster: UUID, pdu: int) -> UUID:
+    """The UUID of PDU number `pdu`; no node has a name with a slash."""
+    return uuid5(cluster, f"pdu/{pdu}")
+
+
 def mac_address(node: UUID, nic: int) -> str:
     """The MAC of a node's NIC number `nic`, counted from 0."""
     digest = hashlib.sha256(node.bytes + nic.to_bytes(2)).digest()[:5]

@@ -27,6 +27,7 @@ from nospoon.model.resources import (
     MachineDisk,
     MachineNic,
     NetbootService,
+    Outlet,
     Pool,
     Reservation,
     Resource,
@@ -252,5 +253,18 @@ class _Resolver:
             username=node.credentials.username,
             credentials_key=self.around.credentials_keys.get(node.name, ""),
             pool=str(self.cluster.addressing.pool or ""),
+            outlet=self._outlet(node),
         )
         return Resource(Key(Kind.BMC, machine.host, node.name), shape, (machine,), node.name)
+
+    def _outlet(self, node: Node) -> Outlet | None:
+        socket = self.allocations.outlets.get(node.name)
+        if socket is None:
+            return None
+        return Outlet(
+            pdu=identity.pdu_uuid(self.id, socket.pdu),
+            name=f"{self.cluster.name}-pdu-{socket.pdu}",
+            address=socket.address,
+            port=socket.port,
+            number=socket.number,
+        )

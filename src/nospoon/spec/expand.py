@@ -124,7 +124,8 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
     default_nics = [NicSection(network=default_network)] if default_network else []
     bmcs = [layer.bmc for layer in layers if layer is not None and layer.bmc is not None]
     protocols = next(
-        (bmc.protocols for bmc in bmcs if bmc.protocols is not None), list(BmcProtocol)
+        (bmc.protocols for bmc in bmcs if bmc.protocols is not None),
+        [BmcProtocol.IPMI, BmcProtocol.REDFISH],
     )
     return Node(
         name=name,

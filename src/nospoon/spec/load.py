@@ -17,6 +17,7 @@ from nospoon.model.cluster import (
     Netboot,
     Network,
     Overcommit,
+    PduAddressing,
 )
 from nospoon.spec.check import check
 from nospoon.spec.document import Document
@@ -63,6 +64,7 @@ def load(
             ports=sections.bmc.ports,
             redfish_port=sections.bmc.redfish_port,
             pool=sections.bmc.pool,
+            pdu=PduAddressing(outlets=sections.bmc.pdu.outlets, ports=sections.bmc.pdu.ports),
         ),
         id=UUID(sections.id) if sections.id else None,
     )

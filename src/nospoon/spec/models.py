@@ -189,7 +189,9 @@ class NodeBmcSection(Section):
     """A node's BMC; a bare list of protocols is short for `{protocols: [...]}`."""
 
     protocols: Annotated[list[BmcProtocol], BeforeValidator(_listed), _OneOrMore()] | None = Field(
-        None, description="What it speaks: `ipmi`, `redfish`; default: both."
+        None,
+        description="What it speaks: `ipmi`, `redfish`; `pdu`: an outlet feeds it; "
+        "default: the first two.",
     )
     username: AccountName | None = Field(
         None, description="Fixed user name; default: the cluster's."
@@ -300,6 +302,19 @@ class BootProfileSection(Section):
     )
 
 
+class PduSection(Section):
+    """PDUs that feed the nodes whose `bmc` has `pdu`."""
+
+    vendor: Literal["apc"] = Field("apc", description="Whose SNMP objects they have.")
+    outlets: Annotated[Whole, Field(ge=1, le=255)] = Field(
+        24, description="Outlets of a PDU, one a node."
+    )
+    ports: Ports = Field(
+        (16230, 17229),
+        description="SNMP ports, one a PDU; with `pool`, port 161 of its first addresses instead.",
+    )
+
+
 class BmcSection(Section):
     """Where BMCs answer, and who may log in."""
 
@@ -319,6 +334,9 @@ class BmcSection(Section):
     )
     password: Password | None = Field(
         None, description="Password for all nodes; default: random, one a node."
+    )
+    pdu: PduSection = Field(
+        default_factory=PduSection, description="PDUs of nodes whose `bmc` has `pdu`."
     )
 
 

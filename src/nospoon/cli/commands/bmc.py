@@ -7,7 +7,7 @@ import click
 from nospoon.cli import connect
 from nospoon.cli.output import output_options, print_rows
 
-COLUMNS = ("node", "power", "ipmi", "redfish", "username", "password", "uuid")
+COLUMNS = ("node", "power", "ipmi", "redfish", "username", "password", "pdu", "pdu_secret", "uuid")
 
 
 @click.group("bmc")
