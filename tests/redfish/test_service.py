@@ -126,7 +126,7 @@ async def test_every_link_leads_somewhere() -> None:
             assert answer.headers["odata-version"] == "4.0"
             assert answer.json["@odata.id"] == path
             todo += links(answer.json)
-        assert len(seen) == 11
+        assert len(seen) > 50
 
 
 def links(value: Any) -> list[str]:

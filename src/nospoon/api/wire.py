@@ -63,10 +63,12 @@ class BootRequest(Wire):
 
 
 class MediaRequest(Wire):
-    """Virtual media: a URL that the daemon fetches, or the digest of an uploaded image."""
+    """Virtual media: a URL that the daemon fetches, or the digest of an uploaded image and its
+    `name`."""
 
     url: str = ""
     sha256: str = ""
+    name: Annotated[str, Field(max_length=255)] = ""
     username: str = ""
     password: str = Field("", repr=False)
     verify: bool = True

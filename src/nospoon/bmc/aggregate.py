@@ -29,6 +29,7 @@ from nospoon.bmc.messages import (
     LogAddRequested,
     LogEraseRequested,
     MachineReported,
+    MediaChanged,
     OverrideRequested,
     PowerRequested,
     SettingsRequested,
@@ -160,12 +161,10 @@ class Bmc:
                 return self._power.requested(event, now)
             case OverrideRequested():
                 return self._override_requested(event, now)
-            case HttpBootUriRequested():
-                return self._keep(replace(self.runtime, http_boot_uri=event.uri), event.ticket)
-            case ClearingRequested():
-                return self._keep(replace(self.runtime, clearing=event.clearing), event.ticket)
-            case SettingsRequested():
-                return self._keep(replace(self.runtime, settings=event.settings), event.ticket)
+            case (
+                HttpBootUriRequested() | MediaChanged() | ClearingRequested() | SettingsRequested()
+            ):
+                return self._keep(_after(self.runtime, event), event.ticket)
             case IdentifyRequested():
                 return self._identify_requested(event, now)
             case LogAddRequested():
@@ -261,3 +260,19 @@ class Bmc:
     def _keep(self, after: Runtime, ticket: int) -> Iterator[Effect]:
         yield from self.state.persist(after)
         yield Answer(ticket, Verdict.DONE)
+
+
+def _after(
+    runtime: Runtime,
+    event: HttpBootUriRequested | MediaChanged | ClearingRequested | SettingsRequested,
+) -> Runtime:
+    """Runtime state after something of it was set, which nothing else follows from."""
+    match event:
+        case HttpBootUriRequested(uri=uri):
+            return replace(runtime, http_boot_uri=uri)
+        case MediaChanged(name=name):
+            return replace(runtime, media=name)
+        case ClearingRequested(clearing=clearing):
+            return replace(runtime, clearing=clearing)
+        case SettingsRequested(settings=settings):
+            return replace(runtime, settings=settings)

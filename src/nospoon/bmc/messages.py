@@ -63,6 +63,14 @@ class HttpBootUriRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class MediaChanged:
+    """Media were put into the CD drive, or with "" taken out."""
+
+    name: str
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClearingRequested:
     """An IPMI client writes boot option parameter 3: when flags are cleared by themselves."""
 
@@ -159,6 +167,7 @@ Request = (
     PowerRequested
     | OverrideRequested
     | HttpBootUriRequested
+    | MediaChanged
     | ClearingRequested
     | IdentifyRequested
     | SettingsRequested

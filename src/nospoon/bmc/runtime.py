@@ -44,6 +44,7 @@ class Settings:
     (§31.11a). `asset_tag` and `controller_id`: DCMI 1.5 §6.4.2, §6.6.2. `system_info`: System Info
     parameters (§22.14a) as (parameter, text). `users`: those besides the node's own account.
     `kg`: the key K_G (§13.31) in hex, "" when it is not set; stored encrypted.
+    `verify_media`: servers of virtual media must show a certificate that holds.
     """
 
     policy: PowerPolicy = PowerPolicy.ALWAYS_ON
@@ -55,6 +56,7 @@ class Settings:
     users: tuple[User, ...] = ()
     kg: str = field(default="", repr=False)
     outlet: OutletSettings = OutletSettings()
+    verify_media: bool = False
 
 
 DEFAULTS = Settings()
@@ -69,6 +71,7 @@ class Runtime:
     `boot_flags`: the five bytes of boot option parameter 5 as an IPMI client wrote them, b"" after
     anybody else set the override. `clearing`: parameter 3 (§28.13), which says when flags are kept.
     `http_boot_uri`: what target HTTP boots; `http_boot`: what the boot at hand does, "" for others.
+    `media`: what is in the CD drive, as whoever put it there called it.
     `has_power`: AC power is there; `was_on`: the machine was on when it was lost.
     """
 
@@ -81,6 +84,7 @@ class Runtime:
     identify: bool = False
     http_boot_uri: str = ""
     http_boot: str = ""
+    media: str = ""
     has_power: bool = True
     was_on: bool = False
     settings: Settings = DEFAULTS

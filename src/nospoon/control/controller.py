@@ -243,11 +243,13 @@ class Controller:
         )
         return {"node": member.path, "media": url}
 
-    async def insert_uploaded(self, uid: int, reference: str, sha256: str) -> dict[str, Any]:
+    async def insert_uploaded(
+        self, uid: int, reference: str, sha256: str, name: str
+    ) -> dict[str, Any]:
         """Put an uploaded image into the node's CD drive: {"node", "media"}."""
         member = self.fleet.find(uid, reference)
-        await self.media.insert_uploaded(member.uuid, sha256)
-        return {"node": member.path, "media": sha256}
+        await self.media.insert_uploaded(member.uuid, sha256, name)
+        return {"node": member.path, "media": name}
 
     async def eject(self, uid: int, reference: str) -> dict[str, Any]:
         """Empty the node's CD drive: {"node", "media"}."""

@@ -14,12 +14,16 @@ from nospoon.providers.base import Medium
 IsKept = Callable[[str], Awaitable[bool]]
 """Whether some cluster file names the file with this digest, so that it has to stay."""
 
+Note = Callable[[UUID, str], Awaitable[None]]
+"""Tells a machine's BMC what is in the drive now, "" for nothing."""
+
 
 class Media:
     """Puts media in and takes them out. A fetched image is ours only until a host has its copy."""
 
-    def __init__(self, files: Files, hosts: Hosts, is_kept: IsKept) -> None:
+    def __init__(self, files: Files, hosts: Hosts, is_kept: IsKept, note: Note) -> None:
         self._files, self._hosts, self._is_kept = files, hosts, is_kept
+        self._note = note
         self._in_use: Counter[str] = Counter()
 
     async def insert(
@@ -38,16 +42,19 @@ class Media:
         sha256 = await self._files.fetch(url, Access(username, password, verify=verify))
         async with self._use(sha256):
             await driver.insert(machine, Medium(str(self._files.path(sha256)), sha256))
+        await self._note(machine, url)
 
-    async def insert_uploaded(self, machine: UUID, sha256: str) -> None:
-        """Put in what a client uploaded before. Raises `NotFound` when it did not."""
+    async def insert_uploaded(self, machine: UUID, sha256: str, name: str) -> None:
+        """Put in what a client uploaded before, and calls so. Raises `NotFound` when it did not."""
         medium = Medium(str(self._files.path(sha256)), sha256)
         async with self._use(sha256):
             await self._hosts.driver(machine).insert(machine, medium)
+        await self._note(machine, name)
 
     async def eject(self, machine: UUID) -> None:
         """Take out what is in; an empty drive is no error."""
         await self._hosts.driver(machine).eject(machine)
+        await self._note(machine, "")
 
     @asynccontextmanager
     async def _use(self, sha256: str) -> AsyncIterator[None]:

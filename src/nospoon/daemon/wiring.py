@@ -88,7 +88,10 @@ class Daemon:
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event)
         self.consoles = ConsoleService(self.hosts.driver, self.records)
         store = StoredRuntime(database, self.cipher, self._tasks)
-        self.bmcs = BmcService(self.hosts, store, self._tasks, consoles=self.consoles)
+        self.media = Media(self.files, self.hosts, self._is_kept, self._note_media)
+        self.bmcs = BmcService(
+            self.hosts, store, self._tasks, consoles=self.consoles, media=self.media
+        )
         self.authority = Authority(self._override_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)
         app = create_boot_app(self.authority, ready=lambda: self._ready)
@@ -112,7 +115,6 @@ class Daemon:
             pool_root=str(settings.pools),
             default_uri=settings.default_uri,
         )
-        self.media = Media(self.files, self.hosts, self._is_kept)
         self.operations = Operations(database, self._tasks, clock.unix)
         self.work = Work(
             database=database,
@@ -255,6 +257,9 @@ class Daemon:
     async def _is_kept(self, sha256: str) -> bool:
         rows = await self.database.call(stored.all_clusters)
         return any(sha256 in row.uploads.values() for row in rows)
+
+    async def _note_media(self, uuid: UUID, name: str) -> None:
+        await self.bmcs.media_changed(uuid, name)
 
     async def _open_image(self, sha256: str) -> str:
         return str(self.files.path(sha256))

@@ -173,6 +173,7 @@ class Bmc:
     """A node's BMC. `uuid` is its machine's. `ipmi_port` 0: IPMI is not served, likewise Redfish.
 
     `pool`: the network (CIDR) from which it has an address of its own, "" when it shares one.
+    `disk_sizes`: what its inventory tells of the machine's disks, in bytes, in their order.
 
     Credentials are not part of the shape: they live encrypted in the store, and
     `credentials_key` changes when they do (a digest, never the password).
@@ -187,6 +188,7 @@ class Bmc:
     credentials_key: str = field(default="", repr=False)
     pool: str = ""
     outlet: Outlet | None = None
+    disk_sizes: tuple[int, ...] = ()
 
     @property
     def ipmi(self) -> str:

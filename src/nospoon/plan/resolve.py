@@ -196,7 +196,7 @@ class _Resolver:
                 if not self.networks[name].existing
             ]
         yield Resource(key, self._machine(node, host, uuid, volumes), tuple(needs), node.name)
-        yield self._bmc(node, uuid, key)
+        yield self._bmc(node, uuid, key, volumes)
 
     def _volume(self, node: Node, host: Host, index: int) -> Resource:
         disk = node.disks[index]
@@ -241,7 +241,7 @@ class _Resolver:
             return dict(host.physnets)[network.physnet]
         return network.bridge or identity.bridge_name(self.id, name)
 
-    def _bmc(self, node: Node, uuid: UUID, machine: Key) -> Resource:
+    def _bmc(self, node: Node, uuid: UUID, machine: Key, volumes: list[Resource]) -> Resource:
         endpoint = self.allocations.endpoints.get(node.name, SILENT)
         redfish = BmcProtocol.REDFISH in node.bmc
         shape = Bmc(
@@ -254,6 +254,7 @@ class _Resolver:
             credentials_key=self.around.credentials_keys.get(node.name, ""),
             pool=str(self.cluster.addressing.pool or ""),
             outlet=self._outlet(node),
+            disk_sizes=tuple(v.shape.size for v in volumes if isinstance(v.shape, Volume)),
         )
         return Resource(Key(Kind.BMC, machine.host, node.name), shape, (machine,), node.name)
 

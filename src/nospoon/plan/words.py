@@ -19,7 +19,7 @@ from nospoon.model.resources import (
 HIDDEN = "…"
 """Stands for a value that is nobody's business."""
 
-BYTES = frozenset({"size", "memory", "virtual_size"})
+BYTES = frozenset({"size", "memory", "virtual_size", "disk_sizes"})
 """Fields that count bytes."""
 
 

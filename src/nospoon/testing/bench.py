@@ -101,6 +101,37 @@ class MemoryConsoles:
             line.queue.put_nowait(data)
 
 
+@dataclass
+class MemoryMedia:
+    """CD drives that remember; `gate`: insertions wait for it; `error`: they fail with it."""
+
+    service: BmcService | None = None
+    asked: list[tuple[UUID, str, str, str, bool]] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    error: NospoonError | None = None
+
+    async def insert(
+        self,
+        machine: UUID,
+        url: str,
+        *,
+        username: str = "",
+        password: str = "",
+        verify: bool = True,
+    ) -> None:
+        self.asked.append((machine, url, username, password, verify))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        assert self.service is not None, "the bench sets it"
+        await self.service.media_changed(machine, url)
+
+    async def eject(self, machine: UUID) -> None:
+        assert self.service is not None, "the bench sets it"
+        await self.service.media_changed(machine, "")
+
+
 _OUTCOMES = {
     PowerCommand.ON: (MachineChange.STARTED, PowerState.ON),
     PowerCommand.OFF: (MachineChange.STOPPED, PowerState.OFF),
@@ -143,6 +174,7 @@ class Bench:
     store: MemoryStore
     configs: Sequence[BmcConfig]
     consoles: MemoryConsoles
+    media: MemoryMedia
 
     @property
     def first(self) -> BmcConfig:
@@ -191,12 +223,13 @@ async def bench(count: int = 2, *, firmware: Firmware = Firmware.BIOS) -> AsyncI
     port = free_port(socket.SOCK_STREAM)
     async with Tasks("bench") as tasks:
         consoles = MemoryConsoles()
-        service = BmcService(machines, store, tasks, consoles=consoles)
-        machines.service = service
+        media = MemoryMedia()
+        service = BmcService(machines, store, tasks, consoles=consoles, media=media)
+        machines.service = media.service = service
         configs = [config(number, redfish_port=port, firmware=firmware) for number in range(count)]
         for each in configs:
             await service.put(each)
         try:
-            yield Bench(service, machines, store, configs, consoles)
+            yield Bench(service, machines, store, configs, consoles, media)
         finally:
             await service.close()

@@ -61,7 +61,7 @@ async def insert(
 ) -> dict[str, Any]:
     """Put an image into the node's CD drive; answers when it is in."""
     if body.sha256:
-        return await controller.insert_uploaded(caller.uid, node, body.sha256)
+        return await controller.insert_uploaded(caller.uid, node, body.sha256, body.name)
     return await controller.insert(
         caller.uid,
         node,

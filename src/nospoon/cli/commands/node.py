@@ -92,7 +92,7 @@ def insert(
         password = password_file.read().strip() if password_file is not None else ""
         body = {"url": image, "username": username, "password": password, "verify": not insecure}
     else:
-        body = {"sha256": upload(client, Path(image))}
+        body = {"sha256": upload(client, Path(image)), "name": Path(image).name}
     answer = client.post(f"/v1/nodes/{node}/media", body)
     click.echo(f"{answer['node']}: inserted {image}", err=True)
 

@@ -29,6 +29,7 @@ from nospoon.bmc.messages import (
     Event,
     HttpBootUriRequested,
     MachineReported,
+    MediaChanged,
     OverrideRequested,
     Persist,
     PowerRequested,
@@ -53,7 +54,8 @@ from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
-from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, RuntimeStore
+from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
+from nospoon.services.bmcs.redfish.jobs import Jobs
 from nospoon.services.bmcs.rmcp import Rmcp, identity
 from nospoon.services.bmcs.sol import SolLines
 
@@ -99,6 +101,10 @@ class Served:
     def power_fault(self) -> str:
         return self.aggregate.fault
 
+    def now(self) -> float:
+        """The clock of its aggregate."""
+        return asyncio.get_running_loop().time()
+
 
 class BmcService:
     """Serves BMCs. Everything happens on the loop's thread."""
@@ -110,6 +116,7 @@ class BmcService:
         tasks: Tasks,
         *,
         consoles: Consoles | None = None,
+        media: Media | None = None,
     ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._served: dict[UUID, Served] = {}
@@ -117,6 +124,7 @@ class BmcService:
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
+        self.media, self.jobs = media, Jobs(tasks)
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
         self._pdus = Pdus(self, tasks)
         self.listeners = Listeners(Rmcp(self, self._sol).datagram, self._pdus.datagram, self)
@@ -240,6 +248,11 @@ class BmcService:
         """Set the boot override; durable when this returns."""
         served = self._known(uuid)
         _result(await self.ask(served, lambda t: OverrideRequested(override, t)))
+
+    async def media_changed(self, uuid: UUID, name: str) -> None:
+        """Media called so are in the CD drive now, with "" none; durable when this returns."""
+        served = self._known(uuid)
+        _result(await self.ask(served, lambda t: MediaChanged(name, t)))
 
     async def set_http_boot_uri(self, uuid: UUID, uri: str) -> None:
         """Set what boot target HTTP boots; durable when this returns."""

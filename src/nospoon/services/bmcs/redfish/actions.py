@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nospoon.bmc.messages import (
     Answer,
+    HttpBootUriRequested,
     IdentifyRequested,
     OverrideRequested,
     PowerRequested,
@@ -34,10 +35,12 @@ _TARGET, _ENABLED, _MODE = (
     "BootSourceOverrideEnabled",
     "BootSourceOverrideMode",
 )
+_URI = "HttpBootUri"
+_BOOT = frozenset({_TARGET, _ENABLED, _MODE, _URI})
 
 
-def _done(answer: Answer) -> None:
-    """Raise for an answer that is not good."""
+def done(answer: Answer) -> None:
+    """Raises `RedfishError` for an answer that is not good."""
     if answer.verdict in STATUSES:
         status = STATUSES[answer.verdict]
         headers = {"Retry-After": RETRY_AFTER} if status == 503 else None
@@ -46,7 +49,7 @@ def _done(answer: Answer) -> None:
 
 async def reset_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
-    _refuse_others(body, ("ResetType",))
+    refuse_others(body, ("ResetType",))
     kind = body.get("ResetType", "ForceRestart")
     allowed = tuple(shown.RESET_TYPES)
     if not isinstance(kind, str):
@@ -57,7 +60,7 @@ async def reset_system(service: BmcService, served: Served, body: dict[str, Any]
     if kind == "PushPowerButton" and not served.aggregate.is_on:
         command = PowerCommand.ON
     restart = kind in shown.RESTARTS
-    _done(await service.ask(served, lambda ticket: PowerRequested(command, ticket, restart)))
+    done(await service.ask(served, lambda ticket: PowerRequested(command, ticket, restart)))
 
 
 def _bad_parameter(name: str, value: str, allowed: tuple[str, ...]) -> RedfishError:
@@ -72,18 +75,23 @@ def _bad_parameter(name: str, value: str, allowed: tuple[str, ...]) -> RedfishEr
 
 async def patch_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """Check everything first, then change."""
-    _refuse_others(body, ("Boot", "IndicatorLED", "LocationIndicatorActive"))
-    override = _override(served, body["Boot"]) if "Boot" in body else None
+    refuse_others(body, ("Boot", "IndicatorLED", "LocationIndicatorActive"))
+    override = _override(served, body["Boot"]) if _sets_override(body) else None
+    uri = _http_boot_uri(body.get("Boot", {}))
     lit = _lit(body)
+    if uri is not None:
+        there = uri
+        done(await service.ask(served, lambda ticket: HttpBootUriRequested(there, ticket)))
     if override is not None:
         changed = override
-        _done(await service.ask(served, lambda ticket: OverrideRequested(changed, ticket)))
+        done(await service.ask(served, lambda ticket: OverrideRequested(changed, ticket)))
     if lit is not None:
         on = lit
-        _done(await service.ask(served, lambda ticket: IdentifyRequested(on, ticket)))
+        done(await service.ask(served, lambda ticket: IdentifyRequested(on, ticket)))
 
 
-def _refuse_others(body: Mapping[str, Any], writable: tuple[str, ...]) -> None:
+def refuse_others(body: Mapping[str, Any], writable: tuple[str, ...]) -> None:
+    """Raises `RedfishError` for properties that cannot be set here."""
     for name in body:
         if name.startswith("@odata.") or name in writable:
             continue
@@ -110,13 +118,32 @@ def _lit(body: Mapping[str, Any]) -> bool | None:
     return None
 
 
+def _sets_override(body: Mapping[str, Any]) -> bool:
+    """Whether there is more in it than the URI, which is there beside any override."""
+    boot = body.get("Boot", {_URI: None})
+    return not isinstance(boot, dict) or set(boot) != {_URI}
+
+
+def _http_boot_uri(boot: Any) -> str | None:
+    """None: it stays as it is; null takes it away."""
+    if not isinstance(boot, dict) or _URI not in boot:
+        return None
+    uri = boot[_URI] if boot[_URI] is not None else ""
+    if not isinstance(uri, str):
+        raise errors.wrong_type(f"Boot/{_URI}", uri)
+    if uri and not uri.startswith(("http://", "https://")):
+        raise errors.not_in_list(f"Boot/{_URI}", uri, ("http://…", "https://…"))
+    return uri
+
+
 def _override(served: Served, boot: Any) -> BootOverride:
     """The override after this PATCH; what it leaves out stays as it is."""
     if not isinstance(boot, dict):
         raise errors.wrong_type("Boot", boot)
     for name in boot:
-        if name not in (_TARGET, _ENABLED, _MODE):
-            raise errors.unknown_property(f"Boot/{name}")
+        if name not in _BOOT:
+            known = name in ("BootOrder", "BootOptions")
+            raise (errors.read_only if known else errors.unknown_property)(f"Boot/{name}")
     now = served.override
     target_name = _choice(boot, _TARGET, tuple(shown.TARGETS), shown.TARGET_NAMES[now.target])
     enabled_name = _choice(boot, _ENABLED, shown.ENABLED, _enabled_default(boot, now))

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-from collections.abc import Awaitable, Callable, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,100 +20,31 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nospoon.runtime import clock
-from nospoon.services.bmcs.accounts import OPERATOR, Accounts, RedfishSession
-from nospoon.services.bmcs.redfish import errors, metadata
+from nospoon.services.bmcs.accounts import Accounts, RedfishSession
+from nospoon.services.bmcs.redfish import (
+    errors,
+    metadata,
+    tasks,
+)
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
 from nospoon.services.bmcs.redfish.errors import RedfishError
+from nospoon.services.bmcs.redfish.exchange import (
+    ODATA,
+    ROOT,
+    Exchange,
+    Handler,
+    Resource,
+    check_match,
+    collection,
+    read,
+    respond,
+    tagged,
+)
+from nospoon.services.bmcs.redfish.parts import PARTS
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import BmcService, Served
-
-MAX_BODY = 1 << 20
-ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache"}
-_JSON = msgspec.json.Encoder()
-
-
-SAFE = frozenset({"GET", "HEAD"})
-"""Methods that only look."""
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One request being answered: who asks. `account` b"": nobody who logged in."""
-
-    request: Request
-    service: BmcService
-    accounts: Accounts
-    account: bytes = b""
-
-    @property
-    def path(self) -> str:
-        return self.request.url.path
-
-    def served(self) -> Served:
-        """The BMC that the path names, when this caller may see it."""
-        try:
-            uuid = UUID(self.request.path_params["id"])
-        except ValueError:
-            raise errors.not_found(self.path) from None
-        found = self.service.status(uuid)
-        if found is None or not all(uuid in each for each in self._seen):
-            raise errors.not_found(self.path)
-        if self.request.method not in SAFE and not self._may_change(uuid):
-            raise errors.forbidden()
-        return found
-
-    def _may_change(self, system: UUID) -> bool:
-        return self.accounts.privilege(self.account, system) >= OPERATOR
-
-    def members(self) -> list[str]:
-        """Ids of the systems that this caller may see, steadily ordered."""
-        own, here = self._seen
-        return sorted(str(uuid) for uuid in own & here)
-
-    def log_in(self, account: bytes | None) -> bool:
-        """Whether this is an account that may see something here."""
-        self.account = account or b""
-        own, here = self._seen
-        return not own.isdisjoint(here)
-
-    @property
-    def _seen(self) -> tuple[AbstractSet[UUID], AbstractSet[UUID]]:
-        """The account's systems, and those at the address that the request came to.
-
-        A BMC with an address of its own is seen there only, and alone.
-        """
-        own = self.accounts.systems(self.account)
-        return own, self.service.redfish_at(self.request.scope["server"])
-
-    async def body(self) -> dict[str, Any]:
-        """The request's JSON object. Raises `RedfishError`."""
-        if int(self.request.headers.get("content-length") or 0) > MAX_BODY:
-            raise errors.general(413, "The request body is too large.")
-        data = await self.request.body()
-        kind = self.request.headers.get("content-type", "application/json")
-        if kind.partition(";")[0].strip().lower() != "application/json":
-            raise errors.general(415, f"Expected a body of application/json, got {kind}.")
-        try:
-            value = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise errors.malformed(str(error)) from None
-        if not isinstance(value, dict):
-            raise errors.malformed(f"expected an object, got {type(value).__name__}")
-        return value
-
-
-Handler = Callable[[Exchange], Awaitable[Response]]
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A path and what its methods do. `open_`: methods that need no login."""
-
-    path: str
-    methods: Mapping[str, Handler]
-    open_: frozenset[str] = frozenset()
+    from nospoon.services.bmcs.service import BmcService
 
 
 def create_app(service: BmcService, accounts: Accounts) -> Starlette:
@@ -171,16 +98,7 @@ def _not_allowed(resource: Resource, method: str) -> RedfishError:
 
 
 def _refused(error: RedfishError) -> Response:
-    return _respond(error.body(), status=error.status, headers=error.headers)
-
-
-def _respond(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(
-        _JSON.encode(body),
-        status,
-        {**ODATA, **(headers or {})},
-        media_type="application/json;charset=utf-8",
-    )
+    return respond(error.body(), status=error.status, headers=error.headers)
 
 
 def _log_in(exchange: Exchange) -> None:
@@ -211,51 +129,22 @@ def _basic(header: str) -> tuple[str, str] | None:
     return (username, password) if colon else None
 
 
-def _tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
-    """A resource with its ETag; 304 when the client has it (RFC 9110 §13.1.2)."""
-    tag = _etag(body)
-    if tag in _tags(exchange.request.headers.get("if-none-match")):
-        return Response(status_code=304, headers={**ODATA, "ETag": tag})
-    return _respond({**body, "@odata.etag": tag}, headers={"ETag": tag})
-
-
-def _etag(body: Any) -> str:
-    return f'W/"{hashlib.blake2b(_JSON.encode(body), digest_size=8).hexdigest()}"'
-
-
-def _tags(header: str | None) -> set[str]:
-    return {tag.strip() for tag in (header or "").split(",")}
-
-
-def _check_match(exchange: Exchange, body: dict[str, Any]) -> None:
-    wanted = exchange.request.headers.get("if-match")
-    if wanted is not None and wanted.strip() != "*" and _etag(body) not in _tags(wanted):
-        raise errors.general(412, "The resource has changed: its ETag is another one.")
-
-
-def _read(make: Callable[[Served], dict[str, Any]]) -> Handler:
-    async def handler(exchange: Exchange) -> Response:
-        return _tagged(exchange, make(exchange.served()))
-
-    return handler
-
-
 def _listing(kind: str, path: str) -> Handler:
     async def handler(exchange: Exchange) -> Response:
-        return _tagged(exchange, shown.collection(kind, path, exchange.members()))
+        return tagged(exchange, collection(kind, path, exchange.members()))
 
     return handler
 
 
 async def _versions(exchange: Exchange) -> Response:
     del exchange
-    return _respond({"v1": f"{shown.ROOT}/"})
+    return respond({"v1": f"{ROOT}/"})
 
 
 async def _root(exchange: Exchange) -> Response:
     """By address the root is the BMC's own; shared ones have one of their listener."""
     address, port = exchange.request.scope["server"]
-    return _tagged(exchange, shown.service_root(_install_id(f"{address}:{port}")))
+    return tagged(exchange, shown.service_root(_install_id(f"{address}:{port}")))
 
 
 def _install_id(place: str) -> UUID:
@@ -269,17 +158,17 @@ async def _metadata(exchange: Exchange) -> Response:
 
 async def _odata(exchange: Exchange) -> Response:
     del exchange
-    return _respond(shown.odata())
+    return respond(shown.odata())
 
 
 async def _session_service(exchange: Exchange) -> Response:
-    return _tagged(exchange, shown.session_service())
+    return tagged(exchange, shown.session_service())
 
 
 async def _sessions(exchange: Exchange) -> Response:
     found = exchange.accounts.sessions(exchange.account, now=clock.monotonic())
     path = "SessionService/Sessions"
-    return _tagged(exchange, shown.collection("Session", path, sorted(s.id for s in found)))
+    return tagged(exchange, collection("Session", path, sorted(s.id for s in found)))
 
 
 async def _create_session(exchange: Exchange) -> Response:
@@ -293,9 +182,9 @@ async def _create_session(exchange: Exchange) -> Response:
     if account is None or not exchange.log_in(account):
         raise errors.unauthorized(exchange.path)
     made = exchange.accounts.log_in(account, body["UserName"], now=clock.monotonic())
-    location = f"{shown.ROOT}/SessionService/Sessions/{made.id}"
+    location = f"{ROOT}/SessionService/Sessions/{made.id}"
     headers = {"X-Auth-Token": made.token, "Location": location}
-    return _respond(shown.session(made), status=201, headers=headers)
+    return respond(shown.session(made), status=201, headers=headers)
 
 
 def _session_of(exchange: Exchange) -> RedfishSession:
@@ -307,7 +196,7 @@ def _session_of(exchange: Exchange) -> RedfishSession:
 
 
 async def _session(exchange: Exchange) -> Response:
-    return _tagged(exchange, shown.session(_session_of(exchange)))
+    return tagged(exchange, shown.session(_session_of(exchange)))
 
 
 async def _delete_session(exchange: Exchange) -> Response:
@@ -319,21 +208,21 @@ async def _interfaces(exchange: Exchange) -> Response:
     served = exchange.served()
     path = f"Systems/{served.bmc.uuid}/EthernetInterfaces"
     members = [str(index) for index in range(len(served.config.machine.nics))]
-    return _tagged(exchange, shown.collection("EthernetInterface", path, members))
+    return tagged(exchange, collection("EthernetInterface", path, members))
 
 
 async def _interface(exchange: Exchange) -> Response:
     served, index = exchange.served(), exchange.request.path_params["nic"]
     if not index.isdecimal() or int(index) >= len(served.config.machine.nics):
         raise errors.not_found(exchange.path)
-    return _tagged(exchange, shown.interface(served, int(index)))
+    return tagged(exchange, shown.interface(served, int(index)))
 
 
 async def _patch_system(exchange: Exchange) -> Response:
     served = exchange.served()
-    _check_match(exchange, shown.system(served))
+    check_match(exchange, shown.system(served))
     await patch_system(exchange.service, served, await exchange.body())
-    return _tagged(exchange, shown.system(served))
+    return tagged(exchange, shown.system(served))
 
 
 async def _reset(exchange: Exchange) -> Response:
@@ -343,7 +232,7 @@ async def _reset(exchange: Exchange) -> Response:
 
 
 _OPEN = frozenset({"GET"})
-_V1 = shown.ROOT
+_V1 = ROOT
 
 RESOURCES: tuple[Resource, ...] = (
     Resource("/redfish", {"GET": _versions}, _OPEN),
@@ -361,12 +250,14 @@ RESOURCES: tuple[Resource, ...] = (
         f"{_V1}/SessionService/Sessions/{{session}}", {"GET": _session, "DELETE": _delete_session}
     ),
     Resource(f"{_V1}/Systems", {"GET": _listing("ComputerSystem", "Systems")}),
-    Resource(f"{_V1}/Systems/{{id}}", {"GET": _read(shown.system), "PATCH": _patch_system}),
+    Resource(f"{_V1}/Systems/{{id}}", {"GET": read(shown.system), "PATCH": _patch_system}),
     Resource(f"{_V1}/Systems/{{id}}/Actions/ComputerSystem.Reset", {"POST": _reset}),
     Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces", {"GET": _interfaces}),
     Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces/{{nic}}", {"GET": _interface}),
+    *PARTS,
+    *tasks.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
-    Resource(f"{_V1}/Managers/{{id}}", {"GET": _read(shown.manager)}),
+    Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),
     Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),
-    Resource(f"{_V1}/Chassis/{{id}}", {"GET": _read(shown.chassis)}),
+    Resource(f"{_V1}/Chassis/{{id}}", {"GET": read(shown.chassis)}),
 )

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from nospoon.errors import (
+    Conflict,
+    Gone,
+    HostUnreachable,
+    NospoonError,
+    OutOfSpace,
+    UsageError,
+)
+
 REGISTRY = "Base.1.18"
 
 
@@ -25,21 +34,24 @@ class RedfishError(Exception):
         self.message_args, self.resolution = args, resolution
         self.headers = headers or {}
 
-    def body(self) -> dict[str, Any]:
-        """The `error` object with its extended information."""
-        name = f"{REGISTRY}.{self.message_id}"
-        extended = {
+    def extended(self) -> dict[str, Any]:
+        """The extended information: a message of the registry."""
+        return {
             "@odata.type": "#Message.v1_2_1.Message",
-            "MessageId": name,
+            "MessageId": f"{REGISTRY}.{self.message_id}",
             "Message": self.message,
             "MessageArgs": list(self.message_args),
             "Severity": "Critical",
             "MessageSeverity": "Critical",
             "Resolution": self.resolution,
         }
+
+    def body(self) -> dict[str, Any]:
+        """The `error` object with its extended information."""
+        extended = self.extended()
         return {
             "error": {
-                "code": name,
+                "code": extended["MessageId"],
                 "message": self.message,
                 "@Message.ExtendedInfo": [extended],
             }
@@ -134,6 +146,32 @@ def missing_property(name: str) -> RedfishError:
         args=(name,),
         resolution="Ensure that the property is in the request body and has a valid value.",
     )
+
+
+def missing_parameter(action: str, name: str) -> RedfishError:
+    return RedfishError(
+        400,
+        "ActionParameterMissing",
+        f"The action {action} requires the parameter {name} to be present in the request body.",
+        args=(action, name),
+        resolution="Supply the action with the required parameter in the request body.",
+    )
+
+
+STATUSES: tuple[tuple[type[NospoonError], int], ...] = (
+    (UsageError, 400),
+    (Gone, 409),
+    (Conflict, 409),
+    (HostUnreachable, 503),
+    (OutOfSpace, 507),
+)
+"""Our errors as HTTP statuses; all others are 500."""
+
+
+def of(error: NospoonError) -> RedfishError:
+    """What a client is told of an error of ours."""
+    status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    return general(status, str(error))
 
 
 def general(status: int, message: str, *, headers: dict[str, str] | None = None) -> RedfishError:

@@ -2,32 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree as ET
 
 EDMX = "http://docs.oasis-open.org/odata/ns/edmx"
 EDM = "http://docs.oasis-open.org/odata/ns/edm"
-SCHEMAS = {
-    "ServiceRoot": "v1_16_1",
-    "ComputerSystemCollection": "",
-    "ComputerSystem": "v1_22_1",
-    "EthernetInterfaceCollection": "",
-    "EthernetInterface": "v1_12_1",
-    "ManagerCollection": "",
-    "Manager": "v1_19_1",
-    "ChassisCollection": "",
+VERSIONS: Mapping[str, str] = {
+    "AccountService": "v1_18_1",
+    "Bios": "v1_2_3",
+    "BootOption": "v1_0_6",
     "Chassis": "v1_25_1",
-    "SessionService": "v1_1_9",
-    "SessionCollection": "",
-    "Session": "v1_7_1",
+    "ComputerSystem": "v1_22_1",
+    "Drive": "v1_22_0",
+    "EnvironmentMetrics": "v1_5_0",
+    "EthernetInterface": "v1_12_1",
+    "EventDestination": "v1_16_0",
+    "EventService": "v1_12_0",
+    "Fan": "v1_6_0",
+    "JsonSchemaFile": "v1_1_5",
+    "LogEntry": "v1_21_0",
+    "LogService": "v1_9_0",
+    "Manager": "v1_19_1",
+    "ManagerAccount": "v1_14_1",
+    "ManagerNetworkProtocol": "v1_12_0",
+    "Memory": "v1_23_0",
     "Message": "v1_2_1",
+    "MessageRegistryFile": "v1_1_5",
+    "Power": "v1_7_3",
+    "PowerSubsystem": "v1_1_3",
+    "PowerSupply": "v1_6_0",
+    "Processor": "v1_22_0",
+    "Role": "v1_3_3",
+    "SecureBoot": "v1_1_2",
+    "Sensor": "v1_12_0",
+    "SerialInterface": "v1_3_0",
+    "ServiceRoot": "v1_16_1",
+    "Session": "v1_7_1",
+    "SessionService": "v1_1_9",
+    "SoftwareInventory": "v1_13_0",
+    "Storage": "v1_21_0",
+    "StorageController": "v1_11_0",
+    "Task": "v1_7_4",
+    "TaskService": "v1_3_0",
+    "Thermal": "v1_7_3",
+    "ThermalMetrics": "v1_3_2",
+    "ThermalSubsystem": "v1_5_0",
+    "UpdateService": "v1_17_0",
+    "VirtualMedia": "v1_6_5",
+    "Volume": "v1_10_2",
 }
+"""Schemas of DSP8010 2024.4 that have every property used here."""
+
+SINGLE = frozenset(
+    {
+        "ServiceRoot",
+        "SessionService",
+        "Message",
+        "Bios",
+        "SecureBoot",
+        "Thermal",
+        "Power",
+        "ThermalSubsystem",
+        "PowerSubsystem",
+        "ThermalMetrics",
+        "EnvironmentMetrics",
+        "ManagerNetworkProtocol",
+        "TaskService",
+        "AccountService",
+        "UpdateService",
+        "EventService",
+    }
+)
+"""Of these there is no collection."""
+
+
+def odata_type(name: str) -> str:
+    """The `@odata.type` of a resource."""
+    return f"#{name}.{VERSIONS[name]}.{name}"
+
+
+def _schemas() -> Iterator[tuple[str, str]]:
+    for name, version in VERSIONS.items():
+        yield name, version
+        if name not in SINGLE:
+            yield f"{name}Collection", ""
 
 
 def document() -> bytes:
     """OData CSDL that includes DMTF's schemas by reference."""
     ET.register_namespace("edmx", EDMX)
     root = ET.Element(f"{{{EDMX}}}Edmx", Version="4.0")
-    for name, version in SCHEMAS.items():
+    for name, version in _schemas():
         uri = f"http://redfish.dmtf.org/schemas/v1/{name}_v1.xml"
         reference = ET.SubElement(root, f"{{{EDMX}}}Reference", Uri=uri)
         include = f"{{{EDMX}}}Include"

@@ -5,7 +5,7 @@ Schema versions are those of DSP8010 2024.4 that have every property used here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
@@ -14,11 +14,11 @@ from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
+from nospoon.services.bmcs.redfish.exchange import ROOT, ref, resource
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.service import Served
 
-ROOT = "/redfish/v1"
 GIB = 1 << 30
 
 RESET_TYPES: Mapping[str, PowerCommand] = {
@@ -75,27 +75,12 @@ def service_root(install: UUID) -> dict[str, Any]:
         "UUID": str(uuid5(install, "redfish")),
         "Product": f"nospoon {__version__}",
         "Vendor": "nospoon",
-        "Systems": _ref("Systems"),
-        "Chassis": _ref("Chassis"),
-        "Managers": _ref("Managers"),
-        "SessionService": _ref("SessionService"),
-        "Links": {"Sessions": _ref("SessionService/Sessions")},
-    }
-
-
-def _ref(path: str) -> dict[str, str]:
-    return {"@odata.id": f"{ROOT}/{path}"}
-
-
-def collection(kind: str, path: str, members: Iterable[str]) -> dict[str, Any]:
-    """A resource collection, for example of ComputerSystem at Systems."""
-    refs = [_ref(f"{path}/{member}") for member in members]
-    return {
-        "@odata.type": f"#{kind}Collection.{kind}Collection",
-        "@odata.id": f"{ROOT}/{path}",
-        "Name": f"{kind} Collection",
-        "Members@odata.count": len(refs),
-        "Members": refs,
+        "Systems": ref("Systems"),
+        "Chassis": ref("Chassis"),
+        "Managers": ref("Managers"),
+        "SessionService": ref("SessionService"),
+        "Tasks": ref("TaskService"),
+        "Links": {"Sessions": ref("SessionService/Sessions")},
     }
 
 
@@ -136,14 +121,17 @@ def system(served: Served) -> dict[str, Any]:
             "CoreCount": machine.cpus,
             "LogicalProcessorCount": machine.cpus,
             "Model": "QEMU x86_64" if machine.arch is Arch.X86_64 else "QEMU aarch64",
-            "Status": {"State": "Enabled", "Health": "OK"},
         },
-        "MemorySummary": {
-            "TotalSystemMemoryGiB": machine.memory / GIB,
-            "Status": {"State": "Enabled", "Health": "OK"},
-        },
-        "EthernetInterfaces": _ref(f"{path}/EthernetInterfaces"),
-        "Links": {"Chassis": [_ref(f"Chassis/{uuid}")], "ManagedBy": [_ref(f"Managers/{uuid}")]},
+        "MemorySummary": {"TotalSystemMemoryGiB": machine.memory / GIB},
+        "EthernetInterfaces": ref(f"{path}/EthernetInterfaces"),
+        "Processors": ref(f"{path}/Processors"),
+        "Memory": ref(f"{path}/Memory"),
+        "Storage": ref(f"{path}/Storage"),
+        "LogServices": ref(f"{path}/LogServices"),
+        "VirtualMedia": ref(f"{path}/VirtualMedia"),
+        "Bios": ref(f"{path}/Bios"),
+        **({} if machine.firmware is Firmware.BIOS else {"SecureBoot": ref(f"{path}/SecureBoot")}),
+        "Links": {"Chassis": [ref(f"Chassis/{uuid}")], "ManagedBy": [ref(f"Managers/{uuid}")]},
         "Actions": {
             "#ComputerSystem.Reset": {
                 "target": f"{ROOT}/{path}/Actions/ComputerSystem.Reset",
@@ -183,6 +171,34 @@ def _boot(served: Served) -> dict[str, Any]:
         "BootSourceOverrideTarget@Redfish.AllowableValues": list(TARGETS),
         "BootSourceOverrideMode": mode_of(served),
         "BootSourceOverrideMode@Redfish.AllowableValues": list(modes(served)),
+        "HttpBootUri": served.aggregate.runtime.http_boot_uri or None,
+        "BootOrder": boot_order(served),
+        "BootOptions": ref(f"Systems/{served.bmc.uuid}/BootOptions"),
+    }
+
+
+def boot_order(served: Served) -> list[str]:
+    """References of boot options, in the persistent order; only the cluster file changes it."""
+    return [boot_reference(device) for device in served.config.machine.boot_order]
+
+
+def boot_reference(device: BootDevice) -> str:
+    """The firmware's name of a boot option (UEFI 2.10 §3.1.1)."""
+    return f"Boot{list(BootDevice).index(device):04X}"
+
+
+def boot_option(served: Served, member: str) -> dict[str, Any] | None:
+    """BootOption: a class of devices, as the persistent order has them."""
+    found = (d for d in served.config.machine.boot_order if boot_reference(d) == member)
+    device = next(found, None)
+    if device is None:
+        return None
+    return {
+        **resource("BootOption", f"Systems/{served.bmc.uuid}/BootOptions/{member}", member, member),
+        "BootOptionReference": member,
+        "BootOptionEnabled": True,
+        "DisplayName": str(device),
+        "Alias": TARGET_NAMES[device],
     }
 
 
@@ -218,9 +234,13 @@ def manager(served: Served) -> dict[str, Any]:
         "FirmwareVersion": __version__,
         "PowerState": "On",
         "Status": {"State": "Enabled", "Health": "OK"},
+        "NetworkProtocol": ref(f"Managers/{uuid}/NetworkProtocol"),
+        "SerialInterfaces": ref(f"Managers/{uuid}/SerialInterfaces"),
+        "LogServices": ref(f"Managers/{uuid}/LogServices"),
+        "VirtualMedia": ref(f"Managers/{uuid}/VirtualMedia"),
         "Links": {
-            "ManagerForServers": [_ref(f"Systems/{uuid}")],
-            "ManagerForChassis": [_ref(f"Chassis/{uuid}")],
+            "ManagerForServers": [ref(f"Systems/{uuid}")],
+            "ManagerForChassis": [ref(f"Chassis/{uuid}")],
         },
     }
 
@@ -239,9 +259,16 @@ def chassis(served: Served) -> dict[str, Any]:
         "PowerState": POWER_STATES[served.aggregate.power],
         "LocationIndicatorActive": served.aggregate.identify,
         "Status": {"State": "Enabled", "Health": "Critical" if served.power_fault else "OK"},
+        "Power": ref(f"Chassis/{uuid}/Power"),
+        "Thermal": ref(f"Chassis/{uuid}/Thermal"),
+        "PowerSubsystem": ref(f"Chassis/{uuid}/PowerSubsystem"),
+        "ThermalSubsystem": ref(f"Chassis/{uuid}/ThermalSubsystem"),
+        "EnvironmentMetrics": ref(f"Chassis/{uuid}/EnvironmentMetrics"),
+        "Sensors": ref(f"Chassis/{uuid}/Sensors"),
+        "Drives": ref(f"Chassis/{uuid}/Drives"),
         "Links": {
-            "ComputerSystems": [_ref(f"Systems/{uuid}")],
-            "ManagedBy": [_ref(f"Managers/{uuid}")],
+            "ComputerSystems": [ref(f"Systems/{uuid}")],
+            "ManagedBy": [ref(f"Managers/{uuid}")],
         },
     }
 
@@ -256,7 +283,7 @@ def session_service() -> dict[str, Any]:
         "ServiceEnabled": True,
         "SessionTimeout": int(SESSION_TIMEOUT),
         "Status": {"State": "Enabled", "Health": "OK"},
-        "Sessions": _ref("SessionService/Sessions"),
+        "Sessions": ref("SessionService/Sessions"),
     }
 
 

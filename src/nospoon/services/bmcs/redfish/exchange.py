@@ -1,0 +1,210 @@
+"""One Redfish request being answered: who asks, what the path names, and how answers look."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nospoon.services.bmcs.accounts import OPERATOR, Accounts
+from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.metadata import odata_type
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.service import BmcService, Served
+
+MAX_BODY = 1 << 20
+ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache"}
+_JSON = msgspec.json.Encoder()
+
+
+SAFE = frozenset({"GET", "HEAD"})
+"""Methods that only look."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request being answered: who asks. `account` b"": nobody who logged in."""
+
+    request: Request
+    service: BmcService
+    accounts: Accounts
+    account: bytes = b""
+
+    @property
+    def path(self) -> str:
+        return self.request.url.path
+
+    def served(self) -> Served:
+        """The BMC that the path names, when this caller may see it."""
+        try:
+            uuid = UUID(self.request.path_params["id"])
+        except ValueError:
+            raise errors.not_found(self.path) from None
+        found = self.service.status(uuid)
+        if found is None or not all(uuid in each for each in self._seen):
+            raise errors.not_found(self.path)
+        if self.request.method not in SAFE and not self._may_change(uuid):
+            raise errors.forbidden()
+        return found
+
+    def _may_change(self, system: UUID) -> bool:
+        return self.accounts.privilege(self.account, system) >= OPERATOR
+
+    def members(self) -> list[str]:
+        """Ids of the systems that this caller may see, steadily ordered."""
+        own, here = self._seen
+        return sorted(str(uuid) for uuid in own & here)
+
+    def log_in(self, account: bytes | None) -> bool:
+        """Whether this is an account that may see something here."""
+        self.account = account or b""
+        own, here = self._seen
+        return not own.isdisjoint(here)
+
+    @property
+    def _seen(self) -> tuple[AbstractSet[UUID], AbstractSet[UUID]]:
+        """The account's systems, and those at the address that the request came to.
+
+        A BMC with an address of its own is seen there only, and alone.
+        """
+        own = self.accounts.systems(self.account)
+        return own, self.service.redfish_at(self.request.scope["server"])
+
+    async def body(self) -> dict[str, Any]:
+        """The request's JSON object. Raises `RedfishError`."""
+        if int(self.request.headers.get("content-length") or 0) > MAX_BODY:
+            raise errors.general(413, "The request body is too large.")
+        data = await self.request.body()
+        kind = self.request.headers.get("content-type", "application/json")
+        if kind.partition(";")[0].strip().lower() != "application/json":
+            raise errors.general(415, f"Expected a body of application/json, got {kind}.")
+        try:
+            value = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise errors.malformed(str(error)) from None
+        if not isinstance(value, dict):
+            raise errors.malformed(f"expected an object, got {type(value).__name__}")
+        return value
+
+
+Handler = Callable[[Exchange], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A path and what its methods do. `open_`: methods that need no login."""
+
+    path: str
+    methods: Mapping[str, Handler]
+    open_: frozenset[str] = frozenset()
+
+
+def respond(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(
+        _JSON.encode(body),
+        status,
+        {**ODATA, **(headers or {})},
+        media_type="application/json;charset=utf-8",
+    )
+
+
+def tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
+    """A resource with its ETag; 304 when the client has it (RFC 9110 §13.1.2)."""
+    tag = etag(body)
+    if tag in _tags(exchange.request.headers.get("if-none-match")):
+        return Response(status_code=304, headers={**ODATA, "ETag": tag})
+    return respond({**body, "@odata.etag": tag}, headers={"ETag": tag})
+
+
+def etag(body: Any) -> str:
+    return f'W/"{hashlib.blake2b(_JSON.encode(body), digest_size=8).hexdigest()}"'
+
+
+def _tags(header: str | None) -> set[str]:
+    return {tag.strip() for tag in (header or "").split(",")}
+
+
+def check_match(exchange: Exchange, body: dict[str, Any]) -> None:
+    wanted = exchange.request.headers.get("if-match")
+    if wanted is not None and wanted.strip() != "*" and etag(body) not in _tags(wanted):
+        raise errors.general(412, "The resource has changed: its ETag is another one.")
+
+
+def read(make: Callable[[Served], dict[str, Any] | None]) -> Handler:
+    """One resource of a BMC; None: this one has none."""
+
+    async def handler(exchange: Exchange) -> Response:
+        found = make(exchange.served())
+        if found is None:
+            raise errors.not_found(exchange.path)
+        return tagged(exchange, found)
+
+    return handler
+
+
+def listing(kind: str, path: str, ids: Callable[[Served], Iterable[str]]) -> Handler:
+    """A collection below a system, manager or chassis; `path` with {id} as in the table."""
+
+    async def handler(exchange: Exchange) -> Response:
+        served = exchange.served()
+        place = path.format(id=served.bmc.uuid, **_others(exchange))
+        return tagged(exchange, collection(kind, place, ids(served)))
+
+    return handler
+
+
+def member(make: Callable[[Served, str], dict[str, Any] | None]) -> Handler:
+    """A member of such a collection, by {member}; None: there is none."""
+
+    async def handler(exchange: Exchange) -> Response:
+        found = make(exchange.served(), exchange.request.path_params["member"])
+        if found is None:
+            raise errors.not_found(exchange.path)
+        return tagged(exchange, found)
+
+    return handler
+
+
+def _others(exchange: Exchange) -> dict[str, str]:
+    return {key: value for key, value in exchange.request.path_params.items() if key != "id"}
+
+
+ROOT = "/redfish/v1"
+
+
+def ref(path: str) -> dict[str, str]:
+    """A link; `path` below the service root."""
+    return {"@odata.id": f"{ROOT}/{path}"}
+
+
+def collection(kind: str, path: str, members: Iterable[str]) -> dict[str, Any]:
+    """A resource collection, for example of ComputerSystem at Systems."""
+    refs = [ref(f"{path}/{each}") for each in members]
+    return {
+        "@odata.type": f"#{kind}Collection.{kind}Collection",
+        "@odata.id": f"{ROOT}/{path}",
+        "Name": f"{kind} Collection",
+        "Members@odata.count": len(refs),
+        "Members": refs,
+    }
+
+
+def resource(kind: str, path: str, id_: str, name: str) -> dict[str, Any]:
+    """What every resource begins with."""
+    return {
+        "@odata.type": odata_type(kind),
+        "@odata.id": f"{ROOT}/{path}",
+        "Id": id_,
+        "Name": name,
+    }
+
+
+OK = {"State": "Enabled", "Health": "OK"}

@@ -1,0 +1,80 @@
+"""Work that takes longer than a request: kept as Tasks until newer ones take their place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+
+from nospoon.errors import NospoonError
+from nospoon.runtime import clock
+from nospoon.runtime.tasks import Tasks
+
+log = structlog.get_logger()
+KEPT = 256
+"""Tasks that are kept after their end, of all systems together."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One Task. `error`: why it failed, None while it runs and when it worked."""
+
+    system: UUID
+    name: str
+    id: str = field(default_factory=lambda: uuid4().hex)
+    started: float = field(default_factory=clock.unix)
+    ended: float | None = None
+    error: NospoonError | None = None
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> str:
+        """Redfish's TaskState."""
+        if self.ended is None:
+            return "Running"
+        return "Exception" if self.error is not None else "Completed"
+
+
+class Jobs:
+    """All Tasks of the Redfish services."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._jobs: dict[str, Job] = {}
+
+    def start(self, system: UUID, name: str, work: Coroutine[Any, Any, None]) -> Job:
+        """Begin; the oldest that has ended gives way."""
+        job = Job(system, name)
+        over = [each.id for each in self._jobs.values() if each.ended is not None]
+        for old in over[: max(0, len(self._jobs) - KEPT + 1)]:
+            del self._jobs[old]
+        self._jobs[job.id] = job
+        job.task = self._tasks.start(self._run(job, work), name=f"{name} {system}")
+        return job
+
+    async def _run(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except NospoonError as error:
+            log.warning("a Redfish task failed", task=job.name, why=str(error))
+            job.error = error
+        finally:
+            job.ended = clock.unix()
+
+    def of(self, systems: set[str]) -> list[Job]:
+        """Those of these systems, oldest first."""
+        return [each for each in self._jobs.values() if str(each.system) in systems]
+
+    def get(self, id_: str, systems: set[str]) -> Job | None:
+        found = self._jobs.get(id_)
+        return found if found is not None and str(found.system) in systems else None
+
+
+def when(unix: float) -> str:
+    """A time as Redfish writes it (RFC 3339, UTC)."""
+    return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

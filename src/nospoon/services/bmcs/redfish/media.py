@@ -1,0 +1,161 @@
+"""Virtual media: the CD drive of a machine, under its system and its manager alike."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+
+from nospoon.bmc.messages import SettingsRequested
+from nospoon.services.bmcs.redfish import errors, tasks
+from nospoon.services.bmcs.redfish.actions import done, refuse_others
+from nospoon.services.bmcs.redfish.exchange import (
+    OK,
+    ROOT,
+    Exchange,
+    check_match,
+    resource,
+    tagged,
+)
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.ports import Media
+    from nospoon.services.bmcs.service import Served
+
+DRIVE = "Cd"
+PROTOCOLS = ("HTTP", "HTTPS")
+QUICK = 1.0
+"""Seconds in which an insertion may end to be answered at once; a longer one is a Task."""
+_PARAMETERS = {
+    "Image": str,
+    "Inserted": bool,
+    "WriteProtected": bool,
+    "UserName": str,
+    "Password": str,
+    "TransferMethod": str,
+    "TransferProtocolType": str,
+    "MediaType": str,
+}
+
+
+def drives(served: Served) -> list[str]:
+    """There is one."""
+    del served
+    return [DRIVE]
+
+
+def drive(owner: str, served: Served, member: str) -> dict[str, Any] | None:
+    """VirtualMedia."""
+    if member != DRIVE:
+        return None
+    path = f"{owner}/{served.bmc.uuid}/VirtualMedia/{DRIVE}"
+    media = served.aggregate.runtime.media
+    actions = f"{ROOT}/{path}/Actions/VirtualMedia"
+    return {
+        **resource("VirtualMedia", path, DRIVE, "Virtual CD"),
+        "MediaTypes": ["CD", "DVD"],
+        "Image": media or None,
+        "ImageName": PurePosixPath(urlsplit(media).path).name or None,
+        "Inserted": bool(media),
+        "WriteProtected": True,
+        "ConnectedVia": _connected(media),
+        "TransferMethod": "Upload" if media else None,
+        "TransferProtocolType": urlsplit(media).scheme.upper() or None if _is_url(media) else None,
+        "VerifyCertificate": served.aggregate.runtime.settings.verify_media,
+        "Status": OK,
+        "Actions": {
+            "#VirtualMedia.InsertMedia": {
+                "target": f"{actions}.InsertMedia",
+                "TransferProtocolType@Redfish.AllowableValues": list(PROTOCOLS),
+            },
+            "#VirtualMedia.EjectMedia": {"target": f"{actions}.EjectMedia"},
+        },
+    }
+
+
+def _connected(media: str) -> str:
+    if not media:
+        return "NotConnected"
+    return "URI" if _is_url(media) else "Applet"
+
+
+def _is_url(media: str) -> bool:
+    return media.startswith(("http://", "https://"))
+
+
+def _served(exchange: Exchange) -> tuple[Served, Media]:
+    media = exchange.service.media
+    if media is None:
+        raise errors.general(501, "This service has no virtual media.")
+    return exchange.served(), media
+
+
+async def insert(exchange: Exchange) -> Response:
+    """InsertMedia: fetched by the daemon, as a Task when that takes its time."""
+    served, media = _served(exchange)
+    body = await exchange.body()
+    _check(body)
+    image = body["Image"]
+    verify = served.aggregate.runtime.settings.verify_media
+    work = media.insert(
+        served.bmc.uuid,
+        image,
+        username=body.get("UserName") or "",
+        password=body.get("Password") or "",
+        verify=verify,
+    )
+    job = exchange.service.jobs.start(served.bmc.uuid, f"Insert {image}", work)
+    assert job.task is not None, "it was just begun"
+    await asyncio.wait({job.task}, timeout=QUICK)
+    return tasks.outcome(job)
+
+
+def _check(body: dict[str, Any]) -> None:
+    refuse_others(body, tuple(_PARAMETERS))
+    if "Image" not in body:
+        raise errors.missing_parameter("InsertMedia", "Image")
+    for name, kind in _PARAMETERS.items():
+        if body.get(name) is not None and not isinstance(body[name], kind):
+            raise errors.wrong_type(name, "…" if name == "Password" else body[name])
+    if not _is_url(str(body["Image"])):
+        raise errors.not_in_list("Image", body["Image"], ("http://…", "https://…"))
+    protocol = body.get("TransferProtocolType")
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise errors.not_in_list("TransferProtocolType", protocol, PROTOCOLS)
+    if body.get("Inserted") is False:
+        raise errors.not_in_list("Inserted", "false", ("true",))
+    if body.get("WriteProtected") is False:
+        raise errors.not_in_list("WriteProtected", "false", ("true",))
+
+
+async def eject(exchange: Exchange) -> Response:
+    """EjectMedia; an empty drive is no error."""
+    served, media = _served(exchange)
+    work = media.eject(served.bmc.uuid)
+    job = exchange.service.jobs.start(served.bmc.uuid, "Eject media", work)
+    assert job.task is not None, "it was just begun"
+    await asyncio.wait({job.task}, timeout=QUICK)
+    return tasks.outcome(job)
+
+
+async def patch(owner: str, exchange: Exchange) -> Response:
+    """Whether certificates of media servers must hold."""
+    served = exchange.served()
+    before = drive(owner, served, exchange.request.path_params["member"])
+    if before is None:
+        raise errors.not_found(exchange.path)
+    check_match(exchange, before)
+    body = await exchange.body()
+    refuse_others(body, ("VerifyCertificate",))
+    verify = body.get("VerifyCertificate")
+    if not isinstance(verify, bool):
+        raise errors.wrong_type("VerifyCertificate", verify)
+    settings = replace(served.aggregate.runtime.settings, verify_media=verify)
+    done(await exchange.service.ask(served, lambda ticket: SettingsRequested(settings, ticket)))
+    after = drive(owner, served, DRIVE)
+    assert after is not None, "it was there before"
+    return tagged(exchange, after)

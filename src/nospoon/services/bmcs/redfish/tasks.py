@@ -1,0 +1,96 @@
+"""TaskService, Tasks and their monitors (DSP0266 §12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.exchange import (
+    ODATA,
+    OK,
+    ROOT,
+    Exchange,
+    Resource,
+    collection,
+    ref,
+    resource,
+    respond,
+    tagged,
+)
+from nospoon.services.bmcs.redfish.jobs import Job, when
+
+TASKS = "TaskService/Tasks"
+MONITORS = "TaskService/TaskMonitors"
+RETRY_AFTER = "1"
+
+
+async def _service(exchange: Exchange) -> Response:
+    return tagged(
+        exchange,
+        {
+            **resource("TaskService", "TaskService", "TaskService", "Task Service"),
+            "ServiceEnabled": True,
+            "CompletedTaskOverWritePolicy": "Oldest",
+            "LifeCycleEventOnTaskStateChange": False,
+            "Status": OK,
+            "Tasks": ref(TASKS),
+        },
+    )
+
+
+def _job(exchange: Exchange) -> Job:
+    wanted = exchange.request.path_params["task"]
+    found = exchange.service.jobs.get(wanted, set(exchange.members()))
+    if found is None:
+        raise errors.not_found(exchange.path)
+    return found
+
+
+async def _all(exchange: Exchange) -> Response:
+    found = exchange.service.jobs.of(set(exchange.members()))
+    return tagged(exchange, collection("Task", TASKS, [job.id for job in found]))
+
+
+async def _one(exchange: Exchange) -> Response:
+    return tagged(exchange, shown(_job(exchange)))
+
+
+def shown(job: Job) -> dict[str, Any]:
+    """Task."""
+    failed = job.error is not None
+    body = {
+        **resource("Task", f"{TASKS}/{job.id}", job.id, job.name),
+        "TaskState": job.state,
+        "TaskStatus": "Critical" if failed else "OK",
+        "StartTime": when(job.started),
+        "PercentComplete": 100 if job.state == "Completed" else 0,
+        "TaskMonitor": f"{ROOT}/{MONITORS}/{job.id}",
+        "Messages": [errors.of(job.error).extended()] if job.error is not None else [],
+    }
+    return body if job.ended is None else {**body, "EndTime": when(job.ended)}
+
+
+async def _monitor(exchange: Exchange) -> Response:
+    """202 while it runs, then what the request would have been answered with."""
+    return outcome(_job(exchange))
+
+
+def outcome(job: Job) -> Response:
+    """The answer to the request that began this task, as far as it has one. Raises its error."""
+    if job.ended is None:
+        place = f"{ROOT}/{MONITORS}/{job.id}"
+        headers = {"Location": place, "Retry-After": RETRY_AFTER}
+        return respond(shown(job), status=202, headers=headers)
+    if job.error is not None:
+        raise errors.of(job.error)
+    return Response(status_code=204, headers=ODATA)
+
+
+RESOURCES = (
+    Resource(f"{ROOT}/TaskService", {"GET": _service}),
+    Resource(f"{ROOT}/{TASKS}", {"GET": _all}),
+    Resource(f"{ROOT}/{TASKS}/{{task}}", {"GET": _one}),
+    Resource(f"{ROOT}/{MONITORS}/{{task}}", {"GET": _monitor}),
+)
