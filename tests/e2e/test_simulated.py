@@ -354,3 +354,21 @@ def test_a_pdu_feeds_nodes_and_takes_their_power_away(shared: Rack) -> None:
     subprocess.run([*snmp, "1"], check=True, capture_output=True)
     assert "on" in shared.ipmitool(row, "power", "status")
     shared.run("down", "--yes", name)
+
+
+def test_faults_on_demand_show_in_status_and_end_when_cleared(shared: Rack) -> None:
+    name, file = simulated(shared, "nodes: [{count: 2}]")
+    shared.run("up", "--yes", file)
+    node = f"{name}/node-0"
+    shared.run("node", "fault", node, "drop", "--for", "600")
+    assert shared.json("node", "fault", node)[0]["kind"] == "drop"
+    drift = {row["node"]: row["drift"] for row in shared.json("status", name)}
+    assert "on demand: drop" in drift["node-0"]
+    assert drift["node-1"] == ""
+    bmc = shared.bmcs(name)["node-0"]
+    with pytest.raises(AssertionError):
+        shared.ipmitool(bmc, "-N", "1", "-R", "1", "power", "status")
+    shared.run("node", "fault", node, "--clear")
+    assert shared.json("node", "fault", node) == []
+    assert "off" in shared.ipmitool(bmc, "power", "status")
+    shared.run("down", "--yes", name)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 
@@ -78,3 +79,13 @@ class MediaRequest(Wire):
         if bool(self.url) is bool(self.sha256):
             raise ValueError("expected one of url and sha256")
         return self
+
+
+class FaultRequest(Wire):
+    """A fault on demand. `for_seconds` null: until cleared; `count` null: every time."""
+
+    kind: FaultKind
+    for_seconds: float | None = Field(None, gt=0)
+    probability: float = Field(1.0, gt=0, le=1)
+    count: int | None = Field(None, ge=1)
+    seconds: float = Field(5.0, ge=0, le=3600)

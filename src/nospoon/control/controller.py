@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from nospoon import __version__
+from nospoon.bmc.faults import ABOUT, Fault
 from nospoon.control import bundle
 from nospoon.control import status as shown
 from nospoon.control.accounts import pdu_secret
@@ -218,6 +219,24 @@ class Controller:
         result = await self.bmc_service.power(member.uuid, command)
         return {"node": member.path, "result": result}
 
+    async def fault(self, uid: int, reference: str, fault: Fault, seconds: float | None) -> None:
+        """From now on, for so many seconds or until cleared, this goes wrong with a node's BMC."""
+        member = self.fleet.find(uid, reference)
+        until = self.bmc_service.now + seconds if seconds is not None else None
+        self.bmc_service.set_fault(member.uuid, replace(fault, until=until))
+
+    async def faults(self, uid: int, reference: str) -> list[dict[str, Any]]:
+        """A row for each fault on demand of a node."""
+        member, now = self.fleet.find(uid, reference), self.bmc_service.now
+        return [
+            {"kind": str(each.kind), "fault": each.text(now), "about": ABOUT[each.kind]}
+            for each in self.bmc_service.faults(member.uuid)
+        ]
+
+    async def clear_faults(self, uid: int, reference: str) -> None:
+        """All is well again with a node's BMC."""
+        self.bmc_service.clear_faults(self.fleet.find(uid, reference).uuid)
+
     async def boot(
         self,
         uid: int,
@@ -334,6 +353,12 @@ class Controller:
         last = self.hosts.last(member.uuid)
         return last.power if last is not None else PowerState.UNKNOWN
 
+    def _fault_of(self, member: Member) -> str:
+        """What is wrong with its power, and what shall be wrong."""
+        served, now = self.bmc_service.status(member.uuid), self.bmc_service.now
+        demanded = (f"on demand: {f.text(now)}" for f in self.bmc_service.faults(member.uuid))
+        return _joined(served.power_fault if served is not None else "", *demanded)
+
     def _pdu_secret(self, member: Member) -> str:
         served = self.bmc_service.status(member.uuid)
         return pdu_secret(served.bmc.outlet, self.cipher) if served is not None else ""
@@ -347,7 +372,7 @@ class Controller:
             "cluster": member.cluster,
             "host": member.host.name,
             "power": str(self._power(member)),
-            "fault": served.power_fault if served is not None else "",
+            "fault": self._fault_of(member),
             "boot": boot,
             **(shown.endpoints(served.bmc) if served is not None else shown.NOWHERE),
             "uuid": str(member.uuid),

@@ -10,7 +10,8 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
-from nospoon.api.wire import BootRequest, MediaRequest, PowerRequest
+from nospoon.api.wire import BootRequest, FaultRequest, MediaRequest, PowerRequest
+from nospoon.bmc.faults import Fault
 from nospoon.errors import Gone, NospoonError
 from nospoon.runtime.tasks import Tasks
 
@@ -43,6 +44,29 @@ async def power(
 ) -> dict[str, Any]:
     """Give the node's BMC a chassis command."""
     return await controller.power(caller.uid, node, body.command)
+
+
+@router.post("/nodes/{node:path}/faults")
+async def set_fault(
+    node: str, body: FaultRequest, controller: Controlled, caller: Called
+) -> list[dict[str, Any]]:
+    """Let the node's BMC do something wrong; answers all its faults on demand."""
+    fault = Fault(body.kind, probability=body.probability, count=body.count, seconds=body.seconds)
+    await controller.fault(caller.uid, node, fault, body.for_seconds)
+    return await controller.faults(caller.uid, node)
+
+
+@router.get("/nodes/{node:path}/faults")
+async def faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """The faults on demand of a node's BMC."""
+    return await controller.faults(caller.uid, node)
+
+
+@router.delete("/nodes/{node:path}/faults")
+async def clear_faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """End the faults on demand of a node's BMC."""
+    await controller.clear_faults(caller.uid, node)
+    return await controller.faults(caller.uid, node)
 
 
 @router.post("/nodes/{node:path}/boot")

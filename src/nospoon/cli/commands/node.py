@@ -8,6 +8,7 @@ from typing import IO
 
 import click
 
+from nospoon.bmc.faults import Kind
 from nospoon.cli import connect
 from nospoon.cli.files import upload
 from nospoon.cli.output import output_options, print_record, print_rows
@@ -66,6 +67,36 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
     body = {"target": None if target == "none" else target, "enabled": enabled, "mode": mode}
     answer = connect.client().post(f"/v1/nodes/{node}/boot", body)
     click.echo(f"{answer['node']}: {answer['boot']}", err=True)
+
+
+@command.command("fault")
+@click.argument("node")
+@click.argument("kind", type=click.Choice([*map(str, Kind)]), required=False)
+@click.option("--for", "for_", type=float, metavar="SECONDS", help="Only for so long.")
+@click.option("--probability", type=click.FloatRange(0, 1, min_open=True), default=1.0)
+@click.option("--count", type=click.IntRange(1), help="Only so often.")
+@click.option("--seconds", type=click.FloatRange(0, 3600), default=5.0, help="How late or slow.")
+@click.option("--clear", is_flag=True, help="End all faults of NODE.")
+@output_options
+def fault(
+    node: str,
+    kind: str | None,
+    *,
+    for_: float | None,
+    probability: float,
+    count: int | None,
+    seconds: float,
+    clear: bool,
+    format_: str,
+    columns: tuple[str, ...],
+) -> None:
+    """Let NODE's BMC do KIND of thing wrong; without KIND, list its faults on demand."""
+    client, path = connect.client(), f"/v1/nodes/{node}/faults"
+    rows = client.delete(path) if clear else client.get(path)
+    if kind is not None:
+        limits = {"for_seconds": for_, "probability": probability, "count": count}
+        rows = client.post(path, {"kind": kind, "seconds": seconds, **limits})
+    print_rows(rows, format_=format_, columns=columns, names=("kind", "fault", "about"))
 
 
 @command.group("media")

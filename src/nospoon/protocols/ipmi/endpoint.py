@@ -83,10 +83,11 @@ class Endpoint:
     `now` in seconds of any clock that does not go back.
     """
 
-    __slots__ = ("_limiter", "identity", "sessions", "sol")
+    __slots__ = ("_limiter", "identity", "most", "sessions", "sol")
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
+        self.most = MAX_SESSIONS
         self.sessions: dict[int, Session] = {}
         self.sol: Sol | None = None
         self._limiter: Limiter | None = None
@@ -204,7 +205,7 @@ class Endpoint:
         if asked.privilege > Privilege.ADMINISTRATOR:
             return self._refused(asked.tag, asked.console, Status.INVALID_ROLE)
         active = [each for each in self.sessions.values() if each.active]
-        if len(active) >= MAX_SESSIONS:
+        if len(active) >= self.most:
             return self._refused(asked.tag, asked.console, Status.NO_RESOURCES)
         self._make_room(source)
         session = Session(

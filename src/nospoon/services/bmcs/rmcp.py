@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,10 +10,11 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from nospoon.bmc import ipmi
+from nospoon.bmc.faults import Kind
 from nospoon.bmc.messages import Answer
 from nospoon.bmc.runtime import Runtime
 from nospoon.plan.identity import mac_address
-from nospoon.protocols.ipmi.endpoint import Call, Send, Typed
+from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Call, Send, Typed
 from nospoon.protocols.ipmi.session import Identity, Login, Privilege
 from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.ports import BmcConfig
@@ -20,6 +22,13 @@ from nospoon.services.bmcs.sol import SolLines
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.service import BmcService, Served
+
+
+_DROP, _DELAY = frozenset({Kind.DROP}), frozenset({Kind.DELAY})
+_REFUSE, _ERROR = frozenset({Kind.REFUSE_SESSIONS}), frozenset({Kind.IPMI_ERROR})
+OPEN_REQUEST = b"\x10"
+"""Payload type, byte 6 of a datagram (§13.6, table 13-16)."""
+UNSPECIFIED = 0xFF
 
 
 class Rmcp:
@@ -31,8 +40,26 @@ class Rmcp:
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A datagram came; a BMC that nobody knows, or that has no AC power, is silent."""
         served = self._service.at((peer.local, opened.port))
-        if served is None:
+        if served is None or (
+            served.faults is not None and self._struck(opened, served, data, peer)
+        ):
             return
+        self._take(opened, served, data, peer)
+
+    def _struck(self, opened: UdpSocket, served: Served, data: bytes, peer: Peer) -> bool:
+        """A fault on demand keeps this datagram from being taken now."""
+        now = self._service.now
+        if served.strike(_DROP, now) is not None:
+            return True
+        refused = data[5:6] == OPEN_REQUEST and served.strike(_REFUSE, now) is not None
+        served.endpoint.most = 0 if refused else MAX_SESSIONS
+        late = served.strike(_DELAY, now)
+        if late is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(late.seconds, self._take, opened, served, data, peer)
+        return late is not None
+
+    def _take(self, opened: UdpSocket, served: Served, data: bytes, peer: Peer) -> None:
         now, active = self._service.now, served.endpoint.sol
         for each in served.endpoint.receive(data, peer, now=now, random=secrets.token_bytes):
             match each:
@@ -47,6 +74,11 @@ class Rmcp:
             self._sol.check(served, active)
 
     def _call(self, opened: UdpSocket, served: Served, call: Call, peer: Peer) -> None:
+        if call.session and served.strike(_ERROR, self._service.now) is not None:
+            sent = served.endpoint.reply(call, UNSPECIFIED, random=secrets.token_bytes)
+            if sent is not None:
+                opened.send(sent.data, peer)
+            return
         message, context = call.message, self._context(served, call)
         result = ipmi.answer(context, message.netfn, message.command, message.data)
 

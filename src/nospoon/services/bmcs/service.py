@@ -5,6 +5,7 @@ running: no task, thread, process, and no descriptor where BMCs have addresses o
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
@@ -15,6 +16,8 @@ import structlog
 
 from nospoon import __version__
 from nospoon.bmc.aggregate import Bmc as Aggregate
+from nospoon.bmc.faults import POWER, Fault, Faults
+from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.fru import Inventory
 from nospoon.bmc.log import Log
 from nospoon.bmc.messages import (
@@ -49,7 +52,7 @@ from nospoon.errors import (
 from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Outlet
-from nospoon.protocols.ipmi.endpoint import Endpoint
+from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Endpoint
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.listeners import Listeners
@@ -69,6 +72,8 @@ ERRORS: dict[Verdict, type[NospoonError]] = {
     Verdict.FAILED: ProviderError,
 }
 Resolve = Callable[[Answer], None]
+STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT})
+_CHANCE = secrets.SystemRandom()
 
 
 @dataclass(slots=True)
@@ -88,6 +93,13 @@ class Served:
     timer: asyncio.TimerHandle | None = None
     lane: asyncio.Task[None] | None = None
     saved: Runtime = field(default_factory=Runtime)
+    faults: Faults | None = None
+
+    def strike(self, kinds: frozenset[FaultKind], now: float) -> Fault | None:
+        """The fault on demand that happens now."""
+        if self.faults is None:
+            return None
+        return self.faults.strike(kinds, now=now, chance=_CHANCE.random())
 
     @property
     def bmc(self) -> Bmc:
@@ -151,7 +163,7 @@ class BmcService:
         self._served[config.bmc.uuid] = served
         if config.bmc.ipmi_port:
             self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
-        self._redfish_at.setdefault(_redfish(config.bmc), set()).add(config.bmc.uuid)
+        self._show_redfish(served)
         self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
         self._pdus.plug(served)
         if known is None and config.power is not PowerState.UNKNOWN:
@@ -188,13 +200,37 @@ class BmcService:
     async def _silence(self, served: Served) -> None:
         bmc = served.bmc
         self._by_endpoint.pop((bmc.address, bmc.ipmi_port), None)
-        here = self._redfish_at[_redfish(bmc)]
-        here.discard(bmc.uuid)
-        if not here:
-            del self._redfish_at[_redfish(bmc)]
+        self._hide_redfish(bmc)
         self.listeners.accounts.remove(bmc.uuid)
         self._pdus.unplug(bmc.outlet)
         await self.listeners.close(bmc)
+
+    def _show_redfish(self, served: Served) -> None:
+        """Without AC power it answers nothing."""
+        if served.aggregate.has_power:
+            self._redfish_at.setdefault(_redfish(served.bmc), set()).add(served.bmc.uuid)
+
+    def _hide_redfish(self, bmc: Bmc) -> None:
+        here = self._redfish_at.get(_redfish(bmc), set())
+        here.discard(bmc.uuid)
+        if not here:
+            self._redfish_at.pop(_redfish(bmc), None)
+
+    def set_fault(self, uuid: UUID, fault: Fault) -> None:
+        """From now on this goes wrong. Raises `NotFound`."""
+        served = self._known(uuid)
+        served.faults = served.faults or Faults()
+        served.faults.put(fault)
+
+    def clear_faults(self, uuid: UUID) -> None:
+        """All is well again. Raises `NotFound`."""
+        served = self._known(uuid)
+        served.faults, served.endpoint.most = None, MAX_SESSIONS
+
+    def faults(self, uuid: UUID) -> list[Fault]:
+        """Those on demand that are not over."""
+        served = self._served.get(uuid)
+        return served.faults.at(self.now) if served is not None and served.faults else []
 
     def status(self, uuid: UUID) -> Served | None:
         return self._served.get(uuid)
@@ -336,6 +372,9 @@ class BmcService:
                 self.listeners.accounts.put(served.config, effect.runtime.settings.users)
             if served.saved.has_power and not effect.runtime.has_power:
                 self._end_sessions(served)
+                self._hide_redfish(served.bmc)
+            elif effect.runtime.has_power and not served.saved.has_power:
+                self._show_redfish(served)
             served.saved = effect.runtime
 
     def _in_turn(self, served: Served, work: Callable[[], Awaitable[None]], *, name: str) -> None:
@@ -370,7 +409,8 @@ class BmcService:
     async def _drive(self, served: Served, effect: Drive) -> None:
         verdict, reason = Verdict.DONE, ""
         try:
-            await self._machines.power(served.bmc.uuid, effect.command, effect.boot)
+            if not await self._lies(served, effect.command):
+                await self._machines.power(served.bmc.uuid, effect.command, effect.boot)
         except Gone as error:
             verdict, reason = Verdict.GONE, str(error)
         except HostUnreachable as error:
@@ -380,6 +420,17 @@ class BmcService:
         if reason:
             log.warning("power failed", node=served.config.node, why=reason)
         self.feed(served, CommandEnded(verdict, reason))
+
+    async def _lies(self, served: Served, command: PowerCommand) -> bool:
+        """A fault on demand: whether nothing is to be done, and that be called success."""
+        fault = served.strike(POWER, self.now)
+        if fault is None:
+            return False
+        if fault.kind is FaultKind.POWER_STUCK:
+            raise ProviderError("power is stuck (a fault on demand)")
+        if fault.kind is FaultKind.POWER_OFF_SLOW and command in STOPS:
+            await asyncio.sleep(fault.seconds)
+        return fault.kind is FaultKind.POWER_LIES
 
     async def _set_boot(self, served: Served, effect: SetBoot) -> None:
         try:

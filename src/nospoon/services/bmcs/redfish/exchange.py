@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nospoon.bmc.faults import HTTP, Kind
 from nospoon.services.bmcs.accounts import OPERATOR, Accounts
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.metadata import odata_type
@@ -53,7 +54,15 @@ class Exchange:
             raise errors.not_found(self.path)
         if self.request.method not in SAFE and not self._may_change(uuid):
             raise errors.forbidden()
+        self._fail_on_demand(found)
         return found
+
+    def _fail_on_demand(self, found: Served) -> None:
+        fault = found.strike(HTTP, self.service.now)
+        if fault is not None:
+            status = 500 if fault.kind is Kind.HTTP_500 else 503
+            headers = {"Retry-After": f"{fault.seconds:.0f}"} if status == 503 else {}
+            raise errors.general(status, "A fault on demand.", headers=headers)
 
     def _may_change(self, system: UUID) -> bool:
         return self.accounts.privilege(self.account, system) >= OPERATOR

@@ -1,0 +1,98 @@
+"""Faults on demand: what a BMC does wrong because somebody asked for it.
+
+A fault strikes with its probability, until its time or its count is over. Chance and time come in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What goes wrong. What is told of IPMI and of Redfish holds for that one only."""
+
+    DROP = "drop"
+    DELAY = "delay"
+    IPMI_ERROR = "ipmi-error"
+    REFUSE_SESSIONS = "refuse-sessions"
+    HTTP_500 = "http-500"
+    HTTP_503 = "http-503"
+    POWER_STUCK = "power-stuck"
+    POWER_LIES = "power-lies"
+    POWER_OFF_SLOW = "power-off-slow"
+
+
+ABOUT = {
+    Kind.DROP: "IPMI datagrams get no answer",
+    Kind.DELAY: "IPMI datagrams are taken `seconds` later",
+    Kind.IPMI_ERROR: "IPMI commands get completion code FFh",
+    Kind.REFUSE_SESSIONS: "IPMI sessions are refused for lack of resources",
+    Kind.HTTP_500: "Redfish answers 500 for the node's resources",
+    Kind.HTTP_503: "Redfish answers 503 with Retry-After `seconds`",
+    Kind.POWER_STUCK: "power commands fail",
+    Kind.POWER_LIES: "power commands are reported as done, and nothing was done",
+    Kind.POWER_OFF_SLOW: "power-off takes `seconds` longer",
+}
+POWER = frozenset({Kind.POWER_STUCK, Kind.POWER_LIES, Kind.POWER_OFF_SLOW})
+HTTP = frozenset({Kind.HTTP_500, Kind.HTTP_503})
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`until`: of the BMC's clock; None: until cleared. `count`: how often yet, None: always.
+
+    `probability` from 0 to 1; `seconds`: what `ABOUT` says of the kind.
+    """
+
+    kind: Kind
+    until: float | None = None
+    probability: float = 1.0
+    count: int | None = None
+    seconds: float = 5.0
+
+    def text(self, now: float) -> str:
+        """'drop (20 %, 3 more, for 12 s)'."""
+        limits = [f"{self.probability:.0%}" if self.probability < 1 else ""]
+        limits.append(f"{self.count} more" if self.count is not None else "")
+        limits.append(f"for {self.until - now:.0f} s" if self.until is not None else "")
+        told = ", ".join(each for each in limits if each)
+        return f"{self.kind} ({told})" if told else str(self.kind)
+
+
+class Faults:
+    """Those of one BMC, one of a kind."""
+
+    __slots__ = ("_faults",)
+
+    def __init__(self) -> None:
+        self._faults: dict[Kind, Fault] = {}
+
+    def put(self, fault: Fault) -> None:
+        """Instead of the one of the same kind."""
+        self._faults[fault.kind] = fault
+
+    def clear(self) -> None:
+        self._faults.clear()
+
+    def at(self, now: float) -> list[Fault]:
+        """Those that are not over."""
+        over = [f.kind for f in self._faults.values() if f.until is not None and f.until <= now]
+        for kind in over:
+            del self._faults[kind]
+        return list(self._faults.values())
+
+    def strike(self, kinds: frozenset[Kind], *, now: float, chance: float) -> Fault | None:
+        """The fault of these kinds that happens now; `chance`: evenly from 0 to below 1."""
+        struck = next((f for f in self.at(now) if f.kind in kinds), None)
+        if struck is None or chance >= struck.probability:
+            return None
+        if struck.count is not None:
+            self._used(struck, struck.count - 1)
+        return struck
+
+    def _used(self, fault: Fault, left: int) -> None:
+        if left > 0:
+            self._faults[fault.kind] = replace(fault, count=left)
+        else:
+            del self._faults[fault.kind]

@@ -1,0 +1,47 @@
+"""When faults on demand strike."""
+
+from __future__ import annotations
+
+from nospoon.bmc.faults import HTTP, POWER, Fault, Faults, Kind
+
+DROP = frozenset({Kind.DROP})
+
+
+def faults(*given: Fault) -> Faults:
+    made = Faults()
+    for each in given:
+        made.put(each)
+    return made
+
+
+def test_a_fault_strikes_until_its_time_is_over() -> None:
+    made = faults(Fault(Kind.DROP, until=10))
+    assert made.strike(DROP, now=9, chance=0.9) is not None
+    assert made.strike(DROP, now=10, chance=0) is None
+    assert made.at(10) == []
+
+
+def test_a_fault_strikes_as_often_as_it_was_told() -> None:
+    made = faults(Fault(Kind.DROP, count=2))
+    struck = [made.strike(DROP, now=0, chance=0) is not None for _ in range(3)]
+    assert struck == [True, True, False]
+
+
+def test_a_fault_strikes_with_its_probability_and_a_miss_is_not_counted() -> None:
+    made = faults(Fault(Kind.DROP, probability=0.2, count=1))
+    assert made.strike(DROP, now=0, chance=0.2) is None
+    assert made.strike(DROP, now=0, chance=0.19) is not None
+
+
+def test_only_faults_of_the_kinds_asked_for_strike() -> None:
+    made = faults(Fault(Kind.POWER_STUCK), Fault(Kind.HTTP_503, seconds=7))
+    assert made.strike(DROP, now=0, chance=0) is None
+    assert made.strike(HTTP, now=0, chance=0) == Fault(Kind.HTTP_503, seconds=7)
+    assert made.strike(POWER, now=0, chance=0) == Fault(Kind.POWER_STUCK)
+
+
+def test_the_last_of_a_kind_holds_and_clearing_ends_all() -> None:
+    made = faults(Fault(Kind.DROP, count=9), Fault(Kind.DROP, probability=0.5))
+    assert [each.text(0) for each in made.at(0)] == ["drop (50%)"]
+    made.clear()
+    assert made.at(0) == []
