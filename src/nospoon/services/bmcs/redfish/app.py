@@ -32,6 +32,7 @@ from nospoon.services.bmcs.redfish.errors import RedfishError
 from nospoon.services.bmcs.redfish.exchange import (
     ODATA,
     ROOT,
+    SAFE,
     Exchange,
     Handler,
     Resource,
@@ -51,12 +52,17 @@ def create_app(service: BmcService, accounts: Accounts) -> Starlette:
     """The service for all BMCs that share one listener."""
 
     def endpoint(resource: Resource) -> Callable[[Request], Awaitable[Response]]:
+        allowed = resource.allowed
+
         async def answer(request: Request) -> Response:
-            return await _answer(resource, Exchange(request, service, accounts))
+            response = await _answer(resource, Exchange(request, service, accounts))
+            if request.method in SAFE:
+                response.headers["Allow"] = allowed
+            return response
 
         return answer
 
-    verbs = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    verbs = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
     routes = [Route(r.path, endpoint(r), methods=verbs) for r in RESOURCES]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _unknown_path})
     app.router.redirect_slashes = False
@@ -65,6 +71,9 @@ def create_app(service: BmcService, accounts: Accounts) -> Starlette:
 
 async def _unknown_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        message = f"The method {request.method} is not implemented."
+        return _refused(errors.general(501, message))
     return _refused(errors.not_found(request.url.path))
 
 
@@ -90,11 +99,8 @@ def _check_version(request: Request) -> None:
 
 
 def _not_allowed(resource: Resource, method: str) -> RedfishError:
-    allowed = ", ".join(
-        sorted({*resource.methods, *(["HEAD"] if "GET" in resource.methods else [])})
-    )
     message = f"The method {method} is not allowed here."
-    return errors.general(405, message, headers={"Allow": allowed})
+    return errors.general(405, message, headers={"Allow": resource.allowed})
 
 
 def _refused(error: RedfishError) -> Response:
@@ -245,6 +251,9 @@ RESOURCES: tuple[Resource, ...] = (
         f"{_V1}/SessionService/Sessions",
         {"GET": _sessions, "POST": _create_session},
         frozenset({"POST"}),
+    ),
+    Resource(
+        f"{_V1}/SessionService/Sessions/Members", {"POST": _create_session}, frozenset({"POST"})
     ),
     Resource(
         f"{_V1}/SessionService/Sessions/{{session}}", {"GET": _session, "DELETE": _delete_session}

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -115,6 +116,12 @@ class Resource:
     methods: Mapping[str, Handler]
     open_: frozenset[str] = frozenset()
 
+    @property
+    def allowed(self) -> str:
+        """The Allow header (RFC 9110 §10.2.1)."""
+        head = ["HEAD"] if "GET" in self.methods else []
+        return ", ".join(sorted({*self.methods, *head}))
+
 
 def respond(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(
@@ -130,7 +137,15 @@ def tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
     tag = etag(body)
     if tag in _tags(exchange.request.headers.get("if-none-match")):
         return Response(status_code=304, headers={**ODATA, "ETag": tag})
-    return respond({**body, "@odata.etag": tag}, headers={"ETag": tag})
+    headers = {"ETag": tag, "Link": _described_by(body["@odata.type"])}
+    return respond({**body, "@odata.etag": tag}, headers=headers)
+
+
+@cache
+def _described_by(odata_type: str) -> str:
+    """The Link header (DSP0266 §8.2.3): the JSON schema of a resource's type."""
+    name = odata_type.removeprefix("#").rpartition(".")[0]
+    return f"<http://redfish.dmtf.org/schemas/v1/{name}.json>; rel=describedby"
 
 
 def etag(body: Any) -> str:

@@ -1,0 +1,45 @@
+"""What DSP0266 wants of headers and methods, whatever the resource is."""
+
+from __future__ import annotations
+
+import pytest
+
+from nospoon.testing.bench import bench
+
+from .test_service import SESSIONS, SYSTEMS, Client, client, system_of
+
+
+async def test_what_is_read_tells_its_methods_and_its_schema() -> None:
+    async with bench(1) as b:
+        system = await client(b.first).get(system_of(b.first))
+        assert system.headers["allow"] == "GET, HEAD, PATCH"
+        kind = system.json["@odata.type"].split(".")[1]
+        place = f"http://redfish.dmtf.org/schemas/v1/ComputerSystem.{kind}.json"
+        assert system.headers["link"] == f"<{place}>; rel=describedby"
+        listed = await client(b.first).get(SYSTEMS)
+        assert "/ComputerSystemCollection.json>" in listed.headers["link"]
+
+
+@pytest.mark.parametrize("path", ["/redfish/v1/", SYSTEMS])
+async def test_a_method_that_no_resource_has_is_not_implemented(path: str) -> None:
+    async with bench(1) as b:
+        refused = await client(b.first).ask("TRACE", path)
+        assert (refused.status, refused.message) == (501, "GeneralError")
+
+
+async def test_a_method_that_this_resource_lacks_tells_those_it_has() -> None:
+    async with bench(1) as b:
+        refused = await client(b.first).ask("OPTIONS", SYSTEMS)
+        assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+async def test_a_session_is_made_at_the_members_of_the_collection_too() -> None:
+    async with bench(1) as b:
+        account = {"UserName": b.first.bmc.username, "Password": b.first.password}
+        made = await Client(b.first, {}).ask("POST", f"{SESSIONS}/Members", account)
+        assert made.status == 201
+        session = Client(b.first, {"X-Auth-Token": made.headers["x-auth-token"]})
+        assert (await session.get(made.headers["location"])).status == 200
+        wrong = account | {"Password": "another"}
+        refused = await Client(b.first, {}).ask("POST", f"{SESSIONS}/Members", wrong)
+        assert refused.status == 401
