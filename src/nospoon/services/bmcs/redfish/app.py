@@ -52,12 +52,12 @@ def create_app(service: BmcService, accounts: Accounts) -> Starlette:
     """The service for all BMCs that share one listener."""
 
     def endpoint(resource: Resource) -> Callable[[Request], Awaitable[Response]]:
-        allowed = resource.allowed
+        allowed = (b"allow", resource.allowed.encode("ascii"))
 
         async def answer(request: Request) -> Response:
             response = await _answer(resource, Exchange(request, service, accounts))
             if request.method in SAFE:
-                response.headers["Allow"] = allowed
+                response.raw_headers.append(allowed)
             return response
 
         return answer
