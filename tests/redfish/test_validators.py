@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
 from nospoon.testing.bench import Bench, bench
+from nospoon.testing.validated import environment
 
 pytestmark = [pytest.mark.tools]
 
@@ -38,12 +40,6 @@ def schemas() -> Path:
     if not place.is_dir():
         pytest.skip("DMTF's schemas (DSP8010) are not here")
     return place
-
-
-def environment() -> dict[str, str]:
-    """Ours without proxies and certificates, which would defeat the validators in silence."""
-    unwanted = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-    return {k: v for k, v in os.environ.items() if k not in unwanted and "proxy" not in k.lower()}
 
 
 async def validated(rack: Bench, place: Path, csdl: Path) -> tuple[dict[str, int], list[str]]:
@@ -79,3 +75,15 @@ async def test_the_service_validator_finds_nothing_wrong(
     assert unexplained == []
     assert counts["fail"] == 0
     assert counts["pass"] > ENOUGH
+
+
+def test_the_protocol_validator_finds_nothing_wrong_over_tls(tmp_path: Path) -> None:
+    inside = f"ip link set lo up && exec {sys.executable} -m nospoon.testing.validated {tmp_path}"
+    done = subprocess.run(
+        ["unshare", "-n", "sh", "-c", inside], text=True, capture_output=True, timeout=300,
+        check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["FAIL"] == []
+    assert found["WARN"] == []
+    assert found["PASS"] > 250

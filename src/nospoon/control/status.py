@@ -100,7 +100,8 @@ NOWHERE = {"ipmi": "", "redfish": "", "pdu": ""}
 def endpoints(bmc: Bmc) -> dict[str, str]:
     """Where a BMC answers: `ipmi` as host:port, `redfish` as its System's URL; and its outlet."""
     system = f"/redfish/v1/Systems/{bmc.uuid}"
-    redfish = f"http://{bmc.redfish}{system}" if bmc.redfish else ""
+    scheme = "https" if bmc.tls else "http"
+    redfish = f"{scheme}://{bmc.redfish}{system}" if bmc.redfish else ""
     outlet = bmc.outlet
     pdu = f"{outlet.address}:{outlet.port} outlet {outlet.number}" if outlet is not None else ""
     return {"ipmi": bmc.ipmi, "redfish": redfish, "pdu": pdu}

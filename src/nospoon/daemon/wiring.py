@@ -43,6 +43,7 @@ from nospoon.runtime.runner import runner_for
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import ports_in_use
+from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.driver import BmcDriver
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
@@ -90,7 +91,12 @@ class Daemon:
         store = StoredRuntime(database, self.cipher, self._tasks)
         self.media = Media(self.files, self.hosts, self._is_kept, self._note_media)
         self.bmcs = BmcService(
-            self.hosts, store, self._tasks, consoles=self.consoles, media=self.media
+            self.hosts,
+            store,
+            self._tasks,
+            consoles=self.consoles,
+            media=self.media,
+            certificates=Certificates(settings.state / "certificates"),
         )
         self.authority = Authority(self._override_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)

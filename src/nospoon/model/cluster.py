@@ -174,6 +174,7 @@ class BmcAddressing:
     address: IPv4Address | IPv6Address = IPv4Address("127.0.0.1")
     ports: tuple[int, int] = (6230, 16229)
     redfish_port: int = 8000
+    tls: bool = False
     pool: IPv4Network | None = None
     pdu: PduAddressing = PduAddressing()
 

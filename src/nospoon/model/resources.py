@@ -174,6 +174,7 @@ class Bmc:
 
     `pool`: the network (CIDR) from which it has an address of its own, "" when it shares one.
     `disk_sizes`: what its inventory tells of the machine's disks, in bytes, in their order.
+    `tls`: Redfish is spoken over TLS.
 
     Credentials are not part of the shape: they live encrypted in the store, and
     `credentials_key` changes when they do (a digest, never the password).
@@ -189,6 +190,7 @@ class Bmc:
     pool: str = ""
     outlet: Outlet | None = None
     disk_sizes: tuple[int, ...] = ()
+    tls: bool = False
 
     @property
     def ipmi(self) -> str:

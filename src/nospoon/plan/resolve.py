@@ -250,6 +250,7 @@ class _Resolver:
             address=endpoint.address,
             ipmi_port=endpoint.ipmi_port,
             redfish_port=endpoint.redfish_port if redfish else 0,
+            tls=self.cluster.addressing.tls,
             username=node.credentials.username,
             credentials_key=self.around.credentials_keys.get(node.name, ""),
             pool=str(self.cluster.addressing.pool or ""),

@@ -63,6 +63,7 @@ def load(
             address=sections.bmc.address,
             ports=sections.bmc.ports,
             redfish_port=sections.bmc.redfish_port,
+            tls=sections.bmc.tls,
             pool=sections.bmc.pool,
             pdu=PduAddressing(outlets=sections.bmc.pdu.outlets, ports=sections.bmc.pdu.ports),
         ),

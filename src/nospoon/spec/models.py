@@ -326,6 +326,10 @@ class BmcSection(Section):
     redfish_port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
         8000, description="TCP port of the Redfish service for all nodes."
     )
+    tls: bool = Field(
+        default=False,
+        description="Redfish over TLS, with a certificate of its own for each address; default no.",
+    )
     pool: Annotated[IPv4Network, BeforeValidator(_text)] | None = Field(
         None, description="An address a node from this network, IPMI on port 623 of each."
     )

@@ -6,7 +6,8 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from uuid import UUID
 
 from nospoon.bmc.log import Record
@@ -18,6 +19,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, Pow
 from nospoon.model.resources import Bmc, Machine, MachineNic
 from nospoon.plan import identity
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
 
@@ -217,16 +219,23 @@ def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS
 
 
 @asynccontextmanager
-async def bench(count: int = 2, *, firmware: Firmware = Firmware.BIOS) -> AsyncIterator[Bench]:
-    """A service with `count` BMCs, for as long as it is needed."""
+async def bench(
+    count: int = 2, *, firmware: Firmware = Firmware.BIOS, tls: Path | None = None
+) -> AsyncIterator[Bench]:
+    """A service with `count` BMCs, for as long as it is needed. `tls`: where certificates are."""
     machines, store = MemoryMachines(), MemoryStore()
     port = free_port(socket.SOCK_STREAM)
     async with Tasks("bench") as tasks:
         consoles = MemoryConsoles()
         media = MemoryMedia()
-        service = BmcService(machines, store, tasks, consoles=consoles, media=media)
+        certificates = Certificates(tls) if tls is not None else None
+        service = BmcService(
+            machines, store, tasks, consoles=consoles, media=media, certificates=certificates
+        )
         machines.service = media.service = service
         configs = [config(number, redfish_port=port, firmware=firmware) for number in range(count)]
+        if tls is not None:
+            configs = [replace(each, bmc=replace(each.bmc, tls=True)) for each in configs]
         for each in configs:
             await service.put(each)
         try:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from nospoon.errors import ProviderError
+from nospoon.errors import Conflict, ProviderError
 from nospoon.model.resources import Bmc, Outlet
 from nospoon.runtime import process
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.udp import ANY, Peer, UdpSocket, family_of, holder_of
 from nospoon.services.bmcs.accounts import Accounts
+from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.redfish.app import create_app
+from nospoon.services.bmcs.redfish.methods import RedfishHttp
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.service import BmcService
@@ -34,13 +37,21 @@ class _Shared:
     users: set[UUID] = field(default_factory=set)
     udp: UdpSocket | None = None
     http: HttpServer | None = None
+    tls: bool = False
 
 
 class Listeners:
     """Opens and closes what BMCs answer on."""
 
-    def __init__(self, rmcp: Datagram, snmp: Datagram, service: BmcService) -> None:
+    def __init__(
+        self,
+        rmcp: Datagram,
+        snmp: Datagram,
+        service: BmcService,
+        certificates: Certificates | None,
+    ) -> None:
         self._rmcp, self._snmp, self._service = rmcp, snmp, service
+        self._certificates = certificates
         self._udp: dict[tuple[str, int], _Shared] = {}
         self._http: dict[tuple[str, int], _Shared] = {}
         self._routes: dict[str, _Shared] = {}
@@ -100,15 +111,31 @@ class Listeners:
         key = (_bind_address(bmc), bmc.redfish_port)
         shared = self._http.get(key)
         if shared is None:
-            shared = self._http[key] = _Shared()
+            shared = self._http[key] = _Shared(tls=bmc.tls)
             try:
                 app = create_app(self._service, self.accounts)
-                shared.http = HttpServer(app, [_bound(*key)], ws="none")
+                settings = {"ws": "none", "http": RedfishHttp, **self._tls(bmc)}
+                shared.http = HttpServer(app, [_bound(*key)], **settings)
                 await shared.http.start()
             except ProviderError:
                 del self._http[key]
                 raise
+        elif shared.tls is not bmc.tls:
+            raise Conflict(
+                f"Redfish on {key[0]}:{key[1]} is served {'with' if shared.tls else 'without'} TLS "
+                "for other nodes",
+                hint="Give this cluster another `bmc.redfish_port`, or the same `bmc.tls`.",
+            )
         shared.users.add(bmc.uuid)
+
+    def _tls(self, bmc: Bmc) -> dict[str, object]:
+        """TLS 1.2 and 1.3 (DSP0266 §13.2.2)."""
+        if not bmc.tls:
+            return {}
+        if self._certificates is None:
+            raise ProviderError("this service has no place for certificates")
+        pem = str(self._certificates.path(_bind_address(bmc)))
+        return {"ssl_certfile": pem, "ssl_keyfile": pem, "ssl_version": ssl.PROTOCOL_TLS_SERVER}
 
     async def _open_route(self, bmc: Bmc) -> None:
         if bmc.pool not in self._routes:

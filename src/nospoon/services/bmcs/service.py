@@ -51,10 +51,11 @@ from nospoon.errors import (
 )
 from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
-from nospoon.model.resources import Bmc, Outlet
+from nospoon.model.resources import Bmc
 from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Endpoint
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
@@ -129,6 +130,7 @@ class BmcService:
         *,
         consoles: Consoles | None = None,
         media: Media | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._served: dict[UUID, Served] = {}
@@ -139,7 +141,8 @@ class BmcService:
         self.media, self.jobs = media, Jobs(tasks)
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
         self._pdus = Pdus(self, tasks)
-        self.listeners = Listeners(Rmcp(self, self._sol).datagram, self._pdus.datagram, self)
+        rmcp = Rmcp(self, self._sol).datagram
+        self.listeners = Listeners(rmcp, self._pdus.datagram, self, certificates)
 
     @property
     def now(self) -> float:
@@ -480,8 +483,8 @@ def _seen(config: BmcConfig) -> MachineEvent:
     return MachineEvent(config.machine.uuid, MachineChange.OBSERVED, config.power, clock.unix())
 
 
-def _where(bmc: Bmc) -> tuple[str, int, int, str, Outlet | None]:
-    return bmc.address, bmc.ipmi_port, bmc.redfish_port, bmc.pool, bmc.outlet
+def _where(bmc: Bmc) -> tuple[object, ...]:
+    return bmc.address, bmc.ipmi_port, bmc.redfish_port, bmc.pool, bmc.outlet, bmc.tls
 
 
 def _result(answer: Answer) -> str:

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,11 +25,8 @@ from starlette.routing import Route
 
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import Accounts, RedfishSession
-from nospoon.services.bmcs.redfish import (
-    errors,
-    metadata,
-    tasks,
-)
+from nospoon.services.bmcs.redfish import accounts as account_service
+from nospoon.services.bmcs.redfish import errors, metadata, query, tasks, update
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
 from nospoon.services.bmcs.redfish.errors import RedfishError
@@ -87,9 +88,40 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
         if handler is None:
             raise _not_allowed(resource, method)
         response = await handler(exchange)
+        if method == "GET" and exchange.request.scope["query_string"]:
+            response = await _queried(exchange, response)
     except RedfishError as error:
         response = _refused(error)
     return response
+
+
+async def _queried(exchange: Exchange, response: Response) -> Response:
+    """The same answer, as query parameters want it."""
+    if response.status_code != 200 or "json" not in response.headers.get("content-type", ""):
+        return response
+    body = msgspec.json.decode(response.body)
+    wanted = await query.apply(body, exchange.request.query_params, partial(_fetch, exchange))
+    kept = {name: response.headers[name] for name in ("ETag", "Link")
+            if name in response.headers}  # fmt: skip
+    return respond(wanted, headers=kept)
+
+
+async def _fetch(exchange: Exchange, path: str) -> dict[str, Any] | None:
+    """Another resource's body, for the same caller."""
+    for pattern, resource in PATTERNS:
+        match = pattern.match(path)
+        if match is None or "GET" not in resource.methods:
+            continue
+        scope = {**exchange.request.scope, "path": path, "query_string": b"", "headers": [],
+                 "path_params": match.groupdict()}  # fmt: skip
+        inner = replace(exchange, request=Request(scope))
+        try:
+            response = await resource.methods["GET"](inner)
+        except RedfishError:
+            return None
+        found: dict[str, Any] = msgspec.json.decode(response.body)
+        return found
+    return None
 
 
 def _check_version(request: Request) -> None:
@@ -118,9 +150,15 @@ def _account(exchange: Exchange) -> bytes | None:
     token = headers.get("x-auth-token")
     if token is not None:
         session = exchange.accounts.session(token, now=clock.monotonic())
-        return session.account if session is not None else None
+        if session is None:
+            return None
+        exchange.username = session.username
+        return session.account
     credentials = _basic(headers.get("authorization", ""))
-    return exchange.accounts.find(*credentials) if credentials is not None else None
+    if credentials is None:
+        return None
+    exchange.username = credentials[0]
+    return exchange.accounts.find(*credentials)
 
 
 def _basic(header: str) -> tuple[str, str] | None:
@@ -265,8 +303,18 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces/{{nic}}", {"GET": _interface}),
     *PARTS,
     *tasks.RESOURCES,
+    *account_service.RESOURCES,
+    *update.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
     Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),
     Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),
     Resource(f"{_V1}/Chassis/{{id}}", {"GET": read(shown.chassis)}),
 )
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", path.replace("$", r"\$")) + r"\Z")
+
+
+PATTERNS = tuple((_pattern(resource.path), resource) for resource in RESOURCES)
+"""Paths as Starlette would match them, for what is expanded."""

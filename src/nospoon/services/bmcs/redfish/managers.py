@@ -19,8 +19,8 @@ def network_protocol(served: Served) -> dict[str, Any]:
     return {
         **resource("ManagerNetworkProtocol", path, "NetworkProtocol", "Manager Network Protocol"),
         "HostName": served.config.node,
-        "HTTP": {"ProtocolEnabled": True, "Port": bmc.redfish_port},
-        "HTTPS": {"ProtocolEnabled": False, "Port": None},
+        "HTTP": {"ProtocolEnabled": not bmc.tls, "Port": None if bmc.tls else bmc.redfish_port},
+        "HTTPS": {"ProtocolEnabled": bmc.tls, "Port": bmc.redfish_port if bmc.tls else None},
         "IPMI": {"ProtocolEnabled": ipmi, "Port": bmc.ipmi_port if ipmi else None},
         "SSDP": {"ProtocolEnabled": False},
         "Status": OK,

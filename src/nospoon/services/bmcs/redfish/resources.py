@@ -15,6 +15,7 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
 from nospoon.services.bmcs.redfish.exchange import ROOT, ref, resource
+from nospoon.services.bmcs.redfish.query import MAX_LEVELS
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.service import Served
@@ -80,6 +81,21 @@ def service_root(install: UUID) -> dict[str, Any]:
         "Managers": ref("Managers"),
         "SessionService": ref("SessionService"),
         "Tasks": ref("TaskService"),
+        "AccountService": ref("AccountService"),
+        "UpdateService": ref("UpdateService"),
+        "ProtocolFeaturesSupported": {
+            "ExpandQuery": {
+                "ExpandAll": True,
+                "Levels": True,
+                "Links": True,
+                "NoLinks": True,
+                "MaxLevels": MAX_LEVELS,
+            },
+            "SelectQuery": True,
+            "FilterQuery": False,
+            "OnlyMemberQuery": True,
+            "ExcerptQuery": False,
+        },
         "Links": {"Sessions": ref("SessionService/Sessions")},
     }
 

@@ -1,0 +1,141 @@
+"""Query parameters (DSP0266 §7.3): `$expand`, `$select`, `$top`, `$skip` and `only`.
+
+They work on a body that was made without them; what is expanded is asked for like any resource, by
+the same caller. A page of expanded members has at most `PAGE`; the next one is linked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from nospoon.services.bmcs.redfish import errors
+
+PAGE = 200
+MAX_LEVELS = 3
+KNOWN = frozenset({"$expand", "$select", "$top", "$skip", "only"})
+_EXPAND = re.compile(r"(?P<what>[.*~])(\(\$levels=(?P<levels>\d+)\))?\Z")
+_ALWAYS = ("@odata.id", "@odata.type", "@odata.etag", "@odata.context")
+
+Fetch = Callable[[str], Awaitable[dict[str, Any] | None]]
+"""The body of a resource for this caller, None when there is none."""
+
+
+async def apply(body: dict[str, Any], query: Mapping[str, str], fetch: Fetch) -> dict[str, Any]:
+    """The body as it was asked for. Raises `RedfishError`."""
+    for name in query:
+        if name.startswith("$") and name not in KNOWN:
+            raise errors.general(501, f"The query parameter {name} is not supported.")
+    if query.get("only"):
+        raise _bad("only", query["only"], "no value: it has none")
+    if "only" in query and len(body.get("Members", ())) == 1:
+        return await fetch(body["Members"][0]["@odata.id"]) or body
+    expand = _expansion(query["$expand"]) if "$expand" in query else None
+    body = _page(body, query, limit=PAGE if expand is not None else None)
+    if expand is not None:
+        what, levels = expand
+        body = await _expanded(body, what, levels, fetch)
+    if "$select" in query:
+        body = _selected(body, query["$select"])
+    return body
+
+
+def _expansion(text: str) -> tuple[str, int]:
+    match = _EXPAND.match(text)
+    levels = int(match["levels"] or 1) if match is not None else 0
+    if match is None or not 1 <= levels <= MAX_LEVELS:
+        raise _bad("$expand", text, f"one of ., * and ~, with $levels from 1 to {MAX_LEVELS}")
+    return match["what"], levels
+
+
+def _page(body: dict[str, Any], query: Mapping[str, str], *, limit: int | None) -> dict[str, Any]:
+    asked = "$top" in query or "$skip" in query
+    if "Members" not in body:
+        if asked:
+            raise errors.general(400, "$top and $skip are for collections.")
+        return body
+    skip, members = _count("$skip", query, 0), body["Members"]
+    top = _count("$top", query, len(members))
+    size = min(top, limit) if limit is not None else top
+    rest = top - size if "$top" in query else len(members) - skip - size
+    result = {**body, "Members": members[skip : skip + size]}
+    if limit is not None and rest > 0 and skip + size < len(members):
+        more = {**query, "$skip": str(skip + size)}
+        if "$top" in query:
+            more["$top"] = str(rest)
+        result["Members@odata.nextLink"] = f"{body['@odata.id']}?{urlencode(more, safe='$.*~()=')}"
+    return result
+
+
+def _count(name: str, query: Mapping[str, str], default: int) -> int:
+    text = query.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal():
+        raise _bad(name, text, "a whole number, at least 0")
+    return int(text)
+
+
+async def _expanded(body: dict[str, Any], what: str, levels: int, fetch: Fetch) -> dict[str, Any]:
+    """`.`: what is below; `~`: what `Links` name; `*`: both."""
+    result = {}
+    for name, value in body.items():
+        inside = name in {"Links", "Actions"}
+        if name == "Actions" or (inside and what == ".") or (not inside and what == "~"):
+            result[name] = value
+        elif inside:
+            result[name] = {
+                key: await _followed(item, what, levels, fetch) for key, item in value.items()
+            }
+        else:
+            result[name] = await _followed(value, what, levels, fetch)
+    return result
+
+
+async def _followed(value: Any, what: str, levels: int, fetch: Fetch) -> Any:
+    if isinstance(value, list):
+        return [await _followed(item, what, levels, fetch) for item in value]
+    if not isinstance(value, dict) or set(value) != {"@odata.id"}:
+        return value
+    found = await fetch(value["@odata.id"])
+    if found is None:
+        return value
+    return found if levels == 1 else await _expanded(found, what, levels - 1, fetch)
+
+
+def _selected(body: dict[str, Any], text: str) -> dict[str, Any]:
+    """Top-level properties and `A/B` below them; members of a collection one by one."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise _bad("$select", text, "names of properties")
+    if "Members" in body and any(set(each) != {"@odata.id"} for each in body["Members"]):
+        members = [_kept(each, names) for each in body["Members"]]
+        return {**body, "Members": members}
+    return _kept(body, names)
+
+
+def _kept(body: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    result = {name: body[name] for name in _ALWAYS if name in body}
+    for name in names:
+        first, _, rest = name.partition("/")
+        if first not in body:
+            continue
+        inner = body[first]
+        if rest and isinstance(inner, dict):
+            before = result.get(first, {})
+            result[first] = {**before, **_kept(inner, [rest])}
+        else:
+            result[first] = inner
+    return result
+
+
+def _bad(name: str, value: str, expected: str) -> errors.RedfishError:
+    return errors.RedfishError(
+        400,
+        "QueryParameterValueFormatError",
+        f"The value '{value}' for the query parameter {name} is of a different format.",
+        args=(value, name),
+        resolution=f"Give {expected}.",
+    )

@@ -1,0 +1,102 @@
+"""Query parameters: what is expanded, selected and paged, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.datastructures import QueryParams
+
+from nospoon.services.bmcs.redfish import query
+from nospoon.services.bmcs.redfish.errors import RedfishError
+from nospoon.testing.bench import bench
+
+from .test_service import SYSTEMS, client, system_of
+
+
+async def test_members_are_expanded_and_selected() -> None:
+    async with bench(1) as rack:
+        asked = f"{SYSTEMS}?$expand=.&$select=Name,Boot/BootSourceOverrideTarget"
+        (member,) = (await client(rack.first).get(asked)).json["Members"]
+        assert set(member) == {"@odata.id", "@odata.type", "@odata.etag", "Name", "Boot"}
+        assert member["Boot"] == {"BootSourceOverrideTarget": "None"}
+
+
+async def test_levels_and_links_are_followed_as_asked() -> None:
+    async with bench(1) as rack:
+        line, place = client(rack.first), system_of(rack.first)
+        one = (await line.get(f"{place}?$expand=.")).json
+        assert "Members" in one["Processors"]
+        assert set(one["Processors"]["Members"][0]) == {"@odata.id"}
+        assert set(one["Links"]["Chassis"][0]) == {"@odata.id"}
+        two = (await line.get(f"{place}?$expand=.($levels=2)")).json
+        assert two["Processors"]["Members"][0]["ProcessorType"] == "CPU"
+        links = (await line.get(f"{place}?$expand=~")).json
+        assert links["Links"]["Chassis"][0]["ChassisType"] == "StandAlone"
+        assert set(links["Processors"]) == {"@odata.id"}
+
+
+async def test_the_only_member_is_given_itself() -> None:
+    async with bench(1) as rack:
+        assert (await client(rack.first).get(f"{SYSTEMS}?only")).json["SystemType"] == "Virtual"
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("$expand=everything", 400),
+        ("$expand=.($levels=9)", 400),
+        ("$top=-1", 400),
+        ("$skip=x", 400),
+        ("$filter=Name eq 'x'", 501),
+        ("$select=", 400),
+        ("only=1", 400),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused(asked: str, status: int) -> None:
+    async with bench(1) as rack:
+        path = f"{SYSTEMS}?{asked}".replace(" ", "%20")
+        assert (await client(rack.first).get(path)).status == status
+
+
+def members(count: int) -> dict[str, Any]:
+    return {"@odata.id": "/s", "Members": [{"@odata.id": f"/s/{n}"} for n in range(count)]}
+
+
+async def fetch(path: str) -> dict[str, Any]:
+    return {"@odata.id": path, "Name": path}
+
+
+async def asked(text: str, count: int = 500) -> dict[str, Any]:
+    return await query.apply(members(count), QueryParams(text), fetch)
+
+
+async def test_pages_are_as_asked() -> None:
+    page = await asked("$top=2&$skip=3")
+    assert [each["@odata.id"] for each in page["Members"]] == ["/s/3", "/s/4"]
+    assert "Members@odata.nextLink" not in page
+    assert (await asked("$skip=600"))["Members"] == []
+
+
+async def test_what_is_expanded_comes_in_pages_that_link_on_to_the_end() -> None:
+    page, names = await asked("$expand=."), []
+    for _ in range(9):
+        names += [each["Name"] for each in page["Members"]]
+        following = page.get("Members@odata.nextLink")
+        if following is None:
+            break
+        page = await asked(following.partition("?")[2])
+    assert names == [f"/s/{n}" for n in range(500)]
+
+
+async def test_a_top_beyond_a_page_is_kept_over_pages() -> None:
+    page = await asked("$expand=.&$top=250")
+    assert len(page["Members"]) == query.PAGE
+    page = await asked(page["Members@odata.nextLink"].partition("?")[2])
+    assert len(page["Members"]) == 250 - query.PAGE
+    assert "Members@odata.nextLink" not in page
+
+
+async def test_top_is_for_collections() -> None:
+    with pytest.raises(RedfishError):
+        await query.apply({"Name": "x"}, QueryParams("$top=1"), fetch)
