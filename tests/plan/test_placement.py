@@ -100,7 +100,7 @@ def test_more_nodes_apart_than_hosts_are_refused_with_the_reason() -> None:
 def test_a_pinned_node_goes_where_it_is_told_or_nowhere() -> None:
     cluster = read("hosts: {a: {}, b: {drained: true}}\nnodes: [{host: a}, {host: b}]")
     (reason,) = refusals(cluster)
-    assert reason == "node node-1 fits on no host. b: it is drained"
+    assert reason == "node node-1 fits on no host. b: it is drained."
 
 
 def test_nothing_new_goes_to_a_drained_host_and_what_is_there_stays() -> None:

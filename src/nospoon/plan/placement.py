@@ -209,12 +209,12 @@ class _Placer:
         """What does not change while nodes are placed; worked out once for nodes that are alike."""
         known = self._fits.setdefault(_alike(node), {})
         if place.host.name not in known:
-            known[place.host.name] = next(self._statically_against(node, place), "")
+            known[place.host.name] = " ".join(self._statically_against(node, place))
         return known[place.host.name]
 
     def _statically_against(self, node: Node, place: _Place) -> Iterator[str]:
         if place.host.drained:
-            yield "it is drained"
+            yield "it is drained."
         if place.facts is not None:
             yield from against_node(node, place.facts)
             for network, why in against_networks(node, self._cluster, place.host, place.facts):

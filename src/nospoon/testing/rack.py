@@ -58,8 +58,10 @@ class Rack:
         return str(path)
 
     def bmc(self, **more: str) -> str:
-        """A `bmc:` section with ports that no other daemon on this machine uses."""
-        first = 20_000 + int(uuid4().hex[:4], 16) % 600 * 50
+        """A `bmc:` section with ports that no other daemon on this machine uses, and below those
+        that the kernel gives to outgoing connections (32768 and more, ip(7)).
+        """
+        first = 10_000 + int(uuid4().hex[:4], 16) % 430 * 50
         settings = {"redfish_port": str(first), **more}
         if "pool" not in more:
             settings["ports"] = f"{first + 1}-{first + 999}"

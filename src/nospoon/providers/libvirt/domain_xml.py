@@ -150,6 +150,7 @@ def boot_indices(machine: Machine) -> dict[tuple[str, int], int]:
         BootDevice.NETWORK: [("nic", number) for number in range(len(machine.nics))],
         BootDevice.CDROM: [("cdrom", 0)],
         BootDevice.SETUP: [],
+        BootDevice.HTTP: [],
     }
     order = list(machine.boot_order)
     if machine.boot_iso:
