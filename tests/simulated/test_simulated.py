@@ -11,9 +11,10 @@ import pytest
 
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Simulation
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, Resource
-from nospoon.providers.simulated import Delays, SimulatedConnection, World
+from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until
 
 ONCE = BootPlan(
@@ -99,7 +100,9 @@ async def test_a_soft_power_off_returns_before_the_guest_is_down(rack_for_slow: 
 
 @pytest.fixture
 async def rack_for_slow() -> AsyncIterator[Bench]:
-    connection = SimulatedConnection("sim", "kit", lambda: 0.0, delays=Delays(shut_down=0.05))
+    connection = SimulatedConnection(
+        "sim", "kit", lambda: 0.0, simulation=Simulation(shut_down=0.05)
+    )
     yield bench_for(connection)
     await connection.close()
 
@@ -175,3 +178,36 @@ async def test_ten_thousand_machines_are_made_and_started_in_seconds(
             await connection.machine_driver.power(uuid, PowerCommand.ON, ONCE)
         observed = await connection.drivers[Kind.MACHINE].observe(bench.cluster)
     assert sum(each.running for each in observed) == 10_000
+
+
+async def simulated(how: Simulation, records: Path) -> tuple[SimulatedConnection, Rack]:
+    connection = SimulatedConnection("sim", "kit", lambda: 0.0, simulation=how, records=records)
+    bench = bench_for(connection)
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    return connection, rack
+
+
+async def test_a_guest_says_its_text_when_it_has_booted_and_not_when_it_was_switched_off(
+    tmp_path: Path,
+) -> None:
+    connection, rack = await simulated(Simulation(boot=0.05, console="login: "), tmp_path)
+    machines = connection.machine_driver
+    record = Path(machines.console_record(rack.uuid))
+    await machines.power(rack.uuid, PowerCommand.ON, ONCE)
+    await machines.power(rack.uuid, PowerCommand.OFF, ONCE)
+    await asyncio.sleep(0.15)
+    assert "login" not in record.read_text()
+    await machines.power(rack.uuid, PowerCommand.ON, ONCE)
+    await asyncio.sleep(0.15)
+    assert record.read_text().endswith("login: ")
+    await connection.close()
+
+
+async def test_as_many_power_commands_fail_as_was_asked(tmp_path: Path) -> None:
+    connection, rack = await simulated(Simulation(power_failures=1.0), tmp_path)
+    with pytest.raises(ProviderError, match="simulated failure"):
+        await connection.machine_driver.power(rack.uuid, PowerCommand.ON, ONCE)
+    (event,) = await connection.machine_driver.machines()
+    assert event.power is PowerState.OFF
+    await connection.close()

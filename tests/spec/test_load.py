@@ -140,3 +140,13 @@ def test_a_command_line_holds_no_word_that_ends_a_loaders_command(word: str) -> 
         f"cluster: a\nboot: {{p: {{kernel: k, cmdline: 'a {word} b'}}}}\nnodes: [{{}}]"
     )
     assert f"got the word '{word}'" in problem
+
+
+def test_a_simulated_host_is_told_how_its_machines_behave() -> None:
+    how = "{power_on: 200ms, shut_down: 2s, power_failures: 0.1, console: 'login: '}"
+    host = read(f"cluster: a\nhosts: {{sim: {{simulated: {how}}}}}\nnodes: [{{}}]").hosts[0]
+    assert host.kind is ConnectionKind.SIMULATED
+    assert (host.simulation.power_on, host.simulation.shut_down) == (0.2, 2.0)
+    assert (host.simulation.power_failures, host.simulation.console) == (0.1, "login: ")
+    (problem,) = problems("cluster: a\nhosts: {sim: {simulated: {power_on: 2}}}\nnodes: [{}]")
+    assert "expected a time such as 2s" in problem

@@ -58,6 +58,9 @@ class Hosts:
             found = HostInUse(host, self._connect(host), runner_for(host.ssh))
             self._in_use[identity] = found
             self._tasks.start(self._watch(found), name=f"watch {host.name}")
+        elif found.host != host:
+            found.host = host
+            found.connection.configure(host)
         return found
 
     async def capabilities(self, host: Host) -> Capabilities:

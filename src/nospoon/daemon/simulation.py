@@ -22,7 +22,12 @@ class Simulations:
         kept = self._directory / f"{host.name}.json"
         world = World.load(kept.read_bytes()) if kept.exists() else World()
         made = SimulatedConnection(
-            host.name, self._deployment, clock.unix, world=world, records=records
+            host.name,
+            self._deployment,
+            clock.unix,
+            world=world,
+            records=records,
+            simulation=host.simulation,
         )
         self._connections[host.name] = made
         return made

@@ -61,6 +61,23 @@ class Overcommit:
 
 
 @dataclass(frozen=True, slots=True)
+class Simulation:
+    """How machines of a simulated host behave; times in seconds.
+
+    `shut_down`: from a soft power-off to the guest's end. `boot`: from power-on until the guest
+    has said `console`. `power_failures`: the part of power commands that fail, from 0 to 1.
+    """
+
+    make: float = 0.0
+    power_on: float = 0.0
+    power_off: float = 0.0
+    shut_down: float = 0.0
+    boot: float = 0.0
+    power_failures: float = 0.0
+    console: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """A place with capacity. `ssh` names how to run commands there; "" is this machine.
 
@@ -75,6 +92,7 @@ class Host:
     physnets: tuple[tuple[str, str], ...] = ()
     drained: bool = False
     overcommit: Overcommit = Overcommit()
+    simulation: Simulation = Simulation()
 
     @property
     def unprivileged(self) -> bool:

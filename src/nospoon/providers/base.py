@@ -23,7 +23,7 @@ from typing import Protocol
 from uuid import UUID
 
 from nospoon.model.boot import BootPlan
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.machine import MachineEvent, PowerCommand
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 
@@ -162,6 +162,9 @@ class Connection(Protocol):
 
     async def capabilities(self) -> Capabilities:
         """What this connection can do; may try things (KVM), and remembers what it learned."""
+
+    def configure(self, host: Host) -> None:
+        """The host is described differently now: settings that need no new connection."""
 
     async def check(self) -> None:
         """Raises `HostUnreachable` or `MissingTool` when nothing could be made there now."""

@@ -49,10 +49,10 @@ def _layers(sections: Sections) -> Iterator[tuple[Path, HardwareSection]]:
 
 def _hosts(sections: Sections) -> Iterator[Complaint]:
     for name, host in sections.hosts.items():
-        if host.simulated and host.libvirt:
+        if host.simulated is not None and host.libvirt:
             yield Complaint(("hosts", name), "expected one of libvirt and simulated, got both")
     for name, network in sections.networks.items():
-        real = {key: host for key, host in sections.hosts.items() if not host.simulated}
+        real = {key: host for key, host in sections.hosts.items() if host.simulated is None}
         mapped = any(network.physnet in host.physnets for host in real.values())
         if network.physnet and real and not mapped:
             first = next(iter(real))

@@ -21,6 +21,7 @@ UNITS = {
 }
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min)\Z")
 _PORTS = re.compile(r"(\d+)\s*-\s*(\d+)\Z")
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 SIZE_PATTERN = r"^\d+(\.\d+)? ?(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
@@ -76,6 +77,14 @@ def parse_mac(value: Any) -> str:
     return text
 
 
+def parse_duration(value: Any) -> float:
+    """'1.5s' or '200ms' -> seconds."""
+    match = _DURATION.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"expected a time such as 2s or 200ms, got {value!r}")
+    return float(match[1]) * {"ms": 0.001, "s": 1.0, "min": 60.0}[match[2]]
+
+
 def parse_ports(value: Any) -> tuple[int, int]:
     """'6230-6330' -> (6230, 6330), both included."""
     match = _PORTS.match(value) if isinstance(value, str) else None
@@ -92,6 +101,11 @@ Size = Annotated[
 ]
 Memory = Annotated[
     int, BeforeValidator(parse_memory), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
+]
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)? ?(ms|s|min)$"}),
 ]
 Mac = Annotated[
     str,

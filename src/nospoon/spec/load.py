@@ -18,11 +18,12 @@ from nospoon.model.cluster import (
     Network,
     Overcommit,
     PduAddressing,
+    Simulation,
 )
 from nospoon.spec.check import check
 from nospoon.spec.document import Document
 from nospoon.spec.expand import Complaint, expand
-from nospoon.spec.models import HostSection
+from nospoon.spec.models import HostSection, SimulatedSection
 from nospoon.spec.references import LocalFile
 from nospoon.spec.sections import Sections, read_sections
 
@@ -88,7 +89,7 @@ def _hosts(sections: Sections, default_uri: str) -> tuple[Host, ...]:
 
 
 def _host(name: str, section: HostSection, default_uri: str) -> Host:
-    if section.simulated:
+    if section.simulated is not None:
         kind, uri = ConnectionKind.SIMULATED, ""
     else:
         kind, uri = ConnectionKind.LIBVIRT, section.libvirt or default_uri
@@ -99,8 +100,22 @@ def _host(name: str, section: HostSection, default_uri: str) -> Host:
         uri=uri,
         ssh=section.ssh,
         drained=section.drained,
+        simulation=_simulation(section.simulated),
         overcommit=Overcommit(over.cpus, over.memory, over.disk),
         physnets=tuple(sorted(section.physnets.items())),
+    )
+
+
+def _simulation(section: SimulatedSection | None) -> Simulation:
+    if section is None:
+        return Simulation()
+    return Simulation(
+        power_on=section.power_on,
+        power_off=section.power_off,
+        shut_down=section.shut_down,
+        boot=section.boot,
+        power_failures=section.power_failures,
+        console=section.console,
     )
 
 

@@ -102,6 +102,9 @@ class LibvirtConnection:
                 self._facts = await self._hypervisor.work(ask_facts, "ask what it can do")
             return self._facts
 
+    def configure(self, host: Host) -> None:
+        self.host = host
+
     async def check(self) -> None:
         await self._hypervisor.ask(lambda connect: connect.getLibVersion(), "reach libvirt")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.cluster import Arch, Firmware, Host, Simulation
 from nospoon.model.resources import Kind
 from nospoon.providers.base import BootMethod, Capabilities, ChangeRule, Driver
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.machines import SimulatedMachines
 from nospoon.providers.simulated.surroundings import Surroundings
-from nospoon.providers.simulated.world import SHAPES, Delays, World
+from nospoon.providers.simulated.world import SHAPES, World
 from nospoon.runtime.clock import Clock
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
@@ -43,7 +43,7 @@ class SimulatedConnection:
         clock: Clock,
         *,
         world: World | None = None,
-        delays: Delays | None = None,
+        simulation: Simulation | None = None,
         records: Path | None = None,
     ) -> None:
         self.around = Surroundings(
@@ -51,7 +51,7 @@ class SimulatedConnection:
             deployment=deployment,
             clock=clock,
             world=world if world is not None else World(),
-            delays=delays if delays is not None else Delays(),
+            simulation=simulation if simulation is not None else Simulation(),
         )
         self._machines = SimulatedMachines(self.around, records)
         simple = [kind for kind in SHAPES if kind is not Kind.MACHINE]
@@ -84,6 +84,9 @@ class SimulatedConnection:
             accelerator="simulated",
             rules=RULES,
         )
+
+    def configure(self, host: Host) -> None:
+        self.around.simulation = host.simulation
 
     async def check(self) -> None:
         self.around.begin("check")

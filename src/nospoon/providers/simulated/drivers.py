@@ -37,7 +37,7 @@ class SimulatedDriver:
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         self.around.begin(f"create {resource.key}")
         self._refuse_strangers(resource)
-        await asyncio.sleep(self.around.delays.make)
+        await asyncio.sleep(self.around.simulation.make)
         self.around.check_space(resource)
         self.around.world.put(Made(resource.key, resource.shape, tag))
 
@@ -48,7 +48,7 @@ class SimulatedDriver:
             raise Gone(f"{observed.key} is no more", hint="Plan again.")
         self._refuse_strangers(desired)
         _refuse_shrinking(observed, desired)
-        await asyncio.sleep(self.around.delays.make)
+        await asyncio.sleep(self.around.simulation.make)
         self.around.world.put(Made(desired.key, desired.shape, tag))
 
     async def delete(self, observed: Observed) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from random import SystemRandom
 from uuid import UUID
 
 from nospoon.errors import Gone, ProviderError
@@ -26,6 +27,7 @@ class SimulatedMachines(SimulatedDriver):
         super().__init__(Kind.MACHINE, around)
         self._records = records
         self._ports: dict[UUID, SerialPort] = {}
+        self._chance = SystemRandom()
         self.tasks = Tasks(f"simulated {around.host}")
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
@@ -44,6 +46,8 @@ class SimulatedMachines(SimulatedDriver):
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         self.around.begin(f"power {command}")
         state = self._state(machine)
+        if self._chance.random() < self.around.simulation.power_failures:
+            raise ProviderError(f"machine {machine}: {command}: a simulated failure")
         on = state.power is PowerState.ON
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
@@ -136,18 +140,18 @@ class SimulatedMachines(SimulatedDriver):
         return self._state(made.shape.uuid).power is PowerState.ON
 
     async def _start(self, machine: UUID, boot: BootPlan) -> None:
-        await asyncio.sleep(self.around.delays.power_on)
+        await asyncio.sleep(self.around.simulation.power_on)
         self._state(machine).power = PowerState.ON
         self._boot(machine, boot)
         self._publish(machine, MachineChange.STARTED)
 
     async def _stop(self, machine: UUID) -> None:
-        await asyncio.sleep(self.around.delays.power_off)
+        await asyncio.sleep(self.around.simulation.power_off)
         self._state(machine).power = PowerState.OFF
         self._publish(machine, MachineChange.STOPPED)
 
     async def _shut_down(self, machine: UUID) -> None:
-        await asyncio.sleep(self.around.delays.shut_down)
+        await asyncio.sleep(self.around.simulation.shut_down)
         state = self.around.world.running.get(machine)
         if state is not None and state.power is PowerState.ON:
             state.power = PowerState.OFF
@@ -160,6 +164,16 @@ class SimulatedMachines(SimulatedDriver):
         state.next = state.after = boot.after
         state.boots += 1
         self._port(machine).say(f"simulated machine {machine}: boots {state.booted}\r\n".encode())
+        how = self.around.simulation
+        if how.console:
+            loop = asyncio.get_running_loop()
+            loop.call_later(how.boot, self._speak, machine, state.boots, how.console)
+
+    def _speak(self, machine: UUID, boot: int, text: str) -> None:
+        """The guest of this boot is up, unless something came between."""
+        state = self.around.world.running.get(machine)
+        if state is not None and state.power is PowerState.ON and state.boots == boot:
+            self._port(machine).say(text.encode())
 
     def _state(self, machine: UUID) -> Running:
         state = self.around.world.running.get(machine)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
+from nospoon.model.cluster import Simulation
 from nospoon.model.resources import Resource, Volume
 from nospoon.providers.feed import EventFeed
-from nospoon.providers.simulated.world import Delays, World
+from nospoon.providers.simulated.world import World
 from nospoon.runtime.clock import Clock
 
 
@@ -23,7 +24,7 @@ class Surroundings:
     deployment: str
     clock: Clock
     world: World
-    delays: Delays = field(default_factory=Delays)
+    simulation: Simulation = field(default_factory=Simulation)
     space: int | None = None
     reachable: bool = True
     faults: dict[str, list[ProviderError]] = field(default_factory=dict)

@@ -34,16 +34,6 @@ SHAPES: dict[Kind, type[Shape]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Delays:
-    """Seconds that things take. `shut_down`: from a soft power-off to the guest's end."""
-
-    make: float = 0.0
-    power_on: float = 0.0
-    power_off: float = 0.0
-    shut_down: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Made:
     """A resource that exists. `tag` None: it is somebody else's."""
 
