@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
+from nospoon.model.cluster import Firmware
+from nospoon.testing import guests
 from nospoon.testing.rack import Rack
+from nospoon.testing.serial import Serial
 
 CONTENT = b"a disc".ljust(4096, b"\0")
 WANTED = "Basic " + b64encode(b"me:secret").decode()
@@ -19,27 +26,38 @@ WANTED = "Basic " + b64encode(b"me:secret").decode()
 class Handler(BaseHTTPRequestHandler):
     """A disc for those who say who they are."""
 
+    content = CONTENT
+
     def do_GET(self) -> None:
         allowed = self.headers.get("Authorization") == WANTED
         self.send_response(200 if allowed else 401)
-        self.send_header("Content-Length", str(len(CONTENT) if allowed else 0))
+        self.send_header("Content-Length", str(len(self.content) if allowed else 0))
         self.end_headers()
         if allowed:
-            self.wfile.write(CONTENT)
+            self.wfile.write(self.content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)
         """Not a word."""
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+@contextmanager
+def served(content: bytes) -> Iterator[str]:
+    handler = type("Handler", (Handler,), {"content": content})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/disc.iso"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/disc.iso"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with served(CONTENT) as place:
+        yield place
 
 
 @pytest.fixture
@@ -84,3 +102,47 @@ def test_what_is_neither_a_file_nor_a_url_is_told(shared: Rack, node: str) -> No
     refused = shared.run("node", "media", "insert", node, "no.iso", status=2)
     assert "cannot read no.iso: No such file or directory" in refused.stderr
     assert "no node" in shared.run("node", "media", "eject", "nobody", status=2).stderr
+
+
+class Redfish:
+    """Requests to one node's System, as its BMC's account."""
+
+    def __init__(self, bmc: dict[str, str]) -> None:
+        self.system = bmc["redfish"]
+        pair = f"{bmc['username']}:{bmc['password']}"
+        self.headers = {
+            "Authorization": "Basic " + b64encode(pair.encode()).decode(),
+            "Content-Type": "application/json",
+        }
+
+    def ask(self, method: str, path: str, body: object = None) -> int:
+        data = json.dumps(body).encode() if body is not None else None
+        request = Request(self.system + path, data, self.headers, method=method)
+        with urlopen(request, timeout=30) as answer:
+            return int(answer.status)
+
+
+@pytest.mark.libvirt
+@pytest.mark.boots
+@pytest.mark.parametrize("firmware", [Firmware.BIOS, Firmware.UEFI])
+def test_a_real_machine_boots_what_was_inserted_over_redfish(
+    rack: Rack, tmp_path: Path, firmware: Firmware
+) -> None:
+    name = rack.name()
+    node = f"{{name: n, firmware: {firmware}, memory: 256MiB, disks: [16MiB]}}"
+    text = f"cluster: {name}\nnetworks: {{lan: {{}}}}\n{rack.bmc()}nodes: [{node}]\n"
+    rack.run("up", "--yes", rack.file(text))
+    bmc = rack.bmcs(name)["n"]
+    redfish = Redfish(bmc)
+    disc = asyncio.run(guests.speaking_cd(tmp_path, firmware=firmware))
+    with served(disc.read_bytes()) as url:
+        body = {"Image": url, "UserName": "me", "Password": "secret"}
+        media = "/VirtualMedia/Cd/Actions/VirtualMedia"
+        assert redfish.ask("POST", f"{media}.InsertMedia", body) in {202, 204}
+    once = {"BootSourceOverrideTarget": "Cd", "BootSourceOverrideEnabled": "Once"}
+    redfish.ask("PATCH", "", {"Boot": once})
+    serial = Serial(rack.directory / "state" / "consoles" / f"{bmc['uuid']}.log")
+    redfish.ask("POST", "/Actions/ComputerSystem.Reset", {"ResetType": "On"})
+    assert serial.hears(guests.BOOTED) == guests.BOOTED
+    redfish.ask("POST", f"{media}.EjectMedia", {})
+    assert not list((rack.directory / "pool").rglob("media-*"))
