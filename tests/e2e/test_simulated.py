@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import tarfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -372,3 +373,17 @@ def test_faults_on_demand_show_in_status_and_end_when_cleared(shared: Rack) -> N
     assert shared.json("node", "fault", node) == []
     assert "off" in shared.ipmitool(bmc, "power", "status")
     shared.run("down", "--yes", name)
+
+
+def test_a_simulated_rack_survives_the_sudden_end_of_its_daemon(rack: Rack) -> None:
+    name, file = simulated(rack)
+    rack.run("up", "--yes", file)
+    rack.run("node", "power", "node-1", "on")
+    kept = rack.directory / "state" / "simulated" / "sim.json"
+    end = time.monotonic() + 20
+    while not (kept.exists() and '"on"' in kept.read_text()):
+        assert time.monotonic() < end, "it was not kept"
+        time.sleep(0.1)
+    kill(rack.daemon_pid(), signal.SIGKILL)
+    assert rack.run("node", "power", "node-1", "status").stdout.strip() == "on"
+    assert {row["state"] for row in rack.json("status", name)} == {"present"}

@@ -1,13 +1,21 @@
-"""Simulated hosts of a daemon: their worlds live in memory and are kept over a good end."""
+"""Simulated hosts of a daemon: their worlds live in memory, and are kept in files as they change.
+
+After a sudden end at most the last moments are lost, as if somebody had been at the host.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from nospoon.model.cluster import Host
 from nospoon.providers.simulated.connection import SimulatedConnection
-from nospoon.providers.simulated.world import World
+from nospoon.providers.simulated.world import Snapshot, World
 from nospoon.runtime import clock
+
+KEEP_SECONDS = 1.0
+THINGS_A_SECOND = 10_000
+"""What may be written down each second on average, so that it is not felt."""
 
 
 class Simulations:
@@ -16,6 +24,7 @@ class Simulations:
     def __init__(self, directory: Path, deployment: str) -> None:
         self._directory, self._deployment = directory, deployment
         self._connections: dict[str, SimulatedConnection] = {}
+        self._kept: dict[str, int] = {}
 
     def connect(self, host: Host, records: Path) -> SimulatedConnection:
         """The host's world, as it was left."""
@@ -32,12 +41,34 @@ class Simulations:
         self._connections[host.name] = made
         return made
 
+    async def keep(self) -> None:
+        """Keep what has changed, for ever; large worlds less often."""
+        while True:
+            sizes = (len(each.world.made) for each in self._connections.values())
+            await asyncio.sleep(max(KEEP_SECONDS, max(sizes, default=0) / THINGS_A_SECOND))
+            for name, snapshot in self._changed():
+                await asyncio.to_thread(self._write, name, snapshot)
+
     def save(self) -> None:
-        """Keep what there is; a world with nothing in it leaves no file."""
+        """Keep what has changed, now."""
+        for name, snapshot in self._changed():
+            self._write(name, snapshot)
+
+    def _changed(self) -> list[tuple[str, Snapshot]]:
+        found = []
         for name, connection in self._connections.items():
-            kept = self._directory / f"{name}.json"
-            if not connection.world.made:
-                kept.unlink(missing_ok=True)
-                continue
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            kept.write_bytes(connection.world.dump())
+            if self._kept.get(name) != connection.world.version:
+                self._kept[name] = connection.world.version
+                found.append((name, Snapshot.of(connection.world)))
+        return found
+
+    def _write(self, name: str, snapshot: Snapshot) -> None:
+        """A world with nothing in it leaves no file."""
+        kept = self._directory / f"{name}.json"
+        if not snapshot.made:
+            kept.unlink(missing_ok=True)
+            return
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = kept.with_suffix(".part")
+        part.write_bytes(snapshot.encoded())
+        part.replace(kept)

@@ -201,6 +201,7 @@ class SimulatedMachines(SimulatedDriver):
         return self._ports[machine]
 
     def _publish(self, machine: UUID, change: MachineChange, reason: str = "") -> None:
+        self.around.world.version += 1
         self.around.feed.publish(self._event(machine, change, reason))
 
     def _event(self, machine: UUID, change: MachineChange, reason: str = "") -> MachineEvent:

@@ -56,16 +56,18 @@ class Running:
 
 @dataclass(slots=True)
 class World:
-    """Everything on one simulated host, found by the name under which the host knows it."""
+    """Everything on one simulated host, found by the name under which the host knows it.
+
+    `version` rises with every change, so that who keeps it knows when to.
+    """
 
     made: dict[tuple[Kind, str], Made] = field(default_factory=dict)
     running: dict[UUID, Running] = field(default_factory=dict)
+    version: int = 0
 
     def dump(self) -> bytes:
         """The whole state as JSON; `load` reads it again."""
-        return msgspec.json.encode(
-            {"made": list(self.made.values()), "running": list(self.running.items())}
-        )
+        return Snapshot.of(self).encoded()
 
     @classmethod
     def load(cls, data: bytes) -> World:
@@ -78,17 +80,40 @@ class World:
         return world
 
     def put(self, made: Made) -> None:
+        self.version += 1
         self.made[(made.key.kind, native_name(made.key, made.shape))] = made
         if isinstance(made.shape, Machine):
             self.running.setdefault(made.shape.uuid, Running())
 
     def take_away(self, made: Made) -> None:
+        self.version += 1
         self.made.pop((made.key.kind, native_name(made.key, made.shape)), None)
         if isinstance(made.shape, Machine):
             self.running.pop(made.shape.uuid, None)
 
     def find(self, resource: Resource) -> Made | None:
         return self.made.get((resource.key.kind, native_name(resource.key, resource.shape)))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a world held at one moment, to be encoded at leisure in another thread."""
+
+    made: list[Made]
+    running: list[tuple[UUID, Running]]
+
+    @classmethod
+    def of(cls, world: World) -> Snapshot:
+        return cls(list(world.made.values()), list(world.running.items()))
+
+    def encoded(self) -> bytes:
+        """Piece by piece: one call for thousands of machines would hold up every other thread."""
+        made = b",".join(map(_JSON.encode, self.made))
+        running = b",".join(map(_JSON.encode, self.running))
+        return b'{"made":[' + made + b'],"running":[' + running + b"]}"
+
+
+_JSON = msgspec.json.Encoder()
 
 
 class _DumpedThing(msgspec.Struct):
