@@ -14,7 +14,7 @@ from nospoon.bmc.messages import AcLost, AcReturned
 from nospoon.bmc.runtime import PowerPolicy
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.runtime import process
-from nospoon.services.bmcs.service import Served
+from nospoon.services.bmcs.served import Served
 from nospoon.testing.bench import Bench, bench
 
 pytestmark = pytest.mark.tools

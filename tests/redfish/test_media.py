@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nospoon.bmc.faults import Fault, Kind
 from nospoon.errors import ProviderError
 from nospoon.testing.bench import Bench, bench
 
@@ -132,3 +133,12 @@ async def test_the_uri_of_http_boot_is_set_beside_the_override_and_taken_away() 
         assert refused.message == "PropertyValueNotInList"
         refused = await line.ask("PATCH", place, {"Boot": {"BootOrder": []}})
         assert refused.message == "PropertyNotWritable"
+
+
+async def test_media_fail_on_demand_as_often_as_was_asked() -> None:
+    async with bench(1) as rack:
+        rack.service.set_fault(rack.first.bmc.uuid, Fault(Kind.MEDIA_FAILS, count=1))
+        refused = await act(rack, "InsertMedia", {"Image": IMAGE})
+        assert refused.status == 500
+        assert "a fault on demand" in refused.json["error"]["message"]
+        assert (await act(rack, "InsertMedia", {"Image": IMAGE})).status == 204

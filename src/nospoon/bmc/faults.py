@@ -18,6 +18,7 @@ class Kind(StrEnum):
     REFUSE_SESSIONS = "refuse-sessions"
     HTTP_500 = "http-500"
     HTTP_503 = "http-503"
+    MEDIA_FAILS = "media-fails"
     POWER_STUCK = "power-stuck"
     POWER_LIES = "power-lies"
     POWER_OFF_SLOW = "power-off-slow"
@@ -30,11 +31,13 @@ ABOUT = {
     Kind.REFUSE_SESSIONS: "IPMI sessions are refused for lack of resources",
     Kind.HTTP_500: "Redfish answers 500 for the node's resources",
     Kind.HTTP_503: "Redfish answers 503 with Retry-After `seconds`",
+    Kind.MEDIA_FAILS: "virtual media cannot be fetched, by Redfish",
     Kind.POWER_STUCK: "power commands fail",
     Kind.POWER_LIES: "power commands are reported as done, and nothing was done",
     Kind.POWER_OFF_SLOW: "power-off takes `seconds` longer",
 }
 POWER = frozenset({Kind.POWER_STUCK, Kind.POWER_LIES, Kind.POWER_OFF_SLOW})
+MEDIA = frozenset({Kind.MEDIA_FAILS})
 HTTP = frozenset({Kind.HTTP_500, Kind.HTTP_503})
 
 

@@ -22,7 +22,8 @@ from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.ports import BmcConfig
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import BmcService, Served
+    from nospoon.services.bmcs.served import Served
+    from nospoon.services.bmcs.service import BmcService
 
 USERNAME = "nospoon"
 ENGINE = bytes.fromhex("8000013e05")

@@ -21,7 +21,8 @@ from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.sol import SolLines
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import BmcService, Served
+    from nospoon.services.bmcs.served import Served
+    from nospoon.services.bmcs.service import BmcService
 
 
 _DROP, _DELAY = frozenset({Kind.DROP}), frozenset({Kind.DELAY})

@@ -5,38 +5,26 @@ running: no task, thread, process, and no descriptor where BMCs have addresses o
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from uuid import UUID
 
 import structlog
 
 from nospoon import __version__
 from nospoon.bmc.aggregate import Bmc as Aggregate
-from nospoon.bmc.faults import POWER, Fault, Faults
-from nospoon.bmc.faults import Kind as FaultKind
+from nospoon.bmc.faults import Fault, Faults
 from nospoon.bmc.fru import Inventory
 from nospoon.bmc.log import Log
 from nospoon.bmc.messages import (
     Answer,
-    Append,
     BootObserved,
-    BootTold,
-    CommandEnded,
-    Drive,
-    Effect,
-    Erase,
     Event,
     HttpBootUriRequested,
     MachineReported,
     MediaChanged,
     OverrideRequested,
-    Persist,
     PowerRequested,
-    SetBoot,
     Verdict,
 )
 from nospoon.bmc.runtime import Runtime
@@ -56,11 +44,13 @@ from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Endpoint
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
+from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
 from nospoon.services.bmcs.redfish.jobs import Jobs
 from nospoon.services.bmcs.rmcp import Rmcp, identity
+from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.sol import SolLines
 
 log = structlog.get_logger()
@@ -72,51 +62,6 @@ ERRORS: dict[Verdict, type[NospoonError]] = {
     Verdict.UNREACHABLE: HostUnreachable,
     Verdict.FAILED: ProviderError,
 }
-Resolve = Callable[[Answer], None]
-STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT})
-_CHANCE = secrets.SystemRandom()
-
-
-@dataclass(slots=True)
-class Served:
-    """One BMC that is served. `effects` wait their turn; `turn`: the task that works on them.
-
-    `lane`: the task that talks to the machine, of which each waits for the one before it, so that
-    a boot order that was told late does not undo what a power command told. `saved`: what is
-    durable of the runtime state.
-    """
-
-    config: BmcConfig
-    aggregate: Aggregate
-    endpoint: Endpoint
-    effects: deque[Effect] = field(default_factory=deque)
-    turn: asyncio.Task[None] | None = None
-    timer: asyncio.TimerHandle | None = None
-    lane: asyncio.Task[None] | None = None
-    saved: Runtime = field(default_factory=Runtime)
-    faults: Faults | None = None
-
-    def strike(self, kinds: frozenset[FaultKind], now: float) -> Fault | None:
-        """The fault on demand that happens now."""
-        if self.faults is None:
-            return None
-        return self.faults.strike(kinds, now=now, chance=_CHANCE.random())
-
-    @property
-    def bmc(self) -> Bmc:
-        return self.config.bmc
-
-    @property
-    def override(self) -> BootOverride:
-        return self.aggregate.runtime.override
-
-    @property
-    def power_fault(self) -> str:
-        return self.aggregate.fault
-
-    def now(self) -> float:
-        """The clock of its aggregate."""
-        return asyncio.get_running_loop().time()
 
 
 class BmcService:
@@ -132,17 +77,28 @@ class BmcService:
         media: Media | None = None,
         certificates: Certificates | None = None,
     ) -> None:
-        self._machines, self._store, self._tasks = machines, store, tasks
+        self._store = store
         self._served: dict[UUID, Served] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
-        self._waiting: dict[int, Resolve] = {}
-        self._tickets = 0
+        self._effects = Effects(machines, store, tasks, self._saved)
         self.media, self.jobs = media, Jobs(tasks)
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
         self._pdus = Pdus(self, tasks)
         rmcp = Rmcp(self, self._sol).datagram
         self.listeners = Listeners(rmcp, self._pdus.datagram, self, certificates)
+
+    async def ask(self, served: Served, event: Callable[[int], Event]) -> Answer:
+        """Feed an event that carries a ticket, and wait for its answer."""
+        return await self._effects.ask(served, event)
+
+    def ticket(self, resolve: Callable[[Answer], None]) -> int:
+        """Whose answer calls `resolve`."""
+        return self._effects.ticket(resolve)
+
+    def feed(self, served: Served, event: Event) -> None:
+        """Tell the aggregate, and carry out what it wants."""
+        self._effects.feed(served, event)
 
     @property
     def now(self) -> float:
@@ -207,6 +163,18 @@ class BmcService:
         self.listeners.accounts.remove(bmc.uuid)
         self._pdus.unplug(bmc.outlet)
         await self.listeners.close(bmc)
+
+    def _saved(self, served: Served, before: Runtime) -> None:
+        """What follows from runtime state that is durable now."""
+        after = served.saved
+        if after.settings is not before.settings:
+            served.endpoint.renew(identity(served.config, after))
+            self.listeners.accounts.put(served.config, after.settings.users)
+        if before.has_power and not after.has_power:
+            self._end_sessions(served)
+            self._hide_redfish(served.bmc)
+        elif after.has_power and not before.has_power:
+            self._show_redfish(served)
 
     def _show_redfish(self, served: Served) -> None:
         """Without AC power it answers nothing."""
@@ -305,156 +273,6 @@ class BmcService:
                 f"no BMC is served for machine {uuid}", hint="`nospoon up` makes it again."
             )
         return served
-
-    async def ask(self, served: Served, event: Callable[[int], Event]) -> Answer:
-        """Feed an event that carries a ticket, and wait for its answer."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-        def resolve(answer: Answer) -> None:
-            if not future.done():
-                future.set_result(answer)
-
-        self.feed(served, event(self.ticket(resolve)))
-        return await future
-
-    def ticket(self, resolve: Resolve) -> int:
-        """Whose answer calls `resolve`."""
-        self._tickets += 1
-        self._waiting[self._tickets] = resolve
-        return self._tickets
-
-    def feed(self, served: Served, event: Event) -> None:
-        """Tell the aggregate, and carry out what it wants."""
-        served.aggregate.state.epoch = clock.unix() - self.now
-        self._queue(served, served.aggregate.receive(event, self.now))
-
-    def _queue(self, served: Served, effects: Iterable[Effect]) -> None:
-        """Carry out effects in order. What does not wait, with nothing before it, needs no task."""
-        served.effects.extend(effects)
-        if served.turn is None:
-            while served.effects and isinstance(served.effects[0], Answer | Append | Erase):
-                self._at_once(served, served.effects.popleft())
-            if served.effects:
-                served.turn = self._tasks.start(self._carry_out(served), name="bmc effects")
-        self._set_timer(served)
-
-    async def _carry_out(self, served: Served) -> None:
-        try:
-            while served.effects:
-                await self._effect(served, served.effects.popleft())
-        finally:
-            served.turn = None
-
-    async def _effect(self, served: Served, effect: Effect) -> None:
-        match effect:
-            case Persist():
-                await self._persist(served, effect)
-            case Drive():
-                self._in_turn(served, lambda: self._drive(served, effect), name="power")
-            case SetBoot():
-                self._in_turn(served, lambda: self._set_boot(served, effect), name="boot")
-            case Append() | Erase() | Answer():
-                self._at_once(served, effect)
-
-    async def _persist(self, served: Served, effect: Persist) -> None:
-        """What could not be made durable is not acknowledged, and not so."""
-        try:
-            await self._store.save(served.bmc.uuid, effect.runtime)
-        except Exception:
-            log.exception("BMC state not saved", node=served.config.node)
-            served.aggregate.revert(served.saved)
-            reason = "the state could not be stored"
-            served.effects = deque(
-                Answer(each.ticket, Verdict.FAILED, reason) if isinstance(each, Answer) else each
-                for each in served.effects
-                if not isinstance(each, Persist | SetBoot)
-            )
-        else:
-            if effect.runtime.settings is not served.saved.settings:
-                served.endpoint.renew(identity(served.config, effect.runtime))
-                self.listeners.accounts.put(served.config, effect.runtime.settings.users)
-            if served.saved.has_power and not effect.runtime.has_power:
-                self._end_sessions(served)
-                self._hide_redfish(served.bmc)
-            elif effect.runtime.has_power and not served.saved.has_power:
-                self._show_redfish(served)
-            served.saved = effect.runtime
-
-    def _in_turn(self, served: Served, work: Callable[[], Awaitable[None]], *, name: str) -> None:
-        """Talk to the machine once everything told before was told."""
-        before = served.lane
-
-        async def run() -> None:
-            if before is not None:
-                await asyncio.wait([before])
-            await work()
-
-        def ended(task: asyncio.Task[None]) -> None:
-            if served.lane is task:
-                served.lane = None
-
-        served.lane = self._tasks.start(run(), name=f"{name} {served.config.node}")
-        served.lane.add_done_callback(ended)
-
-    def _at_once(self, served: Served, effect: Effect) -> None:
-        match effect:
-            case Append(record=record):
-                self._store.append(served.bmc.uuid, record)
-            case Erase(number=number):
-                self._store.erase(served.bmc.uuid, number)
-            case Answer(ticket=ticket):
-                resolve = self._waiting.pop(ticket, None)
-                if resolve is not None:
-                    resolve(effect)
-            case Persist() | Drive() | SetBoot():
-                raise AssertionError("these wait")
-
-    async def _drive(self, served: Served, effect: Drive) -> None:
-        verdict, reason = Verdict.DONE, ""
-        try:
-            if not await self._lies(served, effect.command):
-                await self._machines.power(served.bmc.uuid, effect.command, effect.boot)
-        except Gone as error:
-            verdict, reason = Verdict.GONE, str(error)
-        except HostUnreachable as error:
-            verdict, reason = Verdict.UNREACHABLE, str(error)
-        except NospoonError as error:
-            verdict, reason = Verdict.FAILED, str(error)
-        if reason:
-            log.warning("power failed", node=served.config.node, why=reason)
-        self.feed(served, CommandEnded(verdict, reason))
-
-    async def _lies(self, served: Served, command: PowerCommand) -> bool:
-        """A fault on demand: whether nothing is to be done, and that be called success."""
-        fault = served.strike(POWER, self.now)
-        if fault is None:
-            return False
-        if fault.kind is FaultKind.POWER_STUCK:
-            raise ProviderError("power is stuck (a fault on demand)")
-        if fault.kind is FaultKind.POWER_OFF_SLOW and command in STOPS:
-            await asyncio.sleep(fault.seconds)
-        return fault.kind is FaultKind.POWER_LIES
-
-    async def _set_boot(self, served: Served, effect: SetBoot) -> None:
-        try:
-            await self._machines.set_boot(served.bmc.uuid, effect.boot)
-        except NospoonError as error:
-            log.warning("boot order not told", node=served.config.node, why=str(error))
-        else:
-            self.feed(served, BootTold(effect.edition))
-
-    def _set_timer(self, served: Served) -> None:
-        deadline = served.aggregate.deadline
-        if served.timer is not None:
-            served.timer.cancel()
-            served.timer = None
-        if deadline is not None:
-            loop = asyncio.get_running_loop()
-            served.timer = loop.call_at(deadline, self._expired, served)
-
-    def _expired(self, served: Served) -> None:
-        served.timer = None
-        self._queue(served, served.aggregate.expire(self.now))
 
 
 def _inventory(config: BmcConfig) -> Inventory:

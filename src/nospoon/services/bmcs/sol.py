@@ -19,7 +19,7 @@ from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.ports import ConsoleLine, Consoles
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import Served
+    from nospoon.services.bmcs.served import Served
 
 log = structlog.get_logger()
 

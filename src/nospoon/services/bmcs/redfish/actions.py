@@ -20,7 +20,8 @@ from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.errors import RedfishError
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import BmcService, Served
+    from nospoon.services.bmcs.served import Served
+    from nospoon.services.bmcs.service import BmcService
 
 STATUSES: Mapping[Verdict, int] = {
     Verdict.BUSY: 503,

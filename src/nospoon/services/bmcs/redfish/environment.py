@@ -11,7 +11,7 @@ from nospoon.bmc.sensors import SENSORS, Analog, Unit, reading
 from nospoon.services.bmcs.redfish.exchange import OK, ROOT, ref, resource
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import Served
+    from nospoon.services.bmcs.served import Served
 
 READING_TYPES = {Unit.CELSIUS: "Temperature", Unit.WATTS: "Power", Unit.RPM: "Rotational"}
 THRESHOLDS = {

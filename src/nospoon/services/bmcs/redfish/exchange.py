@@ -20,7 +20,8 @@ from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.metadata import odata_type
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import BmcService, Served
+    from nospoon.services.bmcs.served import Served
+    from nospoon.services.bmcs.service import BmcService
 
 MAX_BODY = 1 << 20
 ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache"}

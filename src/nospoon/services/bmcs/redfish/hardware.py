@@ -8,7 +8,7 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.services.bmcs.redfish.exchange import OK, ref, resource
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import Served
+    from nospoon.services.bmcs.served import Served
 
 MIB = 1 << 20
 CONTROLLER = "0"

@@ -13,7 +13,7 @@ from nospoon.services.bmcs.redfish.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.exchange import ODATA, OK, ROOT, Exchange, ref, resource
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import Served
+    from nospoon.services.bmcs.served import Served
 
 SERVICE = "SEL"
 

@@ -8,7 +8,7 @@ from nospoon.model.cluster import BmcProtocol
 from nospoon.services.bmcs.redfish.exchange import OK, resource
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import Served
+    from nospoon.services.bmcs.served import Served
 
 
 def network_protocol(served: Served) -> dict[str, Any]:

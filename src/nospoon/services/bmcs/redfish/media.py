@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
+from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SettingsRequested
+from nospoon.errors import ProviderError
 from nospoon.services.bmcs.redfish import errors, tasks
 from nospoon.services.bmcs.redfish.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.exchange import (
@@ -24,7 +26,7 @@ from nospoon.services.bmcs.redfish.exchange import (
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.ports import Media
-    from nospoon.services.bmcs.service import Served
+    from nospoon.services.bmcs.served import Served
 
 DRIVE = "Cd"
 PROTOCOLS = ("HTTP", "HTTPS")
@@ -101,17 +103,25 @@ async def insert(exchange: Exchange) -> Response:
     _check(body)
     image = body["Image"]
     verify = served.aggregate.runtime.settings.verify_media
-    work = media.insert(
-        served.bmc.uuid,
-        image,
-        username=body.get("UserName") or "",
-        password=body.get("Password") or "",
-        verify=verify,
+    work = (
+        _fail()
+        if served.strike(MEDIA, served.now()) is not None
+        else media.insert(
+            served.bmc.uuid,
+            image,
+            username=body.get("UserName") or "",
+            password=body.get("Password") or "",
+            verify=verify,
+        )
     )
     job = exchange.service.jobs.start(served.bmc.uuid, f"Insert {image}", work)
     assert job.task is not None, "it was just begun"
     await asyncio.wait({job.task}, timeout=QUICK)
     return tasks.outcome(job)
+
+
+async def _fail() -> None:
+    raise ProviderError("the image cannot be fetched (a fault on demand)")
 
 
 def _check(body: dict[str, Any]) -> None:

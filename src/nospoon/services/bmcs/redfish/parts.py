@@ -18,7 +18,7 @@ from nospoon.services.bmcs.redfish.exchange import (
 from nospoon.services.bmcs.redfish.resources import boot_option, boot_order
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import Served
+    from nospoon.services.bmcs.served import Served
 
 Ids = Callable[["Served"], Iterable[str]]
 Make = Callable[["Served", str], dict[str, Any] | None]

@@ -18,7 +18,7 @@ from nospoon.services.bmcs.redfish.exchange import ROOT, ref, resource
 from nospoon.services.bmcs.redfish.query import MAX_LEVELS
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import Served
+    from nospoon.services.bmcs.served import Served
 
 GIB = 1 << 30
 

@@ -1,0 +1,197 @@
+"""Carrying out what aggregates want: one thing after the other for each BMC, and BMCs beside one
+another.
+
+What talks to a machine waits for what was told it before. What must be durable is saved before
+anything that follows; what could not be saved is not so, and nobody is told that it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+import structlog
+
+from nospoon.bmc.faults import POWER
+from nospoon.bmc.faults import Kind as FaultKind
+from nospoon.bmc.messages import (
+    Answer,
+    Append,
+    BootTold,
+    CommandEnded,
+    Drive,
+    Effect,
+    Erase,
+    Event,
+    Persist,
+    SetBoot,
+    Verdict,
+)
+from nospoon.bmc.runtime import Runtime
+from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
+from nospoon.model.machine import PowerCommand
+from nospoon.runtime import clock
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.ports import Machines, RuntimeStore
+from nospoon.services.bmcs.served import Served
+
+log = structlog.get_logger()
+
+Resolve = Callable[[Answer], None]
+Saved = Callable[[Served, Runtime], None]
+"""Told after runtime state was saved, with what it was before."""
+STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT})
+
+
+class Effects:
+    """Feeds aggregates, and carries out their effects. Everything happens on the loop's thread."""
+
+    def __init__(self, machines: Machines, store: RuntimeStore, tasks: Tasks, saved: Saved) -> None:
+        self._machines, self._store, self._tasks = machines, store, tasks
+        self._saved = saved
+        self._waiting: dict[int, Resolve] = {}
+        self._tickets = 0
+
+    async def ask(self, served: Served, event: Callable[[int], Event]) -> Answer:
+        """Feed an event that carries a ticket, and wait for its answer."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def resolve(answer: Answer) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        self.feed(served, event(self.ticket(resolve)))
+        return await future
+
+    def ticket(self, resolve: Resolve) -> int:
+        """Whose answer calls `resolve`."""
+        self._tickets += 1
+        self._waiting[self._tickets] = resolve
+        return self._tickets
+
+    def feed(self, served: Served, event: Event) -> None:
+        """Tell the aggregate, and carry out what it wants."""
+        served.aggregate.state.epoch = clock.unix() - served.now()
+        self._queue(served, served.aggregate.receive(event, served.now()))
+
+    def _queue(self, served: Served, effects: Iterable[Effect]) -> None:
+        """Carry out effects in order. What does not wait, with nothing before it, needs no task."""
+        served.effects.extend(effects)
+        if served.turn is None:
+            while served.effects and isinstance(served.effects[0], Answer | Append | Erase):
+                self._at_once(served, served.effects.popleft())
+            if served.effects:
+                served.turn = self._tasks.start(self._carry_out(served), name="bmc effects")
+        self._set_timer(served)
+
+    async def _carry_out(self, served: Served) -> None:
+        try:
+            while served.effects:
+                await self._effect(served, served.effects.popleft())
+        finally:
+            served.turn = None
+
+    async def _effect(self, served: Served, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                await self._persist(served, effect)
+            case Drive():
+                self._in_turn(served, lambda: self._drive(served, effect), name="power")
+            case SetBoot():
+                self._in_turn(served, lambda: self._set_boot(served, effect), name="boot")
+            case Append() | Erase() | Answer():
+                self._at_once(served, effect)
+
+    async def _persist(self, served: Served, effect: Persist) -> None:
+        """What could not be made durable is not acknowledged, and not so."""
+        try:
+            await self._store.save(served.bmc.uuid, effect.runtime)
+        except Exception:
+            log.exception("BMC state not saved", node=served.config.node)
+            served.aggregate.revert(served.saved)
+            reason = "the state could not be stored"
+            served.effects = deque(
+                Answer(each.ticket, Verdict.FAILED, reason) if isinstance(each, Answer) else each
+                for each in served.effects
+                if not isinstance(each, Persist | SetBoot)
+            )
+        else:
+            before, served.saved = served.saved, effect.runtime
+            self._saved(served, before)
+
+    def _in_turn(self, served: Served, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        """Talk to the machine once everything told before was told."""
+        before = served.lane
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await work()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if served.lane is task:
+                served.lane = None
+
+        served.lane = self._tasks.start(run(), name=f"{name} {served.config.node}")
+        served.lane.add_done_callback(ended)
+
+    def _at_once(self, served: Served, effect: Effect) -> None:
+        match effect:
+            case Append(record=record):
+                self._store.append(served.bmc.uuid, record)
+            case Erase(number=number):
+                self._store.erase(served.bmc.uuid, number)
+            case Answer(ticket=ticket):
+                resolve = self._waiting.pop(ticket, None)
+                if resolve is not None:
+                    resolve(effect)
+            case Persist() | Drive() | SetBoot():
+                raise AssertionError("these wait")
+
+    async def _drive(self, served: Served, effect: Drive) -> None:
+        verdict, reason = Verdict.DONE, ""
+        try:
+            if not await self._lies(served, effect.command):
+                await self._machines.power(served.bmc.uuid, effect.command, effect.boot)
+        except Gone as error:
+            verdict, reason = Verdict.GONE, str(error)
+        except HostUnreachable as error:
+            verdict, reason = Verdict.UNREACHABLE, str(error)
+        except NospoonError as error:
+            verdict, reason = Verdict.FAILED, str(error)
+        if reason:
+            log.warning("power failed", node=served.config.node, why=reason)
+        self.feed(served, CommandEnded(verdict, reason))
+
+    async def _lies(self, served: Served, command: PowerCommand) -> bool:
+        """A fault on demand: whether nothing is to be done, and that be called success."""
+        fault = served.strike(POWER, served.now())
+        if fault is None:
+            return False
+        if fault.kind is FaultKind.POWER_STUCK:
+            raise ProviderError("power is stuck (a fault on demand)")
+        if fault.kind is FaultKind.POWER_OFF_SLOW and command in STOPS:
+            await asyncio.sleep(fault.seconds)
+        return fault.kind is FaultKind.POWER_LIES
+
+    async def _set_boot(self, served: Served, effect: SetBoot) -> None:
+        try:
+            await self._machines.set_boot(served.bmc.uuid, effect.boot)
+        except NospoonError as error:
+            log.warning("boot order not told", node=served.config.node, why=str(error))
+        else:
+            self.feed(served, BootTold(effect.edition))
+
+    def _set_timer(self, served: Served) -> None:
+        deadline = served.aggregate.deadline
+        if served.timer is not None:
+            served.timer.cancel()
+            served.timer = None
+        if deadline is not None:
+            loop = asyncio.get_running_loop()
+            served.timer = loop.call_at(deadline, self._expired, served)
+
+    def _expired(self, served: Served) -> None:
+        served.timer = None
+        self._queue(served, served.aggregate.expire(served.now()))

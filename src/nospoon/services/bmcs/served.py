@@ -1,0 +1,62 @@
+"""One BMC that is served: its aggregate, its endpoint, and what waits its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from dataclasses import dataclass, field
+
+from nospoon.bmc.aggregate import Bmc as Aggregate
+from nospoon.bmc.faults import Fault, Faults
+from nospoon.bmc.faults import Kind as FaultKind
+from nospoon.bmc.messages import Effect
+from nospoon.bmc.runtime import Runtime
+from nospoon.model.boot import BootOverride
+from nospoon.model.resources import Bmc
+from nospoon.protocols.ipmi.endpoint import Endpoint
+from nospoon.services.bmcs.ports import BmcConfig
+
+_CHANCE = secrets.SystemRandom()
+
+
+@dataclass(slots=True)
+class Served:
+    """One BMC that is served. `effects` wait their turn; `turn`: the task that works on them.
+
+    `lane`: the task that talks to the machine, of which each waits for the one before it, so that
+    a boot order that was told late does not undo what a power command told. `saved`: what is
+    durable of the runtime state.
+    """
+
+    config: BmcConfig
+    aggregate: Aggregate
+    endpoint: Endpoint
+    effects: deque[Effect] = field(default_factory=deque)
+    turn: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+    lane: asyncio.Task[None] | None = None
+    saved: Runtime = field(default_factory=Runtime)
+    faults: Faults | None = None
+
+    def strike(self, kinds: frozenset[FaultKind], now: float) -> Fault | None:
+        """The fault on demand that happens now."""
+        if self.faults is None:
+            return None
+        return self.faults.strike(kinds, now=now, chance=_CHANCE.random())
+
+    @property
+    def bmc(self) -> Bmc:
+        return self.config.bmc
+
+    @property
+    def override(self) -> BootOverride:
+        return self.aggregate.runtime.override
+
+    @property
+    def power_fault(self) -> str:
+        return self.aggregate.fault
+
+    def now(self) -> float:
+        """The clock of its aggregate."""
+        return asyncio.get_running_loop().time()
