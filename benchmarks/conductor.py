@@ -1,0 +1,183 @@
+"""What a conductor does to ten thousand simulated BMCs: a power sync with a session for each node,
+as Ironic's ipmi driver makes them; the answers of a BMC while 50 others start; and ten thousand
+power cycles, of which no event may be lost. Needs root: BMCs have addresses of a pool, at port 623.
+
+The reference is the same for 100 nodes in the same run, so that what grows shows. `--nodes N` takes
+another number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from measure import NOSPOON, private_daemon, timed
+from nospoon.testing.console import Console
+
+FEW, MANY, STARTING = 100, 10_000, 50
+FILE = """
+cluster: bench
+hosts: {{sim: simulated}}
+bmc: {{pool: 127.64.0.0/17, username: admin, password: secret}}
+nodes: [{{count: {count}}}]
+"""
+STATUS, CONTROL, CLOSE, PRIVILEGE = (0x00, 0x01), (0x00, 0x02), (0x06, 0x3C), (0x06, 0x3B)
+ADMINISTRATOR = 4
+ON, CYCLE = 1, 2
+
+
+class Session:
+    """One RMCP+ session with a BMC."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.settimeout(5)
+        self.socket.connect((address, 623))
+        self.console = console = Console(b"admin", b"secret")
+        console.take_open(self._ask(console.open_request()))
+        assert console.take_rakp2(self._ask(console.rakp1()))
+        assert console.take_rakp4(self._ask(console.rakp3()))
+        assert self.ask(PRIVILEGE, bytes([ADMINISTRATOR]))[0] == 0
+
+    def _ask(self, data: bytes) -> bytes:
+        self.socket.send(data)
+        return self.socket.recv(2048)
+
+    def ask(self, command: tuple[int, int], data: bytes = b"") -> tuple[int, bytes]:
+        return self.console.take(self._ask(self.console.request(*command, data)))
+
+    def close(self) -> None:
+        self.ask(CLOSE, self.console.session.to_bytes(4, "little"))
+        self.socket.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Milliseconds a node, of the wall clock and of the daemon's CPU; of answers the 99th
+    percentile; seconds for all power cycles, and how many of them left no trace.
+    """
+
+    sync: float
+    sync_cpu: float
+    slowest_on: float
+    others_p99: float
+    cycles: float
+    lost: int
+
+
+def measure(count: int) -> Measured:
+    with private_daemon() as env, tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "bench.yaml")
+        file.write_text(FILE.format(count=count))
+        timed("up", "--yes", str(file), env=env)
+        addresses = [row["ipmi"].rpartition(":")[0] for row in _json(env, "bmc", "list")]
+        pid = int(Path(env["NOSPOON_RUNTIME_DIR"], "nospoond.pid").read_text())
+        sync, sync_cpu = _sync(addresses, pid)
+        slowest_on, others = _others_while_starting(addresses)
+        cycles, lost = _cycles(addresses, env)
+        timed("down", "--yes", "--purge", "bench", env=env)
+    return Measured(sync, sync_cpu, slowest_on, others, cycles, lost)
+
+
+def _json(env: Mapping[str, str], *argv: str) -> Any:
+    done = subprocess.run(
+        [NOSPOON, *argv, "-f", "json"], env=dict(env), check=True, capture_output=True, text=True
+    )
+    return json.loads(done.stdout)
+
+
+def _cpu(pid: int) -> float:
+    return time.clock_gettime((~pid << 3) | 2)  # clock_getcpuclockid(3)
+
+
+def _sync(addresses: Sequence[str], pid: int) -> tuple[float, float]:
+    """Power status of every node, a session each, one after the other."""
+    began, before = time.perf_counter(), _cpu(pid)
+    for address in addresses:
+        session = Session(address)
+        assert session.ask(STATUS)[0] == 0
+        session.close()
+    wall, cpu = time.perf_counter() - began, _cpu(pid) - before
+    return wall / len(addresses) * 1e3, cpu / len(addresses) * 1e3
+
+
+def _others_while_starting(addresses: Sequence[str]) -> tuple[float, float]:
+    """The slowest answer to `on`, and another BMC's 99th percentile meanwhile; milliseconds.
+
+    Who starts and who watches are processes of their own: neither waits for the other.
+    """
+    watched, answers = Session(addresses[-1]), []
+    ours, theirs = multiprocessing.Pipe()
+    starter = multiprocessing.get_context("fork").Process(
+        target=_start, args=(addresses[:STARTING], theirs)
+    )
+    starter.start()
+    ours.recv()
+    while not ours.poll():
+        began = time.perf_counter()
+        assert watched.ask(STATUS)[0] == 0
+        answers.append(time.perf_counter() - began)
+    slowest: float = ours.recv()
+    starter.join()
+    watched.close()
+    return slowest * 1e3, statistics.quantiles(answers, n=100)[98] * 1e3
+
+
+def _start(addresses: Sequence[str], pipe: Connection) -> None:
+    """Switch all of these on at once; tell when it begins, and the longest wait."""
+    sessions = [Session(address) for address in addresses]
+    pipe.send(None)
+    began = time.perf_counter()
+    for session in sessions:
+        session.socket.send(session.console.request(*CONTROL, bytes([ON])))
+    took = []
+    for session in sessions:
+        assert session.console.take(session.socket.recv(2048))[0] == 0
+        took.append(time.perf_counter() - began)
+    for session in sessions:
+        session.close()
+    pipe.send(max(took))
+
+
+def _cycles(addresses: Sequence[str], env: Mapping[str, str]) -> tuple[float, int]:
+    """Every node on, then cycled; a node has lost something that is not on and booted twice."""
+    began = time.perf_counter()
+    for command in (ON, CYCLE):
+        for address in addresses:
+            session = Session(address)
+            assert session.ask(CONTROL, bytes([command]))[0] == 0
+            session.close()
+    took = time.perf_counter() - began
+    nodes = _json(env, "node", "list")
+    lost = sum(1 for node in nodes if node["power"] != "on")
+    records = Path(env["NOSPOON_STATE_DIR"], "consoles")
+    for node in nodes:
+        said = (records / f"{node['uuid']}.log").read_text().count("boots disk")
+        lost += said != 2
+    return took, lost
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=MANY)
+    count = parser.parse_args().nodes
+    few, many = measure(FEW), measure(count)
+    for name in Measured.__slots__:
+        small, large = getattr(few, name), getattr(many, name)
+        ratio = f"{large / small:6.2f} x" if small else "      -"
+        print(f"{count} nodes: {name:<12} {large:10.2f}  {ratio} of {FEW} nodes ({small:.2f})")
+
+
+if __name__ == "__main__":
+    main()
