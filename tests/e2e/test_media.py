@@ -81,6 +81,7 @@ def test_a_file_is_inserted_booted_and_ejected(shared: Rack, node: str) -> None:
     disc.write_bytes(CONTENT)
     assert "boots disk" in boots(shared, node)
     shared.run("node", "media", "insert", node, str(disc))
+    assert shared.json("node", "show", node)["media"] == "disc.iso"
     assert "boots cdrom" in boots(shared, node)
     shared.run("node", "media", "eject", node)
     assert "boots disk" in boots(shared, node)

@@ -25,7 +25,7 @@ COMMANDS = {
     "down": "Remove everything of a cluster.",
     "status": "Show desired and observed state, and drift, node by node.",
     "verify": "Boot a probe on every node and compare its hardware with the file.",
-    "node": "Nodes: list, show, power, boot, media, console.",
+    "node": "Nodes: list, show, power, boot, media, console, fault.",
     "bmc": "BMCs: where they answer, and who may log in.",
     "operation": "Long work: list, show, watch, cancel.",
     "import": "Make a cluster file of what Tenks or TripleO was given.",

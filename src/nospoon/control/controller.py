@@ -374,6 +374,7 @@ class Controller:
             "power": str(self._power(member)),
             "fault": self._fault_of(member),
             "boot": boot,
+            "media": served.aggregate.runtime.media if served is not None else "",
             **(shown.endpoints(served.bmc) if served is not None else shown.NOWHERE),
             "uuid": str(member.uuid),
         }

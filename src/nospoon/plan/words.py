@@ -56,16 +56,23 @@ def describe(shape: Shape) -> str:
         case Link():
             return " ".join(filter(None, (f"bridge {shape.bridge}", shape.address)))
         case NetbootService():
-            return f"DHCP, TFTP and HTTP for {len(shape.reservations)} NICs"
+            return f"DHCP, TFTP and HTTP for {counted(len(shape.reservations), 'NIC')}"
         case Machine():
             return (
                 f"{shape.cpus} CPU, {size(shape.memory)}, {shape.firmware}, {shape.arch}, "
-                f"{len(shape.disks)} disks, {len(shape.nics)} NICs"
+                f"{counted(len(shape.disks), 'disk')}, {counted(len(shape.nics), 'NIC')}"
             )
         case Bmc():
             ipmi = f"ipmi {shape.ipmi}" if shape.ipmi else ""
             redfish = f"redfish {shape.redfish}" if shape.redfish else ""
-            return ", ".join(filter(None, (ipmi, redfish))) or "by the API only"
+            place = shape.outlet
+            pdu = f"outlet {place.number} of {place.name}" if place is not None else ""
+            return ", ".join(filter(None, (ipmi, redfish, pdu))) or "by the API only"
+
+
+def counted(number: int, what: str) -> str:
+    """'1 disk', '2 disks'."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

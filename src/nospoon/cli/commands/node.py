@@ -20,7 +20,10 @@ COLUMNS = ("node", "cluster", "host", "power", "fault", "boot", "uuid")
 
 @click.group("node")
 def command() -> None:
-    """Nodes: list, show, power, boot, media, console. NODE is a name, CLUSTER/NAME or a UUID."""
+    """Nodes: list, show, power, boot, media, console, fault.
+
+    NODE is a name, CLUSTER/NAME or a UUID.
+    """
 
 
 @command.command("list")
