@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
 
+from nospoon.api.client import Client
 from nospoon.model.cluster import Firmware
 from nospoon.testing import guests
 from nospoon.testing.rack import Rack
@@ -86,6 +89,15 @@ def test_a_file_is_inserted_booted_and_ejected(shared: Rack, node: str) -> None:
     shared.run("node", "media", "eject", node)
     assert "boots disk" in boots(shared, node)
     assert not list((shared.directory / "state" / "files").glob("*"))
+
+
+def test_an_upload_without_a_name_is_shown_by_its_digest(shared: Rack, node: str) -> None:
+    digest = sha256(CONTENT).hexdigest()
+    client = Client(shared.directory / "runtime" / "nospoond.sock")
+    client.upload(digest, io.BytesIO(CONTENT), len(CONTENT))
+    client.post(f"/v1/nodes/{node}/media", {"sha256": digest})
+    assert shared.json("node", "show", node)["media"] == digest
+    shared.run("node", "media", "eject", node)
 
 
 def test_a_url_is_fetched_with_the_credentials_that_it_wants(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from nospoon.errors import UsageError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import BmcProtocol, Cluster, Firmware
 from nospoon.spec.importers import READERS, Imported, Source
@@ -135,3 +138,28 @@ def test_instackenv_gives_nodes_with_their_macs_and_accounts() -> None:
     assert (second.name, second.firmware) == ("node-1", Firmware.BIOS)
     assert second.bmc == (BmcProtocol.REDFISH,)
     assert made.left_out == ("nodes[1].root_device",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        (
+            "instackenv",
+            '{"nodes": [{"memory": "6GB"}]}',
+            r"in: nodes\[0\]\.memory: expected a whole number, got '6GB'",
+        ),
+        (
+            "tenks",
+            EXAMPLE + "ipmi_port_range_start: low\n",
+            "in: ipmi_port_range_start: expected a whole number, got 'low'",
+        ),
+        (
+            "tenks",
+            EXAMPLE.replace("  physnet0: brfoo", "  - brfoo"),
+            r"in: physnet_mappings: expected a mapping .*, got \['brfoo'\]",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_names_its_place(kind: str, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        READERS[kind](Source("in", text, "cluster"))

@@ -45,11 +45,14 @@ class Media:
         await self._note(machine, url)
 
     async def insert_uploaded(self, machine: UUID, sha256: str, name: str) -> None:
-        """Put in what a client uploaded before, and calls so. Raises `NotFound` when it did not."""
+        """Put in what a client uploaded before, and calls so. Raises `NotFound` when it did not.
+
+        An empty name would tell the BMC that the drive is empty: then the digest stands for it.
+        """
         medium = Medium(str(self._files.path(sha256)), sha256)
         async with self._use(sha256):
             await self._hosts.driver(machine).insert(machine, medium)
-        await self._note(machine, name)
+        await self._note(machine, name or sha256)
 
     async def eject(self, machine: UUID) -> None:
         """Take out what is in; an empty drive is no error."""

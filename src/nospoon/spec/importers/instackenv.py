@@ -53,11 +53,15 @@ def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
     if entry.get("pm_user"):
         bmc |= {"username": entry["pm_user"], "password": entry.get("pm_password", "password")}
     mode = re.search(r"boot_mode:(bios|uefi)", str(entry.get("capabilities", "")))
+
+    def whole(key: str, default: int) -> int:
+        return source.whole(entry.get(key, default), f"nodes[{index}].{key}")
+
     return {
         "name": name_of(entry.get("name") or f"node-{index}"),
-        "cpus": int(entry.get("cpu", 1)),
-        "memory": f"{int(entry.get('memory', 1024))}MiB",
-        "disks": [f"{int(entry.get('disk', 10))}GiB"],
+        "cpus": whole("cpu", 1),
+        "memory": f"{whole('memory', 1024)}MiB",
+        "disks": [f"{whole('disk', 10)}GiB"],
         "arch": str(entry.get("arch", "x86_64")),
         "firmware": mode[1] if mode else "bios",
         "nics": list(_nics(entry)),

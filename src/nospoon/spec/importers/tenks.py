@@ -158,7 +158,12 @@ class _Reader:
 
     def _host(self, variables: Mapping[str, Any]) -> Mapping[str, Any]:
         mapping = variables.get("physnet_mappings") or self.get("physnet_mappings")
-        physnets = {name_of(name): str(device) for name, device in dict(mapping).items()}
+        if not isinstance(mapping, Mapping):
+            raise UsageError(
+                f"{self.source.file}: physnet_mappings: expected a mapping of physical networks to "
+                f"devices, got {mapping!r}"
+            )
+        physnets = {name_of(name): str(device) for name, device in mapping.items()}
         host: dict[str, Any] = {}
         address = variables.get("ansible_host")
         if address and variables.get("ansible_connection") != "local":
@@ -177,7 +182,8 @@ class _Reader:
         return host
 
     def _bmc(self, nodes: int) -> Mapping[str, Any]:
-        first, last = int(self.get("ipmi_port_range_start")), int(self.get("ipmi_port_range_end"))
+        ends = ("ipmi_port_range_start", "ipmi_port_range_end")
+        first, last = (self.source.whole(self.get(end), end) for end in ends)
         ports: Any = f"{first}-{last}"
         if last - first + 1 < nodes:
             ports = Said(f"{first}-{first + nodes - 1}", f"{ports} is too small for {nodes} nodes")

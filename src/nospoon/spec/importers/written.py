@@ -34,6 +34,12 @@ class Source:
             raise UsageError(f"{self.file}: expected a mapping")
         return document.value
 
+    def whole(self, value: Any, where: str) -> int:
+        """A whole number, also where it is written as text. Raises `UsageError`."""
+        if not re.fullmatch(r"[0-9]+", str(value)):
+            raise UsageError(f"{self.file}: {where}: expected a whole number, got {value!r}")
+        return int(value)
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
