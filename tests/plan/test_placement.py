@@ -119,7 +119,8 @@ def test_reasons_are_told_once_for_nodes_that_are_alike() -> None:
     x86 = replace(FACTS, archs=frozenset({Arch.X86_64}))
     many, arm = refusals(cluster, a=x86, b=x86, c=replace(x86, memory=1 * GIB))
     assert many == (
-        "node node-4 and 4 like it fit on no host. a, b: not enough memory left; "
+        "node node-4 and 4 like it fit on no host. "
+        "a, b: not enough memory left (`overcommit.memory` is 1); "
         "c: wants 4096 MiB of memory, the host has 1024 MiB."
     )
     assert arm.startswith("node arm fits on no host. a, b, c: no emulator for aarch64 there.")
@@ -131,13 +132,18 @@ def test_connections_of_one_machine_share_what_it_has() -> None:
     )
     one = replace(FACTS, identity="rack1")
     (reason,) = refusals(cluster, a=one, b=one)
-    assert reason == "node node-2 fits on no host. a, b: not enough memory left"
+    assert (
+        reason
+        == "node node-2 fits on no host. a, b: not enough memory left (`overcommit.memory` is 1)"
+    )
 
 
 def test_what_other_clusters_take_is_not_there() -> None:
     cluster = read(f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{memory: 4GiB}}]")
     _, refused = place(cluster, {}, {"a": FACTS}, {"a": Usage(0, 6 * GIB)})
-    assert refused == ["node node-0 fits on no host. a: not enough memory left"]
+    assert refused == [
+        "node node-0 fits on no host. a: not enough memory left (`overcommit.memory` is 1)"
+    ]
 
 
 def test_a_bridge_decides_where_a_node_can_be() -> None:

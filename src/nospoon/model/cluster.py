@@ -55,7 +55,7 @@ class ConnectionKind(StrEnum):
 class Overcommit:
     """How often a host's resources may be given away; machines that are off use none."""
 
-    cpus: float = 16.0
+    cpus: float = 32.0
     memory: float = 1.5
     disk: float = 10.0
 

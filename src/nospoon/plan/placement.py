@@ -25,6 +25,9 @@ from nospoon.plan.hosts import HostFacts, against_networks, against_node
 MENTIONED = 4
 """Hosts that a refusal tells of; more would not be read."""
 
+CALLED = {"cpus": "CPUs", "memory": "memory", "disk": "disk space"}
+"""Field of `overcommit` -> what a refusal calls it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -45,11 +48,11 @@ class Usage:
         return max((taken / there for taken, there in pairs if there), default=0.0)
 
     def missing(self, room: Usage) -> str:
-        """The first resource of which there is not enough, "" when there is."""
+        """The first resource of which there is not enough, as `overcommit` calls it, or ""."""
         for name, taken, there in (
-            ("CPUs", self.cpus, room.cpus),
+            ("cpus", self.cpus, room.cpus),
             ("memory", self.memory, room.memory),
-            ("disk space", self.disk, room.disk),
+            ("disk", self.disk, room.disk),
         ):
             if there and taken > there:
                 return name
@@ -199,7 +202,8 @@ class _Placer:
             return static
         short = (place.machine.used + demand(node)).missing(place.machine.room)
         if short:
-            return f"not enough {short} left"
+            ratio = getattr(place.host.overcommit, short)
+            return f"not enough {CALLED[short]} left (`overcommit.{short}` is {ratio:g})"
         for token in node.placement.apart_from(node):
             if place.tokens[token]:
                 return f"has one of the same {token[0]}"

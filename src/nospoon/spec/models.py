@@ -91,7 +91,7 @@ Ratio = Annotated[float, Field(gt=0, le=1000)]
 class OvercommitSection(Section):
     """How often what a host has may be given away: machines that are off use nothing of it."""
 
-    cpus: Ratio = Field(16.0, description="Virtual CPUs a CPU of the host; default 16.")
+    cpus: Ratio = Field(32.0, description="Virtual CPUs a CPU of the host; default 32.")
     memory: Ratio = Field(1.5, description="Times the host's memory; default 1.5.")
     disk: Ratio = Field(10.0, description="Times the free space for pools; default 10.")
 
