@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import bench
 
 from .test_service import SESSIONS, SYSTEMS, Client, client, system_of
@@ -43,3 +46,28 @@ async def test_a_session_is_made_at_the_members_of_the_collection_too() -> None:
         wrong = account | {"Password": "another"}
         refused = await Client(b.first, {}).ask("POST", f"{SESSIONS}/Members", wrong)
         assert refused.status == 401
+
+
+async def said(to: BmcConfig, request: bytes) -> list[bytes]:
+    """The status lines of what is answered to these bytes, sent at once."""
+    reader, writer = await asyncio.open_connection(to.bmc.address, to.bmc.redfish_port)
+    writer.write(request)
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    return [line for line in answer.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
+
+
+async def test_a_method_that_nobody_knows_is_told_behind_the_body_of_another_request_too() -> None:
+    async with bench(1) as b:
+        odd = b"FAKEMETHOD /redfish/v1/ HTTP/1.1\r\nHost: bmc\r\n\r\n"
+        post = b"POST /redfish/v1/ HTTP/1.1\r\nHost: bmc\r\nContent-Length: 2\r\n\r\n{}"
+        assert await said(b.first, odd) == [b"HTTP/1.1 501 Not Implemented"]
+        assert b"HTTP/1.1 501 Not Implemented" in await said(b.first, post + odd)
+
+
+async def test_a_malformed_request_is_a_bad_request() -> None:
+    async with bench(1) as b:
+        assert await said(b.first, b"GET /redfish/v1/ HTTP/1.1\r\nno header\r\n\r\n") == [
+            b"HTTP/1.1 400 Bad Request"
+        ]

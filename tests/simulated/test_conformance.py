@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nospoon.model.cluster import Simulation
 from nospoon.model.resources import Image, Machine, Resource
 from nospoon.providers.simulated import SimulatedConnection
 from nospoon.providers.simulated.world import Made
@@ -16,7 +17,8 @@ from nospoon.testing.conformance import Bench, DriverPromises, Stranger
 class TestSimulated(DriverPromises):
     @pytest.fixture
     async def bench(self, tmp_path: Path) -> AsyncIterator[Bench]:
-        connection = SimulatedConnection("sim", "kit", lambda: 1000.0)
+        speaking = Simulation(boot=0.1, console="login: ")
+        connection = SimulatedConnection("sim", "kit", lambda: 1000.0, simulation=speaking)
 
         async def make_stranger(resource: Resource) -> Stranger:
             made = Made(resource.key, resource.shape, tag=None)

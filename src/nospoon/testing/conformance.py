@@ -365,7 +365,6 @@ class DriverPromises:
         driver = bench.connection.machine_driver
         await driver.power(rack.uuid, PowerCommand.ON, PLAN)
         stream = await driver.console(rack.uuid)
-        await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
         async with asyncio.timeout(bench.patience):
             assert await stream.read() != b""
         await stream.close()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from http import HTTPMethod
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_REQUEST_LINE = re.compile(rb"[A-Z][A-Z0-9!#$%&'*+.^_`|~-]* \S+ HTTP/1\.[01]\r?\n")
+_REQUEST_LINE = re.compile(rb"([A-Z][A-Z0-9!#$%&'*+.^_`|~-]*) \S+ HTTP/1\.[01]\r?\n")
+_KNOWN = frozenset(method.value.encode() for method in HTTPMethod)
 _ANSWER = (
     b"HTTP/1.1 501 Not Implemented\r\nOData-Version: 4.0\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -14,16 +16,21 @@ _ANSWER = (
 
 
 class RedfishHttp(HttpToolsProtocol):
-    """uvicorn's protocol, which would call a well-formed request with such a method malformed."""
+    """uvicorn's protocol, which would call a well-formed request with such a method malformed.
 
-    _begins = b""
+    It need not begin what was received: the body of the request before it may stand there.
+    """
+
+    _received = b""
 
     def data_received(self, data: bytes) -> None:
-        self._begins = data[:1024]
+        self._received = data
         super().data_received(data)
+        self._received = b""
 
     def send_400_response(self, msg: str) -> None:
-        if _REQUEST_LINE.match(self._begins):
+        lines = _REQUEST_LINE.finditer(self._received)
+        if any(line[1] not in _KNOWN for line in lines):
             self.transport.write(_ANSWER)
             self.transport.close()
             return
