@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from os import kill
 from pathlib import Path
 from typing import Any
@@ -45,6 +50,16 @@ def virsh(*argv: str, check: bool = True) -> str:
     )
     assert not check or done.returncode == 0, f"{argv}: {done.stderr}"
     return done.stdout
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[str]:
+    """An HTTP server on loopback; its URL."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(directory))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 def ours(name: str) -> list[str]:
@@ -90,11 +105,13 @@ def test_three_kinds_of_servers_boot_the_probe_and_leave_nothing(rack: Rack) -> 
 
 
 @pytest.mark.boots
-def test_secure_boot_is_really_on(rack: Rack) -> None:
-    name, file = cluster(rack, FLAVORS + "nodes: [{flavor: secure, name: s}]\n")
+def test_secure_boot_is_really_on_and_arm_boots_from_the_network_too(rack: Rack) -> None:
+    arm = "{flavor: uefi, name: a, arch: aarch64, memory: 512MiB}"
+    name, file = cluster(rack, f"{FLAVORS}nodes: [{{flavor: secure, name: s}}, {arm}]\n")
     rack.run("up", "--yes", file)
-    (row,) = rack.json("verify", name)
-    assert row["firmware"] == "uefi (secure boot)"
+    rows = {row["node"]: row for row in rack.json("verify", name)}
+    assert rows["s"]["firmware"] == "uefi (secure boot)"
+    assert {row["verdict"] for row in rows.values()} == {"as declared"}
 
 
 def test_an_edited_boot_profile_reaches_a_machine_that_starts_signed_loaders_only(
@@ -110,6 +127,21 @@ def test_an_edited_boot_profile_reaches_a_machine_that_starts_signed_loaders_onl
     Path(file).write_text(Path(file).read_text().replace("one", "two"))
     rack.run("up", "--yes", file)
     assert "'two'" in written.read_text()
+
+
+def test_a_boot_profile_of_urls_reaches_a_machine_whose_loader_fetches_none(rack: Rack) -> None:
+    (rack.directory / "served").mkdir()
+    (rack.directory / "served/linux").write_text("a kernel")
+    networks = "networks: {lan: {netboot: builtin}}\n"
+    node = "{boot: p, firmware: uefi-secure, memory: 384MiB, disks: [16MiB]}"
+    with serving(rack.directory / "served") as url:
+        profile = f"boot: {{p: {{kernel: '{url}/linux'}}}}\n"
+        _, file = cluster(rack, f"{networks}{profile}nodes: [{node}]\n")
+        rack.run("up", "--yes", file)
+    (written,) = (rack.directory / "state" / "netboot").rglob("grub/machines/*.cfg")
+    (copy,) = (rack.directory / "state" / "netboot").rglob("tftp/files/*")
+    assert f"/files/{copy.name}'" in written.read_text()
+    assert copy.read_text() == "a kernel"
 
 
 @pytest.mark.boots

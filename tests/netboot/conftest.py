@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ import pytest
 from nospoon.model.cluster import Arch
 from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag, Reservation, Resource
 from nospoon.probe.build import Probe, build
+from nospoon.probe.grub import find_grub
 from nospoon.runtime import clock
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
@@ -112,6 +114,7 @@ async def driver(state: Path, authority: ToldAuthority) -> AsyncIterator[Netboot
         http=HttpListeners(create_app(authority, ready=lambda: True), port=some_port()),
         authority=authority,
         clock=clock.unix,
+        find_grub=partial(find_grub, CACHE),
     )
     cluster = TAG.cluster
     yield made
@@ -140,3 +143,9 @@ CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", Path.home() / ".cache/nospoon-
 def probe() -> Probe:
     """The probe, kept between runs: building it takes ten seconds and 70 MB of downloads."""
     return asyncio.run(build(CACHE, arch=Arch.X86_64))
+
+
+@pytest.fixture(scope="session")
+def arm_probe() -> Probe:
+    """The same for ARM."""
+    return asyncio.run(build(CACHE, arch=Arch.AARCH64))

@@ -16,7 +16,7 @@ import structlog
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import NetbootService, OwnerTag, Reservation, Resource
+from nospoon.model.resources import Loader, NetbootService, OwnerTag, Reservation, Resource
 from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import FIRMWARE_TAKES
 from nospoon.runtime import clock
@@ -45,7 +45,7 @@ def profile(probe: Probe, report: str) -> ServedProfile:
         name="probe",
         kernel=ServedFile(str(probe.kernel), "kernel"),
         initrd=(ServedFile(str(probe.initrd), "initrd"),),
-        cmdline=command_line(Arch.X86_64, report=report, after="poweroff"),
+        cmdline=command_line(probe.arch, report=report, after="poweroff"),
     )
 
 
@@ -81,8 +81,9 @@ async def test_a_machine_boots_the_probe_over_the_network(
 ) -> None:
     uuid, mac = uuid4(), "02:00:00:00:00:5e"
     reserved = Reservation(
-        mac, bridge.host(20), "node-1", uuid, secure=firmware is Firmware.UEFI_SECURE
-    )
+        mac, bridge.host(20), "node-1", uuid,
+        loader=Loader.SHIM if firmware is Firmware.UEFI_SECURE else Loader.IPXE,
+    )  # fmt: skip
     assert isinstance(service.shape, NetbootService)
     wanted = replace(service, shape=replace(service.shape, reservations=(reserved,)))
     report = f"http://{bridge.host(1)}:{driver.http_port}/probe/{uuid}"
@@ -104,6 +105,32 @@ async def test_a_machine_boots_the_probe_over_the_network(
     assert record.memory - record.memory_mapped < FIRMWARE_TAKES
     assert [found.mac for found in record.nics] == [mac]
     assert [reported for reported, _ in authority.reports] == [uuid]
+
+
+@pytest.mark.timeout(400)  # half a minute alone; ARM is emulated with two processors
+async def test_an_arm_machine_boots_the_probe_over_the_network(
+    bridge: Net,
+    driver: NetbootDriver,
+    authority: ToldAuthority,
+    service: Resource,
+    tag: OwnerTag,
+    arm_probe: Probe,
+    tmp_path: Path,
+) -> None:
+    uuid, mac = uuid4(), "02:00:00:00:00:5e"
+    reserved = Reservation(mac, bridge.host(20), "node-1", uuid, loader=Loader.GRUB)
+    assert isinstance(service.shape, NetbootService)
+    wanted = replace(service, shape=replace(service.shape, reservations=(reserved,)))
+    report = f"http://{bridge.host(1)}:{driver.http_port}/probe/{uuid}"
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK, profile(arm_probe, report))
+    await driver.create(wanted, tag)
+    parts = nic(bridge, mac, rom="none")
+    hardware = Hardware(Firmware.UEFI, uuid, tmp_path, 512, parts, arch=Arch.AARCH64)
+    async with running(hardware) as guest:
+        record = await guest.record()
+    assert UUID(record.uuid) == uuid
+    assert (record.arch, record.firmware) == ("aarch64", "uefi")
+    assert [found.mac for found in record.nics] == [mac]
 
 
 @pytest.mark.parametrize("firmware", [Firmware.BIOS, Firmware.UEFI])

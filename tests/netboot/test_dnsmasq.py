@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.model.resources import NetbootService, Reservation
+from nospoon.model.resources import Loader, NetbootService, Reservation
 from nospoon.protocols.ipxe import dnsmasq
 
 UUID_1 = UUID("11111111-2222-3333-4444-555555555555")
@@ -51,7 +51,7 @@ def test_a_reservation_tells_address_name_and_whether_loaders_are_signed() -> No
     plain = Reservation("02:00:00:00:00:AB", "172.30.0.9", "node-1", UUID_1)
     assert dnsmasq.reservation(plain) == "02:00:00:00:00:ab,172.30.0.9,node-1\n"
     assert dnsmasq.reservation_file(plain) == "02-00-00-00-00-ab"
-    secure = Reservation("02:00:00:00:00:ab", "172.30.0.9", "node-1", UUID_1, secure=True)
+    secure = Reservation("02:00:00:00:00:ab", "172.30.0.9", "node-1", UUID_1, loader=Loader.SHIM)
     assert dnsmasq.reservation(secure) == "02:00:00:00:00:ab,set:secure,172.30.0.9,node-1\n"
 
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID, uuid4
@@ -17,7 +18,15 @@ import pytest
 
 from nospoon.errors import Conflict, NotOurs, ProviderError
 from nospoon.model.boot import BootDevice
-from nospoon.model.resources import NetbootService, Observed, OwnerTag, Reservation, Resource
+from nospoon.model.resources import (
+    Loader,
+    NetbootService,
+    Observed,
+    OwnerTag,
+    Reservation,
+    Resource,
+)
+from nospoon.probe.grub import find_grub
 from nospoon.runtime import clock
 from nospoon.services.netboot import dnsmasq
 from nospoon.services.netboot.driver import NetbootDriver
@@ -30,7 +39,7 @@ pytestmark = pytest.mark.tools
 
 MAC = "02:00:00:aa:00:01"
 NODE = UUID("11111111-2222-3333-4444-555555555555")
-BIOS, X64, HTTP = "0000", "0007", "0010"
+BIOS, X64, ARM, HTTP = "0000", "0007", "000b", "0010"
 
 
 class Net(Protocol):
@@ -115,13 +124,14 @@ async def test_a_reserved_nic_gets_its_address_and_a_stranger_one_of_the_range(
 async def test_each_kind_of_firmware_is_told_its_loader(
     driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask
 ) -> None:
-    secure = replace(reserved(bridge, 21, mac="02:00:00:aa:00:02"), secure=True)
+    secure = replace(reserved(bridge, 21, mac="02:00:00:aa:00:02"), loader=Loader.SHIM)
     await driver.create(with_reservations(service, reserved(bridge), secure), tag)
     assert ask(arch=BIOS)["bootfile"] == "undionly.kpxe"
     assert ask(arch=X64)["bootfile"] == "snponly.efi"
     assert ask(arch=BIOS, ipxe="0101")["bootfile"] == "boot.ipxe"
     assert ask(arch=X64, ipxe="0101")["bootfile"] == "boot.ipxe"
     assert ask(arch=X64, mac=secure.mac)["bootfile"] == "shimx64.efi"
+    assert ask(arch=ARM)["bootfile"] == "grubaa64.efi"
     nothing = ask(arch=HTTP)
     assert nothing["bootfile"] == f"http://{bridge.host(1)}:{driver.http_port}/nothing"
     assert ask()["siaddr"] == bridge.host(1)
@@ -218,7 +228,12 @@ def another(state: Path, port: int, *, deployment: str = "test") -> NetbootDrive
     authority = ToldAuthority()
     http = HttpListeners(create_app(authority, ready=lambda: True), port=port)
     return NetbootDriver(
-        state=state, deployment=deployment, http=http, authority=authority, clock=clock.unix
+        state=state,
+        deployment=deployment,
+        http=http,
+        authority=authority,
+        clock=clock.unix,
+        find_grub=partial(find_grub, state),
     )
 
 
@@ -350,7 +365,7 @@ async def test_instructions_for_signed_loaders_follow_the_authority(
     kernel.write_bytes(b"a kernel")
     kernel.chmod(0o600)
     profile = ServedProfile("p", ServedFile(str(kernel), "k"), (), "quiet")
-    secure = replace(reserved(bridge), secure=True)
+    secure = replace(reserved(bridge), loader=Loader.SHIM)
     await driver.create(with_reservations(service, secure), tag)
     assert list(state.glob("**/machines/*")) == []
     authority.answers[NODE] = BootAnswer(NODE, BootDevice.NETWORK, profile)
@@ -382,7 +397,7 @@ async def test_a_url_that_signed_loaders_cannot_fetch_is_told_on_the_console(
 ) -> None:
     profile = ServedProfile("p", "http://deb.example/linux", (), "")
     authority.answers[NODE] = BootAnswer(NODE, BootDevice.NETWORK, profile)
-    secure = replace(reserved(bridge), secure=True)
+    secure = replace(reserved(bridge), loader=Loader.SHIM)
     await driver.create(with_reservations(service, secure), tag)
     (machine,) = state.glob(f"**/machines/{MAC}.cfg")
     assert "signed loaders fetch no URL" in machine.read_text()

@@ -36,6 +36,7 @@ from nospoon.model.cluster import Arch, ConnectionKind, Host
 from nospoon.model.machine import MachineEvent, PowerState
 from nospoon.model.resources import Bmc, Key, Kind, OwnerTag, Resource
 from nospoon.probe.build import Probe, build
+from nospoon.probe.grub import find_grub
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection, Driver
 from nospoon.runtime import clock
@@ -108,6 +109,7 @@ class Daemon:
             http=self.boot_http,
             authority=self.authority,
             clock=clock.unix,
+            find_grub=self._find_grub,
         )
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.hosts)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
@@ -274,6 +276,10 @@ class Daemon:
     async def _probe(self, arch: Arch) -> Probe:
         async with self._building:
             return await build(self._settings.cache, arch=arch)
+
+    async def _find_grub(self, arch: Arch) -> Path:
+        async with self._building:
+            return await find_grub(self._settings.cache, arch)
 
     def _drivers_of(self, host: Host) -> Mapping[Kind, Driver]:
         """The connection's drivers, and those of services that the daemon runs itself."""

@@ -90,18 +90,25 @@ class Link:
     mtu: int = 1500
 
 
+class Loader(StrEnum):
+    """What firmware is given to start from the network."""
+
+    IPXE = "ipxe"
+    SHIM = "shim"
+    """Signed shim and GRUB, for firmware that starts nothing else."""
+    GRUB = "grub"
+    """Signed GRUB alone: Debian has no iPXE for aarch64."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One NIC's fixed address in a netboot service.
-
-    `secure`: its firmware starts signed loaders only, so it gets shim and GRUB instead of iPXE.
-    """
+    """One NIC's fixed address in a netboot service, and what its machine starts."""
 
     mac: str
     address: str
     hostname: str
     uuid: UUID
-    secure: bool = False
+    loader: Loader = Loader.IPXE
 
 
 @dataclass(frozen=True, slots=True)

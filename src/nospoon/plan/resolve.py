@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from uuid import UUID
 
 from nospoon.model.cluster import (
+    Arch,
     BmcProtocol,
     Cluster,
     ConnectionKind,
@@ -23,6 +24,7 @@ from nospoon.model.resources import (
     Key,
     Kind,
     Link,
+    Loader,
     Machine,
     MachineDisk,
     MachineNic,
@@ -158,8 +160,7 @@ class _Resolver:
                 address = next(addresses)
                 if self.allocations.hosts[node.name] == host.name:
                     uuid = identity.node_uuid(self.id, node.name)
-                    secure = node.firmware is Firmware.UEFI_SECURE
-                    yield Reservation(mac, str(address), node.name, uuid, secure)
+                    yield Reservation(mac, str(address), node.name, uuid, _loader(node))
 
     def _machine_addresses(self, cidr: IPv4Network) -> Iterator[IPv4Address]:
         """Those of a netboot network that are neither the host's own nor of a BMC."""
@@ -270,3 +271,9 @@ class _Resolver:
             port=socket.port,
             number=socket.number,
         )
+
+
+def _loader(node: Node) -> Loader:
+    if node.arch is Arch.AARCH64:
+        return Loader.GRUB
+    return Loader.SHIM if node.firmware is Firmware.UEFI_SECURE else Loader.IPXE

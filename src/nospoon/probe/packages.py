@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Arch
@@ -20,6 +22,7 @@ DEBIAN_ARCH = {Arch.X86_64: "amd64", Arch.AARCH64: "arm64"}
 UPDATE_SECONDS = 300.0
 DOWNLOAD_SECONDS = 900.0
 BUSYBOX = "busybox-static"
+T = TypeVar("T")
 _VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 _DEPENDS = re.compile(r"^Depends: .*?(linux-image-[0-9]\S*)", re.MULTILINE)
 
@@ -82,11 +85,7 @@ class Sources:
 
 async def find_sources(arch: Arch, *, directory: Path) -> Sources:
     """A kernel and busybox for this architecture; private lists are kept in `directory`."""
-    private = Apt(arch, options=_private(arch, directory))
-    found = await _sources(Apt(arch)) or await _sources(private)
-    if found is None:
-        await _update(private)
-        found = await _sources(private)
+    found = await _first(_sources, arch, directory)
     if found is None:
         raise ProviderError(
             f"no package source of this machine has {BUSYBOX} and a Linux kernel for"
@@ -99,6 +98,35 @@ async def find_sources(arch: Arch, *, directory: Path) -> Sources:
 async def _sources(apt: Apt) -> Sources | None:
     kernel, busybox = await asyncio.gather(apt.kernel(), apt.newest(BUSYBOX))
     return Sources(apt, kernel, busybox) if kernel and busybox else None
+
+
+async def fetch(name: str, arch: Arch, *, directory: Path, into: Path) -> Path:
+    """Download the newest package of this name into a directory, and return its path."""
+
+    async def known(apt: Apt) -> tuple[Apt, Package] | None:
+        package = await apt.newest(name)
+        return (apt, package) if package else None
+
+    found = await _first(known, arch, directory)
+    if found is None:
+        raise ProviderError(
+            f"no package source of this machine has {name} for {DEBIAN_ARCH[arch]}",
+            hint="Debian's `main` archive must be among the apt sources.",
+        )
+    apt, package = found
+    return await apt.download(package, into)
+
+
+async def _first(
+    look: Callable[[Apt], Awaitable[T | None]], arch: Arch, directory: Path
+) -> T | None:
+    """What the system's lists know, else the private ones, else those when they are new."""
+    private = Apt(arch, options=_private(arch, directory))
+    found = await look(Apt(arch)) or await look(private)
+    if found is None:
+        await _update(private)
+        found = await look(private)
+    return found
 
 
 def _private(arch: Arch, directory: Path) -> tuple[str, ...]:

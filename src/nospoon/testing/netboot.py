@@ -12,7 +12,7 @@ from uuid import UUID
 
 import structlog
 
-from nospoon.model.cluster import Firmware
+from nospoon.model.cluster import Arch, Firmware
 from nospoon.probe.record import Record, find
 from nospoon.services.netboot.ports import BootAnswer
 
@@ -77,6 +77,7 @@ class Hardware:
     memory: int = 256
     more: Sequence[str] = ()
     unprivileged: bool = False
+    arch: Arch = Arch.X86_64
 
 
 @asynccontextmanager
@@ -103,15 +104,21 @@ async def running(hardware: Hardware) -> AsyncIterator[Guest]:
 OVMF = Path("/usr/share/OVMF")
 _SECURE = (OVMF / "OVMF_CODE_4M.ms.fd", OVMF / "OVMF_VARS_4M.ms.fd")
 _PLAIN = (OVMF / "OVMF_CODE_4M.fd", OVMF / "OVMF_VARS_4M.fd")
+_ARM = (Path("/usr/share/AAVMF/AAVMF_CODE.fd"), Path("/usr/share/AAVMF/AAVMF_VARS.fd"))
+_MACHINE = {
+    # edk2 of 2022 stops on `max` with its 52-bit addresses
+    Arch.AARCH64: ("qemu-system-aarch64", "-machine", "virt,accel=tcg", "-cpu", "cortex-a72"),
+    Arch.X86_64: ("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max"),
+}
 
 
 def _command(hardware: Hardware) -> list[str]:
     secure = hardware.firmware is Firmware.UEFI_SECURE
-    machine = "q35,accel=tcg,smm=on" if secure else "q35,accel=tcg"
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
     return [
         *(nobody if hardware.unprivileged else []),
-        *("qemu-system-x86_64", "-machine", machine, "-cpu", "max", "-smp", "2"),
+        *(*_MACHINE[hardware.arch], "-smp", "2"),
+        *(["-machine", "smm=on"] if secure else []),
         *("-m", str(hardware.memory), "-uuid", str(hardware.uuid)),
         *("-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot"),
         *("-device", "virtio-rng-pci"),
@@ -124,6 +131,8 @@ def _firmware(hardware: Hardware, *, secure: bool) -> list[str]:
     if hardware.firmware is Firmware.BIOS:
         return []
     code, variables = _SECURE if secure else _PLAIN
+    if hardware.arch is Arch.AARCH64:
+        code, variables = _ARM
     own = hardware.directory / "variables.fd"
     own.write_bytes(variables.read_bytes())
     own.chmod(0o666)

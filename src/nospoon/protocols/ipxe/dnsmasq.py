@@ -1,7 +1,7 @@
 """The configuration of one dnsmasq: DHCP and TFTP on one bridge, and no DNS.
 
 Who gets which loader is told by three things in a DHCP request: the client's architecture (option
-93, RFC 4578 and its registry: 0 BIOS, 7 and 9 x64 UEFI), whether it is iPXE
+93, RFC 4578 and its registry: 0 BIOS, 7 and 9 x64 UEFI, 11 ARM 64-bit UEFI), whether it is iPXE
 already (option 175), and whether its reservation says that it starts signed loaders only.
 
 OVMF that leaves PXE empty-handed goes on with UEFI HTTP Boot (architectures 16, 19) and looks for a
@@ -13,16 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 
-from nospoon.model.resources import NetbootService, Reservation
+from nospoon.model.resources import Loader, NetbootService, Reservation
 
 SECURE = "secure"
 LEASE = "1h"
 ENTRY_SCRIPT = "boot.ipxe"
-ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("http", 16), ("http", 19))
+ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("arm64", 11), ("http", 16), ("http", 19))
 LOADERS = (
     # a signed chain also for iPXE in a NIC's ROM: it cannot start kernels under secure boot
     ("tag:x64,tag:secure", "shimx64.efi"),
-    ("tag:ipxe,tag:!secure", ENTRY_SCRIPT),
+    ("tag:arm64", "grubaa64.efi"),
+    ("tag:ipxe,tag:!secure,tag:!arm64", ENTRY_SCRIPT),
     ("tag:!ipxe,tag:bios", "undionly.kpxe"),
     ("tag:!ipxe,tag:x64,tag:!secure", "snponly.efi"),
 )
@@ -76,7 +77,7 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
 
 def reservation(each: Reservation) -> str:
     """The content of one file in dhcp-hostsdir."""
-    tag = f"set:{SECURE}," if each.secure else ""
+    tag = f"set:{SECURE}," if each.loader is Loader.SHIM else ""
     return f"{each.mac.lower()},{tag}{each.address},{each.hostname}\n"
 
 

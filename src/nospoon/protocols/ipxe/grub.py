@@ -1,7 +1,7 @@
-"""GRUB configurations, for machines that start signed loaders only and for our UEFI boot ISO.
+"""GRUB configurations: for machines that start signed loaders only, for aarch64, for our UEFI ISO.
 
-Debian's signed network image (grubnetx64.efi.signed, GRUB 2.06) carries the tftp module and no
-http, and under secure boot no module can be loaded after it: so everything comes by TFTP from
+Debian's signed network images (grubnetx64.efi.signed and its like, GRUB 2.06) carry the tftp module
+and no http, and under secure boot no module can be loaded after it: so all comes by TFTP from
 dnsmasq. Our own image on the ISO carries http. GRUB's language has no arithmetic, so tries are
 counted by a list. Words are quoted with ', in which nothing is special.
 """
@@ -16,8 +16,13 @@ DISK_LOADERS = (
     "(hd*,*)/EFI/BOOT/BOOTX64.EFI",
     "(hd*,*)/EFI/*/shimx64.efi",
     "(hd*,*)/EFI/*/grubx64.efi",
+    "(hd*)/EFI/BOOT/BOOTAA64.EFI",
+    "(hd*,*)/EFI/BOOT/BOOTAA64.EFI",
+    "(hd*,*)/EFI/*/shimaa64.efi",
+    "(hd*,*)/EFI/*/grubaa64.efi",
 )
-"""Where installed systems have loaders, as patterns of GRUB's module regexp."""
+"""Where installed systems have loaders, as patterns of GRUB's module regexp; those of another
+architecture do not start, and the next one is tried."""
 
 TRIES = 60
 PAUSE = 5  # seconds

@@ -132,7 +132,7 @@ def _devices(machine: Machine, stage: Stage) -> Iterator[ET.Element]:
         yield _disk(disk, path, next_name(names, disk.bus), orders.get(("disk", number)))
     yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
     for number, nic in enumerate(machine.nics):
-        rom = machine.firmware is not Firmware.UEFI_SECURE
+        rom = machine.firmware is not Firmware.UEFI_SECURE and machine.arch is Arch.X86_64
         yield _nic(nic, orders.get(("nic", number)), rom=rom)
     yield element("serial", element("log", file=stage.record, append="on"), type="pty")
     yield element("console", type="pty")
@@ -205,7 +205,8 @@ def _cdrom(
 
 def _nic(nic: MachineNic, place: int | None, *, rom: bool) -> ET.Element:
     """QEMU's NICs carry iPXE, unsigned. OVMF runs it all the same, for it trusts its host's ROMs;
-    but no loader would get past it, so under secure boot the firmware's own PXE does the work.
+    but no loader would get past it, so under secure boot the firmware's own PXE does the work, as
+    it does on ARM, where they carry none.
     """
     return element(
         "interface",

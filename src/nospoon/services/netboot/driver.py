@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -21,7 +21,17 @@ import msgspec
 import structlog
 
 from nospoon.errors import NospoonError, NotOurs, ProviderError
-from nospoon.model.resources import Key, Kind, NetbootService, Observed, OwnerTag, Resource
+from nospoon.model.cluster import Arch
+from nospoon.model.resources import (
+    Key,
+    Kind,
+    Loader,
+    NetbootService,
+    Observed,
+    OwnerTag,
+    Reservation,
+    Resource,
+)
 from nospoon.protocols.ipxe import grub
 from nospoon.protocols.ipxe.offer import Offer
 from nospoon.providers.base import ChangeRule
@@ -40,6 +50,9 @@ RULES: Mapping[str, ChangeRule] = {
 }
 """How fields of a `NetbootService` change; the others by replacement."""
 
+FindGrub = Callable[[Arch], Awaitable[Path]]
+"""The signed GRUB that loads from the network, for an architecture."""
+
 
 class NetbootDriver:
     """Makes and keeps netboot services; the `Driver` of `Kind.NETBOOT` for one host, this machine.
@@ -55,9 +68,10 @@ class NetbootDriver:
         http: HttpListeners,
         authority: BootAuthority,
         clock: Clock,
+        find_grub: FindGrub,
     ) -> None:
         self._state, self._deployment, self._http = state, deployment, http
-        self._authority, self._clock = authority, clock
+        self._authority, self._clock, self._find_grub = authority, clock, find_grub
         self._advertisers: dict[Path, Advertiser] = {}
         self._publishing = asyncio.Lock()
 
@@ -129,7 +143,7 @@ class NetbootDriver:
         To be called whenever the authority's answer for a machine has changed.
         """
         for tree, saved in self._ours():
-            if any(each.uuid == uuid and each.secure for each in saved.shape.reservations):
+            if any(each.uuid == uuid and _by_file(each) for each in saved.shape.reservations):
                 await self._publish(tree, saved)
 
     async def _run(self, tree: Tree, saved: Saved) -> None:
@@ -139,11 +153,20 @@ class NetbootDriver:
         user = "nobody" if os.geteuid() == 0 else ""
         if user:
             tree.check_way()
-        await asyncio.to_thread(tree.write, saved.shape, http_port=self._http.port, user=user)
+        loaders = await self._loaders(saved.shape)
+        await asyncio.to_thread(
+            tree.write, saved.shape, http_port=self._http.port, user=user, loaders=loaders
+        )
         told = tree.write_reservations(saved.shape.reservations)
         await self._publish(tree, saved)
         await self._serve_http(tree, saved)
         await self._run_dnsmasq(tree, saved, reload=told)
+
+    async def _loaders(self, shape: NetbootService) -> Mapping[str, Path]:
+        """Loaders that this machine's packages do not have: those of machines of another kind."""
+        if not any(each.loader is Loader.GRUB for each in shape.reservations):
+            return {}
+        return {"grubaa64.efi": await self._find_grub(Arch.AARCH64)}
 
     async def _serve_http(self, tree: Tree, saved: Saved) -> None:
         await self._http.open(_address(saved))
@@ -189,7 +212,7 @@ class NetbootDriver:
 
     def _write_machines(self, tree: Tree, saved: Saved) -> None:
         address, used = _address(saved), set[str]()
-        wanted = {each.mac.lower(): each for each in saved.shape.reservations if each.secure}
+        wanted = {each.mac.lower(): each for each in saved.shape.reservations if _by_file(each)}
         for mac, reservation in wanted.items():
             answer = self._authority.answer(uuid=reservation.uuid)
             tree.write_machine(mac, _instructions(tree, answer, address, used))
@@ -228,6 +251,11 @@ def _taking_over(saved: Saved, earlier: Saved | None) -> Saved:
     return msgspec.structs.replace(
         saved, pid=earlier.pid, started=earlier.started, bridge_index=earlier.bridge_index
     )
+
+
+def _by_file(each: Reservation) -> bool:
+    """Whether its loader reads its instructions from a file, for it cannot ask by HTTP."""
+    return each.loader is not Loader.IPXE
 
 
 def _shape(resource: Resource) -> NetbootService:

@@ -4,7 +4,7 @@
     dnsmasq.conf, dnsmasq.log, dnsmasq.pid, leases
     hosts/MAC           a reservation each; dnsmasq takes new ones by inotify, removals by SIGHUP
     tftp/               loaders, the entry script, GRUB's configuration
-    tftp/grub/machines/MAC.cfg, tftp/files/…    what machines under secure boot get
+    tftp/grub/machines/MAC.cfg, tftp/files/…    what machines get whose loader is GRUB
 
 dnsmasq reads them as `nobody`, so they are world-readable, and so must be the way to them.
 """
@@ -74,12 +74,21 @@ class Tree:
         self._make(self.directory)
         write(self.saved_file, msgspec.json.encode(saved))
 
-    def write(self, shape: NetbootService, *, http_port: int, user: str) -> None:
-        """Everything that dnsmasq reads but the reservations."""
+    def write(
+        self,
+        shape: NetbootService,
+        *,
+        http_port: int,
+        user: str,
+        loaders: Mapping[str, Path],
+    ) -> None:
+        """Everything that dnsmasq reads but the reservations. `loaders`: more than `LOADERS`."""
         for each in (self.hosts, self.tftp, self.machines, self.files):
             self._make(each)
         for name, (source, package) in LOADERS.items():
             _copy_loader(source, self.tftp / name, package)
+        for name, source in loaders.items():
+            _copy(source, self.tftp / name)
         address = str(IPv4Interface(shape.address).ip)
         entry = script.ask(f"http://{address}:{http_port}")
         write(self.tftp / dnsmasq.ENTRY_SCRIPT, entry.encode())
