@@ -26,7 +26,7 @@ from starlette.routing import Route
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import Accounts, RedfishSession
 from nospoon.services.bmcs.redfish import accounts as account_service
-from nospoon.services.bmcs.redfish import errors, metadata, query, tasks, update
+from nospoon.services.bmcs.redfish import errors, metadata, query, registries, tasks, update
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
 from nospoon.services.bmcs.redfish.errors import RedfishError
@@ -188,7 +188,8 @@ async def _versions(exchange: Exchange) -> Response:
 async def _root(exchange: Exchange) -> Response:
     """By address the root is the BMC's own; shared ones have one of their listener."""
     address, port = exchange.request.scope["server"]
-    return tagged(exchange, shown.service_root(_install_id(f"{address}:{port}")))
+    install = _install_id(f"{address}:{port}")
+    return tagged(exchange, {**shown.service_root(install), **registries.LINKS})
 
 
 def _install_id(place: str) -> UUID:
@@ -305,6 +306,7 @@ RESOURCES: tuple[Resource, ...] = (
     *tasks.RESOURCES,
     *account_service.RESOURCES,
     *update.RESOURCES,
+    *registries.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
     Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),
     Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),

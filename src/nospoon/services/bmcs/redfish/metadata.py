@@ -9,6 +9,7 @@ EDMX = "http://docs.oasis-open.org/odata/ns/edmx"
 EDM = "http://docs.oasis-open.org/odata/ns/edm"
 VERSIONS: Mapping[str, str] = {
     "AccountService": "v1_18_1",
+    "AttributeRegistry": "v1_4_0",
     "Bios": "v1_2_3",
     "BootOption": "v1_0_6",
     "Chassis": "v1_25_1",
@@ -57,6 +58,7 @@ SINGLE = frozenset(
     {
         "ServiceRoot",
         "SessionService",
+        "AttributeRegistry",
         "Message",
         "Bios",
         "SecureBoot",
@@ -81,24 +83,34 @@ def odata_type(name: str) -> str:
     return f"#{name}.{VERSIONS[name]}.{name}"
 
 
-def _schemas() -> Iterator[tuple[str, str]]:
+def schemas() -> Iterator[tuple[str, str]]:
+    """Every schema that is used, and its version; collections have none."""
     for name, version in VERSIONS.items():
         yield name, version
         if name not in SINGLE:
             yield f"{name}Collection", ""
 
 
+def _extensions(root: ET.Element) -> None:
+    """What annotations such as `@Redfish.AllowableValues` mean (DSP0266 §8.2.1)."""
+    uri = "http://redfish.dmtf.org/schemas/v1/RedfishExtensions_v1.xml"
+    reference = ET.SubElement(root, f"{{{EDMX}}}Reference", Uri=uri)
+    namespace = "RedfishExtensions.v1_0_0"
+    ET.SubElement(reference, f"{{{EDMX}}}Include", Namespace=namespace, Alias="Redfish")
+
+
 def document() -> bytes:
     """OData CSDL that includes DMTF's schemas by reference."""
     ET.register_namespace("edmx", EDMX)
     root = ET.Element(f"{{{EDMX}}}Edmx", Version="4.0")
-    for name, version in _schemas():
+    for name, version in schemas():
         uri = f"http://redfish.dmtf.org/schemas/v1/{name}_v1.xml"
         reference = ET.SubElement(root, f"{{{EDMX}}}Reference", Uri=uri)
         include = f"{{{EDMX}}}Include"
         ET.SubElement(reference, include, Namespace=name)
         if version:
             ET.SubElement(reference, include, Namespace=f"{name}.{version}")
+    _extensions(root)
     services = ET.SubElement(root, f"{{{EDMX}}}DataServices")
     schema = ET.SubElement(services, f"{{{EDM}}}Schema", Namespace="Service")
     ET.SubElement(
