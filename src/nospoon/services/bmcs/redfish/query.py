@@ -1,4 +1,4 @@
-"""Query parameters (DSP0266 §7.3): `$expand`, `$select`, `$top`, `$skip` and `only`.
+"""Query parameters (DSP0266 §7.3): `$filter`, `$expand`, `$select`, `$top`, `$skip` and `only`.
 
 They work on a body that was made without them; what is expanded is asked for like any resource, by
 the same caller. A page of expanded members has at most `PAGE`; the next one is linked.
@@ -6,16 +6,19 @@ the same caller. A page of expanded members has at most `PAGE`; the next one is 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish import errors, filters
 
 PAGE = 200
 MAX_LEVELS = 3
-KNOWN = frozenset({"$expand", "$select", "$top", "$skip", "only"})
+TURN = 64
+"""Members that are looked at before others get their turn on the loop."""
+KNOWN = frozenset({"$filter", "$expand", "$select", "$top", "$skip", "only"})
 _EXPAND = re.compile(r"(?P<what>[.*~])(\(\$levels=(?P<levels>\d+)\))?\Z")
 _ALWAYS = ("@odata.id", "@odata.type", "@odata.etag", "@odata.context")
 
@@ -30,6 +33,8 @@ async def apply(body: dict[str, Any], query: Mapping[str, str], fetch: Fetch) ->
             raise errors.general(501, f"The query parameter {name} is not supported.")
     if query.get("only"):
         raise _bad("only", query["only"], "no value: it has none")
+    if "$filter" in query:
+        body = await _filtered(body, query["$filter"], fetch)
     if "only" in query and len(body.get("Members", ())) == 1:
         return await fetch(body["Members"][0]["@odata.id"]) or body
     expand = _expansion(query["$expand"]) if "$expand" in query else None
@@ -40,6 +45,31 @@ async def apply(body: dict[str, Any], query: Mapping[str, str], fetch: Fetch) ->
     if "$select" in query:
         body = _selected(body, query["$select"])
     return body
+
+
+def filter_of(text: str) -> filters.Expression:
+    """`$filter` as it was given. Raises `RedfishError`."""
+    try:
+        return filters.parse(text)
+    except filters.UnknownFunction as error:
+        raise errors.general(501, f"The query parameter $filter: {error}.") from None
+    except filters.FilterError as error:
+        raise _bad("$filter", text, f"a filter: {error}") from None
+
+
+async def _filtered(body: dict[str, Any], text: str, fetch: Fetch) -> dict[str, Any]:
+    """Members of which it is true, and their count; members that are there in full stay so."""
+    expression = filter_of(text)
+    if "Members" not in body:
+        raise errors.general(400, "$filter is for collections.")
+    kept = []
+    for number, each in enumerate(body["Members"], 1):
+        if number % TURN == 0:
+            await asyncio.sleep(0)
+        found = await fetch(each["@odata.id"]) if set(each) == {"@odata.id"} else each
+        if found is not None and filters.matches(expression, found):
+            kept.append(each)
+    return {**body, "Members": kept, "Members@odata.count": len(kept)}
 
 
 def _expansion(text: str) -> tuple[str, int]:

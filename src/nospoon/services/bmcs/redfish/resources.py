@@ -92,7 +92,7 @@ def service_root(install: UUID) -> dict[str, Any]:
                 "MaxLevels": MAX_LEVELS,
             },
             "SelectQuery": True,
-            "FilterQuery": False,
+            "FilterQuery": True,
             "OnlyMemberQuery": True,
             "ExcerptQuery": False,
         },

@@ -1,0 +1,246 @@
+"""`$filter` (DSP0266 §7.3.4): text to an expression, and an expression on a body to yes or no.
+
+    or         = and *("or" and)
+    and        = not *("and" not)
+    not        = ["not"] (comparison / "(" or ")")
+    comparison = operand ("eq" / "ne" / "gt" / "ge" / "lt" / "le") operand
+    operand    = path / 'text' / number / true / false / null
+
+A path goes into objects by `/`; into a list it goes by each of its items, one of which must fit.
+What is not there is null. Values of different kinds are not equal, and not in any order.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LONGEST, DEEPEST = 2000, 32
+"""Characters and nested parentheses of a filter."""
+_TOKEN = re.compile(
+    r"\s*(?:(?P<text>'(?:[^']|'')*')"
+    r"|(?P<number>-?\d+(?:\.\d+)?(?![\w.]))"
+    r"|(?P<name>[A-Za-z_@#][\w@.#]*(?:/[A-Za-z_@#][\w@.#]*)*)"
+    r"|(?P<mark>[()]))"
+)
+_NAMED = {"true": True, "false": False, "null": None}
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "lt": operator.lt,
+    "le": operator.le,
+}
+OPERATORS = ("eq", "ne", *_ORDERS)
+_WORDS = frozenset({*OPERATORS, "and", "or", "not"})
+
+
+class FilterError(Exception):
+    """A filter that cannot be read; says what was expected and where."""
+
+
+class UnknownFunction(FilterError):
+    """A function of OData that Redfish's filters do not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A property, by the names that lead to it."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value that was written down."""
+
+    value: str | float | bool | None
+
+
+Operand = Path | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`operator` is one of `OPERATORS`."""
+
+    left: Operand
+    operator: str
+    right: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """And."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """Or."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The contrary."""
+
+    inner: Expression
+
+
+Expression = Comparison | Both | Either | Not
+
+
+def parse(text: str) -> Expression:
+    """Raises `FilterError`."""
+    if len(text) > LONGEST:
+        raise FilterError(f"it has more than {LONGEST} characters")
+    reader = _Reader(text)
+    found = reader.either(0)
+    if reader.kind:
+        raise reader.expected("and, or, or the end")
+    return found
+
+
+class _Reader:
+    """One token ahead: `kind` is "" at the end, else a group of `_TOKEN`; `at` is where it is."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._end = text, 0
+        self.kind = self.token = ""
+        self.at = 0
+        self.next()
+
+    def next(self) -> str:
+        """Take the token; returns it."""
+        before = self.token
+        match = _TOKEN.match(self._text, self._end)
+        if match is None:
+            rest = self._text[self._end :].lstrip()
+            self.at = len(self._text) - len(rest)
+            self.kind, self.token = ("", "") if not rest else ("?", rest[0])
+            if rest:
+                raise self.expected("a name, a value or a parenthesis")
+            return before
+        assert match.lastgroup is not None, "every branch has a name"
+        self.kind, self.token = match.lastgroup, match[match.lastgroup]
+        self.at, self._end = match.start(match.lastgroup), match.end()
+        return before
+
+    def expected(self, what: str) -> FilterError:
+        got = f"'{self.token}'" if self.kind else "the end"
+        return FilterError(f"expected {what} at character {self.at + 1}, got {got}")
+
+    def _is(self, kind: str, *tokens: str) -> bool:
+        return self.kind == kind and self.token in tokens
+
+    def either(self, depth: int) -> Expression:
+        left = self._both(depth)
+        while self._is("name", "or"):
+            self.next()
+            left = Either(left, self._both(depth))
+        return left
+
+    def _both(self, depth: int) -> Expression:
+        left = self._not(depth)
+        while self._is("name", "and"):
+            self.next()
+            left = Both(left, self._not(depth))
+        return left
+
+    def _not(self, depth: int) -> Expression:
+        if depth > DEEPEST:
+            raise FilterError(f"it is nested deeper than {DEEPEST}")
+        if self._is("name", "not"):
+            self.next()
+            return Not(self._not(depth + 1))
+        if self._is("mark", "("):
+            self.next()
+            inner = self.either(depth + 1)
+            if not self._is("mark", ")"):
+                raise self.expected("')'")
+            self.next()
+            return inner
+        return self._comparison()
+
+    def _comparison(self) -> Expression:
+        left = self._operand()
+        if not self._is("name", *OPERATORS):
+            raise self.expected(f"one of {', '.join(OPERATORS)}")
+        return Comparison(left, self.next(), self._operand())
+
+    def _operand(self) -> Operand:
+        match self.kind:
+            case "text":
+                return Literal(self.next()[1:-1].replace("''", "'"))
+            case "number":
+                return Literal(float(self.next()))
+            case "name" if self.token in _NAMED:
+                return Literal(_NAMED[self.next()])
+            case "name" if self.token not in _WORDS:
+                return self._path()
+            case _:
+                raise self.expected("a property or a value")
+
+    def _path(self) -> Path:
+        name = self.next()
+        if self._is("mark", "("):
+            raise UnknownFunction(f"the function {name} is not supported")
+        return Path(tuple(name.split("/")))
+
+
+def matches(expression: Expression, body: Mapping[str, Any]) -> bool:
+    """Whether it is true of a body."""
+    match expression:
+        case Comparison(left=left, operator=name, right=right):
+            pairs = ((a, b) for a in _values(left, body) for b in _values(right, body))
+            return any(_compare(a, name, b) for a, b in pairs)
+        case Both(left=one, right=other):
+            return matches(one, body) and matches(other, body)
+        case Either(left=one, right=other):
+            return matches(one, body) or matches(other, body)
+        case Not(inner=inner):
+            return not matches(inner, body)
+
+
+def _values(operand: Operand, body: Mapping[str, Any]) -> list[Any]:
+    if isinstance(operand, Literal):
+        return [operand.value]
+    return list(_below(body, operand.names)) or [None]
+
+
+def _below(value: Any, names: tuple[str, ...]) -> Iterator[Any]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _below(each, names)
+    elif not names:
+        yield value
+    elif isinstance(value, Mapping) and names[0] in value:
+        yield from _below(value[names[0]], names[1:])
+
+
+def _compare(left: Any, name: str, right: Any) -> bool:
+    alike = _kind(left) == _kind(right)
+    if name in {"eq", "ne"}:
+        return (alike and left == right) is (name == "eq")
+    return alike and _kind(left) in {"text", "number"} and _ORDERS[name](left, right)
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "truth"
+        case int() | float():
+            return "number"
+        case str():
+            return "text"
+        case None:
+            return "null"
+        case _:
+            return "structure"
