@@ -6,7 +6,9 @@ Documentation/arch/x86/boot.rst): it shows that the trial works, whatever this m
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +47,11 @@ def kernel(tmp_path: Path) -> Path:
 
 
 def trial_of(own_libvirt: Any, runner: Runner, trial: Trial | None, verdicts: Path) -> KvmTrial:
-    async def ready() -> Trial:
+    @contextlib.asynccontextmanager
+    async def ready() -> AsyncIterator[Trial]:
         if trial is None:
             raise ProviderError("no packages to make it of")
-        return trial
+        yield trial
 
     return KvmTrial(Hypervisor(own_libvirt.uri, "here"), runner, ready, verdicts)
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from uuid import UUID
 
 import structlog
@@ -43,8 +43,9 @@ class HostInUse:
 class Hosts:
     """Knows which connection serves which machine, and its last known state."""
 
-    def __init__(self, connect: Connect, tasks: Tasks, on_event: OnEvent) -> None:
+    def __init__(self, connect: Connect, tasks: Tasks, on_event: OnEvent, *, sockets: Path) -> None:
         self._connect, self._tasks, self._on_event = connect, tasks, on_event
+        self._sockets = sockets
         self._in_use: dict[tuple[str, str, str], HostInUse] = {}
         self._homes: dict[UUID, HostInUse] = {}
         self._last: dict[UUID, MachineEvent] = {}
@@ -55,7 +56,7 @@ class Hosts:
         identity = (host.name, host.uri, host.ssh)
         found = self._in_use.get(identity)
         if found is None:
-            found = HostInUse(host, self._connect(host), runner_for(host.ssh))
+            found = HostInUse(host, self._connect(host), runner_for(host.ssh, self._sockets))
             self._in_use[identity] = found
             self._tasks.start(self._watch(found), name=f"watch {host.name}")
         elif found.host != host:
@@ -123,6 +124,10 @@ class Hosts:
         if home is None:
             raise Gone(f"machine {machine} is on no host that is in use")
         return home
+
+    def on(self, ssh: str) -> set[UUID]:
+        """The machines that live where this `ssh` setting leads."""
+        return {machine for machine, home in self._homes.items() if home.host.ssh == ssh}
 
     def last(self, machine: UUID) -> MachineEvent | None:
         """The last event of a machine: its state without asking anybody."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -39,6 +39,10 @@ from nospoon.store.operations import OperationState
 log = structlog.get_logger()
 
 
+FetchRecords = Callable[[], Awaitable[None]]
+"""Copies what is new in the console records of other hosts."""
+
+
 class Work:
     """Carries out `up` and `down` inside operations."""
 
@@ -54,9 +58,10 @@ class Work:
         consoles: ConsoleService,
         records: Records,
         publish: Publish,
+        fetch_records: FetchRecords,
         clock: Clock,
     ) -> None:
-        self._publish = publish
+        self._publish, self._fetch_records = publish, fetch_records
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._hosts, self._fleet = planner, hosts, fleet
         self._consoles, self._records, self._clock = consoles, records, clock
@@ -94,6 +99,7 @@ class Work:
             reasons = "".join(f"; host {host}: {reason}" for host, reason in away.items())
             return _fallen_short(outcome, f"down {name}", reasons)
         await self._forget(row)
+        await self._fetch_records()
         if purge:
             await self._records.purge(record_group(uid, name))
         return Ended(OperationState.DONE, f"cluster {name} is down")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,6 +30,7 @@ from nospoon.control.planner import Planner
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
 from nospoon.daemon.bmc_state import StoredRuntime, opened
+from nospoon.daemon.remote import Remote, Remotes, copied
 from nospoon.daemon.simulation import Simulations
 from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
@@ -87,8 +89,17 @@ class Daemon:
 
     def _wire(self) -> None:
         settings, database = self._settings, self.database
-        self.hosts = Hosts(self._connect, self._tasks, self._machine_event)
-        self.consoles = ConsoleService(self.hosts.driver, self.records)
+        sockets = settings.runtime
+        self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
+        self.remotes = Remotes(
+            state=settings.state,
+            sockets=sockets,
+            deployment=database.deployment,
+            records=self.records,
+            tasks=self._tasks,
+            clock=clock.unix,
+        )
+        self.consoles = ConsoleService(self.hosts.driver, self.records, fetch=self._fetch_record)
         store = StoredRuntime(database, self.cipher, self._tasks)
         self.media = Media(self.files, self.hosts, self._is_kept, self._note_media)
         self.bmcs = BmcService(
@@ -133,7 +144,8 @@ class Daemon:
             fleet=self.fleet,
             consoles=self.consoles,
             records=self.records,
-            publish=self.netboot.publish,
+            publish=self._publish,
+            fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             clock=clock.unix,
         )
         self.controller = self._controller()
@@ -147,7 +159,7 @@ class Daemon:
             authority=self.authority,
             consoles=self.consoles,
             build_probe=self._probe,
-            publish=self.netboot.publish,
+            publish=self._publish,
             clock=clock.unix,
         )
         return Controller(
@@ -238,18 +250,27 @@ class Daemon:
         from nospoon.providers.libvirt.connection import LibvirtConnection  # noqa: PLC0415  (an extra)
         from nospoon.providers.libvirt.kvm import Trial  # noqa: PLC0415
 
-        async def trial() -> Trial:
+        runner = runner_for(host.ssh, self._settings.runtime)
+        if host.ssh:
+            self._remote(host)
+
+        @contextlib.asynccontextmanager
+        async def trial() -> AsyncIterator[Trial]:
             probe = await self._probe(Arch.X86_64)
-            return Trial(str(probe.kernel), str(probe.initrd), HELLO)
+            if not host.ssh:
+                yield Trial(str(probe.kernel), str(probe.initrd), HELLO)
+                return
+            async with copied(runner, probe.kernel, probe.initrd) as (kernel, initrd):
+                yield Trial(kernel, initrd, HELLO)
 
         return LibvirtConnection(
             host,
             self.database.deployment,
-            runner_for(host.ssh),
+            runner,
             self._open_image,
-            records=str(self.records.directory),
+            records=str(self.remotes.records if host.ssh else self.records.directory),
             verdicts=self._settings.cache,
-            trial=None if host.ssh else trial,
+            trial=trial,
             boot_iso=self._boot_iso if host.unprivileged else None,
         )
 
@@ -285,9 +306,24 @@ class Daemon:
         """The connection's drivers, and those of services that the daemon runs itself."""
         drivers = dict(self.hosts.use(host).connection.drivers)
         drivers[Kind.BMC] = self.bmc_driver
-        if host.kind is ConnectionKind.LIBVIRT and not host.ssh and not host.unprivileged:
-            drivers[Kind.NETBOOT] = self.netboot
+        if host.kind is ConnectionKind.LIBVIRT and not host.unprivileged:
+            drivers[Kind.NETBOOT] = self._netboot_of(host)
         return drivers
+
+    def _netboot_of(self, host: Host) -> Driver:
+        if not host.ssh:
+            return self.netboot
+        return self._remote(host).netboot
+
+    def _remote(self, host: Host) -> Remote:
+        return self.remotes.use(host, self.hosts, self.authority, self._find_grub)
+
+    async def _publish(self, machine: UUID) -> None:
+        await self.netboot.publish(machine)
+        await self.remotes.publish(machine)
+
+    async def _fetch_record(self, machine: UUID) -> None:
+        await self.remotes.fetch_records(machine, hosts=self.hosts)
 
 
 class StoredBmcs:

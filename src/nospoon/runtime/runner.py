@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from nospoon.errors import HostUnreachable
@@ -11,6 +12,10 @@ from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 
 SSH_FAILED = 255
+NOT_SSHS_OWN = "; status=$?; [ $status -ne 255 ] || status=254; exit $status"
+"""What is appended to a command: ssh(1) tells its own failures by 255, as some commands do."""
+LONGEST_SOCKETS = 108 - 1 - len("/ssh-") - 40 - 18
+"""A socket's path has 108 bytes (unix(7)): %C has 40, and ssh adds 17 while it makes it."""
 
 
 class Runner(Protocol):
@@ -31,15 +36,24 @@ class LocalRunner:
 
 
 class SshRunner:
-    """Commands on a machine over ssh(1), with the user's own configuration and keys."""
+    """Commands on a machine over ssh(1), with the user's own configuration and keys.
 
-    def __init__(self, destination: str) -> None:
+    Commands share one connection, whose socket is in `sockets`; it ends when nobody used it for a
+    minute (ssh_config(5), ControlPersist), so that a command costs milliseconds and no login.
+    """
+
+    def __init__(self, destination: str, sockets: Path | None = None) -> None:
         self.destination = destination
+        self._options = ["-o", "BatchMode=yes"]
+        if sockets is not None and len(str(sockets)) <= LONGEST_SOCKETS:
+            shared = ("ControlMaster=auto", f"ControlPath={sockets}/ssh-%C", "ControlPersist=60")
+            self._options += [word for each in shared for word in ("-o", each)]
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
     ) -> Finished:
-        ssh = ["ssh", "-o", "BatchMode=yes", self.destination, "--", shlex.join(argv)]
+        command = f"{shlex.join(argv)}{NOT_SSHS_OWN}"
+        ssh = ["ssh", *self._options, self.destination, "--", command]
         done = await process.run(ssh, stdin=stdin, check=False)
         if done.status == SSH_FAILED:
             raise HostUnreachable(f"ssh to {self.destination} failed: {done.stderr.strip()}")
@@ -48,6 +62,6 @@ class SshRunner:
         return done
 
 
-def runner_for(ssh: str) -> Runner:
+def runner_for(ssh: str, sockets: Path | None = None) -> Runner:
     """The runner of a host whose `ssh` setting is this ("" is here)."""
-    return SshRunner(ssh) if ssh else LocalRunner()
+    return SshRunner(ssh, sockets) if ssh else LocalRunner()

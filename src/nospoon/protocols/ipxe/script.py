@@ -16,6 +16,8 @@ LOAD_TRIES = 10
 LOAD_PAUSE = 3
 ISO_TRIES = 4
 ISO_PAUSE = 3
+MACHINE = "ipxe/${netX/mac:hexhyp}.ipxe"
+"""Path of a machine's own script, in iPXE's words: netX is the NIC that was used last."""
 LEAVE = ("echo nospoon: leaving to the next boot device", "exit 1")
 
 
@@ -26,6 +28,16 @@ def ask(base_url: str) -> str:
     """
     asking = _asking(base_url, tries=ASK_TRIES, pause=ASK_PAUSE)
     return _script(*asking, ":leave", *LEAVE)
+
+
+def ask_files(address: str) -> str:
+    """The same where the daemon is out of reach: looks for this machine's file by TFTP."""
+    return _script(*_chained(f"tftp://{address}/{MACHINE}", address), ":leave", *LEAVE)
+
+
+def machine_file(mac: str) -> str:
+    """Path below the TFTP root of one machine's script."""
+    return f"ipxe/{mac.lower().replace(':', '-')}.ipxe"
 
 
 def ask_from_iso(base_url: str) -> str:
@@ -95,10 +107,15 @@ def _fetch(uri: str) -> list[str]:
 
 
 def _asking(base_url: str, *, tries: int, pause: int) -> list[str]:
+    return _chained(f"{base_url}/boot/${{uuid}}/ipxe", base_url, tries=tries, pause=pause)
+
+
+def _chained(
+    place: str, server: str, *, tries: int = ASK_TRIES, pause: int = ASK_PAUSE
+) -> list[str]:
     # --replace: what the answer does is final, its `exit` must not come back here
-    command = f"chain --replace --autofree {base_url}/boot/${{uuid}}/ipxe"
-    complaint = f"no answer from {base_url}"
-    return _patiently(command, complaint, label="ask", tries=tries, pause=pause)
+    command = f"chain --replace --autofree {place}"
+    return _patiently(command, f"no answer from {server}", label="ask", tries=tries, pause=pause)
 
 
 def _patiently(command: str, complaint: str, *, label: str, tries: int, pause: int) -> list[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -52,8 +53,8 @@ class Verdict:
     note: str = ""
 
 
-TrialOf = Callable[[], Awaitable[Trial]]
-"""Makes the trial ready, only when one is needed: building its guest takes a while."""
+TrialOf = Callable[[], AbstractAsyncContextManager[Trial]]
+"""Has the trial ready for a while, only when one is needed: building its guest takes long."""
 
 
 class KvmTrial:
@@ -83,10 +84,10 @@ class KvmTrial:
         if known is not None:
             return known
         try:
-            trial = await self._trial()
+            async with self._trial() as trial:
+                known = await self._try(trial)
         except NospoonError as error:  # no lasting verdict: the next daemon may have a guest
             return Verdict("tcg", f"KVM was not tried, its guest cannot be made: {error.message}")
-        known = await self._try(trial)
         await asyncio.to_thread(_write, file, known)
         return known
 

@@ -8,7 +8,7 @@ power cycles: when the machine starts again the stream is opened again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -39,6 +39,14 @@ class Source(Protocol):
 
 SourceOf = Callable[[UUID], Source]
 """Machine -> the driver of its host. Raises `Gone` for an unknown machine."""
+
+
+Fetch = Callable[[UUID], Awaitable[None]]
+"""Brings the record of a machine of another host up to date."""
+
+
+async def _nothing_to_fetch(machine: UUID) -> None:
+    del machine  # virtlogd writes here
 
 
 @dataclass(slots=True)
@@ -107,8 +115,10 @@ class Attached:
 class ConsoleService:
     """Consoles of all machines. Start it with `start`; give it every machine event."""
 
-    def __init__(self, source_of: SourceOf, records: Records) -> None:
-        self._source_of, self._records = source_of, records
+    def __init__(
+        self, source_of: SourceOf, records: Records, *, fetch: Fetch = _nothing_to_fetch
+    ) -> None:
+        self._source_of, self._records, self._fetch = source_of, records, fetch
         self._lines: dict[UUID, Line] = {}
         self._tasks = Tasks("consoles")
 
@@ -190,10 +200,12 @@ class ConsoleService:
 
     async def size(self, machine: UUID) -> int:
         """Bytes recorded so far."""
+        await self._fetch(machine)
         return await asyncio.to_thread(self._records.size, machine)
 
     async def read(self, machine: UUID, *, follow: bool, offset: int = 0) -> AsyncIterator[bytes]:
         """The record from this offset to its end; with `follow` for ever."""
+        await self._fetch(machine)
         while True:
             data = await asyncio.to_thread(self._records.read, machine, offset, CHUNK)
             if data:

@@ -29,16 +29,12 @@ from nospoon.model.resources import (
     NetbootService,
     Observed,
     OwnerTag,
-    Reservation,
     Resource,
 )
-from nospoon.protocols.ipxe import grub
-from nospoon.protocols.ipxe.offer import Offer
 from nospoon.providers.base import ChangeRule
 from nospoon.runtime.clock import Clock
-from nospoon.services.netboot import dnsmasq
-from nospoon.services.netboot.http import offer
-from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile
+from nospoon.services.netboot import dnsmasq, instructions
+from nospoon.services.netboot.ports import BootAuthority
 from nospoon.services.netboot.serving import Advertiser, HttpListeners
 from nospoon.services.netboot.tree import Saved, Tree
 
@@ -143,7 +139,10 @@ class NetbootDriver:
         To be called whenever the authority's answer for a machine has changed.
         """
         for tree, saved in self._ours():
-            if any(each.uuid == uuid and _by_file(each) for each in saved.shape.reservations):
+            if any(
+                each.uuid == uuid and instructions.by_file(each)
+                for each in saved.shape.reservations
+            ):
                 await self._publish(tree, saved)
 
     async def _run(self, tree: Tree, saved: Saved) -> None:
@@ -211,15 +210,8 @@ class NetbootDriver:
             await asyncio.to_thread(self._write_machines, tree, saved)
 
     def _write_machines(self, tree: Tree, saved: Saved) -> None:
-        address, used = _address(saved), set[str]()
-        wanted = {each.mac.lower(): each for each in saved.shape.reservations if _by_file(each)}
-        for mac, reservation in wanted.items():
-            answer = self._authority.answer(uuid=reservation.uuid)
-            tree.write_machine(mac, _instructions(tree, answer, address, used))
-        for path in tree.machines.iterdir():
-            if path.stem not in wanted:
-                path.unlink()
-        tree.drop_files_except(used)
+        wanted = filter(instructions.by_file, saved.shape.reservations)
+        instructions.write(tree, wanted, self._authority, address=_address(saved))
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:
         return Tree(self._state / str(cluster) / f"{quote(key.host)}@{quote(key.name)}")
@@ -251,11 +243,6 @@ def _taking_over(saved: Saved, earlier: Saved | None) -> Saved:
     return msgspec.structs.replace(
         saved, pid=earlier.pid, started=earlier.started, bridge_index=earlier.bridge_index
     )
-
-
-def _by_file(each: Reservation) -> bool:
-    """Whether its loader reads its instructions from a file, for it cannot ask by HTTP."""
-    return each.loader is not Loader.IPXE
 
 
 def _shape(resource: Resource) -> NetbootService:
@@ -299,34 +286,6 @@ def _fault(tree: Tree, saved: Saved) -> str:
     except ProviderError as error:
         return error.message
     return f"the bridge {saved.shape.bridge} was made anew since" if moved else ""
-
-
-def _instructions(
-    tree: Tree, answer: BootAnswer | None, address: str, used: set[str]
-) -> str | None:
-    """GRUB's configuration for one machine; files that it names are put in place."""
-    if answer is None:
-        return None
-    profile = answer.profile
-    foreign = (
-        []
-        if profile is None
-        else [each for each in (profile.kernel, *profile.initrd) if isinstance(each, str)]
-    )
-    if foreign:
-        why = f"signed loaders fetch no URL, and the profile names {foreign[0]}"
-        return grub.answer(Offer(answer.device, refusal=why))
-
-    def place(file: ServedFile | str) -> str:
-        assert isinstance(file, ServedFile), "URLs were sorted out above"
-        path = tree.offer_file(Path(file.path))
-        used.add(path)
-        return f"(tftp,{address})/{path}"
-
-    try:
-        return grub.answer(offer(answer, place))
-    except FileNotFoundError as error:
-        return grub.answer(Offer(answer.device, refusal=f"{error.filename} is missing"))
 
 
 def _remove_if_empty(directory: Path) -> None:

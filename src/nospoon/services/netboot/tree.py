@@ -4,7 +4,8 @@
     dnsmasq.conf, dnsmasq.log, dnsmasq.pid, leases
     hosts/MAC           a reservation each; dnsmasq takes new ones by inotify, removals by SIGHUP
     tftp/               loaders, the entry script, GRUB's configuration
-    tftp/grub/machines/MAC.cfg, tftp/files/…    what machines get whose loader is GRUB
+    tftp/grub/machines/MAC.cfg, tftp/ipxe/MAC.ipxe, tftp/files/…
+                        what machines get whose loaders cannot ask the daemon
 
 dnsmasq reads them as `nobody`, so they are world-readable, and so must be the way to them.
 """
@@ -17,7 +18,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Interface
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -53,15 +54,20 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class Tree:
-    """Reads and writes the files of one service."""
+    """Reads and writes the files of one service.
 
-    def __init__(self, directory: Path) -> None:
+    `there`: the path of the directory on the host where dnsmasq runs, if that is another.
+    """
+
+    def __init__(self, directory: Path, *, there: PurePosixPath | None = None) -> None:
         self.directory = directory
+        self.there = there if there is not None else PurePosixPath(directory)
         self.saved_file = directory / "service.json"
         self.configuration = directory / "dnsmasq.conf"
         self.pid_file = directory / "dnsmasq.pid"
         self.hosts, self.tftp = directory / "hosts", directory / "tftp"
         self.machines, self.files = self.tftp / "grub/machines", self.tftp / "files"
+        self.scripts = self.tftp / "ipxe"
 
     def load(self) -> Saved | None:
         """What was saved; None where nothing was, or not to its end."""
@@ -83,7 +89,7 @@ class Tree:
         loaders: Mapping[str, Path],
     ) -> None:
         """Everything that dnsmasq reads but the reservations. `loaders`: more than `LOADERS`."""
-        for each in (self.hosts, self.tftp, self.machines, self.files):
+        for each in (self.hosts, self.tftp, self.machines, self.scripts, self.files):
             self._make(each)
         for name, (source, package) in LOADERS.items():
             _copy_loader(source, self.tftp / name, package)
@@ -95,6 +101,11 @@ class Tree:
         write(self.tftp / "grub/grub.cfg", grub.ask(address).encode())
         text = dnsmasq.configuration(shape, self._places(user), http_port=http_port)
         write(self.configuration, text.encode())
+
+    def write_entry_by_tftp(self, shape: NetbootService) -> None:
+        """The entry script of a host from which guests do not reach the daemon."""
+        address = str(IPv4Interface(shape.address).ip)
+        write(self.tftp / dnsmasq.ENTRY_SCRIPT, script.ask_files(address).encode())
 
     def write_reservations(self, reservations: Iterable[Reservation]) -> bool:
         """Make the files those of these reservations; True when dnsmasq must be told of it."""
@@ -109,13 +120,14 @@ class Tree:
                 write(self.hosts / name, content)
         return any(wanted.get(name) != content for name, content in present.items())
 
-    def write_machine(self, mac: str, text: str | None) -> None:
-        """What GRUB on the machine with this MAC does; None: it has no instructions."""
-        place = self.tftp / grub.machine_file(mac.lower())
-        if text is None:
-            place.unlink(missing_ok=True)
-        else:
-            write(place, text.encode())
+    def write_instructions(self, texts: Mapping[str, str]) -> None:
+        """Make the files of machines these; path below the TFTP root -> content."""
+        for directory in (self.machines, self.scripts):
+            for path in directory.iterdir():
+                if str(path.relative_to(self.tftp)) not in texts:
+                    path.unlink()
+        for name, text in texts.items():
+            write(self.tftp / name, text.encode())
 
     def offer_file(self, source: Path) -> str:
         """Copy a file where TFTP finds it; returns its path below the TFTP root."""
@@ -150,11 +162,11 @@ class Tree:
 
     def _places(self, user: str) -> dnsmasq.Places:
         return dnsmasq.Places(
-            hosts=str(self.hosts),
-            leases=str(self.directory / "leases"),
-            tftp=str(self.tftp),
-            pid=str(self.pid_file),
-            log=str(self.directory / "dnsmasq.log"),
+            hosts=str(self.there / self.hosts.name),
+            leases=str(self.there / "leases"),
+            tftp=str(self.there / self.tftp.name),
+            pid=str(self.there / self.pid_file.name),
+            log=str(self.there / "dnsmasq.log"),
             user=user,
         )
 

@@ -1,0 +1,293 @@
+"""Netboot services of a host over ssh: dnsmasq runs there, on files that are copied there.
+
+Guests of an isolated network there cannot reach this daemon, so everything comes by TFTP, iPXE's
+scripts too. A service's directory there is the truth about it; a copy here, in which it is made
+ready, may be lost. What was copied is told by `manifest`: a line per file, its SHA-256 and path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import shutil
+import tarfile
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from nospoon.errors import NospoonError, NotOurs, ProviderError
+from nospoon.model.cluster import Arch
+from nospoon.model.resources import (
+    Key,
+    Kind,
+    Loader,
+    NetbootService,
+    Observed,
+    OwnerTag,
+    Resource,
+)
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.runner import Runner
+from nospoon.services.netboot import instructions
+from nospoon.services.netboot.driver import FindGrub
+from nospoon.services.netboot.ports import BootAuthority
+from nospoon.services.netboot.tree import Saved, Tree
+
+log = structlog.get_logger()
+
+MANIFEST = "manifest"
+NOBODY_ANSWERS = 9
+"""A port for firmware that goes on with HTTP boot: it is refused at once, and tries the disk."""
+
+RUNNING = """
+pid=$(cat "$d/dnsmasq.pid" 2>/dev/null) || pid=
+if [ -n "$pid" ] && tr '\\0' '\\n' 2>/dev/null <"/proc/$pid/cmdline" |
+  grep -qxF -e "--conf-file=$d/dnsmasq.conf"; then :; else pid=; fi
+"""
+"""Shell: `pid` of the dnsmasq of the service in directory `d`, "" where none runs."""
+
+LOOK = f"""
+for d in "$1"/*; do
+  [ -f "$d/service.json" ] || continue
+  {RUNNING}
+  bridge=$(sed -n 's/^interface=//p' "$d/dnsmasq.conf")
+  now=$(ip -o link show dev "$bridge" 2>/dev/null | cut -d: -f1)
+  then=$(cat "$d/bridge-index" 2>/dev/null) || then=unknown
+  echo "${{pid:-none}} ${{now:-none}} $then $(base64 -w0 "$d/service.json")"
+done
+"""
+
+STOP = f"""
+d=$1
+{RUNNING}
+if [ -n "$pid" ]; then
+  kill "$pid" || true
+  n=0
+  while [ -d "/proc/$pid" ] && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1; done
+  [ ! -d "/proc/$pid" ] || kill -9 "$pid"
+fi
+"""
+
+START = f"""
+d=$1 bridge=$2
+{RUNNING}
+index=$(ip -o link show dev "$bridge" 2>/dev/null | cut -d: -f1)
+[ -n "$index" ] || exit 3
+if [ -n "$pid" ] && cmp -s "$d/dnsmasq.conf" "$d/dnsmasq.started" &&
+   [ "$index" = "$(cat "$d/bridge-index")" ]; then
+  kill -HUP "$pid"
+  exit 0
+fi
+{STOP}
+command -v dnsmasq >/dev/null || exit 4
+dnsmasq --conf-file="$d/dnsmasq.conf" || exit 5
+cp "$d/dnsmasq.conf" "$d/dnsmasq.started"
+echo "$index" >"$d/bridge-index"
+"""
+REFUSALS = {
+    3: ("there is no bridge {bridge} there", "Its network may be gone: run `nospoon up` again."),
+    4: ("dnsmasq is not installed there", "Install the package dnsmasq-base there."),
+    5: ("dnsmasq does not start there: {said}", "Only one DHCP server may answer on a bridge."),
+}
+"""Status of START -> what that means, and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory of services: where they are made ready here, where they are on the host."""
+
+    here: Path
+    there: PurePosixPath
+
+
+class RemoteNetbootDriver:
+    """The `Driver` of `Kind.NETBOOT` of one host over ssh."""
+
+    def __init__(
+        self,
+        *,
+        place: Place,
+        deployment: str,
+        runner: Runner,
+        authority: BootAuthority,
+        clock: Clock,
+        find_grub: FindGrub,
+    ) -> None:
+        self._place, self._deployment, self._runner = place, deployment, runner
+        self._authority, self._clock, self._find_grub = authority, clock, find_grub
+        self._copying = asyncio.Lock()
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.NETBOOT
+
+    async def start(self) -> None:
+        """Bring up to date what an earlier daemon left; a host that is away is told of."""
+        for tree, saved in list(self._prepared()):
+            try:
+                await self._run(tree, saved)
+            except NospoonError as error:
+                log.error("network boot is not served", service=str(saved.key), why=str(error))
+
+    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+        done = await self._sh(LOOK, str(self._place.there / str(cluster)))
+        return [self._observed(*line.split()) for line in done.splitlines()]
+
+    def _observed(self, pid: str, bridge: str, then: str, packed: str) -> Observed:
+        saved = msgspec.json.decode(b64decode(packed), type=Saved)
+        tree = self._tree(saved.tag.cluster, saved.key)
+        if tree.load() is None:
+            tree.save(saved)
+        fault = ""
+        if pid == "none":
+            fault = "its dnsmasq does not run"
+        elif bridge != then:
+            fault = f"the bridge {saved.shape.bridge} was made anew since, or is gone"
+        return Observed(
+            key=saved.key, shape=saved.shape, tag=saved.tag, at=self._clock(), fault=fault
+        )
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        await self._make(resource, tag)
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        await self._make(desired, tag)
+
+    async def _make(self, resource: Resource, tag: OwnerTag) -> None:
+        assert isinstance(resource.shape, NetbootService)
+        tree = self._tree(tag.cluster, resource.key)
+        await self._refuse_strangers(tree)
+        await self._run(tree, Saved(resource.key, resource.shape, tag))
+
+    async def _refuse_strangers(self, tree: Tree) -> None:
+        script = '[ ! -f "$1/service.json" ] || base64 -w0 "$1/service.json"'
+        packed = await self._sh(script, str(tree.there))
+        if not packed:
+            return
+        earlier = msgspec.json.decode(b64decode(packed), type=Saved)
+        if earlier.tag.deployment != self._deployment:
+            raise NotOurs(
+                f"{tree.there} on host {earlier.key.host} belongs to the deployment "
+                f"{earlier.tag.deployment}",
+                hint="Take its cluster down with that deployment, or remove the directory.",
+            )
+
+    async def delete(self, observed: Observed) -> None:
+        tree = self._tree(observed.tag.cluster, observed.key)
+        async with self._copying:
+            script = STOP + 'rm -rf "$d"; rmdir "$(dirname "$d")" 2>/dev/null || true'
+            await self._sh(script, str(tree.there))
+            if tree.directory.exists():
+                await asyncio.to_thread(shutil.rmtree, tree.directory)
+
+    async def publish(self, uuid: UUID) -> None:
+        """Copy anew what this machine boots. Raises `HostUnreachable`."""
+        for tree, saved in list(self._prepared()):
+            if any(each.uuid == uuid for each in saved.shape.reservations):
+                async with self._copying:
+                    await asyncio.to_thread(self._instruct, tree, saved)
+                    await self._copy(tree)
+
+    async def _run(self, tree: Tree, saved: Saved) -> None:
+        """Bring files and dnsmasq there to what is saved. Idempotent."""
+        loaders = {}
+        if any(each.loader is Loader.GRUB for each in saved.shape.reservations):
+            loaders["grubaa64.efi"] = await self._find_grub(Arch.AARCH64)
+        async with self._copying:
+            tree.save(saved)
+            await asyncio.to_thread(
+                tree.write, saved.shape, http_port=NOBODY_ANSWERS, user="nobody", loaders=loaders
+            )
+            tree.write_entry_by_tftp(saved.shape)
+            tree.write_reservations(saved.shape.reservations)
+            await asyncio.to_thread(self._instruct, tree, saved)
+            await self._copy(tree)
+            await self._start(tree, saved)
+
+    def _instruct(self, tree: Tree, saved: Saved) -> None:
+        address = str(IPv4Interface(saved.shape.address).ip)
+        instructions.write(tree, saved.shape.reservations, self._authority, address=address)
+
+    async def _start(self, tree: Tree, saved: Saved) -> None:
+        argv = ["sh", "-c", START, "sh", str(tree.there), saved.shape.bridge]
+        done = await self._runner.run(argv, check=False)
+        if done.status:
+            what, hint = REFUSALS.get(done.status, ("{said}", ""))
+            said = done.stderr.strip() or f"status {done.status}"
+            why = what.format(bridge=saved.shape.bridge, said=said)
+            raise ProviderError(f"host {saved.key.host}: no network boot: {why}", hint=hint)
+
+    async def _copy(self, tree: Tree) -> None:
+        """Make the directory there what the one here is, by what has changed since."""
+        script = 'cat "$1" 2>/dev/null || true'
+        there = _parsed(await self._sh(script, str(tree.there / MANIFEST)))
+        here = await asyncio.to_thread(_digests, tree.directory)
+        changed = [name for name, digest in here.items() if there.get(name) != digest]
+        gone = sorted(there.keys() - here.keys())
+        if not changed and not gone:
+            return
+        archive = await asyncio.to_thread(_archive, tree.directory, changed, _text(here))
+        unpack = 'umask 022; d=$1; shift; mkdir -p "$d" && cd "$d" && tar -x && rm -f -- "$@"'
+        await self._sh(unpack, str(tree.there), *gone, stdin=archive)
+
+    async def _sh(self, script: str, *words: str, stdin: bytes | None = None) -> str:
+        done = await self._runner.run(["sh", "-c", script, "sh", *words], stdin=stdin)
+        return done.stdout
+
+    def _tree(self, cluster: UUID, key: Key) -> Tree:
+        name = f"{quote(key.host)}@{quote(key.name)}"
+        here = self._place.here / str(cluster) / name
+        return Tree(here, there=self._place.there / str(cluster) / name)
+
+    def _prepared(self) -> Iterator[tuple[Tree, Saved]]:
+        for path in sorted(self._place.here.glob("*/*/service.json")):
+            saved = Tree(path.parent).load()
+            if saved is not None:
+                yield self._tree(saved.tag.cluster, saved.key), saved
+
+
+def _digests(directory: Path) -> dict[str, str]:
+    """Path below the directory -> SHA-256 of each file."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _text(digests: dict[str, str]) -> bytes:
+    return "".join(f"{digest} {name}\n" for name, digest in digests.items()).encode()
+
+
+def _parsed(text: str) -> dict[str, str]:
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return {name: digest for digest, _, name in pairs}
+
+
+def _archive(directory: Path, names: Sequence[str], manifest: bytes) -> bytes:
+    """A tar file; directories so that dnsmasq can watch them also while they are empty."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for path in sorted(directory.rglob("*")):
+            name = str(path.relative_to(directory))
+            if path.is_dir() or name in names:
+                tar.add(path, arcname=name, recursive=False, filter=_anonymous)
+        last = tarfile.TarInfo(MANIFEST)
+        last.size = len(manifest)
+        tar.addfile(last, io.BytesIO(manifest))
+    return packed.getvalue()
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member

@@ -1,0 +1,168 @@
+"""Three hosts on one machine: each has mount and network namespaces, a libvirtd and bridges of its
+own, and is reached over ssh, by an sshd that is started for each connection and has no port.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from nospoon.testing.rack import BIN, Rack
+
+SET_UP = """
+set -e
+for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt \
+         /var/lib/nospoon; do
+  mkdir -p $d; mount -t tmpfs tmpfs $d
+done
+mkdir -p /run/sshd
+ip link set lo up
+printf 'user="root"\\ngroup="root"\\nsecurity_driver="none"\\n' > /etc/libvirt/qemu.conf
+virtlogd -d -p "$1/virtlogd.pid"
+exec sleep infinity
+"""
+SSHD = """
+HostKey {place}/host_key
+AuthorizedKeysFile {place}/key.pub
+UsePAM no
+StrictModes no
+PermitRootLogin yes
+LogLevel ERROR
+"""
+SSH = """
+Host {name}
+  User root
+  ProxyCommand {enter} /usr/sbin/sshd -i -f {place}/sshd_config
+  IdentityFile {place}/key
+  UserKnownHostsFile /dev/null
+  StrictHostKeyChecking no
+  LogLevel ERROR
+"""
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it did not come up in time"
+        time.sleep(0.02)
+
+
+@dataclass(slots=True)
+class FarHost:
+    """One host. `keeper` holds its namespaces, `daemon` is its libvirtd."""
+
+    name: str
+    place: Path
+    keeper: subprocess.Popen[bytes] = field(init=False)
+    daemon: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.place.mkdir(mode=0o711)
+        script = ["unshare", "-m", "-n", "sh", "-c", SET_UP, "sh", str(self.place)]
+        self.keeper = subprocess.Popen(script)
+        wait_until((self.place / "virtlogd.pid").exists)
+        self.start()
+
+    @property
+    def enter(self) -> list[str]:
+        return ["nsenter", "-t", str(self.keeper.pid), "-m", "-n"]
+
+    def run(self, *argv: str) -> str:
+        done = subprocess.run([*self.enter, *argv], text=True, capture_output=True, check=False)
+        assert done.returncode == 0, f"{argv}: {done.stderr}"
+        return done.stdout
+
+    def start(self) -> None:
+        log = (self.place / "libvirtd.log").open("ab")
+        argv = [*self.enter, "libvirtd", "-p", str(self.place / "libvirtd.pid")]
+        self.daemon = subprocess.Popen(argv, stdout=log, stderr=log)
+        log.close()
+        wait_until(lambda: "libvirt-sock" in self.run("ls", "/run/libvirt"))
+
+    def stop(self) -> None:
+        """End libvirtd; its guests go on."""
+        assert self.daemon is not None
+        self.daemon.send_signal(signal.SIGTERM)
+        self.daemon.wait(30)
+        self.daemon = None
+        self.run("rm", "-f", "/run/libvirt/libvirt-sock")
+
+    def close(self) -> None:
+        if self.daemon is not None:
+            self.stop()
+        logger = self.place / "virtlogd.pid"
+        os.kill(int(logger.read_text()), signal.SIGTERM)
+        wait_until(lambda: not logger.exists())
+        self.keeper.kill()
+        self.keeper.wait()
+
+
+@dataclass(slots=True)
+class Farm:
+    """A daemon, and the hosts that it reaches over ssh."""
+
+    rack: Rack
+    hosts: dict[str, FarHost]
+
+    def file(self, name: str, body: str) -> str:
+        lines = [
+            f"  {each}: {{ssh: {each}, libvirt: 'qemu+ssh://{each}/system'}}" for each in self.hosts
+        ]
+        head = f"cluster: {name}\n{self.rack.bmc()}hosts:\n" + "\n".join(lines)
+        return self.rack.file(f"{head}\n{body}", f"{name}.yaml")
+
+
+@pytest.fixture(scope="session")
+def _farm() -> Iterator[Farm]:
+    if os.geteuid() != 0 or shutil.which("sshd", path="/usr/sbin") is None:
+        pytest.skip("needs root and sshd")
+    place = Path(tempfile.mkdtemp(prefix="nospoon-farm-"))
+    place.chmod(0o711)
+    hosts: dict[str, FarHost] = {}
+    try:
+        for name in ("rack-a", "rack-b", "rack-c"):
+            hosts[name] = FarHost(name, place / name)
+        ssh = _ssh(place, hosts)
+        path = f"{ssh}:{BIN}:/usr/sbin:/sbin:{os.environ['PATH']}"
+        rack = Rack.at(place / "daemon", PATH=path)
+        rack.directory.mkdir(mode=0o711)
+        yield Farm(rack, hosts)
+        rack.close()
+    finally:
+        for host in hosts.values():
+            host.close()
+        shutil.rmtree(place)
+
+
+@pytest.fixture
+def farm(_farm: Farm) -> Iterator[Farm]:
+    """The hosts, of which each test takes its clusters down again."""
+    yield _farm
+    _farm.rack.down()
+
+
+def _ssh(place: Path, hosts: dict[str, FarHost]) -> Path:
+    """Keys, configuration, and an `ssh` that uses them; the directory of that."""
+    for key in ("key", "host_key"):
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / key)]
+        subprocess.run(argv, check=True)
+    (place / "sshd_config").write_text(SSHD.format(place=place))
+    entries = [
+        SSH.format(name=name, place=place, enter=" ".join(host.enter))
+        for name, host in hosts.items()
+    ]
+    (place / "ssh_config").write_text("".join(entries))
+    (place / "bin").mkdir()
+    ours = place / "bin" / "ssh"
+    ours.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {place}/ssh_config "$@"\n')
+    ours.chmod(0o755)
+    return place / "bin"
