@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from nospoon.model.machine import PowerCommand
 from nospoon.services.bmcs.redfish.filters import FilterError, UnknownFunction, matches, parse
 from nospoon.testing.bench import bench
-
-from .test_service import SYSTEMS, client
+from nospoon.testing.redfish import SYSTEMS, client
 
 BODY: dict[str, Any] = {
     "Name": "n'0",

@@ -8,8 +8,9 @@ import pytest
 
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import bench
+from nospoon.testing.redfish import SYSTEMS, Client, client, system_of
 
-from .test_service import SESSIONS, SYSTEMS, Client, client, system_of
+from .test_service import SESSIONS
 
 
 async def test_what_is_read_tells_its_methods_and_its_schema() -> None:

@@ -10,8 +10,7 @@ import pytest
 from nospoon.bmc.faults import Fault, Kind
 from nospoon.errors import ProviderError
 from nospoon.testing.bench import Bench, bench
-
-from .test_service import Answer, client, system_of
+from nospoon.testing.redfish import Answer, client, system_of
 
 IMAGE = "http://h/images/boot.iso?x=1"
 

@@ -10,8 +10,7 @@ from starlette.datastructures import QueryParams
 from nospoon.services.bmcs.redfish import query
 from nospoon.services.bmcs.redfish.errors import RedfishError
 from nospoon.testing.bench import bench
-
-from .test_service import SYSTEMS, client, system_of
+from nospoon.testing.redfish import SYSTEMS, client, system_of
 
 
 async def test_members_are_expanded_and_selected() -> None:

@@ -8,8 +8,9 @@ from xml.etree import ElementTree as ET
 from nospoon.services.bmcs.redfish.errors import REGISTRY
 from nospoon.services.bmcs.redfish.registries import REGISTRIES
 from nospoon.testing.bench import Bench, bench
+from nospoon.testing.redfish import client
 
-from .test_service import client, links
+from .test_service import links
 
 
 async def types_of(b: Bench) -> set[str]:

@@ -17,6 +17,7 @@ from nospoon.bmc.messages import (
     AcReturned,
     Answer,
     Append,
+    BiosRequested,
     BootObserved,
     BootTold,
     ClearingRequested,
@@ -162,7 +163,11 @@ class Bmc:
             case OverrideRequested():
                 return self._override_requested(event, now)
             case (
-                HttpBootUriRequested() | MediaChanged() | ClearingRequested() | SettingsRequested()
+                HttpBootUriRequested()
+                | MediaChanged()
+                | ClearingRequested()
+                | SettingsRequested()
+                | BiosRequested()
             ):
                 return self._keep(_after(self.runtime, event), event.ticket)
             case IdentifyRequested():
@@ -264,7 +269,11 @@ class Bmc:
 
 def _after(
     runtime: Runtime,
-    event: HttpBootUriRequested | MediaChanged | ClearingRequested | SettingsRequested,
+    event: HttpBootUriRequested
+    | MediaChanged
+    | ClearingRequested
+    | SettingsRequested
+    | BiosRequested,
 ) -> Runtime:
     """Runtime state after something of it was set, which nothing else follows from."""
     match event:
@@ -276,3 +285,5 @@ def _after(
             return replace(runtime, clearing=clearing)
         case SettingsRequested(settings=settings):
             return replace(runtime, settings=settings)
+        case BiosRequested(bios=bios):
+            return replace(runtime, bios=bios)

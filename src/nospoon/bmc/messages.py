@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nospoon.bmc.bios import Bios
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.watchdog import WatchdogSettings
@@ -96,6 +97,14 @@ class SettingsRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class BiosRequested:
+    """Somebody changes what the next boot makes of the firmware's settings: this is all of it."""
+
+    bios: Bios
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LogAddRequested:
     """A client adds a record to the log: 16 bytes (IPMI 2.0 §31.6)."""
 
@@ -171,6 +180,7 @@ Request = (
     | ClearingRequested
     | IdentifyRequested
     | SettingsRequested
+    | BiosRequested
     | LogAddRequested
     | LogEraseRequested
     | WatchdogRequested

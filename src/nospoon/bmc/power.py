@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from nospoon.bmc import firmware
 from nospoon.bmc.boot import Boot
 from nospoon.bmc.log import Kind
 from nospoon.bmc.messages import Answer, CommandEnded, Drive, Effect, PowerRequested, Verdict
@@ -198,7 +199,13 @@ class Power:
         """The boot that the command causes was seen, or is sure."""
         reset = pending.command is PowerCommand.RESET
         yield from self._state.record(Kind.RESET if reset else Kind.BOOTED, now)
+        yield from self._begun(now)
         yield from self._boot.followed(pending.edition)
+
+    def _begun(self, now: float) -> Iterator[Effect]:
+        """A boot begins: its firmware applies what waited for it."""
+        state = self._state
+        yield from state.persist(firmware.booted(state.runtime, state.epoch + now))
 
     def _failed(self, reason: str, now: float) -> Iterator[Effect]:
         runtime = self._state.runtime
@@ -256,6 +263,7 @@ class Power:
             yield from state.persist(replace(state.runtime, restart_cause=CAUSE_SOFT_RESET))
         reset = change is MachineChange.RESET
         yield from state.record(Kind.REBOOTED if reset else Kind.BOOTED, now)
+        yield from self._begun(now)
         yield from self._boot.booted_by_itself(busy=self.busy)
 
     def ac_lost(self, now: float) -> Iterator[Effect]:

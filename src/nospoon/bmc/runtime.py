@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nospoon.bmc.bios import UNSET, Bios
 from nospoon.bmc.users import User
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
 
@@ -72,6 +73,7 @@ class Runtime:
     anybody else set the override. `clearing`: parameter 3 (§28.13), which says when flags are kept.
     `http_boot_uri`: what target HTTP boots; `http_boot`: what the boot at hand does, "" for others.
     `media`: what is in the CD drive, as whoever put it there called it.
+    `bios`: firmware settings, and which of them wait for the next boot.
     `has_power`: AC power is there; `was_on`: the machine was on when it was lost.
     """
 
@@ -88,3 +90,4 @@ class Runtime:
     has_power: bool = True
     was_on: bool = False
     settings: Settings = DEFAULTS
+    bios: Bios = UNSET

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import Accounts, RedfishSession
 from nospoon.services.bmcs.redfish import accounts as account_service
-from nospoon.services.bmcs.redfish import errors, metadata, query, registries, tasks, update
+from nospoon.services.bmcs.redfish import bios, errors, metadata, query, registries, tasks, update
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
 from nospoon.services.bmcs.redfish.errors import RedfishError
@@ -306,6 +306,7 @@ RESOURCES: tuple[Resource, ...] = (
     *tasks.RESOURCES,
     *account_service.RESOURCES,
     *update.RESOURCES,
+    *bios.RESOURCES,
     *registries.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
     Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),

@@ -14,6 +14,15 @@ from nospoon.errors import (
 )
 
 REGISTRY = "Base.1.18"
+SUCCESS = {
+    "@odata.type": "#Message.v1_2_1.Message",
+    "MessageId": f"{REGISTRY}.Success",
+    "Message": "The request completed successfully.",
+    "Severity": "OK",
+    "MessageSeverity": "OK",
+    "Resolution": "None.",
+}
+"""Of something that worked, where messages are told."""
 
 
 class RedfishError(Exception):
@@ -135,6 +144,36 @@ def not_in_list(name: str, value: object, allowed: tuple[str, ...]) -> RedfishEr
         f"The value '{value}' for the property {name} is not in the list of acceptable values.",
         args=(str(value), name),
         resolution=f"Choose one of {', '.join(allowed)}.",
+    )
+
+
+def out_of_range(name: str, value: object) -> RedfishError:
+    return RedfishError(
+        400,
+        "PropertyValueOutOfRange",
+        f"The value '{value}' for the property {name} is not in the supported range.",
+        args=(str(value), name),
+        resolution="Choose a value within the limits that the attribute registry tells.",
+    )
+
+
+def too_long(name: str, value: object, longest: int) -> RedfishError:
+    return RedfishError(
+        400,
+        "StringValueTooLong",
+        f"The string '{value}' for the property {name} exceeds the length limit {longest}.",
+        args=(str(value), name, str(longest)),
+        resolution="Resubmit the request with a shorter string.",
+    )
+
+
+def no_action(action: str) -> RedfishError:
+    return RedfishError(
+        501,
+        "ActionNotSupported",
+        f"The action {action} is not supported by the resource.",
+        args=(action,),
+        resolution="Choose one of the actions that the resource lists.",
     )
 
 

@@ -1,4 +1,4 @@
-"""A system's parts: processors, memory, storage, firmware settings and secure boot."""
+"""A system's parts: processors, memory, storage, and secure boot."""
 
 from __future__ import annotations
 
@@ -157,19 +157,6 @@ def volume(served: Served, member: str) -> dict[str, Any] | None:
 def _size(served: Served, index: int) -> int | None:
     sizes = served.bmc.disk_sizes
     return sizes[index] if index < len(sizes) else None
-
-
-def bios(served: Served) -> dict[str, Any]:
-    """Bios: what the firmware is; nothing of it can be set from outside."""
-    machine = served.config.machine
-    return {
-        **resource("Bios", f"{_system(served)}/Bios", "BIOS", "BIOS Configuration"),
-        "Attributes": {
-            "BootMode": "Bios" if machine.firmware is Firmware.BIOS else "Uefi",
-            "SecureBoot": "Enabled" if machine.firmware is Firmware.UEFI_SECURE else "Disabled",
-            "Tpm": "Enabled" if machine.tpm else "Disabled",
-        },
-    }
 
 
 def secure_boot(served: Served) -> dict[str, Any] | None:

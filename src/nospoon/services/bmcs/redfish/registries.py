@@ -12,7 +12,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from nospoon.services.bmcs.redfish import errors, metadata
+from nospoon.bmc.bios import REGISTRY as BIOS_ATTRIBUTES
+from nospoon.services.bmcs.redfish import bios, errors, metadata
 from nospoon.services.bmcs.redfish.exchange import (
     ROOT,
     Exchange,
@@ -60,6 +61,7 @@ REGISTRIES: tuple[Registry, ...] = (
     Registry("Base.1.18.1", "Base Message Registry"),
     Registry("ResourceEvent.1.3.0", "Resource Event Message Registry"),
     Registry("TaskEvent.1.0.3", "Task Event Message Registry"),
+    Registry(BIOS_ATTRIBUTES, "BIOS Attribute Registry", bios.registry),
 )
 """Add a row to serve another one: everything else follows from this table."""
 _BY_ID: Mapping[str, Registry] = {each.id: each for each in REGISTRIES}

@@ -1,0 +1,75 @@
+"""A small Redfish client for tests: any method, any body, and what came back."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import http.client
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from nospoon.services.bmcs.ports import BmcConfig
+
+SYSTEMS = "/redfish/v1/Systems"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP response; `json` is {} for an empty or another body."""
+
+    status: int
+    headers: dict[str, str]
+    data: bytes = field(repr=False)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.data) if self.data.startswith(b"{") else {}
+
+    @property
+    def message(self) -> str:
+        """The message id of the error, without its registry."""
+        info = self.json["error"]["@Message.ExtendedInfo"]
+        return str(info[0]["MessageId"].rpartition(".")[2])
+
+
+def basic(config: BmcConfig, password: str | None = None) -> dict[str, str]:
+    text = f"{config.bmc.username}:{config.password if password is None else password}"
+    return {"Authorization": "Basic " + base64.b64encode(text.encode()).decode()}
+
+
+@dataclass
+class Client:
+    """Requests to one listener; `headers` go with each."""
+
+    config: BmcConfig
+    headers: dict[str, str]
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        return await asyncio.to_thread(self._ask, method, path, body, headers)
+
+    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Answer:
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        sent = {**self.headers, **{k.replace("_", "-"): v for k, v in headers.items()}}
+        if data is not None:
+            sent.setdefault("Content-Type", "application/json")
+        line = http.client.HTTPConnection(
+            self.config.bmc.address, self.config.bmc.redfish_port, timeout=30
+        )
+        try:
+            line.request(method, path, data, sent)
+            got = line.getresponse()
+            return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+        finally:
+            line.close()
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.ask("GET", path, **headers)
+
+
+def client(config: BmcConfig) -> Client:
+    return Client(config, basic(config))
+
+
+def system_of(config: BmcConfig) -> str:
+    return f"{SYSTEMS}/{config.bmc.uuid}"
