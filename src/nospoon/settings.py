@@ -65,6 +65,12 @@ TABLE = (
         "8069",
         "TCP port for boot scripts and files; 0 takes any free one on loopback",
     ),
+    Setting(
+        "NOSPOON_BMC_RESTART",
+        "2",
+        "2",
+        "seconds for which a BMC that is told to restart answers nobody",
+    ),
 )
 
 
@@ -80,6 +86,7 @@ class Settings:
     group: str
     log_level: str
     boot_port: int
+    bmc_restart: float
     privileged: bool
 
     @property
@@ -115,6 +122,7 @@ def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
         group=values["NOSPOON_GROUP"],
         log_level=values["NOSPOON_LOG"],
         boot_port=int(values["NOSPOON_BOOT_PORT"]),
+        bmc_restart=float(values["NOSPOON_BMC_RESTART"]),
         privileged=uid == 0,
     )
 

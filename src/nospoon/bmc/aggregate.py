@@ -22,7 +22,9 @@ from nospoon.bmc.messages import (
     BootTold,
     ClearingRequested,
     CommandEnded,
+    Defaults,
     Effect,
+    EndSessions,
     Erase,
     Event,
     HttpBootUriRequested,
@@ -33,26 +35,37 @@ from nospoon.bmc.messages import (
     MediaChanged,
     OverrideRequested,
     PowerRequested,
+    RestartRequested,
     SettingsRequested,
     Verdict,
     WatchdogRequested,
     WatchdogReset,
 )
 from nospoon.bmc.power import CAUSE_WATCHDOG, Power
-from nospoon.bmc.runtime import Runtime
+from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.state import RUNNING, State
 from nospoon.bmc.watchdog import Act, Watchdog
-from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+
+RESTART_SECONDS = 2.0
 
 
 class Bmc:
     """The aggregate of one node. `script`: its machine boots our ISO and tells when it booted.
 
-    `watchdog` None: nobody has set it yet.
+    `watchdog` None: nobody has set it yet. `restart_seconds`: how long a restart of the BMC takes.
     """
 
-    __slots__ = ("_boot", "_identify_until", "_power", "state", "watchdog")
+    __slots__ = (
+        "_boot",
+        "_identify_until",
+        "_power",
+        "_restarting_until",
+        "restart_seconds",
+        "state",
+        "watchdog",
+    )
 
     def __init__(
         self,
@@ -62,12 +75,15 @@ class Bmc:
         runtime: Runtime | None = None,
         log: Log | None = None,
         inventory: Inventory | None = None,
+        restart_seconds: float = RESTART_SECONDS,
     ) -> None:
         runtime = runtime if runtime is not None else Runtime()
         self.state = State(runtime, log or Log(), inventory or Inventory())
         self._boot = Boot(self.state, order=order, script=script)
         self._power = Power(self.state, self._boot)
         self._identify_until: float | None = None
+        self._restarting_until: float | None = None
+        self.restart_seconds = restart_seconds
         self.watchdog: Watchdog | None = None
 
     @property
@@ -133,10 +149,26 @@ class Bmc:
         return self.runtime.identify or self._identify_until is not None
 
     @property
+    def is_restarting(self) -> bool:
+        """It was told to restart, and answers nobody yet."""
+        return self._restarting_until is not None
+
+    @property
+    def answers(self) -> bool:
+        """Somebody who asks is answered; without AC power and while it restarts nobody is."""
+        return self._restarting_until is None and self.state.runtime.has_power
+
+    @property
     def deadline(self) -> float | None:
         """When `expire` wants to be called."""
         watchdog = self.watchdog.deadline if self.watchdog is not None else None
-        timers = (self._power.deadline, self._boot.flags_expire, self._identify_until, watchdog)
+        timers = (
+            self._power.deadline,
+            self._boot.flags_expire,
+            self._identify_until,
+            watchdog,
+            self._restarting_until,
+        )
         return min((each for each in timers if each is not None), default=None)
 
     def reshape(
@@ -176,6 +208,8 @@ class Bmc:
                 return self._log_added(event, now)
             case LogEraseRequested():
                 return self._log_erased(event, now)
+            case RestartRequested():
+                return self._restart_requested(event, now)
             case WatchdogRequested() | WatchdogReset():
                 return self._watchdog_told(event, now)
             case _:
@@ -205,6 +239,8 @@ class Bmc:
         yield from self._power.expire(now)
         if self._identify_until is not None and self._identify_until <= now:
             self._identify_until = None
+        if self._restarting_until is not None and self._restarting_until <= now:
+            self._restarting_until = None
         yield from self._boot.expire(now, busy=self._power.busy)
         act = self.watchdog.expire(now) if self.watchdog is not None else None
         if act is not None:
@@ -215,6 +251,21 @@ class Bmc:
         self._identify_until = now + (event.seconds or 0) if timed else None
         after = replace(self.runtime, identify=event.lit and not timed)
         yield from self._keep(after, event.ticket)
+
+    def _restart_requested(self, event: RestartRequested, now: float) -> Iterator[Effect]:
+        """Who asked is answered before everybody is logged out. The machine notices nothing."""
+        if event.defaults is not Defaults.NONE:
+            yield from self._forget(event.defaults, now)
+        yield from self.state.record(Kind.BMC_RESTARTED, now)
+        yield Answer(event.ticket, Verdict.DONE)
+        self._restarting_until = now + self.restart_seconds
+        yield EndSessions()
+
+    def _forget(self, defaults: Defaults, now: float) -> Iterator[Effect]:
+        self._identify_until, self.watchdog = None, None
+        none = OverrideRequested(NO_OVERRIDE)
+        yield from self._boot.requested(none, now, busy=self._power.busy)
+        yield from self.state.persist(forgotten(self.runtime, defaults))
 
     def _override_requested(self, event: OverrideRequested, now: float) -> Iterator[Effect]:
         yield from self._boot.requested(event, now, busy=self._power.busy)
@@ -287,3 +338,12 @@ def _after(
             return replace(runtime, settings=settings)
         case BiosRequested(bios=bios):
             return replace(runtime, bios=bios)
+
+
+def forgotten(runtime: Runtime, defaults: Defaults) -> Runtime:
+    """Runtime state once clients' settings are as they were made; the outlet is the PDU's."""
+    before = runtime.settings
+    after = Settings(outlet=before.outlet)
+    if defaults is Defaults.BUT_USERS:
+        after = replace(after, users=before.users, kg=before.kg)
+    return replace(runtime, settings=after, clearing=0, identify=False, http_boot_uri="")

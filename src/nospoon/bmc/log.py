@@ -44,6 +44,7 @@ class Kind(StrEnum):
     WATCHDOG_OFF = "watchdog off"
     WATCHDOG_CYCLE = "watchdog cycle"
     WATCHDOG_INTERRUPT = "watchdog interrupt"
+    BMC_RESTARTED = "BMC restarted"
     ADDED = "added"
 
 
@@ -86,6 +87,7 @@ MEANINGS: Mapping[Kind, Meaning] = {
     Kind.WATCHDOG_RESET: Meaning(0x23, 10, 0x01, "The watchdog reset it", Severity.CRITICAL),
     Kind.WATCHDOG_OFF: Meaning(0x23, 10, 0x02, "The watchdog powered it off", Severity.CRITICAL),
     Kind.WATCHDOG_CYCLE: Meaning(0x23, 10, 0x03, "The watchdog cycled it", Severity.CRITICAL),
+    Kind.BMC_RESTARTED: Meaning(0x28, 13, 0x02, "The BMC restarts"),
     Kind.WATCHDOG_INTERRUPT: Meaning(0x23, 10, 0x08, "The watchdog warned it", Severity.WARNING),
 }
 

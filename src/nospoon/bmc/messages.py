@@ -104,6 +104,22 @@ class BiosRequested:
     ticket: int = 0
 
 
+class Defaults(StrEnum):
+    """What of its settings a BMC forgets; where it answers, the cluster file says for good."""
+
+    NONE = "none"
+    ALL = "all"
+    BUT_USERS = "but users"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRequested:
+    """Somebody restarts the BMC itself (§20.2, §20.3; Redfish Manager.Reset)."""
+
+    ticket: int = 0
+    defaults: Defaults = Defaults.NONE
+
+
 @dataclass(frozen=True, slots=True)
 class LogAddRequested:
     """A client adds a record to the log: 16 bytes (IPMI 2.0 §31.6)."""
@@ -181,6 +197,7 @@ Request = (
     | IdentifyRequested
     | SettingsRequested
     | BiosRequested
+    | RestartRequested
     | LogAddRequested
     | LogEraseRequested
     | WatchdogRequested
@@ -230,4 +247,9 @@ class SetBoot:
     edition: int
 
 
-Effect = Persist | Append | Erase | Drive | SetBoot | Answer
+@dataclass(frozen=True, slots=True)
+class EndSessions:
+    """Everybody who logged in to this BMC is logged out."""
+
+
+Effect = Persist | Append | Erase | Drive | SetBoot | Answer | EndSessions

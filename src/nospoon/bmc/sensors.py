@@ -173,6 +173,7 @@ SENSORS: tuple[Sensor, ...] = (
     Discrete(10, "Watchdog", 0x23, 0x010F, _watchdog),
     Discrete(11, "Event Log", 0x10, 0x0020, _log_area),
     Discrete(12, "System Boot", 0x1D, 0x0007, _nothing),
+    Discrete(13, "BMC Health", 0x28, 0x0004, _nothing),
 )  # fmt: skip
 BY_NUMBER: Mapping[int, Sensor] = {each.number: each for each in SENSORS}
 

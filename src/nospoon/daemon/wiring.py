@@ -109,6 +109,7 @@ class Daemon:
             consoles=self.consoles,
             media=self.media,
             certificates=Certificates(settings.state / "certificates"),
+            restart_seconds=settings.bmc_restart,
         )
         self.authority = Authority(self._override_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)

@@ -220,7 +220,11 @@ def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS
 
 @asynccontextmanager
 async def bench(
-    count: int = 2, *, firmware: Firmware = Firmware.BIOS, tls: Path | None = None
+    count: int = 2,
+    *,
+    firmware: Firmware = Firmware.BIOS,
+    tls: Path | None = None,
+    restart_seconds: float = 2.0,
 ) -> AsyncIterator[Bench]:
     """A service with `count` BMCs, for as long as it is needed. `tls`: where certificates are."""
     machines, store = MemoryMachines(), MemoryStore()
@@ -230,7 +234,13 @@ async def bench(
         media = MemoryMedia()
         certificates = Certificates(tls) if tls is not None else None
         service = BmcService(
-            machines, store, tasks, consoles=consoles, media=media, certificates=certificates
+            machines,
+            store,
+            tasks,
+            consoles=consoles,
+            media=media,
+            certificates=certificates,
+            restart_seconds=restart_seconds,
         )
         machines.service = media.service = service
         configs = [config(number, redfish_port=port, firmware=firmware) for number in range(count)]

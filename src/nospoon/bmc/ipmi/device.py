@@ -5,13 +5,14 @@ from __future__ import annotations
 from nospoon.bmc.ipmi.vocabulary import (
     INVALID_FIELD,
     OK,
-    Close,
+    Ask,
     Command,
     Context,
     Group,
     Reply,
     Result,
 )
+from nospoon.bmc.messages import RestartRequested
 from nospoon.protocols.ipmi.session import Privilege
 
 _NONE, _USER, _ADMINISTRATOR = Privilege.NONE, Privilege.USER, Privilege.ADMINISTRATOR
@@ -27,9 +28,9 @@ def _device_id(context: Context, data: bytes) -> Result:
 
 
 def _reset(context: Context, data: bytes) -> Result:
-    """§20.2, §20.3: sessions end; what is kept is kept."""
+    """§20.2, §20.3: sessions end and it is silent for a while; what is kept is kept."""
     del context, data
-    return Close(None)
+    return Ask(RestartRequested())
 
 
 def _self_test(context: Context, data: bytes) -> Result:

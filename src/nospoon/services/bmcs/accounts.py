@@ -136,6 +136,14 @@ class Accounts:
                 return
             self.log_out(oldest)
 
+    def end_sessions(self, uuid: UUID) -> None:
+        """Log out who may use this BMC and no other."""
+        for digest in self._of.get(uuid, ()):
+            account = self._accounts[digest]
+            if len(account.systems) == 1:
+                for session in list(account.sessions.values()):
+                    self.log_out(session)
+
     def session(self, token: str, *, now: float) -> RedfishSession | None:
         """The session of this token, kept alive."""
         found = self._by_token.get(_named(token))

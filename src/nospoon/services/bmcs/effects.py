@@ -22,6 +22,7 @@ from nospoon.bmc.messages import (
     CommandEnded,
     Drive,
     Effect,
+    EndSessions,
     Erase,
     Event,
     Persist,
@@ -41,15 +42,20 @@ log = structlog.get_logger()
 Resolve = Callable[[Answer], None]
 Saved = Callable[[Served, Runtime], None]
 """Told after runtime state was saved, with what it was before."""
+End = Callable[[Served], None]
+"""Ends all sessions of a BMC."""
+AT_ONCE = Answer | Append | Erase | EndSessions
 STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT})
 
 
 class Effects:
     """Feeds aggregates, and carries out their effects. Everything happens on the loop's thread."""
 
-    def __init__(self, machines: Machines, store: RuntimeStore, tasks: Tasks, saved: Saved) -> None:
+    def __init__(
+        self, machines: Machines, store: RuntimeStore, tasks: Tasks, saved: Saved, end: End
+    ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
-        self._saved = saved
+        self._saved, self._end_sessions = saved, end
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
 
@@ -79,7 +85,7 @@ class Effects:
         """Carry out effects in order. What does not wait, with nothing before it, needs no task."""
         served.effects.extend(effects)
         if served.turn is None:
-            while served.effects and isinstance(served.effects[0], Answer | Append | Erase):
+            while served.effects and isinstance(served.effects[0], AT_ONCE):
                 self._at_once(served, served.effects.popleft())
             if served.effects:
                 served.turn = self._tasks.start(self._carry_out(served), name="bmc effects")
@@ -100,7 +106,7 @@ class Effects:
                 self._in_turn(served, lambda: self._drive(served, effect), name="power")
             case SetBoot():
                 self._in_turn(served, lambda: self._set_boot(served, effect), name="boot")
-            case Append() | Erase() | Answer():
+            case Append() | Erase() | Answer() | EndSessions():
                 self._at_once(served, effect)
 
     async def _persist(self, served: Served, effect: Persist) -> None:
@@ -146,6 +152,8 @@ class Effects:
                 resolve = self._waiting.pop(ticket, None)
                 if resolve is not None:
                     resolve(effect)
+            case EndSessions():
+                self._end_sessions(served)
             case Persist() | Drive() | SetBoot():
                 raise AssertionError("these wait")
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import structlog
 
 from nospoon import __version__
+from nospoon.bmc.aggregate import RESTART_SECONDS
 from nospoon.bmc.aggregate import Bmc as Aggregate
 from nospoon.bmc.faults import Fault, Faults
 from nospoon.bmc.fru import Inventory
@@ -76,12 +77,13 @@ class BmcService:
         consoles: Consoles | None = None,
         media: Media | None = None,
         certificates: Certificates | None = None,
+        restart_seconds: float = RESTART_SECONDS,
     ) -> None:
-        self._store = store
+        self._store, self._restart_seconds = store, restart_seconds
         self._served: dict[UUID, Served] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
-        self._effects = Effects(machines, store, tasks, self._saved)
+        self._effects = Effects(machines, store, tasks, self._saved, self._end_sessions)
         self.media, self.jobs = media, Jobs(tasks)
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
         self._pdus = Pdus(self, tasks)
@@ -135,6 +137,7 @@ class BmcService:
             script=machine.boot_iso,
             runtime=config.runtime,
             log=Log(config.log),
+            restart_seconds=self._restart_seconds,
         )
         return Served(
             config, aggregate, Endpoint(identity(config, config.runtime)), saved=config.runtime
@@ -151,7 +154,8 @@ class BmcService:
         await self._silence(served)
 
     def _end_sessions(self, served: Served) -> None:
-        """A BMC that is gone, or without power, knows nobody."""
+        """A BMC that is gone, without power, or that restarts, knows nobody."""
+        self.listeners.accounts.end_sessions(served.bmc.uuid)
         if self._sol is not None:
             self._sol.deactivate(served)
         served.endpoint.close(None)
@@ -216,10 +220,10 @@ class BmcService:
         return self._served.values()
 
     def at(self, place: tuple[str, int]) -> Served | None:
-        """The BMC that answers IPMI at this address and port, while it has AC power."""
+        """The BMC that answers IPMI at this address and port, while it can."""
         address, port = place
         served = self._by_endpoint.get(place) or self._by_endpoint.get((_any(address), port))
-        return served if served is not None and served.aggregate.has_power else None
+        return served if served is not None and served.aggregate.answers else None
 
     def is_served(self, bmc: Bmc) -> bool:
         """Whether this very shape is served now."""

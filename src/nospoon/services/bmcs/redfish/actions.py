@@ -11,6 +11,7 @@ from nospoon.bmc.messages import (
     IdentifyRequested,
     OverrideRequested,
     PowerRequested,
+    RestartRequested,
     Verdict,
 )
 from nospoon.model.boot import NO_OVERRIDE, BootMode, BootOverride, OverrideEnabled
@@ -50,13 +51,8 @@ def done(answer: Answer) -> None:
 
 async def reset_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
-    refuse_others(body, ("ResetType",))
-    kind = body.get("ResetType", "ForceRestart")
-    allowed = tuple(shown.RESET_TYPES)
-    if not isinstance(kind, str):
-        raise errors.wrong_type("ResetType", kind)
-    if kind not in shown.RESET_TYPES:
-        raise _bad_parameter("ResetType", kind, allowed)
+    asked = {"ResetType": "ForceRestart", **body}
+    kind = _reset_type(asked, "ComputerSystem.Reset", tuple(shown.RESET_TYPES))
     command = shown.RESET_TYPES[kind]
     if kind == "PushPowerButton" and not served.aggregate.is_on:
         command = PowerCommand.ON
@@ -64,12 +60,38 @@ async def reset_system(service: BmcService, served: Served, body: dict[str, Any]
     done(await service.ask(served, lambda ticket: PowerRequested(command, ticket, restart)))
 
 
-def _bad_parameter(name: str, value: str, allowed: tuple[str, ...]) -> RedfishError:
+async def reset_manager(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+    """Manager.Reset: the BMC restarts, its machine goes on."""
+    _reset_type(body, "Manager.Reset", shown.MANAGER_RESETS)
+    done(await service.ask(served, RestartRequested))
+
+
+async def reset_to_defaults(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+    """Manager.ResetToDefaults: settings are as they were made, and the BMC restarts."""
+    if "ResetType" not in body:
+        raise errors.missing_parameter("Manager.ResetToDefaults", "ResetType")
+    kind = _reset_type(body, "Manager.ResetToDefaults", tuple(shown.MANAGER_DEFAULTS))
+    defaults = shown.MANAGER_DEFAULTS[kind]
+    done(await service.ask(served, lambda ticket: RestartRequested(ticket, defaults)))
+
+
+def _reset_type(body: dict[str, Any], action: str, allowed: tuple[str, ...]) -> str:
+    """The parameter ResetType; without one the first that is allowed."""
+    refuse_others(body, ("ResetType",))
+    kind = body.get("ResetType", allowed[0])
+    if not isinstance(kind, str):
+        raise errors.wrong_type("ResetType", kind)
+    if kind not in allowed:
+        raise _bad_parameter(action, kind, allowed)
+    return kind
+
+
+def _bad_parameter(action: str, value: str, allowed: tuple[str, ...]) -> RedfishError:
     return RedfishError(
         400,
         "ActionParameterNotSupported",
-        f"The value {value!r} of the parameter {name} is not supported.",
-        args=(name, "ComputerSystem.Reset"),
+        f"The value {value!r} of the parameter ResetType is not supported.",
+        args=("ResetType", action),
         resolution=f"Choose one of {', '.join(allowed)}.",
     )
 

@@ -26,7 +26,16 @@ from starlette.routing import Route
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import Accounts, RedfishSession
 from nospoon.services.bmcs.redfish import accounts as account_service
-from nospoon.services.bmcs.redfish import bios, errors, metadata, query, registries, tasks, update
+from nospoon.services.bmcs.redfish import (
+    bios,
+    errors,
+    managers,
+    metadata,
+    query,
+    registries,
+    tasks,
+    update,
+)
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
 from nospoon.services.bmcs.redfish.errors import RedfishError
@@ -81,6 +90,7 @@ async def _unknown_path(request: Request, error: Exception) -> Response:
 async def _answer(resource: Resource, exchange: Exchange) -> Response:
     method = "GET" if exchange.request.method == "HEAD" else exchange.request.method
     try:
+        exchange.check_awake()
         _check_version(exchange.request)
         handler = resource.methods.get(method)
         if method not in resource.open_:
@@ -307,6 +317,7 @@ RESOURCES: tuple[Resource, ...] = (
     *account_service.RESOURCES,
     *update.RESOURCES,
     *bios.RESOURCES,
+    *managers.RESOURCES,
     *registries.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
     Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),

@@ -213,5 +213,17 @@ def of(error: NospoonError) -> RedfishError:
     return general(status, str(error))
 
 
+def restarting() -> RedfishError:
+    """Of a BMC that was told to restart."""
+    return RedfishError(
+        503,
+        "ServiceTemporarilyUnavailable",
+        "The service is temporarily unavailable.  Retry in 1 seconds.",
+        args=("1",),
+        resolution="Wait for the indicated retry duration and retry the operation.",
+        headers={"Retry-After": "1"},
+    )
+
+
 def general(status: int, message: str, *, headers: dict[str, str] | None = None) -> RedfishError:
     return RedfishError(status, "GeneralError", message, headers=headers)

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nospoon.bmc.faults import HTTP, Kind
+from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.services.bmcs.accounts import OPERATOR, Accounts
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.metadata import odata_type
@@ -57,8 +58,25 @@ class Exchange:
             raise errors.not_found(self.path)
         if self.request.method not in SAFE and not self._may_change(uuid):
             raise errors.forbidden()
+        if found.aggregate.is_restarting:
+            raise errors.restarting()
         self._fail_on_demand(found)
         return found
+
+    def administered(self) -> Served:
+        """The same, when this caller may configure the BMC itself."""
+        served = self.served()
+        if self.accounts.privilege(self.account, served.bmc.uuid) < ADMINISTRATOR:
+            raise errors.forbidden()
+        return served
+
+    def check_awake(self) -> None:
+        """A BMC with an address of its own answers nothing there while it restarts."""
+        here = self.service.redfish_at(self.request.scope["server"])
+        if len(here) == 1:
+            served = self.service.status(next(iter(here)))
+            if served is not None and served.aggregate.is_restarting:
+                raise errors.restarting()
 
     def _fail_on_demand(self, found: Served) -> None:
         fault = found.strike(HTTP, self.service.now)

@@ -1,11 +1,14 @@
-"""A manager's parts: the protocols that it speaks and its serial port."""
+"""A manager's parts, the protocols that it speaks and its serial port; and its own restart."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from starlette.responses import Response
+
 from nospoon.model.cluster import BmcProtocol
-from nospoon.services.bmcs.redfish.exchange import OK, resource
+from nospoon.services.bmcs.redfish.actions import reset_manager, reset_to_defaults
+from nospoon.services.bmcs.redfish.exchange import ODATA, OK, ROOT, Exchange, Resource, resource
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
@@ -48,3 +51,20 @@ def serial_interface(served: Served, member: str) -> dict[str, Any] | None:
         "StopBits": "1",
         "FlowControl": "None",
     }
+
+
+async def _reset(exchange: Exchange) -> Response:
+    await reset_manager(exchange.service, exchange.administered(), await exchange.body())
+    return Response(status_code=204, headers=ODATA)
+
+
+async def _to_defaults(exchange: Exchange) -> Response:
+    await reset_to_defaults(exchange.service, exchange.administered(), await exchange.body())
+    return Response(status_code=204, headers=ODATA)
+
+
+_ACTIONS = f"{ROOT}/Managers/{{id}}/Actions"
+RESOURCES = (
+    Resource(f"{_ACTIONS}/Manager.Reset", {"POST": _reset}),
+    Resource(f"{_ACTIONS}/Manager.ResetToDefaults", {"POST": _to_defaults}),
+)

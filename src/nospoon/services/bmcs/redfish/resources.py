@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from nospoon import __version__
+from nospoon.bmc.messages import Defaults
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerState
@@ -36,6 +37,15 @@ RESET_TYPES: Mapping[str, PowerCommand] = {
 """PushPowerButton of a machine that is off turns it on; the handler knows."""
 RESTARTS = frozenset({"GracefulRestart"})
 """On again once the guest has shut down."""
+
+MANAGER_RESETS = ("GracefulRestart", "ForceRestart")
+"""There is no difference: nothing of a BMC takes its time to end."""
+MANAGER_DEFAULTS: Mapping[str, Defaults] = {
+    "ResetAll": Defaults.ALL,
+    "PreserveNetwork": Defaults.ALL,
+    "PreserveNetworkAndUsers": Defaults.BUT_USERS,
+}
+"""Of the network nothing is a client's to set, so that it is preserved anyway."""
 
 TARGETS: Mapping[str, BootDevice | None] = {
     "None": None,
@@ -257,6 +267,16 @@ def manager(served: Served) -> dict[str, Any]:
         "Links": {
             "ManagerForServers": [ref(f"Systems/{uuid}")],
             "ManagerForChassis": [ref(f"Chassis/{uuid}")],
+        },
+        "Actions": {
+            "#Manager.Reset": {
+                "target": f"{ROOT}/Managers/{uuid}/Actions/Manager.Reset",
+                "ResetType@Redfish.AllowableValues": list(MANAGER_RESETS),
+            },
+            "#Manager.ResetToDefaults": {
+                "target": f"{ROOT}/Managers/{uuid}/Actions/Manager.ResetToDefaults",
+                "ResetType@Redfish.AllowableValues": list(MANAGER_DEFAULTS),
+            },
         },
     }
 
