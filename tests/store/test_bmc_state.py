@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+from nospoon.bmc.events import EventSettings, Filter, Subscription
 from nospoon.bmc.log import CAPACITY, Kind, Log
 from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.users import User
@@ -15,7 +16,7 @@ from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Machine
 from nospoon.plan.allocate import Allocations
 from nospoon.runtime.tasks import Tasks
-from nospoon.store import bmc_log, clusters
+from nospoon.store import bmc_log, clusters, event_services
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
@@ -75,3 +76,19 @@ async def test_passwords_of_further_users_are_encrypted_at_rest(tmp_path: Path) 
     assert opened(found.runtime, cipher) == runtime
     database.close()
     assert b"hush-hush" not in (tmp_path / "store.db").read_bytes()
+
+
+async def test_event_services_survive_with_their_headers_encrypted(
+    database: Database, tmp_path: Path
+) -> None:
+    made = Subscription("1", "http://h/", headers=(("X-Token", "s3cret"),), filter=Filter(("A",)))
+    settings = EventSettings("127.0.0.1 80", "ab", interval=5, subscriptions=(made,))
+    async with Tasks("test") as tasks:
+        store = StoredRuntime(database, Cipher.from_file(tmp_path / "key"), tasks)
+        await store.save_events(settings)
+        await store.save_events(EventSettings("127.0.0.1 80", "cd", interval=5))
+        assert settings in await store.events()
+        (kept, _) = await database.call(event_services.everything)
+        assert "s3cret" not in repr(kept.subscriptions[0].headers)
+        await store.save_events(EventSettings("127.0.0.1 80", "cd"))
+        assert await store.events() == [settings]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from nospoon.bmc.events import EventSettings
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.runtime.tasks import Tasks
-from nospoon.store import bmc_log, clusters
+from nospoon.store import bmc_log, clusters, event_services
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
@@ -45,10 +46,27 @@ class StoredRuntime:
         finally:
             self._writing = None
 
+    async def save_events(self, settings: EventSettings) -> None:
+        kept = _with_headers(settings, lambda text: self._cipher.encrypt(text).decode())
+        await self._database.call(event_services.put, kept)
+
+    async def events(self) -> Sequence[EventSettings]:
+        found = await self._database.call(event_services.everything)
+        return [_with_headers(s, lambda text: self._cipher.decrypt(text.encode())) for s in found]
+
     async def flush(self) -> None:
         """Until everything is written."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
+
+
+def _with_headers(settings: EventSettings, change: Callable[[str], str]) -> EventSettings:
+    """Headers of subscriptions hold credentials as a rule: their values are stored encrypted."""
+    changed = tuple(
+        replace(each, headers=tuple((name, change(value)) for name, value in each.headers))
+        for each in settings.subscriptions
+    )
+    return replace(settings, subscriptions=changed)
 
 
 def sealed(runtime: Runtime, cipher: Cipher) -> Runtime:

@@ -110,6 +110,7 @@ class Daemon:
             media=self.media,
             certificates=Certificates(settings.state / "certificates"),
             restart_seconds=settings.bmc_restart,
+            account_key=self.cipher.derived("accounts"),
         )
         self.authority = Authority(self._override_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)
@@ -192,6 +193,7 @@ class Daemon:
         self._settings_directories()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
         nodes = await self.work.restore()
+        await self.bmcs.restore_events()
         failed = await self._restore_bmcs()
         self._end.push_async_callback(self.bmcs.close)
         await self.hosts.look_at_all(patience=FIRST_LOOK)

@@ -40,6 +40,10 @@ class Cipher:
     def decrypt(self, data: bytes) -> str:
         return self._fernet.decrypt(data).decode()
 
+    def derived(self, purpose: str) -> bytes:
+        """A key of its own for this purpose, the same after a restart."""
+        return hmac.digest(self._digest_key, purpose.encode(), "sha256")
+
     def digest(self, text: str) -> str:
         """Short and keyed: tells whether a secret changed, and nothing else."""
         return hmac.new(self._digest_key, text.encode(), hashlib.sha256).hexdigest()[:16]

@@ -71,6 +71,14 @@ bmc_log = Table(
     Column("record", JSON, nullable=False),
 )
 
+event_services = Table(
+    "event_services",
+    metadata,
+    Column("place", String, primary_key=True),
+    Column("account", String(64), primary_key=True),
+    Column("record", JSON, nullable=False),
+)
+
 operations = Table(
     "operations",
     metadata,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
 
+from nospoon.bmc.events import EventSettings
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.errors import NospoonError
@@ -150,6 +151,7 @@ class MemoryStore:
 
     saved: list[tuple[UUID, Runtime]] = field(default_factory=list)
     records: list[tuple[UUID, Record]] = field(default_factory=list)
+    event_settings: dict[tuple[str, str], EventSettings] = field(default_factory=dict)
 
     async def save(self, machine: UUID, runtime: Runtime) -> None:
         await asyncio.sleep(0)
@@ -165,6 +167,13 @@ class MemoryStore:
 
     async def flush(self) -> None:
         """Nothing waits."""
+
+    async def save_events(self, settings: EventSettings) -> None:
+        await asyncio.sleep(0)
+        self.event_settings[settings.key] = settings
+
+    async def events(self) -> Sequence[EventSettings]:
+        return list(self.event_settings.values())
 
 
 @dataclass

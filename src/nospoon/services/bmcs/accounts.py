@@ -51,10 +51,13 @@ class _Account:
 
 
 class Accounts:
-    """All accounts and sessions of the Redfish services."""
+    """All accounts and sessions of the Redfish services.
 
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+    `key`: of digests; the same one gives an account the same digest after a restart.
+    """
+
+    def __init__(self, key: bytes = b"") -> None:
+        self._key = key or secrets.token_bytes(32)
         self._accounts: dict[bytes, _Account] = {}
         self._of: dict[UUID, tuple[bytes, ...]] = {}
         self._by_token: dict[bytes, RedfishSession] = {}
@@ -92,6 +95,10 @@ class Accounts:
             del self._accounts[digest]
             for session in account.sessions.values():
                 del self._by_token[_named(session.token)]
+
+    def of(self, system: UUID) -> tuple[bytes, ...]:
+        """The accounts that may use a BMC."""
+        return self._of.get(system, ())
 
     def privilege(self, account: bytes, system: UUID) -> int:
         """What an account may do with a BMC: an IPMI privilege level (§6.8), 0 for nothing."""

@@ -40,6 +40,8 @@ from nospoon.services.bmcs.served import Served
 log = structlog.get_logger()
 
 Resolve = Callable[[Answer], None]
+Noted = Callable[[Served, Append | Erase], None]
+"""Told of each change of a log."""
 Saved = Callable[[Served, Runtime], None]
 """Told after runtime state was saved, with what it was before."""
 End = Callable[[Served], None]
@@ -52,10 +54,18 @@ class Effects:
     """Feeds aggregates, and carries out their effects. Everything happens on the loop's thread."""
 
     def __init__(
-        self, machines: Machines, store: RuntimeStore, tasks: Tasks, saved: Saved, end: End
+        self,
+        machines: Machines,
+        store: RuntimeStore,
+        tasks: Tasks,
+        *,
+        saved: Saved,
+        noted: Noted,
+        end: End,
     ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
-        self._saved, self._end_sessions = saved, end
+        self._saved, self._noted = saved, noted
+        self._end_sessions = end
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
 
@@ -146,8 +156,10 @@ class Effects:
         match effect:
             case Append(record=record):
                 self._store.append(served.bmc.uuid, record)
+                self._noted(served, effect)
             case Erase(number=number):
                 self._store.erase(served.bmc.uuid, number)
+                self._noted(served, effect)
             case Answer(ticket=ticket):
                 resolve = self._waiting.pop(ticket, None)
                 if resolve is not None:

@@ -49,13 +49,14 @@ class Listeners:
         snmp: Datagram,
         service: BmcService,
         certificates: Certificates | None,
+        account_key: bytes,
     ) -> None:
         self._rmcp, self._snmp, self._service = rmcp, snmp, service
         self._certificates = certificates
         self._udp: dict[tuple[str, int], _Shared] = {}
         self._http: dict[tuple[str, int], _Shared] = {}
         self._routes: dict[str, _Shared] = {}
-        self.accounts = Accounts()
+        self.accounts = Accounts(account_key)
 
     async def open(self, bmc: Bmc) -> None:
         """Make sure that this BMC can be reached. Raises `ProviderError` and leaves nothing."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from nospoon.bmc.events import EventSettings
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootPlan
@@ -99,6 +100,12 @@ class RuntimeStore(Protocol):
         """The record with this number, or with None all of this machine."""
 
     async def flush(self) -> None: ...
+
+    async def save_events(self, settings: EventSettings) -> None:
+        """Keep an event service; one as it is by default need not be kept."""
+
+    async def events(self) -> Sequence[EventSettings]:
+        """Those that were kept."""
 
 
 class Records(Protocol):

@@ -19,7 +19,9 @@ from nospoon.bmc.fru import Inventory
 from nospoon.bmc.log import Log
 from nospoon.bmc.messages import (
     Answer,
+    Append,
     BootObserved,
+    Erase,
     Event,
     HttpBootUriRequested,
     MachineReported,
@@ -49,7 +51,9 @@ from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
-from nospoon.services.bmcs.redfish.jobs import Jobs
+from nospoon.services.bmcs.redfish import happenings
+from nospoon.services.bmcs.redfish.events import Events
+from nospoon.services.bmcs.redfish.jobs import Job, Jobs
 from nospoon.services.bmcs.rmcp import Rmcp, identity
 from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.sol import SolLines
@@ -78,17 +82,30 @@ class BmcService:
         media: Media | None = None,
         certificates: Certificates | None = None,
         restart_seconds: float = RESTART_SECONDS,
+        account_key: bytes = b"",
     ) -> None:
-        self._store, self._restart_seconds = store, restart_seconds
+        self._store, self._tasks, self._restart_seconds = store, tasks, restart_seconds
         self._served: dict[UUID, Served] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
-        self._effects = Effects(machines, store, tasks, self._saved, self._end_sessions)
-        self.media, self.jobs = media, Jobs(tasks)
+        self._effects = Effects(
+            machines,
+            store,
+            tasks,
+            saved=self._saved,
+            noted=self._noted,
+            end=self._end_sessions,
+        )
+        self.media, self.jobs = media, Jobs(tasks, self._job_changed)
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
         self._pdus = Pdus(self, tasks)
         rmcp = Rmcp(self, self._sol).datagram
-        self.listeners = Listeners(rmcp, self._pdus.datagram, self, certificates)
+        self.listeners = Listeners(rmcp, self._pdus.datagram, self, certificates, account_key)
+        self.events = Events(store, tasks, self.listeners.accounts, self.redfish_at)
+
+    async def restore_events(self) -> None:
+        """At start-up, before BMCs are put: subscriptions go on."""
+        self.events.restore(await self._store.events())
 
     async def ask(self, served: Served, event: Callable[[int], Event]) -> Answer:
         """Feed an event that carries a ticket, and wait for its answer."""
@@ -110,6 +127,7 @@ class BmcService:
     async def put(self, config: BmcConfig) -> None:
         """Serve a BMC, or serve it as it is now described; runtime state goes on."""
         known = self._served.get(config.bmc.uuid)
+        accounts = self.listeners.accounts.of(config.bmc.uuid)
         if known is not None and _where(known.bmc) != _where(config.bmc):
             await self._silence(known)
         await self.listeners.open(config.bmc)
@@ -127,6 +145,7 @@ class BmcService:
         self._show_redfish(served)
         self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
         self._pdus.plug(served)
+        await self.events.end(accounts)
         if known is None and config.power is not PowerState.UNKNOWN:
             self.feed(served, MachineReported(_seen(config)))
 
@@ -151,7 +170,9 @@ class BmcService:
         if served.timer is not None:
             served.timer.cancel()
         self._end_sessions(served)
+        accounts = self.listeners.accounts.of(uuid)
         await self._silence(served)
+        await self.events.end(accounts)
 
     def _end_sessions(self, served: Served) -> None:
         """A BMC that is gone, without power, or that restarts, knows nobody."""
@@ -171,6 +192,7 @@ class BmcService:
     def _saved(self, served: Served, before: Runtime) -> None:
         """What follows from runtime state that is durable now."""
         after = served.saved
+        accounts = self.listeners.accounts.of(served.bmc.uuid)
         if after.settings is not before.settings:
             served.endpoint.renew(identity(served.config, after))
             self.listeners.accounts.put(served.config, after.settings.users)
@@ -179,6 +201,18 @@ class BmcService:
             self._hide_redfish(served.bmc)
         elif after.has_power and not before.has_power:
             self._show_redfish(served)
+        if self.events.asked:
+            self.events.happened(served.bmc.uuid, happenings.of_runtime(served, before, after))
+            if after.settings.users is not before.settings.users:
+                self._tasks.start(self.events.end(accounts), name="end event services")
+
+    def _noted(self, served: Served, effect: Append | Erase) -> None:
+        if self.events.asked:
+            self.events.happened(served.bmc.uuid, happenings.of_log(served, effect))
+
+    def _job_changed(self, job: Job) -> None:
+        if self.events.asked:
+            self.events.happened(job.system, [happenings.of_job(job)])
 
     def _show_redfish(self, served: Served) -> None:
         """Without AC power it answers nothing."""
@@ -235,6 +269,7 @@ class BmcService:
             if served.timer is not None:
                 served.timer.cancel()
         self._pdus.close()
+        self.events.close()
         await self.listeners.close_all()
         await self._store.flush()
 

@@ -29,6 +29,7 @@ from nospoon.services.bmcs.redfish import accounts as account_service
 from nospoon.services.bmcs.redfish import (
     bios,
     errors,
+    event_service,
     managers,
     metadata,
     query,
@@ -319,6 +320,7 @@ RESOURCES: tuple[Resource, ...] = (
     *bios.RESOURCES,
     *managers.RESOURCES,
     *registries.RESOURCES,
+    *event_service.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
     Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),
     Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,10 @@ from nospoon.runtime.tasks import Tasks
 log = structlog.get_logger()
 KEPT = 256
 """Tasks that are kept after their end, of all systems together."""
+
+
+Changed = Callable[["Job"], None]
+"""Told of a Task that began or ended."""
 
 
 @dataclass(slots=True)
@@ -43,8 +47,8 @@ class Job:
 class Jobs:
     """All Tasks of the Redfish services."""
 
-    def __init__(self, tasks: Tasks) -> None:
-        self._tasks = tasks
+    def __init__(self, tasks: Tasks, changed: Changed) -> None:
+        self._tasks, self._changed = tasks, changed
         self._jobs: dict[str, Job] = {}
 
     def start(self, system: UUID, name: str, work: Coroutine[Any, Any, None]) -> Job:
@@ -54,6 +58,7 @@ class Jobs:
         for old in over[: max(0, len(self._jobs) - KEPT + 1)]:
             del self._jobs[old]
         self._jobs[job.id] = job
+        self._changed(job)
         job.task = self._tasks.start(self._run(job, work), name=f"{name} {system}")
         return job
 
@@ -65,6 +70,7 @@ class Jobs:
             job.error = error
         finally:
             job.ended = clock.unix()
+            self._changed(job)
 
     def of(self, systems: set[str]) -> list[Job]:
         """Those of these systems, oldest first."""

@@ -17,6 +17,7 @@ VERSIONS: Mapping[str, str] = {
     "Drive": "v1_22_0",
     "EnvironmentMetrics": "v1_5_0",
     "EthernetInterface": "v1_12_1",
+    "Event": "v1_11_0",
     "EventDestination": "v1_16_0",
     "EventService": "v1_12_0",
     "Fan": "v1_6_0",
@@ -74,6 +75,7 @@ SINGLE = frozenset(
         "TaskService",
         "AccountService",
         "UpdateService",
+        "Event",
         "EventService",
     }
 )

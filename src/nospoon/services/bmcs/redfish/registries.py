@@ -139,5 +139,9 @@ RESOURCES = (
     Resource(f"{ROOT}/JsonSchemas", {"GET": _schemas}),
     Resource(f"{ROOT}/JsonSchemas/{{member}}", {"GET": _schema}),
 )
-LINKS = {"JsonSchemas": ref("JsonSchemas"), "Registries": ref("Registries")}
+LINKS = {
+    "EventService": ref("EventService"),
+    "JsonSchemas": ref("JsonSchemas"),
+    "Registries": ref("Registries"),
+}
 """Of the service root."""

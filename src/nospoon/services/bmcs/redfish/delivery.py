@@ -1,0 +1,143 @@
+"""Events on their way to those who subscribed: a few workers for all, none while nothing waits.
+
+Events of one subscription go in order, many in one request. A destination that does not take them
+is asked again after a while; after so many attempts its subscription ends or is suspended, as its
+policy says. It may be `WAITING` events behind, then the oldest are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import structlog
+
+from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
+from nospoon.errors import ProviderError
+from nospoon.runtime.post import post
+from nospoon.runtime.tasks import Tasks
+
+log = structlog.get_logger()
+WORKERS, BATCH, WAITING = 8, 32, 256
+PATIENCE = 10.0
+LONGEST_WAIT = 3600.0
+Look = Callable[[str], tuple[EventSettings, Subscription] | None]
+GiveUp = Callable[[str], Awaitable[None]]
+Wrap = Callable[[Subscription, list[dict[str, Any]]], dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Line:
+    """What waits for one subscription. `failures` since its destination took something."""
+
+    waiting: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=WAITING))
+    failures: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+class Deliveries:
+    """`look` finds a subscription as it is now, `give_up` is told when attempts are used up."""
+
+    def __init__(self, tasks: Tasks, look: Look, give_up: GiveUp, wrap: Wrap) -> None:
+        self._tasks, self._look, self._give_up, self._wrap = tasks, look, give_up, wrap
+        self._lines: dict[str, _Line] = {}
+        self._ready: deque[str] = deque()
+        self._workers = 0
+
+    def put(self, subscription: str, record: dict[str, Any]) -> None:
+        """Deliver it some time; does not wait."""
+        line = self._lines.get(subscription)
+        if line is not None:
+            line.waiting.append(record)
+            return
+        line = self._lines[subscription] = _Line()
+        line.waiting.append(record)
+        self._turn(subscription)
+
+    def forget(self, subscription: str) -> None:
+        """Nothing more goes there."""
+        line = self._lines.pop(subscription, None)
+        if line is not None and line.timer is not None:
+            line.timer.cancel()
+
+    def close(self) -> None:
+        for each in list(self._lines):
+            self.forget(each)
+
+    def _turn(self, subscription: str) -> None:
+        self._ready.append(subscription)
+        if self._workers < WORKERS:
+            self._workers += 1
+            self._tasks.start(self._work(), name="deliver events")
+
+    async def _work(self) -> None:
+        try:
+            while self._ready:
+                await self._deliver(self._ready.popleft())
+        finally:
+            self._workers -= 1
+
+    async def _deliver(self, subscription: str) -> None:
+        line, found = self._lines.get(subscription), self._look(subscription)
+        if line is None or found is None:
+            self.forget(subscription)
+            return
+        settings, wanted = found
+        batch = [line.waiting.popleft() for _ in range(min(BATCH, len(line.waiting)))]
+        why = await self._post(wanted, batch)
+        if self._lines.get(subscription) is not line:
+            return
+        if why:
+            line.waiting.extendleft(reversed(batch[-(WAITING - len(line.waiting)) :]))
+            await self._failed(subscription, line, settings, wanted, why=why)
+        elif line.waiting:
+            line.failures = 0
+            self._ready.append(subscription)
+        else:
+            del self._lines[subscription]
+
+    async def _post(self, wanted: Subscription, batch: list[dict[str, Any]]) -> str:
+        """Why it was not taken, "" when it was."""
+        body = msgspec.json.encode(self._wrap(wanted, batch))
+        try:
+            status = await post(
+                wanted.destination,
+                body,
+                headers=[("OData-Version", "4.0"), *wanted.headers],
+                verify=wanted.verify,
+                patience=PATIENCE,
+            )
+        except ProviderError as error:
+            return str(error)
+        return "" if 200 <= status < 300 else f"{wanted.destination} answered {status}"
+
+    async def _failed(
+        self,
+        subscription: str,
+        line: _Line,
+        settings: EventSettings,
+        wanted: Subscription,
+        *,
+        why: str,
+    ) -> None:
+        line.failures += 1
+        finite = wanted.policy in {RetryPolicy.TERMINATE, RetryPolicy.SUSPEND}
+        if finite and line.failures > settings.attempts:
+            log.warning("gave up to deliver events", why=why, attempts=line.failures)
+            self.forget(subscription)
+            await self._give_up(subscription)
+            return
+        wait = float(settings.interval)
+        if wanted.policy is RetryPolicy.BACKOFF:
+            wait = min(LONGEST_WAIT, wait * 2 ** min(line.failures - 1, 16))
+        loop = asyncio.get_running_loop()
+        line.timer = loop.call_later(wait, self._again, subscription, line)
+
+    def _again(self, subscription: str, line: _Line) -> None:
+        line.timer = None
+        if self._lines.get(subscription) is line:
+            self._turn(subscription)

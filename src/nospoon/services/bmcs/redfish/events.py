@@ -1,0 +1,217 @@
+"""Who is told of what: event services of all endpoints, their subscriptions and streams.
+
+An event service belongs to an account at an endpoint, and tells of the systems that the account may
+use and the endpoint serves: a BMC with an address of its own tells of itself alone. It ends with
+its account. Without subscriptions and streams nothing is made of what happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from nospoon.bmc.events import EventSettings, Happening, Subscription
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.accounts import Accounts
+from nospoon.services.bmcs.ports import RuntimeStore
+from nospoon.services.bmcs.redfish.delivery import Deliveries
+from nospoon.services.bmcs.redfish.jobs import when
+from nospoon.services.bmcs.redfish.metadata import odata_type
+
+BEHIND = 256
+"""Events that a stream may be behind; one that is further behind ends."""
+ServedAt = Callable[[tuple[str, int]], AbstractSet[UUID]]
+Wants = Callable[[Happening], bool]
+
+
+@dataclass(slots=True)
+class Stream:
+    """One who reads server-sent events; `queue` ends with None. `client`: where from, as a URI."""
+
+    place: tuple[str, int]
+    account: bytes
+    wants: Wants
+    client: str = ""
+    id: str = field(default_factory=lambda: uuid4().hex)
+    queue: asyncio.Queue[dict[str, Any] | None] = field(
+        default_factory=lambda: asyncio.Queue(BEHIND)
+    )
+
+    def put(self, event: dict[str, Any]) -> bool:
+        """Whether there was room."""
+        if self.queue.full():
+            return False
+        self.queue.put_nowait(event)
+        return True
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if self.queue.full():
+            self.queue.get_nowait()
+        self.queue.put_nowait(None)
+
+
+class Events:
+    """All event services. Everything happens on the loop's thread."""
+
+    def __init__(
+        self, store: RuntimeStore, tasks: Tasks, accounts: Accounts, served_at: ServedAt
+    ) -> None:
+        self._store, self._accounts, self._served_at = store, accounts, served_at
+        self._settings: dict[tuple[str, str], EventSettings] = {}
+        self._of: dict[str, tuple[str, str]] = {}
+        self._held: dict[str, set[tuple[str, str]]] = {}
+        self.streams: dict[str, Stream] = {}
+        self._deliveries = Deliveries(tasks, self._look, self._gave_up, _event)
+        self._number = 0
+
+    def restore(self, kept: Iterable[EventSettings]) -> None:
+        """At start-up: go on with those that were kept."""
+        for each in kept:
+            self._take(each)
+
+    @property
+    def asked(self) -> bool:
+        """Whether anybody listens at all."""
+        return bool(self._settings) or bool(self.streams)
+
+    def at(self, place: tuple[str, int], account: bytes) -> EventSettings:
+        """The event service of an account at an endpoint."""
+        key = _name(place), account.hex()
+        return self._settings.get(key) or EventSettings(*key)
+
+    async def change(self, settings: EventSettings) -> None:
+        """Durable when this returns."""
+        before = self._settings.get(settings.key)
+        await self._store.save_events(settings)
+        self._take(settings)
+        kept = {each.id for each in settings.subscriptions if not each.suspended}
+        for each in before.subscriptions if before is not None else ():
+            if each.id not in kept:
+                self._deliveries.forget(each.id)
+
+    def _take(self, settings: EventSettings) -> None:
+        before = self._settings.pop(settings.key, None)
+        self._held.get(settings.account, set()).discard(settings.key)
+        for each in before.subscriptions if before is not None else ():
+            self._of.pop(each.id, None)
+        if settings == EventSettings(*settings.key):
+            return
+        self._settings[settings.key] = settings
+        self._held.setdefault(settings.account, set()).add(settings.key)
+        for each in settings.subscriptions:
+            self._of[each.id] = settings.key
+
+    async def end(self, accounts: Iterable[bytes]) -> None:
+        """These accounts are no more."""
+        gone = {each.hex() for each in accounts if not self._accounts.systems(each)}
+        for key in [key for account in gone for key in self._held.pop(account, ())]:
+            await self.change(EventSettings(*key))
+        for stream in [each for each in self.streams.values() if each.account.hex() in gone]:
+            stream.end()
+
+    def happened(self, system: UUID, what: Iterable[Happening]) -> None:
+        """Tell everybody who may know of this system and wants to."""
+        holders = {each.hex() for each in self._accounts.of(system)}
+        settings = [
+            self._settings[key]
+            for account in holders
+            for key in self._held.get(account, ())
+            if system in self._served_at(_place(key[0]))
+        ]
+        streams = [
+            each
+            for each in self.streams.values()
+            if each.account.hex() in holders and system in self._served_at(each.place)
+        ]
+        if settings or streams:
+            for each in what:
+                self._tell(each, settings, streams)
+
+    def tell(self, what: Happening, place: tuple[str, int], account: bytes) -> None:
+        """Tell the listeners of one event service: a test."""
+        here = [s for s in self.streams.values() if (s.place, s.account) == (place, account)]
+        self._tell(what, [self.at(place, account)], here)
+
+    def _tell(self, what: Happening, settings: list[EventSettings], streams: list[Stream]) -> None:
+        self._number += 1
+        record = _record(what, self._number)
+        for service in settings:
+            for each in service.subscriptions if service.enabled else ():
+                if not each.suspended and each.filter.accepts(what):
+                    self._deliveries.put(each.id, record)
+        for stream in streams:
+            enabled = self.at(stream.place, stream.account).enabled
+            if enabled and stream.wants(what) and not stream.put(_event(None, [record])):
+                stream.end()
+
+    def _look(self, subscription: str) -> tuple[EventSettings, Subscription] | None:
+        key = self._of.get(subscription)
+        if key is None:
+            return None
+        settings = self._settings[key]
+        found = (each for each in settings.subscriptions if each.id == subscription)
+        return settings, next(found)
+
+    async def _gave_up(self, subscription: str) -> None:
+        """End it or suspend it, as its policy says."""
+        found = self._look(subscription)
+        if found is None:
+            return
+        settings, wanted = found
+        kept = tuple(each for each in settings.subscriptions if each.id != subscription)
+        if wanted.policy.value == "SuspendRetries":
+            kept = (*kept, replace(wanted, suspended=True))
+        await self.change(replace(settings, subscriptions=kept))
+
+    def close(self) -> None:
+        """The service ends; streams end with it."""
+        for stream in self.streams.values():
+            stream.end()
+        self._deliveries.close()
+
+
+def _name(place: tuple[str, int]) -> str:
+    return f"{place[0]} {place[1]}"
+
+
+def _place(name: str) -> tuple[str, int]:
+    address, port = name.split()
+    return address, int(port)
+
+
+def _record(what: Happening, number: int) -> dict[str, Any]:
+    """An event record (Event v1.11, `Events`)."""
+    message = what.message
+    record: dict[str, Any] = {
+        "MemberId": "0",
+        "EventId": what.id or str(number),
+        "EventType": str(message.type),
+        "EventTimestamp": when(what.at),
+        "Severity": str(message.severity),
+        "MessageSeverity": str(message.severity),
+        "Message": message.told(what.args),
+        "MessageId": message.id,
+        "MessageArgs": list(what.args),
+    }
+    if what.origin:
+        record["OriginOfCondition"] = {"@odata.id": what.origin}
+    if what.entry:
+        record["LogEntry"] = {"@odata.id": what.entry}
+    return record
+
+
+def _event(to: Subscription | None, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The Event object that is sent."""
+    body = {
+        "@odata.type": odata_type("Event"),
+        "Id": str(records[0]["EventId"]),
+        "Name": "Event",
+        "Events": [{**each, "MemberId": str(i)} for i, each in enumerate(records)],
+        "Events@odata.count": len(records),
+    }
+    return {**body, "Context": to.context} if to is not None and to.context is not None else body

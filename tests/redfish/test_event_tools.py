@@ -1,0 +1,78 @@
+"""DMTF's rf_event_service.py and sushy subscribe, are told, and end their subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nospoon.model.machine import PowerCommand
+from nospoon.testing.bench import Bench, bench
+from nospoon.testing.redfish import client
+from nospoon.testing.validated import environment
+
+from .test_events import SUBSCRIPTIONS, sink
+
+pytestmark = [pytest.mark.tools]
+BIN = Path(sys.executable).parent
+
+SUSHY = """
+import sys
+import sushy
+from sushy import auth
+url, user, password, to = sys.argv[1:]
+root = sushy.Sushy(url, auth=auth.BasicAuth(user, password))
+service = root.get_event_service()
+assert "Alert" in service.event_types_for_subscription, service.event_types_for_subscription
+body = {"Destination": to, "Context": "sushy", "EventTypes": ["StatusChange"]}
+made = service.subscriptions.create(body)
+assert made.context == "sushy" and made.destination == to and made.http_headers == []
+print(made.identity)
+"""
+
+
+async def run(*argv: str) -> str:
+    done = await asyncio.to_thread(
+        subprocess.run, argv, text=True, capture_output=True, env=environment(), timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout)
+
+
+async def utility(b: Bench, *argv: str) -> str:
+    bmc = b.first.bmc
+    url = f"http://{bmc.address}:{bmc.redfish_port}"
+    login = ("-u", bmc.username, "-p", b.first.password, "-r", url)
+    return await run(str(BIN / "rf_event_service.py"), *login, *argv)
+
+
+async def test_dmtfs_tool_subscribes_and_is_told() -> None:
+    async with bench(1) as b, sink() as to:
+        told = await utility(b, "subscribe", "-dest", to.uri, "-c", "tool", "-rt", "ComputerSystem")
+        assert "Created" in told
+        await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
+        await to.until(lambda: "ResourcePoweredOn" in to.keys)
+        assert set(to.keys) == {"ResourcePoweredOn"}
+        listed = await utility(b, "info")
+        assert to.uri in listed
+        (member,) = (await client(b.first).get(SUBSCRIPTIONS)).json["Members"]
+        await utility(b, "unsubscribe", "--id", member["@odata.id"].rpartition("/")[2])
+        assert (await client(b.first).get(SUBSCRIPTIONS)).json["Members"] == []
+
+
+async def test_sushy_subscribes_by_type_of_event_and_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "client.py"
+    script.write_text(SUSHY)
+    async with bench(1) as b, sink() as to:
+        bmc = b.first.bmc
+        url = f"http://{bmc.address}:{bmc.redfish_port}"
+        made = await run(sys.executable, str(script), url, "admin", b.first.password, to.uri)
+        await b.service.power(bmc.uuid, PowerCommand.ON)
+        await to.until(lambda: "ResourcePoweredOn" in to.keys)
+        assert {each["EventType"] for each in to.records} == {"StatusChange"}
+        place = f"{SUBSCRIPTIONS}/{made.strip()}"
+        assert (await client(b.first).get(place)).json["EventTypes"] == ["StatusChange"]
