@@ -6,7 +6,8 @@
     ├── UsageError               the request itself is wrong (an unknown node, a bad argument)
     │   └── NotFound             what was named does not exist, or is not the caller's
     ├── Forbidden                the caller may not do this
-    ├── Conflict                 somebody else is at it, or the plan is stale
+    ├── Conflict                 somebody else is at it
+    │   └── Stale                what was agreed on has changed since: plan again
     ├── ProviderError            a connection could not do what was asked
     │   ├── HostUnreachable      nobody answers there; try again later
     │   ├── MissingTool          a program or package is not installed there
@@ -85,7 +86,11 @@ class Forbidden(NospoonError):
 
 
 class Conflict(NospoonError):
-    """Somebody else is at it, or what was agreed on has changed since."""
+    """Somebody else is at it."""
+
+
+class Stale(Conflict):
+    """The plan is not what would be carried out now; a new one may be had at once."""
 
 
 class ProviderError(NospoonError):

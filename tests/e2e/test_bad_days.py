@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -192,6 +194,65 @@ def test_an_operation_that_was_cancelled_is_completed_by_up(shared: Rack) -> Non
     shared.run("up", "--yes", file)
     assert len(shared.json("status", name)) == 400
     assert states(shared, name) == {"present"}
+
+
+def test_clusters_that_come_up_at_once_do_not_take_one_anothers_ports(shared: Rack) -> None:
+    shared.run("daemon", "start")
+    section = shared.bmc()
+    files = {}
+    for _ in range(4):
+        name = shared.name()
+        text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{section}nodes: [{{count: 20}}]\n"
+        files[name] = shared.file(text, f"{name}.yaml")
+    runs = [
+        subprocess.Popen(
+            ["nospoon", "up", "--yes", file], env=shared.environment, stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, text=True,
+        )
+        for file in files.values()
+    ]  # fmt: skip
+    assert [(run.communicate(timeout=60)[1][-400:], run.returncode)[1] for run in runs] == [0] * 4
+    ports = [bmc["ipmi"] for name in files for bmc in shared.bmcs(name).values()]
+    assert len(set(ports)) == 80
+
+
+def test_an_operation_whose_end_cannot_be_stored_frees_its_cluster(rack: Rack) -> None:
+    name, file = simulated(rack)
+    rack.run("up", "--yes", file)
+    database = sqlite3.connect(rack.directory / "state" / "nospoon.db", isolation_level=None)
+    try:
+        database.execute("BEGIN IMMEDIATE")  # longer than the daemon waits for a lock
+        refused = rack.run("down", "--yes", name, status=1)
+        assert "the database does not work" in refused.stderr
+    finally:
+        database.execute("ROLLBACK")
+        database.close()
+    rack.run("down", "--yes", name)
+
+
+def test_only_its_owner_reads_what_the_daemon_writes(rack: Rack) -> None:
+    rack.run("daemon", "start")
+    kept = [*(rack.directory / "state").glob("nospoon.db*"), rack.directory / "state/nospoond.log"]
+    assert len(kept) > 1
+    assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
+
+
+def test_a_verify_that_is_cancelled_leaves_nodes_as_it_found_them(shared: Rack) -> None:
+    name, file = simulated(shared, "{count: 1}")
+    shared.run("up", "--yes", file)
+    bmc = shared.bmcs(name)["node-0"]
+    shared.ipmitool(bmc, "chassis", "bootdev", "disk", "options=persistent")
+    with subprocess.Popen(["nospoon", "verify", name], env=shared.environment) as verify:
+        while "is on" not in shared.ipmitool(bmc, "power", "status"):
+            assert verify.poll() is None
+        running = [row for row in shared.json("operation", "list") if row["state"] == "running"]
+        shared.run("operation", "cancel", running[0]["id"])
+        assert verify.wait(30) != 0
+    assert "is off" in shared.ipmitool(bmc, "power", "status")
+    (row,) = [row for row in shared.json("node", "list") if row["cluster"] == name]
+    assert row["boot"] == "disk (Continuous)"
+    message = shared.json("operation", "show", running[0]["id"])["message"]
+    assert "left as they were found" in message
 
 
 def test_ctrl_c_leaves_the_operation_running_and_tells_how_to_go_on(shared: Rack) -> None:

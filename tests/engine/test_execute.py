@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -12,7 +13,7 @@ import pytest
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import observe
 from nospoon.engine.progress import Outcome, Phase, Progress
-from nospoon.errors import HostUnreachable, OutOfSpace
+from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff, removal
@@ -191,4 +192,37 @@ async def test_progress_counts_to_the_end() -> None:
 @pytest.mark.parametrize("count", [1000])
 async def test_a_thousand_nodes_come_up(count: int) -> None:
     bench = Bench(count)
+    assert (await bench.run(await bench.plan())).complete
+
+
+class Full(Notes):
+    """A journal whose database has no room any more after some entries."""
+
+    async def intend(self, key: Key, half: Half, token: str) -> int:
+        if len(self.entries) > 1:
+            raise ProviderError("the database does not work: disk is full")
+        return await super().intend(key, half, token)
+
+
+async def test_a_file_of_a_driver_that_cannot_be_written_fails_that_resource_alone() -> None:
+    bench = Bench()
+    inner = bench.drivers["sim", Kind.VOLUME]
+    full = OSError(errno.ENOSPC, "No space left on device", "/var/lib/x")
+    bench.drivers["sim", Kind.VOLUME] = Moody(inner, [full])
+    outcome = await bench.run(await bench.plan())
+    (failure,) = outcome.failures
+    assert failure.message == "/var/lib/x: No space left on device"
+    assert outcome.done > 3
+    assert (await bench.run(await bench.plan())).complete
+
+
+async def test_a_journal_that_cannot_be_written_stops_what_it_would_have_told_of() -> None:
+    bench = Bench()
+    bench.journal = Full()
+    outcome = await bench.run(await bench.plan())
+    assert outcome.done == 2
+    assert {failure.message for failure in outcome.failures} == {
+        "the database does not work: disk is full"
+    }
+    bench.journal = Notes()
     assert (await bench.run(await bench.plan())).complete

@@ -62,6 +62,7 @@ def test_the_only_flavor_need_not_be_named() -> None:
         ("{name: 'ctl-{n}', count: 2}", ["ctl-0", "ctl-1"]),
         ("{name: 'ctl-{n}', count: 2, start: 1}", ["ctl-1", "ctl-2"]),
         ("{name: 'ctl-{n:03}', count: 2}", ["ctl-000", "ctl-001"]),
+        ("{name: 'ctl-{n:03d}', count: 2}", ["ctl-000", "ctl-001"]),
         ("{name: lone}", ["lone"]),
         ("{count: 0}", []),
     ],
@@ -150,3 +151,22 @@ def test_a_simulated_host_is_told_how_its_machines_behave() -> None:
     assert (host.simulation.power_failures, host.simulation.console) == (0.1, "login: ")
     (problem,) = problems("cluster: a\nhosts: {sim: {simulated: {power_on: 2}}}\nnodes: [{}]")
     assert "expected a time such as 2s" in problem
+
+
+@pytest.mark.parametrize("name", ["A", "a b", "é", "1" * 80])
+def test_a_section_name_that_cannot_be_is_told_beside_all_other_mistakes(name: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        read(f"cluster: dev\nnetworks: {{'{name}': {{}}}}\nnodes: [{{count: 2, cpus: many}}]\n")
+    told = "\n".join(str(problem) for problem in raised.value.problems)
+    assert "expected a name of lower-case letters" in told
+    assert "nodes[0].cpus" in told
+
+
+def test_an_unknown_placeholder_is_named() -> None:
+    with pytest.raises(SpecError, match=r"'\{m\}' is no placeholder. A number is written \{n\}"):
+        read("cluster: dev\nnodes: [{name: 'x-{m}', count: 2}]\n")
+
+
+def test_the_mac_of_no_nic_is_refused() -> None:
+    with pytest.raises(SpecError, match="all zeros"):
+        read("cluster: dev\nnodes: [{nics: [{mac: '00:00:00:00:00:00'}]}]\n")

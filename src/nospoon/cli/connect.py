@@ -53,11 +53,18 @@ def answers(path: Path) -> bool:
     return True
 
 
+def _private(path: str, flags: int) -> int:
+    """Opens what only its owner may read, also where an earlier version let others."""
+    opened = os.open(path, flags, 0o600)
+    os.fchmod(opened, 0o600)
+    return opened
+
+
 def start(settings: Settings) -> None:
     """Start the daemon in the background and wait until it is ready, told through a pipe."""
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
     reader, writer = os.pipe()
-    with settings.log_file.open("ab") as log, os.fdopen(reader, "rb") as ready:
+    with open(settings.log_file, "ab", opener=_private) as log, os.fdopen(reader, "rb") as ready:
         process = subprocess.Popen(
             [sys.executable, "-m", "nospoon.daemon.main", "--ready-fd", str(writer)],
             stdin=subprocess.DEVNULL,

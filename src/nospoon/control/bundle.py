@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import platform
 import re
 import tarfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,7 +21,13 @@ from nospoon.runtime import process
 MASK = "********"
 LOG_TAIL = 2 << 20
 """Bytes of the daemon's log that are packed, from its end."""
-_PASSWORD = re.compile(r"(?im)^(?P<key>.*\bpassword\b['\"]?\s*:\s*)(?P<value>[^\s,}][^,}\n]*)")
+_PASSWORD = re.compile(
+    r"""(?i)(?P<key>\b(?:password|secret|k_g)\b['"]?\s*:\s*)"""
+    r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s,}\]"'][^,}\]\n]*)"""
+)
+"""A key of a password in YAML or JSON, and its value: in double quotes, in single ones, plain."""
+_ACCOUNT = re.compile(r"(?P<before>://)[^/\s@\"']+@")
+"""Name and password of a URL (RFC 3986 §3.2.1)."""
 TOOLS = (
     ("libvirtd", "--version"),
     ("qemu-system-x86_64", "--version"),
@@ -30,12 +38,20 @@ TOOLS = (
 
 
 def masked(text: str, secrets: Collection[str]) -> str:
-    """The text without these secrets, and without anything that follows `password:`."""
-    text = _PASSWORD.sub(lambda match: match["key"] + MASK, text)
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, MASK)
-    return text
+    """The text without these secrets, however they are quoted, without anything that follows
+    `password:`, and without the accounts of URLs. JSON stays JSON.
+    """
+    spellings = {each for secret in secrets if secret for each in _spellings(secret)}
+    for secret in sorted(spellings, key=len, reverse=True):  # one may be part of another
+        text = text.replace(secret, MASK)
+    text = _PASSWORD.sub(lambda match: f'{match["key"]}"{MASK}"', text)
+    return _ACCOUNT.sub(lambda match: f"{match['before']}{MASK}@", text)
+
+
+def _spellings(secret: str) -> set[str]:
+    """How a text may hold it: plain, in JSON and YAML's double quotes, in YAML's single ones."""
+    escaped = {json.dumps(secret, ensure_ascii=plain)[1:-1] for plain in (True, False)}
+    return {secret, secret.replace("'", "''"), quote(secret, safe=""), *escaped}
 
 
 @dataclass(frozen=True, slots=True)

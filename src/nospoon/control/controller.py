@@ -87,12 +87,14 @@ class Controller:
         if row is not None:
             self.operations.require_free(row.id)
         prepared = await self.planner.prepare(request)
+        self.operations.require_free(prepared.id)
+        row = await self.work.remember(prepared, request)
         return await self.operations.start(
             "up",
             cluster_id=prepared.id,
             cluster=cluster.name,
             uid=request.uid,
-            work=lambda running: self.work.up(running, prepared, request),
+            work=lambda running: self.work.up(running, prepared, request, row),
         )
 
     async def removal(self, uid: int, name: str) -> Plan:

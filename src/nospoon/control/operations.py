@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +22,13 @@ from nospoon.store.operations import OperationRow, OperationState
 log = structlog.get_logger()
 
 Event = Mapping[str, Any]
+AS_IT_IS = "cancelled; `up` or `down` goes on from here"
+CANCELLED = {"verify": "cancelled; the nodes are left as they were found"}
+"""Kind of operation -> what is said when it was cancelled, where that is not `AS_IT_IS`."""
+AGAIN = 5.0
+"""Seconds until an end that could not be stored is stored again."""
+KEPT = 1.0
+"""Seconds after which events are stored, at the latest."""
 COALESCED = 0.05
 """Seconds in which events are gathered: people read no faster, and each sending costs."""
 
@@ -36,10 +44,11 @@ class Ended:
 
 @dataclass(slots=True)
 class Running:
-    """An operation at work: what it has told so far, and who listens."""
+    """An operation at work: what it has told so far, how many of these are stored, who listens."""
 
     row: OperationRow
     events: list[Event] = field(default_factory=list)
+    stored: int = 0
     task: asyncio.Task[Any] | None = None
     ended: Ended | None = None
     wakers: set[asyncio.Event] = field(default_factory=set)
@@ -107,25 +116,56 @@ class Operations:
         return row
 
     async def _carry_out(self, running: Running, work: Work) -> None:
+        keeper = self._tasks.start(self._keep(running), name=f"keep events of {running.row.id}")
         try:
             ended = await work(running)
         except NospoonError as error:
             ended = Ended(OperationState.FAILED, str(error))
         except asyncio.CancelledError:
-            ended = Ended(OperationState.CANCELLED, "cancelled; `up` or `down` goes on from here")
+            ended = Ended(OperationState.CANCELLED, CANCELLED.get(running.row.kind, AS_IT_IS))
         except Exception as error:
             log.exception("operation broke", operation=str(running.row.id))
             ended = Ended(OperationState.FAILED, f"internal error: {error!r}; see the daemon's log")
+        keeper.cancel()
+        await asyncio.wait([keeper])
         await self._finish(running, ended)
 
+    async def _keep(self, running: Running) -> None:
+        """Store events while they come, so that a daemon's sudden end takes few of them away."""
+        while True:
+            await asyncio.sleep(KEPT)
+            with contextlib.suppress(NospoonError):  # the next time, or the end, tells of it
+                await self._store(running)
+
+    async def _store(self, running: Running, ended: Ended | None = None) -> None:
+        fresh = running.events[running.stored :]
+        if fresh or ended is not None:
+            running.stored += len(fresh)  # now: what was begun is done, also when we are cancelled
+            try:
+                await self._database.call(_save, running.row.id, fresh, ended, self._clock())
+            except NospoonError:
+                running.stored -= len(fresh)
+                raise
+
     async def _finish(self, running: Running, ended: Ended) -> None:
+        """Whatever happens to the database, the cluster is free again and followers see the end."""
         row = running.row
-        await self._database.call(_save, row.id, running.events, ended, self._clock())
+        try:
+            await self._store(running, ended)
+        except NospoonError as error:
+            log.error("the end of an operation is not stored yet", why=str(error))
+            self._tasks.start(self._store_later(running, ended), name=f"store {row.id}")
         running.ended = ended
         log.info("operation ended", operation=str(row.id), kind=row.kind, state=ended.state)
         for waker in running.wakers:
             waker.set()
         del self._running[row.id], self._busy[row.cluster_id]
+
+    async def _store_later(self, running: Running, ended: Ended) -> None:
+        while True:
+            await asyncio.sleep(AGAIN)
+            with contextlib.suppress(NospoonError):
+                return await self._store(running, ended)
 
     async def follow(self, id: UUID, *, after: int = 0) -> AsyncIterator[list[Event]]:  # noqa: A002
         """Events after `after`, some at a time; the last is `{"state", "message", "result"}`."""
@@ -176,12 +216,14 @@ class Operations:
         await asyncio.wait([running.task])
 
 
-def _save(connection: Any, id: UUID, events: list[Event], ended: Ended, now: float) -> None:  # noqa: A002
+def _save(
+    connection: Any, operation: UUID, events: list[Event], ended: Ended | None, now: float
+) -> None:
     for event in events:
-        stored.add_event(connection, id, seq=event["seq"], at=now, data=event)
-    stored.finish(
-        connection, id, state=ended.state, message=ended.message, result=ended.result, now=now
-    )
+        stored.add_event(connection, operation, seq=event["seq"], at=now, data=event)
+    if ended is not None:
+        state, message, result = ended.state, ended.message, ended.result
+        stored.finish(connection, operation, state=state, message=message, result=result, now=now)
 
 
 def _final(ended: Ended) -> Event:

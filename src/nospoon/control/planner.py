@@ -16,7 +16,7 @@ from nospoon.control.accounts import Account, accounts_for
 from nospoon.control.files import Files, is_url
 from nospoon.control.hosts import Hosts, routes_here
 from nospoon.engine.observe import Drivers, observe
-from nospoon.errors import Conflict, PlanRefused, UsageError
+from nospoon.errors import PlanRefused, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
 from nospoon.plan import identity
@@ -133,7 +133,7 @@ class Planner:
         )
         plan = replace(plan, remembers=self._says_something_new(earlier, request, uploads))
         if request.fingerprint and request.fingerprint != plan.fingerprint:
-            raise Conflict(
+            raise Stale(
                 "the plan is stale: something has changed since it was made",
                 hint="Look at a new one with `nospoon plan`.",
             )

@@ -16,7 +16,7 @@ from nospoon.control.hosts import Hosts
 from nospoon.control.operations import Ended, Running
 from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import NospoonError, ProviderError, UsageError
-from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
+from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Key, Resource, Volume
@@ -48,6 +48,14 @@ class Verdict:
     @property
     def good(self) -> bool:
         return not self.problem and all(finding.ok for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is not the probe's: whether the node ran, and what its BMC was told to boot."""
+
+    on: bool
+    override: BootOverride
 
 
 class Verifier:
@@ -121,19 +129,19 @@ class Verifier:
         self, member: Member, probe: Probe, sizes: Mapping[str, int], limit: float
     ) -> Verdict:
         began = self._clock()
-        was_on = self._is_on(member.uuid)
+        found = _Found(self._is_on(member.uuid), self._override(member.uuid))
         try:
             verdict = await self._attempt(member, probe, sizes, limit)
-        finally:
+        finally:  # also when it is cancelled
             self._authority.end_probe(member.uuid)
-        try:
-            await self._leave(member, was_on=was_on)
-        except TimeoutError:
-            problem = f"it did not power off within {OFF_WITHIN:.0f} s"
+            problem = await self._leave(member, found)
+        if problem:
             verdict = replace(verdict, problem=problem)
-        except NospoonError as error:
-            verdict = replace(verdict, problem=str(error))
         return replace(verdict, seconds=self._clock() - began)
+
+    def _override(self, uuid: UUID) -> BootOverride:
+        served = self._bmcs.status(uuid)
+        return served.override if served is not None else NO_OVERRIDE
 
     async def _attempt(
         self, member: Member, probe: Probe, sizes: Mapping[str, int], limit: float
@@ -188,16 +196,28 @@ class Verifier:
         text = " / ".join(line.strip() for line in lines[-4:] if line.strip())
         return f"Its console ends: {text}" if text else "Its console is silent."
 
-    async def _leave(self, member: Member, *, was_on: bool) -> None:
+    async def _leave(self, member: Member, found: _Found) -> str:
+        """Leave the node as it was found; why that failed, else ""."""
+        try:
+            await self._publish(member.uuid)
+            await self._bmcs.set_override(member.uuid, found.override)
+            await self._power_as_found(member, found)
+        except TimeoutError:
+            return f"it did not power off within {OFF_WITHIN:.0f} s"
+        except NospoonError as error:
+            return str(error)
+        return ""
+
+    async def _power_as_found(self, member: Member, found: _Found) -> None:
         """Power off what was off; what ran boots again as its BMC says."""
-        await self._publish(member.uuid)
-        if self._is_on(member.uuid):
-            if was_on:
-                await self._bmcs.power(member.uuid, PowerCommand.CYCLE)
-                return
-            await self._bmcs.power(member.uuid, PowerCommand.OFF)
-            async with asyncio.timeout(OFF_WITHIN):
-                await self._hosts.until(member.uuid, PowerState.OFF)
+        if not self._is_on(member.uuid):
+            return
+        if found.on:
+            await self._bmcs.power(member.uuid, PowerCommand.CYCLE)
+            return
+        await self._bmcs.power(member.uuid, PowerCommand.OFF)
+        async with asyncio.timeout(OFF_WITHIN):
+            await self._hosts.until(member.uuid, PowerState.OFF)
 
 
 class _Count:

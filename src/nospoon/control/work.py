@@ -19,6 +19,7 @@ from nospoon.control.planner import Planner, Prepared, Request
 from nospoon.engine.execute import execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
+from nospoon.errors import Stale
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.resources import Key, Kind, Machine, OwnerTag
 from nospoon.plan.diff import removal, waiting
@@ -66,9 +67,10 @@ class Work:
         self._planner, self._hosts, self._fleet = planner, hosts, fleet
         self._consoles, self._records, self._clock = consoles, records, clock
 
-    async def up(self, running: Running, prepared: Prepared, request: Request) -> Ended:
-        """Make the cluster what its file says."""
-        row = await self._remember(prepared, request)
+    async def up(
+        self, running: Running, prepared: Prepared, request: Request, row: ClusterRow
+    ) -> Ended:
+        """Make the cluster what its file says; `row` is what `remember` gave."""
         running.note(summary(prepared.plan))
         outcome = await self._execute(running, prepared.plan, prepared.drivers, row)
         await self._look_at_machines(prepared.cluster.hosts)
@@ -131,8 +133,11 @@ class Work:
         kept = _Journal(self._database, running.row.id, row.id, self._clock)
         return await execute(plan, drivers=drivers, tag=tag, journal=kept, emit=running.emit)
 
-    async def _remember(self, prepared: Prepared, request: Request) -> ClusterRow:
-        """Rows before resources: what is made from now on has somebody who knows of it."""
+    async def remember(self, prepared: Prepared, request: Request) -> ClusterRow:
+        """Rows before resources: what is made from now on has somebody who knows of it.
+
+        Raises `Stale` when another cluster took the same addresses since this one was prepared.
+        """
         earlier = prepared.earlier
         row = ClusterRow(
             id=prepared.id,
@@ -242,6 +247,12 @@ def served_profiles(
 
 
 def _save(connection: Connection, row: ClusterRow, nodes: list[NodeRow]) -> None:
+    for other in stored.all_clusters(connection):
+        if other.id != row.id and other.allocations.collides(row.allocations):
+            raise Stale(
+                "the plan is stale: another cluster took the same addresses or networks",
+                hint="Look at a new one with `nospoon plan`.",
+            )
     stored.save(connection, row)
     stored.put_nodes(connection, nodes)
 

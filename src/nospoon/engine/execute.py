@@ -97,18 +97,30 @@ class _Run:
     async def _try(self, move: Move) -> bool:
         key = move.step.key
         self._tell(Phase.STARTED, move, _verb(move))
-        entry = await self.journal.intend(key, move.half, self.tag.token)
         try:
-            await self._with_retries(move)
-        except NospoonError as error:
-            await self.journal.conclude(entry, str(error))
-            self.outcome.failures.append(Failure(str(key), move.step.node, str(error)))
-            self._tell(Phase.FAILED, move, str(error))
+            entry = await self.journal.intend(key, move.half, self.tag.token)
+            why = await self._carried_out(move)
+            await self.journal.conclude(entry, why)
+        except NospoonError as error:  # of the journal: the next plan starts from what is there
+            why = str(error)
+        if why:
+            self.outcome.failures.append(Failure(str(key), move.step.node, why))
+            self._tell(Phase.FAILED, move, why)
             return False
-        await self.journal.conclude(entry, "")
         self.outcome.done += 1
         self._tell(Phase.DONE, move, _verb(move))
         return True
+
+    async def _carried_out(self, move: Move) -> str:
+        """Why it failed, "" when it did not."""
+        try:
+            await self._with_retries(move)
+        except NospoonError as error:
+            return str(error)
+        except OSError as error:  # a file or socket of this machine, in a driver that lives here
+            where = f"{error.filename}: " if error.filename else ""
+            return f"{where}{error.strerror or error}"
+        return ""
 
     async def _with_retries(self, move: Move) -> None:
         for delay in self.limits.retry_delays:

@@ -43,6 +43,23 @@ class Allocations:
     why: Mapping[str, str] = field(default_factory=dict)
     outlets: Mapping[str, Socket] = field(default_factory=dict)
 
+    def collides(self, other: Allocations) -> bool:
+        """Whether both were given the same port, outlet, or network of one host."""
+        return not (
+            _ports(self).isdisjoint(_ports(other))
+            and set(self.outlets.values()).isdisjoint(other.outlets.values())
+            and not (set(self.hosts.values()) & set(other.hosts.values()) and _overlap(self, other))
+        )
+
+
+def _ports(given: Allocations) -> set[tuple[str, int]]:
+    return {(each.address, each.ipmi_port) for each in given.endpoints.values()}
+
+
+def _overlap(one: Allocations, other: Allocations) -> bool:
+    networks = [IPv4Network(cidr) for cidr in other.cidrs.values()]
+    return any(IPv4Network(c).overlaps(n) for c in one.cidrs.values() for n in networks)
+
 
 @dataclass(frozen=True, slots=True)
 class Occupied:

@@ -28,7 +28,8 @@ from nospoon.spec.sections import Sections
 
 DEFAULT_MEMORY = 1 << 30
 DEFAULT_DISK = DiskSection(size="10GiB")
-_NUMBER = re.compile(r"\{n(?::0?(\d{1,2}))?\}")
+_NUMBER = re.compile(r"\{n(?::0?(\d{1,2})d?)?\}")
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}?")
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -71,6 +72,11 @@ def _names(
     group: NodeGroupSection, index: int, counters: dict[str, int], result: Expansion
 ) -> Iterator[str]:
     match = _NUMBER.search(group.name)
+    if match is None and (odd := _PLACEHOLDER.search(group.name)):
+        message = f"{odd[0]!r} is no placeholder"
+        hint = "A number is written {n}, or {n:03} for 001"
+        result.complaints.append(Complaint(("nodes", index, "name"), message, hint))
+        return
     if match is None and group.count > 1:
         hint = f"Write {group.name + '-{n}'!r}"
         result.complaints.append(

@@ -74,6 +74,8 @@ def parse_mac(value: Any) -> str:
         raise ValueError(f"expected a MAC address such as 52:54:00:12:34:56, got {value!r}")
     if int(text[:2], 16) & 1:
         raise ValueError(f"expected a unicast MAC address, got the multicast address {value!r}")
+    if not int(text.replace(":", ""), 16):
+        raise ValueError("expected a MAC address of some NIC, got that of none, all zeros")
     return text
 
 

@@ -5,6 +5,7 @@ Syntax errors end it, for nothing can be said of the rest; all other problems ar
 
 from __future__ import annotations
 
+import re
 from uuid import UUID
 
 from nospoon.errors import Problem, SpecError
@@ -23,11 +24,13 @@ from nospoon.model.cluster import (
 from nospoon.spec.check import check
 from nospoon.spec.document import Document
 from nospoon.spec.expand import Complaint, expand
+from nospoon.spec.fields import NAME_PATTERN
 from nospoon.spec.models import HostSection, SimulatedSection
 from nospoon.spec.references import LocalFile
 from nospoon.spec.sections import Sections, read_sections
 
 DEFAULT_HOST = "here"
+_NAME = re.compile(NAME_PATTERN)
 DEFAULT_NETWORK = "provision"
 SYSTEM_URI = "qemu:///system"
 
@@ -77,10 +80,12 @@ def _placed(document: Document, complaint: Complaint) -> Problem:
 
 
 def _default_network(sections: Sections) -> str:
-    """The network of NICs that name none: the file's first, or the one that is always there."""
+    """The network of NICs that name none: the file's first with a name that may be, or the one that
+    is always there.
+    """
     if not sections.names.get("networks"):
         return DEFAULT_NETWORK
-    return next(iter(sections.networks), "")
+    return next(filter(_NAME.match, sections.networks), "")
 
 
 def _hosts(sections: Sections, default_uri: str) -> tuple[Host, ...]:

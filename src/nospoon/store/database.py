@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -25,7 +27,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, insert, select
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
-from nospoon.errors import HostUnreachable, MissingTool, UsageError
+from nospoon.errors import HostUnreachable, MissingTool, ProviderError, UsageError
 from nospoon.store import tables
 
 P = ParamSpec("P")
@@ -57,6 +59,18 @@ def _run(
     return function(connection, *args, **kwargs)
 
 
+def _make_private(engine: Engine) -> None:
+    """SQLite's file is its owner's; the files that SQLite puts beside it take over its mode."""
+    path = engine.url.database
+    if engine.dialect.name != "sqlite" or not path or path == ":memory:":
+        return
+    with suppress(OSError):  # opening it tells the same with a better message
+        for file in (Path(path), Path(f"{path}-wal"), Path(f"{path}-shm")):
+            if file.exists() or file.name == Path(path).name:
+                file.touch(0o600)
+                file.chmod(0o600)
+
+
 def _settle(future: asyncio.Future[Any], outcome: _Outcome) -> None:
     if future.done():
         return  # whoever asked was cancelled; what was done is done
@@ -83,6 +97,7 @@ class Database:
         Raises `UsageError`, `MissingTool` or `HostUnreachable`; none of them tells a password.
         """
         engine = _engine(url)
+        _make_private(engine)
         try:
             with engine.begin() as connection:
                 migrate(connection)
@@ -108,7 +123,13 @@ class Database:
         future: asyncio.Future[R] = loop.create_future()
         run = partial(_run, function, args, kwargs)
         self._calls.put(_Call(run, future, loop))
-        return await future
+        try:
+            return await future
+        except OperationalError as error:
+            raise ProviderError(
+                f"the database does not work: {error.orig}",
+                hint="Is its disk full, or does another program hold it?",
+            ) from error
 
     def _work(self) -> None:
         while (first := self._calls.get()) is not None:

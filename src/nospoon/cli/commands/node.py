@@ -145,6 +145,8 @@ def eject(node: str) -> None:
 @click.option("--follow", is_flag=True, help="With --log: go on as it grows.")
 def console(node: str, log: bool, follow: bool) -> None:  # noqa: FBT001
     """Attach to NODE's serial console; Ctrl-] leaves it. With --log, print its record."""
+    if follow and not log:
+        raise click.UsageError("--follow goes with --log; without it you are attached anyway.")
     client = connect.client()
     if log:
         _print_log(client.stream(f"/v1/nodes/{node}/log", follow=str(follow).lower()))

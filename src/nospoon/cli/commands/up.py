@@ -13,7 +13,10 @@ from nospoon.cli.commands.bmc import COLUMNS
 from nospoon.cli.files import read_request
 from nospoon.cli.follow import INTERRUPTED, finish, follow
 from nospoon.cli.output import output_options, print_rows
-from nospoon.errors import UsageError
+from nospoon.errors import Stale, UsageError
+
+AGAIN = 5
+"""How often a plan that nobody looks at is made anew, when others change things meanwhile."""
 
 
 @click.command("up")
@@ -37,16 +40,13 @@ def command(
     """Bring a cluster to what FILE says: plan, confirm, apply, wait."""
     client = connect.client()
     body = {**read_request(client, file), "rebalance": rebalance}
-    answer = client.post("/v1/plan", body)
-    click.echo(answer["text"], err=True)
-    plan = answer["plan"]
+    plan = _plan(client, body)
     if dry_run:
         return
     if plan["steps"] or plan["remembers"]:
         if not yes:
             confirm("Carry out this plan?")
-        agreed = {"cluster_id": plan["cluster_id"], "fingerprint": plan["fingerprint"]}
-        operation = _begin(client, {**body, **agreed})
+        operation = _begin(client, body, plan, again=AGAIN if yes else 0)
         if not wait:
             click.echo(operation["id"])
             return
@@ -54,9 +54,21 @@ def command(
     show_bmcs(client, plan["cluster"], format_, columns)
 
 
-def _begin(client: Client, body: dict[str, Any]) -> Any:
+def _plan(client: Client, body: dict[str, Any]) -> Any:
+    answer = client.post("/v1/plan", body)
+    click.echo(answer["text"], err=True)
+    return answer["plan"]
+
+
+def _begin(client: Client, body: dict[str, Any], plan: Any, *, again: int) -> Any:
+    """Begin what was agreed on; where anything is, a plan that became stale is made anew."""
+    agreed = {"cluster_id": plan["cluster_id"], "fingerprint": plan["fingerprint"]}
     try:
-        return client.post("/v1/clusters", body)
+        return client.post("/v1/clusters", {**body, **agreed})
+    except Stale:
+        if not again:
+            raise
+        return _begin(client, body, _plan(client, body), again=again - 1)
     except KeyboardInterrupt:
         click.echo("\nIt may have begun: `nospoon operation list` tells.", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None

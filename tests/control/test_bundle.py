@@ -1,0 +1,51 @@
+"""What leaves in a support bundle: no password, however it is written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.control.bundle import MASK, masked
+
+PASSWORDS = st.text(min_size=4, max_size=20).filter(lambda text: text.strip("*") == text)
+
+
+@given(PASSWORDS)
+def test_a_known_secret_is_in_no_text_however_it_is_quoted(secret: str) -> None:
+    quoted = "'" + secret.replace("'", "''") + "'"
+    for text in (secret, json.dumps(secret), json.dumps(secret, ensure_ascii=False), quoted):
+        assert masked(f"the word {text} was used", [secret]).startswith("the word ")
+        assert masked(f"x {text} y", [secret]) in {
+            f"x {MASK} y", f'x "{MASK}" y', f"x '{MASK}' y",
+        }  # fmt: skip
+
+
+@given(PASSWORDS, st.booleans())
+def test_json_stays_json_and_tells_no_password_that_nobody_listed(secret: str, known: bool) -> None:  # noqa: FBT001
+    text = json.dumps({"bmc": {"password": secret, "username": "admin"}})
+    shown = json.loads(masked(text, [secret] if known else []))
+    assert shown == {"bmc": {"password": MASK, "username": "admin"}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'bmc: {password: "abc,defghij", address: 127.0.0.1}',
+        "bmc: {password: 'abc}defghij', address: 127.0.0.1}",
+        "bmc: {address: 127.0.0.1, password: abcdefghij}",
+        "password: abcdefghij",
+    ],
+)
+def test_values_of_passwords_are_masked_in_yaml(line: str) -> None:
+    shown = masked(line, [])
+    assert "defghij" not in shown
+    assert MASK in shown
+    assert ("127.0.0.1" in line) is ("127.0.0.1" in shown)
+
+
+def test_the_account_of_a_url_is_masked_and_its_place_is_not() -> None:
+    shown = masked("cannot fetch http://bob:hunter2@files.example/k: refused", [])
+    assert shown == f"cannot fetch http://{MASK}@files.example/k: refused"
