@@ -4,6 +4,9 @@ A start whose order is not the persistent one is done paused: the intent is writ
 domain's metadata, the machine is started without running, told `now`, reset so that firmware will
 read it, told `after`, and let go. A daemon that dies in between leaves a machine that QEMU calls
 `prelaunch`, with the intent beside it: `finish` does the rest of it, from the first order on.
+
+A boot into setup is none of an order: UEFI firmware enters it when a variable says so, which is
+written before the start. SeaBIOS has no setup, and boots the rest of the order.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute, set_order
+from nospoon.providers.libvirt.nvram import Edit, Nvram, edits_for
 from nospoon.providers.libvirt.presence import Presence
-from nospoon.providers.libvirt.roster import Roster
+from nospoon.providers.libvirt.roster import Known, Roster
 
 log = structlog.get_logger()
 NAMESPACE = "https://nospoon.dev/boot/1"
@@ -37,26 +41,43 @@ class Boots:
     hypervisor: Hypervisor
     roster: Roster
     presence: Presence
+    nvram: Nvram
     pending: dict[UUID, tuple[BootDevice, ...]]
 
     async def start(self, machine: UUID, boot: BootPlan) -> None:
         """Start a machine that is off; returns when it runs."""
         self.pending.pop(machine, None)
-        if await self._is_plain(machine, boot):
+        known = await self._look(machine)
+        edits = edits_for(known, boot)
+        if edits:
+            await self._edited(machine, edits)
+        if known.script or boot == BootPlan(known.order, known.order):
             await self.hypervisor.work(
                 lambda connect: self.roster.find(connect, machine).create(), f"start {machine}"
             )
             return
         await self._start_paused(machine, boot)
 
-    async def _is_plain(self, machine: UUID, boot: BootPlan) -> bool:
-        """Whether the order in the XML is all that this start needs."""
+    async def _edited(self, machine: UUID, edits: list[Edit]) -> None:
+        self.presence.starting.add(machine)
+        try:
+            await self.nvram.edit(machine, edits)
+        finally:
+            self.presence.starting.discard(machine)
+
+    def needs_start(self, machine: UUID, boot: BootPlan) -> bool:
+        """Whether a reset would not do: what the plan changes of UEFI variables needs a start."""
+        known = self.roster.known(machine)
+        return known is not None and bool(edits_for(known, boot))
+
+    async def _look(self, machine: UUID) -> Known:
+        """What is known of a machine, which is looked for where it was not seen yet."""
         known = await self.hypervisor.ask(
             lambda connect: self.roster.look(self.roster.find(connect, machine)),
             f"look at machine {machine}",
         )
         assert known is not None, "find raises Gone for what is not ours"
-        return known.script or boot == BootPlan(known.order, known.order)
+        return known
 
     def by_script(self, machine: UUID) -> bool:
         known = self.roster.known(machine)

@@ -29,6 +29,7 @@ from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import Media
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
+from nospoon.providers.libvirt.nvram import Nvram
 from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
@@ -95,7 +96,9 @@ class MachineDriver:
         self._presence = Presence(
             hypervisor, self._roster, clock, settled=self._settled, finish=self._finish
         )
-        self._boots = Boots(hypervisor, self._roster, self._presence, {})
+        self._boots = Boots(
+            hypervisor, self._roster, self._presence, Nvram(hypervisor, self._roster), {}
+        )
         self._media = Media(hypervisor, self._roster)
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._records_made = False
@@ -264,6 +267,9 @@ class MachineDriver:
                     await self._stop(machine)
                     await self._boots.start(machine, boot)
                 case (PowerCommand.RESET, False) if power is PowerState.FAILED:
+                    await self._stop(machine)
+                    await self._boots.start(machine, boot)
+                case (PowerCommand.RESET, True) if self._boots.needs_start(machine, boot):
                     await self._stop(machine)
                     await self._boots.start(machine, boot)
                 case (PowerCommand.RESET, True):

@@ -1,0 +1,55 @@
+"""UEFI variables that a start changes: boot target `setup`, on real firmware."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Firmware
+from nospoon.model.machine import PowerCommand
+from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.testing import guests
+from nospoon.testing.conformance import Bench, make
+
+pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
+
+ORDER = (BootDevice.DISK, BootDevice.NETWORK)
+SETUP_ONCE = BootPlan((BootDevice.SETUP, *ORDER), ORDER)
+PLAIN = BootPlan(ORDER, ORDER)
+SETUP_SCREEN, DISK = b"Device Manager", b"DISK-BOOTED"
+
+
+async def test_setup_is_entered_once_and_then_the_disk_boots(
+    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> None:
+    disk = await guests.speaking_uefi_disk(tmp_path)
+    rack = guests.guest_rack(bench, disk, images, tmp_path, firmware=Firmware.UEFI)
+    await make(bench, *rack.all)
+    machines = connection.machine_driver
+    listener = guests.Listener(machines.console_record(rack.uuid))
+    both = (SETUP_SCREEN, DISK)
+    await machines.power(rack.uuid, PowerCommand.ON, SETUP_ONCE)
+    assert await listener.hears(*both) == SETUP_SCREEN
+    libvirt.open(connection.host.uri).lookupByUUID(rack.uuid.bytes).reset(0)
+    assert await listener.hears(*both) == DISK
+
+    await machines.power(rack.uuid, PowerCommand.RESET, SETUP_ONCE)
+    assert await listener.hears(*both) == SETUP_SCREEN
+    await machines.power(rack.uuid, PowerCommand.CYCLE, PLAIN)
+    assert await listener.hears(*both) == DISK
+
+
+async def test_a_bios_machine_has_no_setup_and_boots_what_comes_next(
+    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> None:
+    rack = guests.guest_rack(
+        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
+    )
+    await make(bench, *rack.all)
+    machines = connection.machine_driver
+    listener = guests.Listener(machines.console_record(rack.uuid))
+    await machines.power(rack.uuid, PowerCommand.ON, SETUP_ONCE)
+    assert await listener.hears(DISK) == DISK
