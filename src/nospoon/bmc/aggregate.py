@@ -37,12 +37,14 @@ from nospoon.bmc.messages import (
     PowerRequested,
     RestartRequested,
     SettingsRequested,
+    SoftwareRequested,
     Verdict,
     WatchdogRequested,
     WatchdogReset,
 )
 from nospoon.bmc.power import CAUSE_WATCHDOG, Power
 from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.software import Component, restarted
 from nospoon.bmc.state import RUNNING, State
 from nospoon.bmc.watchdog import Act, Watchdog
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootPlan
@@ -200,6 +202,7 @@ class Bmc:
                 | ClearingRequested()
                 | SettingsRequested()
                 | BiosRequested()
+                | SoftwareRequested()
             ):
                 return self._keep(_after(self.runtime, event), event.ticket)
             case IdentifyRequested():
@@ -256,6 +259,8 @@ class Bmc:
         """Who asked is answered before everybody is logged out. The machine notices nothing."""
         if event.defaults is not Defaults.NONE:
             yield from self._forget(event.defaults, now)
+        software = restarted(self.runtime.software, Component.BMC)
+        yield from self.state.persist(replace(self.runtime, software=software))
         yield from self.state.record(Kind.BMC_RESTARTED, now)
         yield Answer(event.ticket, Verdict.DONE)
         self._restarting_until = now + self.restart_seconds
@@ -324,7 +329,8 @@ def _after(
     | MediaChanged
     | ClearingRequested
     | SettingsRequested
-    | BiosRequested,
+    | BiosRequested
+    | SoftwareRequested,
 ) -> Runtime:
     """Runtime state after something of it was set, which nothing else follows from."""
     match event:
@@ -338,6 +344,8 @@ def _after(
             return replace(runtime, settings=settings)
         case BiosRequested(bios=bios):
             return replace(runtime, bios=bios)
+        case SoftwareRequested(software=software):
+            return replace(runtime, software=software)
 
 
 def forgotten(runtime: Runtime, defaults: Defaults) -> Runtime:

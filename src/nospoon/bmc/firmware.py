@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from nospoon.bmc.bios import DEFAULTS, RECOVERY, Bios, Value
 from nospoon.bmc.runtime import PowerPolicy, Runtime
+from nospoon.bmc.software import Component, restarted
 
 POLICIES = {
     "On": PowerPolicy.ALWAYS_ON,
@@ -40,9 +41,13 @@ def with_defaults(runtime: Runtime) -> Bios:
 
 def booted(runtime: Runtime, at: float) -> Runtime:
     """After a boot at this time, in Unix seconds: what waited is in force."""
+    if runtime.software.waiting:
+        runtime = replace(runtime, software=restarted(runtime.software, Component.BIOS))
+    return _applied(runtime, at) if runtime.bios.waits else runtime
+
+
+def _applied(runtime: Runtime, at: float) -> Runtime:
     bios = runtime.bios
-    if not bios.waits:
-        return runtime
     before = DEFAULTS if bios.to_defaults else in_force(runtime)
     now = {**before, **dict(bios.pending)}
     policy = POLICIES[str(now.pop(RECOVERY))]

@@ -8,6 +8,7 @@ from enum import StrEnum
 from nospoon.bmc.bios import Bios
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.software import Software
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootOverride, BootPlan
 from nospoon.model.machine import MachineEvent, PowerCommand
@@ -104,6 +105,14 @@ class BiosRequested:
     ticket: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SoftwareRequested:
+    """Firmware was updated, or is to be at the next restart: these are all versions."""
+
+    software: Software
+    ticket: int = 0
+
+
 class Defaults(StrEnum):
     """What of its settings a BMC forgets; where it answers, the cluster file says for good."""
 
@@ -197,6 +206,7 @@ Request = (
     | IdentifyRequested
     | SettingsRequested
     | BiosRequested
+    | SoftwareRequested
     | RestartRequested
     | LogAddRequested
     | LogEraseRequested

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nospoon.bmc.bios import UNSET, Bios
+from nospoon.bmc.software import AS_MADE, Software
 from nospoon.bmc.users import User
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
 
@@ -74,6 +75,7 @@ class Runtime:
     `http_boot_uri`: what target HTTP boots; `http_boot`: what the boot at hand does, "" for others.
     `media`: what is in the CD drive, as whoever put it there called it.
     `bios`: firmware settings, and which of them wait for the next boot.
+    `software`: versions of firmware that was updated.
     `has_power`: AC power is there; `was_on`: the machine was on when it was lost.
     """
 
@@ -91,3 +93,4 @@ class Runtime:
     was_on: bool = False
     settings: Settings = DEFAULTS
     bios: Bios = UNSET
+    software: Software = AS_MADE

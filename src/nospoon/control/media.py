@@ -44,6 +44,14 @@ class Media:
             await driver.insert(machine, Medium(str(self._files.path(sha256)), sha256))
         await self._note(machine, url)
 
+    async def fetch(
+        self, url: str, *, username: str = "", password: str = "", verify: bool = True
+    ) -> str:
+        """Fetch an http(s) URL as `insert` does, and keep nothing; returns its SHA-256 in hex."""
+        sha256 = await self._files.fetch(url, Access(username, password, verify=verify))
+        async with self._use(sha256):
+            return sha256
+
     async def insert_uploaded(self, machine: UUID, sha256: str, name: str) -> None:
         """Put in what a client uploaded before, and calls so. Raises `NotFound` when it did not.
 

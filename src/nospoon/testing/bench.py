@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -110,6 +111,7 @@ class MemoryMedia:
 
     service: BmcService | None = None
     asked: list[tuple[UUID, str, str, str, bool]] = field(default_factory=list)
+    fetched: list[tuple[str, str, str, bool]] = field(default_factory=list)
     gate: asyncio.Event | None = None
     error: NospoonError | None = None
 
@@ -129,6 +131,16 @@ class MemoryMedia:
             raise self.error
         assert self.service is not None, "the bench sets it"
         await self.service.media_changed(machine, url)
+
+    async def fetch(
+        self, url: str, *, username: str = "", password: str = "", verify: bool = True
+    ) -> str:
+        self.fetched.append((url, username, password, verify))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return hashlib.sha256(url.encode()).hexdigest()
 
     async def eject(self, machine: UUID) -> None:
         assert self.service is not None, "the bench sets it"

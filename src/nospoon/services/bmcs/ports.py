@@ -60,6 +60,11 @@ class Media(Protocol):
         Raises `UsageError` for a URL that is not http(s), `ProviderError` when it cannot be had.
         """
 
+    async def fetch(
+        self, url: str, *, username: str = "", password: str = "", verify: bool = True
+    ) -> str:
+        """Fetch an image, look at it and let it go; returns its SHA-256 in hex. Raises the same."""
+
     async def eject(self, machine: UUID) -> None:
         """Take out what is in; an empty drive is no error."""
 

@@ -47,10 +47,10 @@ class Exchange:
     def path(self) -> str:
         return self.request.url.path
 
-    def served(self) -> Served:
-        """The BMC that the path names, when this caller may see it."""
+    def served(self, system: str | None = None) -> Served:
+        """The BMC that the path names, or that of this system, when this caller may see it."""
         try:
-            uuid = UUID(self.request.path_params["id"])
+            uuid = UUID(system or self.request.path_params["id"])
         except ValueError:
             raise errors.not_found(self.path) from None
         found = self.service.status(uuid)
@@ -63,9 +63,9 @@ class Exchange:
         self._fail_on_demand(found)
         return found
 
-    def administered(self) -> Served:
+    def administered(self, system: str | None = None) -> Served:
         """The same, when this caller may configure the BMC itself."""
-        served = self.served()
+        served = self.served(system)
         if self.accounts.privilege(self.account, served.bmc.uuid) < ADMINISTRATOR:
             raise errors.forbidden()
         return served

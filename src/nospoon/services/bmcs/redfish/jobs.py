@@ -26,7 +26,11 @@ Changed = Callable[["Job"], None]
 
 @dataclass(slots=True)
 class Job:
-    """One Task. `error`: why it failed, None while it runs and when it worked."""
+    """One Task. `error`: why it failed, None while it runs and when it worked.
+
+    `shows_task`: its monitor goes on showing it after its end, also when it failed; clients of
+    updates (sushy, Ironic) read from there how it ended.
+    """
 
     system: UUID
     name: str
@@ -35,6 +39,7 @@ class Job:
     ended: float | None = None
     error: NospoonError | None = None
     task: asyncio.Task[None] | None = None
+    shows_task: bool = False
 
     @property
     def state(self) -> str:
@@ -51,9 +56,16 @@ class Jobs:
         self._tasks, self._changed = tasks, changed
         self._jobs: dict[str, Job] = {}
 
-    def start(self, system: UUID, name: str, work: Coroutine[Any, Any, None]) -> Job:
+    def start(
+        self,
+        system: UUID,
+        name: str,
+        work: Coroutine[Any, Any, None],
+        *,
+        shows_task: bool = False,
+    ) -> Job:
         """Begin; the oldest that has ended gives way."""
-        job = Job(system, name)
+        job = Job(system, name, shows_task=shows_task)
         over = [each.id for each in self._jobs.values() if each.ended is not None]
         for old in over[: max(0, len(self._jobs) - KEPT + 1)]:
             del self._jobs[old]

@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 
 from nospoon import __version__
 from nospoon.bmc.messages import Defaults
+from nospoon.bmc.software import Component
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerState
@@ -110,6 +111,15 @@ def service_root(install: UUID) -> dict[str, Any]:
     }
 
 
+FIRMWARES = {Firmware.BIOS: "SeaBIOS", Firmware.UEFI: "EDK II", Firmware.UEFI_SECURE: "EDK II"}
+
+
+def software_version(served: Served, component: Component) -> str:
+    """As updated last; before that ours, and of the firmware its name: the host has its version."""
+    made = __version__ if component is Component.BMC else FIRMWARES[served.config.machine.firmware]
+    return served.aggregate.runtime.software.version(component) or made
+
+
 def mode_of(served: Served) -> str:
     """The firmware's mode, which no override changes here."""
     return modes(served)[0]
@@ -155,6 +165,7 @@ def system(served: Served) -> dict[str, Any]:
         "Storage": ref(f"{path}/Storage"),
         "LogServices": ref(f"{path}/LogServices"),
         "VirtualMedia": ref(f"{path}/VirtualMedia"),
+        "BiosVersion": software_version(served, Component.BIOS),
         "Bios": ref(f"{path}/Bios"),
         **({} if machine.firmware is Firmware.BIOS else {"SecureBoot": ref(f"{path}/SecureBoot")}),
         "Links": {"Chassis": [ref(f"Chassis/{uuid}")], "ManagedBy": [ref(f"Managers/{uuid}")]},
@@ -257,7 +268,7 @@ def manager(served: Served) -> dict[str, Any]:
         "Model": "nospoon",
         "UUID": str(uuid5(uuid, "manager")),
         "ServiceEntryPointUUID": str(uuid5(uuid, "redfish")),
-        "FirmwareVersion": __version__,
+        "FirmwareVersion": software_version(served, Component.BMC),
         "PowerState": "On",
         "Status": {"State": "Enabled", "Health": "OK"},
         "NetworkProtocol": ref(f"Managers/{uuid}/NetworkProtocol"),

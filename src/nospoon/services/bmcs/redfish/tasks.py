@@ -74,7 +74,15 @@ def shown(job: Job) -> dict[str, Any]:
 
 async def _monitor(exchange: Exchange) -> Response:
     """202 while it runs, then what the request would have been answered with."""
-    return outcome(_job(exchange))
+    job = _job(exchange)
+    return respond(shown(job)) if job.shows_task and job.ended is not None else outcome(job)
+
+
+def begun(job: Job) -> Response:
+    """The answer to an update: always a Task, whose end its monitor tells."""
+    place = f"{ROOT}/{MONITORS}/{job.id}"
+    headers = {"Location": place, "Retry-After": RETRY_AFTER}
+    return respond(shown(job), status=202, headers=headers)
 
 
 def outcome(job: Job) -> Response:
