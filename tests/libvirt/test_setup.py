@@ -1,4 +1,4 @@
-"""UEFI variables that a start changes: boot target `setup`, on real firmware."""
+"""UEFI variables that a start changes: boot target `setup` and secure boot, on real firmware."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
 SETUP_ONCE = BootPlan((BootDevice.SETUP, *ORDER), ORDER)
 PLAIN = BootPlan(ORDER, ORDER)
-SETUP_SCREEN, DISK = b"Device Manager", b"DISK-BOOTED"
+SETUP_SCREEN, DISK, REFUSED = b"Device Manager", b"DISK-BOOTED", b"Access Denied"
 
 
 async def test_setup_is_entered_once_and_then_the_disk_boots(
@@ -40,6 +40,23 @@ async def test_setup_is_entered_once_and_then_the_disk_boots(
     assert await listener.hears(*both) == SETUP_SCREEN
     await machines.power(rack.uuid, PowerCommand.CYCLE, PLAIN)
     assert await listener.hears(*both) == DISK
+
+
+async def test_secure_boot_that_is_off_runs_an_unsigned_loader_until_it_is_on_again(
+    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> None:
+    disk = await guests.speaking_uefi_disk(tmp_path)
+    rack = guests.guest_rack(bench, disk, images, tmp_path, firmware=Firmware.UEFI_SECURE)
+    await make(bench, *rack.all)
+    machines = connection.machine_driver
+    listener = guests.Listener(machines.console_record(rack.uuid))
+    both = (REFUSED, DISK)
+    await machines.power(rack.uuid, PowerCommand.ON, BootPlan(ORDER, ORDER, secure_boot=False))
+    assert await listener.hears(*both) == DISK
+    await machines.power(rack.uuid, PowerCommand.CYCLE, PLAIN)
+    assert await listener.hears(*both) == DISK
+    await machines.power(rack.uuid, PowerCommand.CYCLE, BootPlan(ORDER, ORDER, secure_boot=True))
+    assert await listener.hears(*both) == REFUSED
 
 
 async def test_a_bios_machine_has_no_setup_and_boots_what_comes_next(

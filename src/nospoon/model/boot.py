@@ -60,10 +60,15 @@ NO_OVERRIDE = BootOverride()
 
 @dataclass(frozen=True, slots=True)
 class BootPlan:
-    """`now`: devices for the boot at hand, first tried first. `after`: for every boot after it."""
+    """`now`: devices for the boot at hand, first tried first. `after`: for every boot after it.
+
+    `secure_boot`: whether firmware with enrolled keys checks signatures from the next start on, and
+    then until told otherwise; None: as it does now.
+    """
 
     now: tuple[BootDevice, ...]
     after: tuple[BootDevice, ...]
+    secure_boot: bool | None = None
 
 
 def next_boot(order: tuple[BootDevice, ...], override: BootOverride) -> BootPlan:

@@ -19,12 +19,13 @@ import libvirt
 import structlog
 
 from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerState
 from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute, set_order
-from nospoon.providers.libvirt.nvram import Edit, Nvram, edits_for
+from nospoon.providers.libvirt.nvram import Edit, Nvram, edits_for, enters_setup
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Known, Roster
 
@@ -51,7 +52,7 @@ class Boots:
         edits = edits_for(known, boot)
         if edits:
             await self._edited(machine, edits)
-        if known.script or boot == BootPlan(known.order, known.order):
+        if known.script or (boot.now, boot.after) == (known.order, known.order):
             await self.hypervisor.work(
                 lambda connect: self.roster.find(connect, machine).create(), f"start {machine}"
             )
@@ -66,9 +67,12 @@ class Boots:
             self.presence.starting.discard(machine)
 
     def needs_start(self, machine: UUID, boot: BootPlan) -> bool:
-        """Whether a reset would not do: what the plan changes of UEFI variables needs a start."""
+        """Whether a reset would not do: a variable that leads into setup is written before a start.
+
+        Secure boot waits for a start by itself.
+        """
         known = self.roster.known(machine)
-        return known is not None and bool(edits_for(known, boot))
+        return known is not None and known.firmware is not Firmware.BIOS and enters_setup(boot)
 
     async def _look(self, machine: UUID) -> Known:
         """What is known of a machine, which is looked for where it was not seen yet."""

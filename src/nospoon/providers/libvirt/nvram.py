@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import libvirt
@@ -19,7 +20,12 @@ from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.pools import VirPool, our_pool, refreshed
 from nospoon.providers.libvirt.roster import Known, Roster
 from nospoon.providers.libvirt.storage_xml import nvram_file
-from nospoon.providers.libvirt.varstore import LARGEST, BadVariables, entering_setup
+from nospoon.providers.libvirt.varstore import (
+    LARGEST,
+    BadVariables,
+    entering_setup,
+    with_secure_boot,
+)
 from nospoon.providers.libvirt.volumes import VirVolume, file_named
 
 Edit = Callable[[bytes], bytes]
@@ -28,9 +34,16 @@ CHUNK = 1 << 18
 
 def edits_for(known: Known, boot: BootPlan) -> list[Edit]:
     """What a start by this plan changes of the machine's variables; BIOS machines have none."""
-    if known.firmware is Firmware.BIOS:
-        return []
-    return [entering_setup] if boot.now[:1] == (BootDevice.SETUP,) else []
+    edits: list[Edit] = []
+    if known.firmware is Firmware.UEFI_SECURE and boot.secure_boot is not None:
+        edits.append(partial(with_secure_boot, enabled=boot.secure_boot))
+    if known.firmware is not Firmware.BIOS and enters_setup(boot):
+        edits.append(entering_setup)
+    return edits
+
+
+def enters_setup(boot: BootPlan) -> bool:
+    return boot.now[:1] == (BootDevice.SETUP,)
 
 
 @dataclass(frozen=True, slots=True)
