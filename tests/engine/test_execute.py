@@ -23,6 +23,7 @@ from nospoon.plan.steps import Plan
 from nospoon.providers.base import Driver
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import clock
+from nospoon.runtime.tasks import Tasks
 from nospoon.spec.load import load
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000002")
@@ -226,3 +227,34 @@ async def test_a_journal_that_cannot_be_written_stops_what_it_would_have_told_of
     }
     bench.journal = Notes()
     assert (await bench.run(await bench.plan())).complete
+
+
+class Slow(Moody):
+    """A driver whose first call ends when it is told to."""
+
+    def __init__(self, inner: Driver) -> None:
+        super().__init__(inner, [])
+        self.begun, self.let_go, self.ended = asyncio.Event(), asyncio.Event(), 0
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        self.begun.set()
+        await self.let_go.wait()
+        await super().create(resource, tag)
+        self.ended += 1
+
+
+async def test_a_call_that_was_begun_is_heard_out_when_all_is_cancelled() -> None:
+    bench = Bench()
+    slow = bench.drivers["sim", Kind.POOL] = Slow(bench.drivers["sim", Kind.POOL])
+    plan = await bench.plan()
+    async with Tasks("test") as tasks:
+        run = tasks.start(bench.run(plan), name="run")
+        await slow.begun.wait()
+        run.cancel()
+        await asyncio.wait([run], timeout=0.05)
+        assert not run.done()
+        slow.let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    assert slow.ended == 1
+    assert Kind.VOLUME not in {key.kind for key, _ in bench.journal.entries}

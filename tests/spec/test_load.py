@@ -170,3 +170,32 @@ def test_an_unknown_placeholder_is_named() -> None:
 def test_the_mac_of_no_nic_is_refused() -> None:
     with pytest.raises(SpecError, match="all zeros"):
         read("cluster: dev\nnodes: [{nics: [{mac: '00:00:00:00:00:00'}]}]\n")
+
+
+NIC = "{network: a, mac: '02:00:00:00:00:01'}"
+TWICE = f"cluster: dev\nnetworks: {{a: {{}}}}\nnodes: [{{nics: [{NIC}, {NIC}]}}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"cluster: dev\nnodes: [{{count: {'9' * 5000}}}]\n", r"nodes\[0\].count"),
+        ("cluster: dev\nnodes: " + "[" * 3000 + "]" * 3000 + "\n", "nested more than 100 deep"),
+        ("cluster: dev\nnodes: " + "[" * 150 + "]" * 150 + "\n", "nested more than 100 deep"),
+        (
+            TWICE,
+            r":3:\d\d: nodes\[0\].nics\[1\].mac: MAC",
+        ),
+    ],
+    ids=["digits", "very deep", "deep", "macs"],
+)
+def test_odd_files_are_told_where_they_are_odd(text: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        read(text)
+
+
+def test_one_wrong_address_is_one_problem() -> None:
+    with pytest.raises(SpecError) as raised:
+        read("cluster: dev\nbmc: {address: 300.1.1.1}\nnodes: [{}]\n")
+    (problem,) = raised.value.problems
+    assert "expected an IPv4 or IPv6 address, got '300.1.1.1'" in str(problem)

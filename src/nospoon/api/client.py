@@ -112,6 +112,11 @@ class Client:
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
+            if isinstance(error, TimeoutError):
+                raise HostUnreachable(
+                    f"the daemon has not answered within {limit:.0f} s",
+                    hint="It may still be at it: see `nospoon operation list` and its log.",
+                ) from error
             raise HostUnreachable(
                 f"no daemon answers at {self.socket_path}: {error}",
                 hint="Start it with `nospoon daemon start`.",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import socket
 import stat
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,7 +26,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's report. `mend`: packages, or one shell command."""
+    """One line of the doctor's report, and what mends it: packages, a command of root's, or one of
+    the user's own.
+    """
 
     name: str
     present: bool
@@ -32,6 +36,7 @@ class Finding:
     level: Level = Level.NEEDED
     packages: tuple[str, ...] = ()
     command: str = ""
+    own_command: str = ""
 
     @property
     def verdict(self) -> str:
@@ -83,7 +88,7 @@ def findings(*, privileged: bool) -> list[Finding]:
         *(_tool(tool) for tool in TOOLS),
         _module(),
         *_libvirt(privileged=privileged),
-        _kvm(),
+        _kvm(settings_for(os.environ, uid=os.geteuid()).cache),
         *_kvm_group(privileged=privileged),
         _ready_space(settings_for(os.environ, uid=os.geteuid()).pools),
     ]
@@ -96,6 +101,7 @@ def mending(found: Iterable[Finding], *, privileged: bool) -> str:
     sudo = "" if privileged else "sudo "
     commands = [f"{sudo}apt-get install -y {' '.join(packages)}"] if packages else []
     commands += dict.fromkeys(f"{sudo}{each.command}" for each in missing if each.command)
+    commands += [each.own_command for each in missing if each.own_command]
     return " && ".join(commands)
 
 
@@ -119,6 +125,7 @@ def _module() -> Finding:
         present,
         "libvirt's Python module" if present else "pip install 'nospoon[libvirt]'",
         packages=() if present else ("libvirt-dev", "pkg-config", "gcc", "python3-dev"),
+        own_command=f"{sys.executable} -m pip install 'nospoon[libvirt]'",
     )
 
 
@@ -157,9 +164,14 @@ def _listens(path: str) -> bool:
     return True
 
 
-def _kvm() -> Finding:
+def _kvm(cache: Path) -> Finding:
+    """As the daemon found it when it tried, if it ever did."""
     device = Path("/dev/kvm")
     usable = device.exists() and os.access(device, os.R_OK | os.W_OK)
+    tried = sorted(cache.glob("kvm-*.json"), key=lambda file: file.stat().st_mtime)
+    verdict = json.loads(tried[-1].read_text()) if tried else {}
+    if usable and verdict.get("accelerator") == "tcg":
+        return Finding("KVM", False, str(verdict.get("note", "")), Level.OPTIONAL)  # noqa: FBT003
     detail = (
         "usable by you; tried with a Linux guest before it is used"
         if usable
@@ -187,4 +199,6 @@ def _kvm_group(*, privileged: bool) -> Iterable[Finding]:
 def _ready_space(path: Path, *, needed: int = 5 << 30) -> Finding:
     place = next(each for each in (path, *path.parents) if each.exists())
     free = shutil.disk_usage(place).free
-    return Finding("disk space", free >= needed, f"{free >> 30} GiB free for {path}")
+    told = f"{free >> 30} GiB free for {path}"
+    short = f"{told}, {needed >> 30} wanted: remove something there, or set NOSPOON_POOL_DIR"
+    return Finding("disk space", free >= needed, told if free >= needed else short)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
 from uuid import UUID
@@ -37,7 +37,7 @@ class HostInUse:
     connection: Connection
     runner: Runner
     capabilities: Capabilities | None = None
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    watch: asyncio.Task[None] | None = None
 
 
 class Hosts:
@@ -52,13 +52,12 @@ class Hosts:
         self._watchers: dict[UUID, asyncio.Event] = {}
 
     def use(self, host: Host) -> HostInUse:
-        """The host's connection; the first use opens it and begins to watch its machines."""
+        """The host's connection; opened when it is first used, watched when a machine is there."""
         identity = (host.name, host.uri, host.ssh)
         found = self._in_use.get(identity)
         if found is None:
             found = HostInUse(host, self._connect(host), runner_for(host.ssh, self._sockets))
             self._in_use[identity] = found
-            self._tasks.start(self._watch(found), name=f"watch {host.name}")
         elif found.host != host:
             found.host = host
             found.connection.configure(host)
@@ -67,7 +66,7 @@ class Hosts:
     async def capabilities(self, host: Host) -> Capabilities:
         """What the host can do; asked once, and again after it was away."""
         used = self.use(host)
-        if used.capabilities is None:
+        if used.capabilities is None or used.watch is None:
             await used.connection.check()
             used.capabilities = await used.connection.capabilities()
         return used.capabilities
@@ -105,7 +104,9 @@ class Hosts:
 
     def settle(self, machine: UUID, host: Host) -> None:
         """From now on this machine is on that host."""
-        self._homes[machine] = self.use(host)
+        home = self._homes[machine] = self.use(host)
+        if home.watch is None:
+            home.watch = self._tasks.start(self._watch(home), name=f"watch {host.name}")
 
     def forget(self, machine: UUID) -> None:
         self._homes.pop(machine, None)

@@ -204,7 +204,7 @@ class Operations:
         return await self._database.call(stored.all_operations, uid=uid)
 
     async def cancel(self, id: UUID) -> None:  # noqa: A002
-        """Stop an operation; driver calls under way are cancelled too.
+        """Stop an operation; returns when the driver calls that were under way have ended.
 
         Raises `Conflict` when it has ended.
         """

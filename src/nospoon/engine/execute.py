@@ -20,6 +20,7 @@ from nospoon.model.resources import Key, OwnerTag
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
 from nospoon.providers.base import Driver
+from nospoon.runtime.tasks import Tasks
 
 RETRY_DELAYS = (1.0, 3.0)
 """Seconds before a second and third try of a move whose host was away."""
@@ -69,6 +70,7 @@ class _Run:
         self.drivers, self.tag, self.journal = drivers, tag, journal
         self.emit, self.limits = emit, limits
         self.outcome = Outcome(total=len(self.moves))
+        self.calls = Tasks("engine")
         self.results: dict[MoveId, asyncio.Future[bool]] = {}
         self.slots: Mapping[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(limits.per_host)
@@ -77,7 +79,7 @@ class _Run:
     async def all(self) -> Outcome:
         loop = asyncio.get_running_loop()
         self.results = {id_: loop.create_future() for id_ in self.moves}
-        async with asyncio.TaskGroup() as group:
+        async with self.calls, asyncio.TaskGroup() as group:
             for move in self.moves.values():
                 name = f"{move.half} {move.step.key}"
                 group.create_task(self._when_ready(move), name=name)
@@ -132,6 +134,27 @@ class _Run:
         return await self._call(move)
 
     async def _call(self, move: Move) -> None:
+        """Once begun, a driver's call is heard out, also when we are cancelled: what it does on its
+        host would go on unseen, and be in the way of what comes next.
+        """
+        call = self.calls.start(self._answer(move), name=f"call for {move.step.key}")
+        try:
+            error = await asyncio.shield(call)
+        except asyncio.CancelledError:
+            await asyncio.wait([call])
+            raise
+        if error is not None:
+            raise error
+
+    async def _answer(self, move: Move) -> Exception | None:
+        """What the driver raised, of what drivers may raise."""
+        try:
+            await self._act(move)
+        except (NospoonError, OSError) as error:
+            return error
+        return None
+
+    async def _act(self, move: Move) -> None:
         step, driver = move.step, self._driver(move.step.key)
         if move.half is Half.REMOVE:
             assert step.observed is not None, "only what was observed is removed"

@@ -88,8 +88,9 @@ def _duplicate_nodes(expansion: Expansion) -> Iterator[Complaint]:
                 ("nodes", group, "name"), f"{node.name!r} is also named by nodes[{first}]", hint
             )
         names.setdefault(node.name, group)
-        for nic in node.nics:
+        for index, nic in enumerate(node.nics):
             if nic.mac and nic.mac in macs:
                 message = f"MAC {nic.mac} of {node.name!r} is also that of {macs[nic.mac]!r}"
-                yield Complaint(("nodes", group), message, "Leave MACs out to have them derived")
+                where = ("nodes", group, "nics", index, "mac")
+                yield Complaint(where, message, "Leave MACs out to have them derived")
             macs.setdefault(nic.mac, node.name)

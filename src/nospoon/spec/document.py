@@ -19,6 +19,9 @@ from nospoon.errors import Problem, SpecError
 MAX_VALUES = 2_000_000
 """Values a file may hold with its aliases written out; 10,000 nodes in full are some 300,000."""
 
+MAX_DEPTH = 100
+TOO_DEEP = f"lists and mappings nested more than {MAX_DEPTH} deep"
+
 Plain = str | int | float | bool | None
 Value = Plain | list["Value"] | dict[str, "Value"]
 Path = tuple[str | int, ...]
@@ -27,7 +30,7 @@ _SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], Plain]], ...] = (
     (re.compile(r"(?:null|Null|NULL|~|)\Z"), lambda _: None),
     (re.compile(r"(?:true|True|TRUE)\Z"), lambda _: True),
     (re.compile(r"(?:false|False|FALSE)\Z"), lambda _: False),
-    (re.compile(r"[-+]?[0-9]+\Z"), int),
+    (re.compile(r"[-+]?[0-9]{1,100}\Z"), int),
     (re.compile(r"0o[0-7]+\Z"), lambda text: int(text, 0)),
     (re.compile(r"0x[0-9a-fA-F]+\Z"), lambda text: int(text, 0)),
     (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"), float),
@@ -74,6 +77,8 @@ class Document:
     def _compose(self, text: str) -> Node | None:
         try:
             return yaml.compose(text, Loader=yaml.CSafeLoader)
+        except RecursionError as error:
+            raise SpecError([Problem(self.file, 1, 1, "", TOO_DEEP)]) from error
         except yaml.YAMLError as error:
             raise SpecError([_syntax_problem(error, self.file)]) from error
 
@@ -82,6 +87,8 @@ class Document:
         known = self._built.get(id(node))
         if known is not None:
             return known
+        if len(path) > MAX_DEPTH:
+            raise SpecError([self.problem(path[:MAX_DEPTH], TOO_DEEP)])
         if id(node) in self._open:
             raise SpecError([self.problem(path, "an alias that contains itself")])
         self._open.add(id(node))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -77,6 +78,14 @@ def parse_mac(value: Any) -> str:
     if not int(text.replace(":", ""), 16):
         raise ValueError("expected a MAC address of some NIC, got that of none, all zeros")
     return text
+
+
+def parse_address(value: Any) -> Any:
+    """An IPv4 or IPv6 address, as text or already one."""
+    try:
+        return ip_address(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError(f"expected an IPv4 or IPv6 address, got {value!r}") from None
 
 
 def parse_duration(value: Any) -> float:

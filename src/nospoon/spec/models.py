@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Strategy
-from nospoon.spec.fields import Duration, Mac, Memory, Name, Ports, Size
+from nospoon.spec.fields import Duration, Mac, Memory, Name, Ports, Size, parse_address
 
 
 class Section(BaseModel):
@@ -346,7 +346,7 @@ class PduSection(Section):
 class BmcSection(Section):
     """Where BMCs answer, and who may log in."""
 
-    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(_text)] = Field(
+    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)] = Field(
         IPv4Address("127.0.0.1"),
         description="Address on which all BMCs answer, a port each; IPv4 or IPv6.",
     )

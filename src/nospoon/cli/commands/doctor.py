@@ -24,6 +24,6 @@ def command(format_: str, columns: tuple[str, ...]) -> None:
         click.echo("\nNothing needed is missing.", err=True)
         return
     mend = mending(found, privileged=privileged)
-    if mend:
-        click.echo(f"\nThis mends it:\n  {mend}", err=True)
+    mended = f"This mends it:\n  {mend}" if mend else "No command mends that: see the details."
+    click.echo(f"\n{mended}", err=True)
     raise click.exceptions.Exit(1)

@@ -41,14 +41,12 @@ class ImageFile:
 async def inspect_image(path: str) -> ImageFile:
     """What the daemon's own copy of an image is. Raises `ProviderError` when it cannot be read."""
     if not _is_file(path):
-        raise ProviderError(
-            f"the image {path} is missing", hint="Load it again: `nospoon image load`."
-        )
+        raise ProviderError(f"the image {path} is missing", hint="`nospoon up` sends it again.")
     done = await process.run(["qemu-img", "info", "--output=json", path], check=False)
     if done.status != 0:
         raise ProviderError(
             f"the image {path} cannot be read: {done.stderr.strip()}",
-            hint="Load a good copy: `nospoon image load`.",
+            hint="Run `nospoon up` with a good copy.",
         )
     told = json.loads(done.stdout)
     details = told.get("format-specific", {}).get("data", {})
@@ -132,7 +130,7 @@ class ImageDriver:
             if digest != shape.sha256:
                 raise ProviderError(
                     f"the image {path} is corrupt: its sha256 is {digest}, not {shape.sha256}",
-                    hint="Load a good copy: `nospoon image load`.",
+                    hint="Run `nospoon up` with a good copy.",
                 )
             marker = render_volume(file_name + COMPLETE, capacity=0, file_format="raw")
             pool.createXML(marker, 0)
@@ -166,7 +164,7 @@ def _refuse_unfit(path: str, file: ImageFile, shape: Image) -> None:
     if got != want:
         raise ProviderError(
             f"the image {path} is not what it was: format and size are {got}, not {want}",
-            hint="Load it again: `nospoon image load`.",
+            hint="`nospoon up` sends it again.",
         )
 
 

@@ -96,7 +96,8 @@ class Presence:
                 delay = FIRST_RETRY
                 await lost.wait()
             except NospoonError as error:
-                log.warning("host is away", host=self._hypervisor.host, why=str(error))
+                tell = log.debug if self._was_lost else log.warning
+                tell("host is away", host=self._hypervisor.host, why=str(error))
             self._tell_unreachable()
             self._tried.set()
             await asyncio.sleep(delay)
