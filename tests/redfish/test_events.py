@@ -400,3 +400,10 @@ async def test_a_stream_is_filtered() -> None:
             await b.service.power(b.first.bmc.uuid, PowerCommand.OFF)
             assert (await said(reader))["Events"][0]["MessageId"].endswith("PoweredOff")
         assert (await client(b.first).get(f"{SERVICE}/SSE?$filter=x")).status == 400
+
+
+async def test_subscriptions_made_at_once_are_all_kept() -> None:
+    async with bench(1) as b, sink() as to:
+        made = await asyncio.gather(*(subscribe(b, to) for _ in range(6)))
+        assert [each.status for each in made] == [201] * 6
+        assert len((await client(b.first).get(SUBSCRIPTIONS)).json["Members"]) == 6

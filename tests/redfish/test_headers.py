@@ -72,3 +72,14 @@ async def test_a_malformed_request_is_a_bad_request() -> None:
         assert await said(b.first, b"GET /redfish/v1/ HTTP/1.1\r\nno header\r\n\r\n") == [
             b"HTTP/1.1 400 Bad Request"
         ]
+
+
+async def test_of_changes_of_a_system_at_once_with_one_etag_one_wins() -> None:
+    async with bench(1) as b:
+        line, place = client(b.first), system_of(b.first)
+        tag = (await line.get(place)).headers["etag"]
+        body = {"LocationIndicatorActive": True}
+        told = await asyncio.gather(
+            *(line.ask("PATCH", place, body, If_Match=tag) for _ in range(5))
+        )
+        assert sorted(each.status for each in told) == [200, 412, 412, 412, 412]

@@ -69,8 +69,8 @@ class Effects:
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
 
-    async def ask(self, served: Served, event: Callable[[int], Event]) -> Answer:
-        """Feed an event that carries a ticket, and wait for its answer."""
+    def ask(self, served: Served, event: Callable[[int], Event]) -> asyncio.Future[Answer]:
+        """Feed an event that carries a ticket, at once; its answer comes."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def resolve(answer: Answer) -> None:
@@ -78,7 +78,7 @@ class Effects:
                 future.set_result(answer)
 
         self.feed(served, event(self.ticket(resolve)))
-        return await future
+        return future
 
     def ticket(self, resolve: Resolve) -> int:
         """Whose answer calls `resolve`."""

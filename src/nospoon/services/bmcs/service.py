@@ -107,9 +107,12 @@ class BmcService:
         """At start-up, before BMCs are put: subscriptions go on."""
         self.events.restore(await self._store.events())
 
-    async def ask(self, served: Served, event: Callable[[int], Event]) -> Answer:
-        """Feed an event that carries a ticket, and wait for its answer."""
-        return await self._effects.ask(served, event)
+    def ask(self, served: Served, event: Callable[[int], Event]) -> asyncio.Future[Answer]:
+        """Feed an event that carries a ticket, at once; its answer comes.
+
+        What was looked at just before is still so: checks need no lock.
+        """
+        return self._effects.ask(served, event)
 
     def ticket(self, resolve: Callable[[Answer], None]) -> int:
         """Whose answer calls `resolve`."""

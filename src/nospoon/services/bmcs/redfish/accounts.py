@@ -1,27 +1,45 @@
-"""AccountService: the caller's own account, and the roles that hold (DSP0266 §13.7).
+"""AccountService: users, which IPMI and Redfish share, and the roles that hold (DSP0266 §13.7).
 
-Accounts are made in the cluster file, or over IPMI; both protocols share them.
+Rules:
+
+- An account is a row of the BMC's table of users (`nospoon.bmc.users`); its id is IPMI's number.
+  2 is the node's own account, which only the cluster file changes.
+- Where an endpoint serves several systems, what is shown is so on all that the caller may use
+  there, and what is changed is changed on all of them.
+- Administrators see and change all accounts; others see their own, and may change its password.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from nospoon.bmc.users import ADMINISTRATOR
-from nospoon.services.bmcs.accounts import OPERATOR
+from nospoon.bmc import users as table
+from nospoon.bmc.messages import Answer, SettingsRequested
+from nospoon.bmc.users import ADMINISTRATOR, LAST, OWNER, User
+from nospoon.services.bmcs.accounts import LEAST_PRIVILEGE, OPERATOR
 from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.actions import done
 from nospoon.services.bmcs.redfish.exchange import (
+    ODATA,
     OK,
     ROOT,
     Exchange,
     Resource,
+    check_match,
     collection,
     ref,
     resource,
+    respond,
     tagged,
 )
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.served import Served
 
 ROLES = {
     "Administrator": ["Login", "ConfigureManager", "ConfigureUsers", "ConfigureComponents",
@@ -30,52 +48,259 @@ ROLES = {
     "ReadOnly": ["Login", "ConfigureSelf"],
 }  # fmt: skip
 """Role -> its privileges, as the standard assigns them."""
-OWN = "own"
+PRIVILEGES = {"Administrator": ADMINISTRATOR, "Operator": OPERATOR, "ReadOnly": LEAST_PRIVILEGE}
+"""Role -> IPMI's privilege level (§6.8)."""
+SERVICE, ACCOUNTS = "AccountService", "AccountService/Accounts"
+SHORTEST, LONGEST, LONGEST_NAME = 8, 20, 16
+"""Bytes of passwords and names: IPMI 2.0 §22.30 and §22.28 have no room for more."""
+TYPES = ["Redfish", "IPMI"]
+_WRITABLE = ("UserName", "Password", "RoleId", "Enabled", "Locked", "AccountTypes")
+_READ_ONLY = frozenset({"Id", "Name", "Links", "Description", "PasswordChangeRequired"})
+
+Change = Callable[[Sequence[User]], tuple[User, ...]]
 
 
 async def _service(exchange: Exchange) -> Response:
     body = {
-        **resource("AccountService", "AccountService", "AccountService", "Account Service"),
+        **resource("AccountService", SERVICE, SERVICE, "Account Service"),
         "ServiceEnabled": True,
-        "MinPasswordLength": 1,
-        "MaxPasswordLength": 20,
+        "MinPasswordLength": SHORTEST,
+        "MaxPasswordLength": LONGEST,
         "Status": OK,
-        "Accounts": ref("AccountService/Accounts"),
-        "Roles": ref("AccountService/Roles"),
+        "Accounts": ref(ACCOUNTS),
+        "Roles": ref(f"{SERVICE}/Roles"),
     }
     return tagged(exchange, body)
+
+
+def _is_administrator(exchange: Exchange) -> bool:
+    return exchange.least_privilege() >= ADMINISTRATOR
+
+
+def _systems(exchange: Exchange) -> list[Served]:
+    found = (exchange.service.status(each) for each in exchange.systems())
+    return [each for each in found if each is not None]
+
+
+def _owner(systems: Sequence[Served]) -> User | None:
+    """The nodes' own account, when they have the same one."""
+    names = {each.bmc.username for each in systems}
+    if len(names) != 1:
+        return None
+    return User(OWNER, names.pop(), "…", ADMINISTRATOR, enabled=True, messaging=True)
+
+
+def _known(exchange: Exchange) -> dict[str, User]:
+    """Accounts that this caller sees, by id."""
+    systems = _systems(exchange)
+    tables = {each.aggregate.runtime.settings.users for each in systems}
+    same = set.intersection(*(set(each) for each in tables)) if tables else set()
+    owner = _owner(systems)
+    found = [*([owner] if owner is not None else []), *sorted(same, key=lambda each: each.id)]
+    mine = _is_administrator(exchange)
+    return {str(u.id): u for u in found if u.name and (mine or u.name == exchange.username)}
+
+
+def _one(exchange: Exchange) -> User:
+    found = _known(exchange).get(exchange.request.path_params["member"])
+    if found is None:
+        raise errors.not_found(exchange.path)
+    return found
 
 
 async def _accounts(exchange: Exchange) -> Response:
-    return tagged(exchange, collection("ManagerAccount", "AccountService/Accounts", [OWN]))
+    return tagged(exchange, collection("ManagerAccount", ACCOUNTS, list(_known(exchange))))
 
 
 async def _account(exchange: Exchange) -> Response:
-    if exchange.request.path_params["member"] != OWN:
-        raise errors.not_found(exchange.path)
-    body = {
-        **resource("ManagerAccount", f"AccountService/Accounts/{OWN}", OWN, "Own Account"),
-        "UserName": exchange.username,
+    return tagged(exchange, _shown(_one(exchange)))
+
+
+def _shown(user: User) -> dict[str, Any]:
+    """ManagerAccount; passwords are never told."""
+    roles = {privilege: role for role, privilege in PRIVILEGES.items()}
+    role = roles.get(user.privilege, "ReadOnly")
+    return {
+        **resource("ManagerAccount", f"{ACCOUNTS}/{user.id}", str(user.id), f"User {user.id}"),
+        "UserName": user.name,
         "Password": None,
-        "RoleId": _role_of(exchange),
-        "Enabled": True,
+        "RoleId": role,
+        "Enabled": user.may_log_in and user.privilege in roles,
         "Locked": False,
-        "AccountTypes": ["Redfish", "IPMI"],
-        "Links": {"Role": ref(f"AccountService/Roles/{_role_of(exchange)}")},
+        "PasswordChangeRequired": False,
+        "AccountTypes": TYPES,
+        "Links": {"Role": ref(f"{SERVICE}/Roles/{role}")},
     }
-    return tagged(exchange, body)
 
 
-def _role_of(exchange: Exchange) -> str:
-    """The least that the account may do on any of its systems."""
-    least = exchange.least_privilege()
-    if least >= ADMINISTRATOR:
-        return "Administrator"
-    return "Operator" if least >= OPERATOR else "ReadOnly"
+def _need_administrator(exchange: Exchange) -> None:
+    if not _is_administrator(exchange):
+        raise errors.forbidden()
+
+
+async def _create(exchange: Exchange) -> Response:
+    _need_administrator(exchange)
+    body = await exchange.body()
+    for name in ("UserName", "Password", "RoleId"):
+        if name not in body:
+            raise errors.missing_property(name)
+    systems = _systems(exchange)
+    number = _free(systems)
+    fresh = User(number, enabled=True, messaging=True)
+    user = _changed(systems, fresh, body)
+    await _change(exchange, systems, lambda users: table.with_user(users, user))
+    headers = {"Location": f"{ROOT}/{ACCOUNTS}/{number}"}
+    return respond(_shown(user), status=201, headers=headers)
+
+
+def _free(systems: Sequence[Served]) -> int:
+    """The lowest number that nobody has on any of them."""
+    taken = {user.id for each in systems for user in each.aggregate.runtime.settings.users}
+    free = (number for number in range(OWNER + 1, LAST + 1) if number not in taken)
+    found = next(free, None)
+    if found is None:
+        raise errors.RedfishError(
+            400,
+            "CreateLimitReachedForResource",
+            "The create operation failed because the resource has reached the limit of possible "
+            "resources.",
+            resolution="Delete other accounts and resubmit the request.",
+        )
+    return found
+
+
+async def _patch(exchange: Exchange) -> Response:
+    body = await exchange.body()
+    before = _one(exchange)
+    check_match(exchange, _shown(before))
+    if not _is_administrator(exchange) and set(body) - {"Password"}:
+        raise errors.forbidden()
+    _check_names(body)
+    if before.id == OWNER:
+        for name in body:
+            raise errors.read_only(name)
+    systems = _systems(exchange)
+    after = _changed(systems, before, body)
+    await _change(exchange, systems, lambda users: table.with_user(users, after))
+    return tagged(exchange, _shown(after))
+
+
+async def _delete(exchange: Exchange) -> Response:
+    _need_administrator(exchange)
+    gone = _one(exchange)
+    if gone.id == OWNER:
+        raise errors.RedfishError(
+            403,
+            "ResourceCannotBeDeleted",
+            "The delete request failed because the resource requested cannot be deleted.",
+            resolution="The cluster file says the account of a node.",
+        )
+    check_match(exchange, _shown(gone))
+    await _change(exchange, _systems(exchange), lambda users: table.without_user(users, gone.id))
+    return Response(status_code=204, headers=ODATA)
+
+
+async def _change(exchange: Exchange, systems: Sequence[Served], change: Change) -> None:
+    """On all systems; durable when this returns."""
+
+    def asked(served: Served) -> asyncio.Future[Answer]:
+        settings = served.aggregate.runtime.settings
+        after = replace(settings, users=change(settings.users))
+        return exchange.service.ask(served, lambda ticket: SettingsRequested(after, ticket))
+
+    for answer in await asyncio.gather(*(asked(each) for each in systems)):
+        done(answer)
+
+
+def _check_names(body: Mapping[str, Any]) -> None:
+    for name in body:
+        if name in _WRITABLE or name.startswith("@odata."):
+            continue
+        raise (errors.read_only if name in _READ_ONLY else errors.unknown_property)(name)
+
+
+def _changed(systems: Sequence[Served], user: User, body: Mapping[str, Any]) -> User:
+    """The user after this body; what it leaves out stays as it is. Raises `RedfishError`."""
+    _check_names(body)
+    if "UserName" in body and (not user.name or body["UserName"] != user.name):
+        user = replace(user, name=_name(systems, user, body["UserName"]))
+    if "Password" in body:
+        user = replace(user, password=_password(body["Password"]))
+    if "RoleId" in body:
+        role = body["RoleId"]
+        if not isinstance(role, str) or role not in ROLES:
+            raise errors.not_in_list("RoleId", role, tuple(ROLES))
+        user = replace(user, privilege=PRIVILEGES[role])
+    if "Enabled" in body:
+        enabled = _truth("Enabled", body["Enabled"])
+        user = replace(user, enabled=enabled, messaging=enabled or user.messaging)
+    if "Locked" in body and _truth("Locked", body["Locked"]):
+        raise errors.not_in_list("Locked", "true", ("false",))
+    if "AccountTypes" in body and body["AccountTypes"] not in (TYPES, TYPES[::-1]):
+        raise errors.not_in_list("AccountTypes", body["AccountTypes"], tuple(TYPES))
+    return user
+
+
+def _truth(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise errors.wrong_type(name, value)
+    return value
+
+
+def _name(systems: Sequence[Served], user: User, value: Any) -> str:
+    """One that nobody else has, and that basic authentication and IPMI can carry."""
+    if not isinstance(value, str):
+        raise errors.wrong_type("UserName", value)
+    good = value.isascii() and value.isprintable() and ":" not in value and value.strip() == value
+    if not good or not 0 < len(value) <= LONGEST_NAME:
+        expected = f"1 to {LONGEST_NAME} printable characters of ASCII without a colon"
+        raise _wrong_format("UserName", value, expected)
+    others = {each.name for s in systems for each in s.aggregate.runtime.settings.users
+              if each.id != user.id} | {each.bmc.username for each in systems}  # fmt: skip
+    if value in others:
+        raise errors.RedfishError(
+            400,
+            "ResourceAlreadyExists",
+            "The requested resource of type ManagerAccount with the property UserName with the "
+            f"value '{value}' already exists.",
+            args=("ManagerAccount", "UserName", value),
+            resolution="Choose another name and resubmit the request.",
+        )
+    return value
+
+
+def _password(value: Any) -> str:
+    if not isinstance(value, str):
+        raise errors.wrong_type("Password", "…")
+    size = len(value.encode("utf-8", "replace"))
+    if not SHORTEST <= size <= LONGEST or not value.isprintable() or not _encodes(value):
+        expected = f"{SHORTEST} to {LONGEST} bytes of printable characters"
+        raise _wrong_format("Password", "…", expected)
+    return value
+
+
+def _encodes(text: str) -> bool:
+    """JSON can say half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _wrong_format(name: str, value: str, expected: str) -> errors.RedfishError:
+    return errors.RedfishError(
+        400,
+        "PropertyValueFormatError",
+        f"The value '{value}' for the property {name} is not in a format that the property can "
+        "accept.",
+        args=(value, name),
+        resolution=f"Give {expected}.",
+    )
 
 
 async def _roles(exchange: Exchange) -> Response:
-    return tagged(exchange, collection("Role", "AccountService/Roles", list(ROLES)))
+    return tagged(exchange, collection("Role", f"{SERVICE}/Roles", list(ROLES)))
 
 
 async def _role(exchange: Exchange) -> Response:
@@ -83,7 +308,7 @@ async def _role(exchange: Exchange) -> Response:
     if name not in ROLES:
         raise errors.not_found(exchange.path)
     body: dict[str, Any] = {
-        **resource("Role", f"AccountService/Roles/{name}", name, f"{name} Role"),
+        **resource("Role", f"{SERVICE}/Roles/{name}", name, f"{name} Role"),
         "RoleId": name,
         "IsPredefined": True,
         "AssignedPrivileges": ROLES[name],
@@ -92,9 +317,12 @@ async def _role(exchange: Exchange) -> Response:
 
 
 RESOURCES = (
-    Resource(f"{ROOT}/AccountService", {"GET": _service}),
-    Resource(f"{ROOT}/AccountService/Accounts", {"GET": _accounts}),
-    Resource(f"{ROOT}/AccountService/Accounts/{{member}}", {"GET": _account}),
-    Resource(f"{ROOT}/AccountService/Roles", {"GET": _roles}),
-    Resource(f"{ROOT}/AccountService/Roles/{{member}}", {"GET": _role}),
+    Resource(f"{ROOT}/{SERVICE}", {"GET": _service}),
+    Resource(f"{ROOT}/{ACCOUNTS}", {"GET": _accounts, "POST": _create}),
+    Resource(f"{ROOT}/{ACCOUNTS}/Members", {"POST": _create}),
+    Resource(
+        f"{ROOT}/{ACCOUNTS}/{{member}}", {"GET": _account, "PATCH": _patch, "DELETE": _delete}
+    ),
+    Resource(f"{ROOT}/{SERVICE}/Roles", {"GET": _roles}),
+    Resource(f"{ROOT}/{SERVICE}/Roles/{{member}}", {"GET": _role}),
 )

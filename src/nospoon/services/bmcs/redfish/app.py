@@ -98,6 +98,9 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
             _log_in(exchange)
         if handler is None:
             raise _not_allowed(resource, method)
+        if method == "PATCH":
+            # later reads of it do not wait, so that nobody comes between If-Match and the change
+            await exchange.receive()
         response = await handler(exchange)
         if method == "GET" and exchange.request.scope["query_string"]:
             response = await _queried(exchange, response)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -94,21 +95,28 @@ async def _service(exchange: Exchange) -> Response:
 
 async def _patch_service(exchange: Exchange) -> Response:
     _may(exchange, ADMINISTRATOR)
-    settings = _settings(exchange)
-    check_match(exchange, _service_body(settings))
     body = await exchange.body()
     refuse_others(body, ("ServiceEnabled", *_LIMITS))
-    enabled = body.get("ServiceEnabled", settings.enabled)
-    if not isinstance(enabled, bool):
-        raise errors.wrong_type("ServiceEnabled", enabled)
-    changed = replace(
-        settings,
-        enabled=enabled,
-        attempts=_number(body, _ATTEMPTS, settings.attempts),
-        interval=_number(body, _INTERVAL, settings.interval),
-    )
-    await exchange.service.events.change(changed)
-    return tagged(exchange, _service_body(changed))
+
+    def change(settings: EventSettings) -> EventSettings:
+        check_match(exchange, _service_body(settings))
+        enabled = body.get("ServiceEnabled", settings.enabled)
+        if not isinstance(enabled, bool):
+            raise errors.wrong_type("ServiceEnabled", enabled)
+        return replace(
+            settings,
+            enabled=enabled,
+            attempts=_number(body, _ATTEMPTS, settings.attempts),
+            interval=_number(body, _INTERVAL, settings.interval),
+        )
+
+    return tagged(exchange, _service_body(await _changed(exchange, change)))
+
+
+async def _changed(
+    exchange: Exchange, change: Callable[[EventSettings], EventSettings]
+) -> EventSettings:
+    return await exchange.service.events.change(_settings(exchange).key, change)
 
 
 def _number(body: dict[str, Any], name: str, default: int) -> int:
@@ -131,10 +139,12 @@ async def _subscriptions(exchange: Exchange) -> Response:
 async def _subscribe(exchange: Exchange) -> Response:
     _may(exchange, OPERATOR)
     made = subscribing.subscription(uuid4().hex, await exchange.body())
-    _check_room(exchange)
-    settings = _settings(exchange)
-    changed = replace(settings, subscriptions=(*settings.subscriptions, made))
-    await exchange.service.events.change(changed)
+
+    def add(settings: EventSettings) -> EventSettings:
+        _check_room(exchange)
+        return replace(settings, subscriptions=(*settings.subscriptions, made))
+
+    await _changed(exchange, add)
     headers = {"Location": f"{ROOT}/{SUBSCRIPTIONS}/{made.id}"}
     return respond(_destination(made), status=201, headers=headers)
 
@@ -187,25 +197,31 @@ async def _subscription(exchange: Exchange) -> Response:
     return tagged(exchange, body)
 
 
-async def _with(exchange: Exchange, changed: Subscription) -> None:
-    settings = _settings(exchange)
-    kept = tuple(changed if each.id == changed.id else each for each in settings.subscriptions)
-    await exchange.service.events.change(replace(settings, subscriptions=kept))
+async def _with(exchange: Exchange, change: Callable[[Subscription], Subscription | None]) -> None:
+    """Change the subscription that the path names; None: it is no more."""
+
+    def all_of(settings: EventSettings) -> EventSettings:
+        wanted = _one(exchange)
+        check_match(exchange, _destination(wanted))
+        after = change(wanted)
+        kept = (after if each.id == wanted.id else each for each in settings.subscriptions)
+        return replace(settings, subscriptions=tuple(each for each in kept if each is not None))
+
+    await _changed(exchange, all_of)
 
 
 async def _patch(exchange: Exchange) -> Response:
     _may(exchange, OPERATOR)
-    before = _one(exchange)
-    check_match(exchange, _destination(before))
-    changed = subscribing.changed(before, await exchange.body())
-    await _with(exchange, changed)
-    return tagged(exchange, _destination(changed))
+    _one(exchange)
+    body = await exchange.body()
+    await _with(exchange, lambda before: subscribing.changed(before, body))
+    return tagged(exchange, _destination(_one(exchange)))
 
 
 async def _resume(exchange: Exchange) -> Response:
     """ResumeSubscription: what happens from now on is delivered again."""
     _may(exchange, OPERATOR)
-    await _with(exchange, replace(_one(exchange), suspended=False))
+    await _with(exchange, lambda before: replace(before, suspended=False))
     return Response(status_code=204, headers=ODATA)
 
 
@@ -215,9 +231,7 @@ async def _unsubscribe(exchange: Exchange) -> Response:
     if stream is not None:
         stream.end()
         return Response(status_code=204, headers=ODATA)
-    gone, settings = _one(exchange), _settings(exchange)
-    kept = tuple(each for each in settings.subscriptions if each.id != gone.id)
-    await exchange.service.events.change(replace(settings, subscriptions=kept))
+    await _with(exchange, lambda _: None)
     return Response(status_code=204, headers=ODATA)
 
 

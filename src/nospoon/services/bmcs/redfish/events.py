@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from nospoon.bmc.events import EventSettings, Happening, Subscription
+from nospoon.bmc.events import EventSettings, Happening, RetryPolicy, Subscription
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.ports import RuntimeStore
@@ -67,6 +67,7 @@ class Events:
         self._held: dict[str, set[tuple[str, str]]] = {}
         self.streams: dict[str, Stream] = {}
         self._deliveries = Deliveries(tasks, self._look, self._gave_up, _event)
+        self._writing = asyncio.Lock()
         self._number = 0
 
     def restore(self, kept: Iterable[EventSettings]) -> None:
@@ -84,11 +85,20 @@ class Events:
         key = _name(place), account.hex()
         return self._settings.get(key) or EventSettings(*key)
 
-    async def change(self, settings: EventSettings) -> None:
-        """Durable when this returns."""
-        before = self._settings.get(settings.key)
-        await self._store.save_events(settings)
-        self._take(settings)
+    async def change(
+        self, key: tuple[str, str], change: Callable[[EventSettings], EventSettings]
+    ) -> EventSettings:
+        """One after the other; durable when this returns. What `change` raises, this does."""
+        async with self._writing:
+            before = self._settings.get(key)
+            settings = change(before or EventSettings(*key))
+            await self._store.save_events(settings)
+            self._take(settings)
+        self._forget(before, settings)
+        return settings
+
+    def _forget(self, before: EventSettings | None, settings: EventSettings) -> None:
+        """What is on its way to subscriptions that are no more."""
         kept = {each.id for each in settings.subscriptions if not each.suspended}
         for each in before.subscriptions if before is not None else ():
             if each.id not in kept:
@@ -110,7 +120,7 @@ class Events:
         """These accounts are no more."""
         gone = {each.hex() for each in accounts if not self._accounts.systems(each)}
         for key in [key for account in gone for key in self._held.pop(account, ())]:
-            await self.change(EventSettings(*key))
+            await self.change(key, lambda settings: EventSettings(*settings.key))
         for stream in [each for each in self.streams.values() if each.account.hex() in gone]:
             stream.end()
 
@@ -159,20 +169,24 @@ class Events:
 
     async def _gave_up(self, subscription: str) -> None:
         """End it or suspend it, as its policy says."""
-        found = self._look(subscription)
-        if found is None:
-            return
-        settings, wanted = found
-        kept = tuple(each for each in settings.subscriptions if each.id != subscription)
-        if wanted.policy.value == "SuspendRetries":
-            kept = (*kept, replace(wanted, suspended=True))
-        await self.change(replace(settings, subscriptions=kept))
+        key = self._of.get(subscription)
+        if key is not None:
+            await self.change(key, lambda settings: _given_up(settings, subscription))
 
     def close(self) -> None:
         """The service ends; streams end with it."""
         for stream in self.streams.values():
             stream.end()
         self._deliveries.close()
+
+
+def _given_up(settings: EventSettings, subscription: str) -> EventSettings:
+    kept = tuple(
+        replace(each, suspended=True) if each.id == subscription else each
+        for each in settings.subscriptions
+        if each.id != subscription or each.policy is RetryPolicy.SUSPEND
+    )
+    return replace(settings, subscriptions=kept)
 
 
 def _name(place: tuple[str, int]) -> str:

@@ -90,8 +90,12 @@ class Exchange:
 
     def members(self) -> list[str]:
         """Ids of the systems that this caller may see, steadily ordered."""
+        return sorted(str(uuid) for uuid in self.systems())
+
+    def systems(self) -> AbstractSet[UUID]:
+        """Those that this caller may see here."""
         own, here = self._seen
-        return sorted(str(uuid) for uuid in own & here)
+        return own & here
 
     def least_privilege(self) -> int:
         """The least that the caller may do with any system that it sees here."""
@@ -113,11 +117,15 @@ class Exchange:
         own = self.accounts.systems(self.account)
         return own, self.service.redfish_at(self.request.scope["server"])
 
-    async def body(self) -> dict[str, Any]:
-        """The request's JSON object. Raises `RedfishError`."""
+    async def receive(self) -> bytes:
+        """The request's body, which is kept. Raises `RedfishError`."""
         if int(self.request.headers.get("content-length") or 0) > MAX_BODY:
             raise errors.general(413, "The request body is too large.")
-        data = await self.request.body()
+        return await self.request.body()
+
+    async def body(self) -> dict[str, Any]:
+        """The request's JSON object. Raises `RedfishError`."""
+        data = await self.receive()
         kind = self.request.headers.get("content-type", "application/json")
         if kind.partition(";")[0].strip().lower() != "application/json":
             raise errors.general(415, f"Expected a body of application/json, got {kind}.")

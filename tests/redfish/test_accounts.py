@@ -1,0 +1,197 @@
+"""AccountService: accounts are made, changed and deleted, and IPMI knows them, too."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nospoon.bmc.users import LAST, OWNER
+from nospoon.runtime import process
+from nospoon.testing.bench import Bench, bench
+from nospoon.testing.redfish import SYSTEMS, Answer, Client, client, system_of
+from nospoon.testing.validated import environment
+
+ACCOUNTS = "/redfish/v1/AccountService/Accounts"
+BOB = {"UserName": "bob", "Password": "hunter2222", "RoleId": "Operator"}
+
+
+async def create(b: Bench, **body: Any) -> Answer:
+    return await client(b.first).ask("POST", ACCOUNTS, {**BOB, **body})
+
+
+def bob(b: Bench, password: str = "hunter2222", name: str = "bob") -> Client:
+    bmc = replace(b.first.bmc, username=name)
+    return client(replace(b.first, bmc=bmc, password=password))
+
+
+@asynccontextmanager
+async def with_bob(**body: Any) -> AsyncIterator[Bench]:
+    async with bench(1) as b:
+        made = await create(b, **body)
+        assert (made.status, made.headers["location"]) == (201, f"{ACCOUNTS}/3")
+        assert b"hunter2222" not in made.data
+        yield b
+
+
+async def test_an_account_is_made_and_may_do_what_its_role_says() -> None:
+    async with with_bob() as b:
+        assert (await bob(b).get(system_of(b.first))).status == 200
+        lit = {"LocationIndicatorActive": True}
+        assert (await bob(b).ask("PATCH", system_of(b.first), lit)).status == 200
+        assert (await bob(b).ask("POST", ACCOUNTS, {**BOB, "UserName": "eve"})).status == 403
+        role = {"RoleId": "ReadOnly"}
+        changed = await client(b.first).ask("PATCH", f"{ACCOUNTS}/3", role)
+        assert changed.json["RoleId"] == "ReadOnly"
+        assert (await bob(b).ask("PATCH", system_of(b.first), lit)).status == 403
+
+
+@pytest.mark.tools
+async def test_ipmitool_logs_in_with_an_account_that_redfish_made() -> None:
+    async with with_bob() as b:
+        bmc = b.first.bmc
+        line = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-p", str(bmc.ipmi_port)]
+        line += ["-U", "bob", "-P", "hunter2222", "-L", "OPERATOR"]
+        assert "off" in (await process.run([*line, "power", "status"])).stdout
+        listed = await process.run([*line, "user", "list", "1"])
+        assert "bob" in listed.stdout
+
+
+async def test_an_account_is_renamed_disabled_and_deleted() -> None:
+    async with with_bob() as b:
+        line = client(b.first)
+        await line.ask("PATCH", f"{ACCOUNTS}/3", {"UserName": "rob", "Password": "another one"})
+        assert (await bob(b).get(SYSTEMS)).status == 401
+        assert (await bob(b, "another one", "rob").get(SYSTEMS)).status == 200
+        off = await line.ask("PATCH", f"{ACCOUNTS}/3", {"Enabled": False})
+        assert off.json["Enabled"] is False
+        assert (await bob(b, "another one", "rob").get(SYSTEMS)).status == 401
+        await line.ask("PATCH", f"{ACCOUNTS}/3", {"Enabled": True, "Locked": False})
+        assert (await bob(b, "another one", "rob").get(SYSTEMS)).status == 200
+        assert (await line.ask("DELETE", f"{ACCOUNTS}/3")).status == 204
+        assert (await line.get(f"{ACCOUNTS}/3")).status == 404
+        assert (await bob(b, "another one", "rob").get(SYSTEMS)).status == 401
+
+
+async def test_one_sees_oneself_and_may_change_the_password_only() -> None:
+    async with with_bob(RoleId="ReadOnly") as b:
+        members = (await bob(b).get(ACCOUNTS)).json["Members"]
+        assert members == [{"@odata.id": f"{ACCOUNTS}/3"}]
+        assert (await bob(b).get(f"{ACCOUNTS}/{OWNER}")).status == 404
+        assert (await bob(b).ask("PATCH", f"{ACCOUNTS}/3", {"RoleId": "Operator"})).status == 403
+        fresh = {"Password": "better one"}
+        assert (await bob(b).ask("PATCH", f"{ACCOUNTS}/3", fresh)).status == 200
+        assert (await bob(b, "better one").get(SYSTEMS)).status == 200
+
+
+async def test_the_nodes_own_account_is_the_cluster_files() -> None:
+    async with bench(1) as b:
+        own = (await client(b.first).get(f"{ACCOUNTS}/{OWNER}")).json
+        assert (own["UserName"], own["RoleId"], own["Password"]) == ("admin", "Administrator", None)
+        refused = await client(b.first).ask("PATCH", f"{ACCOUNTS}/{OWNER}", {"Password": "x" * 9})
+        assert (refused.status, refused.message) == (400, "PropertyNotWritable")
+        kept = await client(b.first).ask("DELETE", f"{ACCOUNTS}/{OWNER}")
+        assert (kept.status, kept.message) == (403, "ResourceCannotBeDeleted")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"Password": "short"}, "PropertyValueFormatError"),
+        ({"Password": "x" * 21}, "PropertyValueFormatError"),
+        ({"Password": "tab\tinside"}, "PropertyValueFormatError"),
+        ({"Password": 12345678}, "PropertyValueTypeError"),
+        ({"UserName": "a:b"}, "PropertyValueFormatError"),
+        ({"UserName": "x" * 17}, "PropertyValueFormatError"),
+        ({"UserName": ""}, "PropertyValueFormatError"),
+        ({"UserName": "admin"}, "ResourceAlreadyExists"),
+        ({"RoleId": "King"}, "PropertyValueNotInList"),
+        ({"RoleId": ["ReadOnly"]}, "PropertyValueNotInList"),
+        ({"Enabled": "yes"}, "PropertyValueTypeError"),
+        ({"Locked": True}, "PropertyValueNotInList"),
+        ({"AccountTypes": ["SNMP"]}, "PropertyValueNotInList"),
+        ({"Id": "7"}, "PropertyNotWritable"),
+        ({"Spoon": 1}, "PropertyUnknown"),
+    ],
+)
+async def test_what_breaks_the_rules_is_refused(body: dict[str, Any], told: str) -> None:
+    async with bench(1) as b:
+        answer = await create(b, **body)
+        assert (answer.status, answer.message) == (400, told)
+        assert len((await client(b.first).get(ACCOUNTS)).json["Members"]) == 1
+
+
+async def test_what_is_missing_is_named_and_the_table_is_full_some_time() -> None:
+    async with bench(1) as b:
+        line = client(b.first)
+        missing = await line.ask("POST", ACCOUNTS, {"UserName": "bob", "Password": "hunter2222"})
+        assert (missing.status, missing.message) == (400, "PropertyMissing")
+        for number in range(OWNER + 1, LAST + 1):
+            assert (await create(b, UserName=f"u{number}")).status == 201
+        full = await create(b, UserName="more")
+        assert (full.status, full.message) == (400, "CreateLimitReachedForResource")
+
+
+async def test_etags_guard_against_lost_updates() -> None:
+    async with with_bob() as b:
+        line, place = client(b.first), f"{ACCOUNTS}/3"
+        tag = (await line.get(place)).headers["etag"]
+        first = await line.ask("PATCH", place, {"Enabled": False}, If_Match=tag)
+        assert first.status == 200
+        assert first.headers["etag"] != tag
+        assert (await line.ask("PATCH", place, {"Enabled": True}, If_Match=tag)).status == 412
+        assert (await line.ask("DELETE", place, If_Match=tag)).status == 412
+        assert (await line.ask("DELETE", place, If_Match=first.headers["etag"])).status == 204
+
+
+async def test_where_an_endpoint_serves_several_systems_an_account_is_on_all_of_them() -> None:
+    async with bench(2) as b:
+        shared = replace(b.configs[1], password=b.first.password)
+        await b.service.put(shared)
+        assert (await create(b)).status == 201
+        assert len((await bob(b).get(SYSTEMS)).json["Members"]) == 2
+        assert (await client(b.first).ask("DELETE", f"{ACCOUNTS}/3")).status == 204
+        assert (await bob(b).get(SYSTEMS)).status == 401
+
+
+@pytest.mark.tools
+async def test_dmtfs_tool_adds_lists_and_deletes_accounts() -> None:
+    async with bench(1) as b:
+        bmc = b.first.bmc
+        program = Path(sys.executable).with_name("rf_accounts.py")
+        login = [str(program), "-u", "admin", "-p", b.first.password]
+        login += ["-r", f"http://{bmc.address}:{bmc.redfish_port}"]
+
+        async def run(*argv: str) -> str:
+            done = await asyncio.to_thread(
+                subprocess.run, [*login, *argv], text=True, capture_output=True, timeout=60,
+                env=environment(), check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stdout + done.stderr
+            return str(done.stdout)
+
+        await run("--add", "bob", "hunter2222", "Operator")
+        assert (await bob(b).get(SYSTEMS)).status == 200
+        assert "bob" in await run()
+        await run("--setpassword", "bob", "better one")
+        assert (await bob(b, "better one").get(SYSTEMS)).status == 200
+        await run("--delete", "bob")
+        assert (await bob(b, "better one").get(SYSTEMS)).status == 401
+
+
+async def test_of_changes_at_once_with_one_etag_one_wins() -> None:
+    async with with_bob() as b:
+        line, place = client(b.first), f"{ACCOUNTS}/3"
+        tag = (await line.get(place)).headers["etag"]
+        body = {"RoleId": "ReadOnly"}
+        told = await asyncio.gather(
+            *(line.ask("PATCH", place, body, If_Match=tag) for _ in range(5))
+        )
+        assert sorted(each.status for each in told) == [200, 412, 412, 412, 412]
