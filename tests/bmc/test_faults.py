@@ -45,3 +45,17 @@ def test_the_last_of_a_kind_holds_and_clearing_ends_all() -> None:
     assert [each.text(0) for each in made.at(0)] == ["drop (50%)"]
     made.clear()
     assert made.at(0) == []
+
+
+def test_sensors_read_what_they_are_told_each_until_its_time_is_over() -> None:
+    made = faults(
+        Fault(Kind.SENSOR, sensor=2, value=99, until=10), Fault(Kind.SENSOR, sensor=3, value=0)
+    )
+    assert [made.reading(n, now=9) for n in (1, 2, 3)] == [None, 99, 0]
+    assert [made.reading(n, now=10) for n in (1, 2, 3)] == [None, None, 0]
+    assert [each.text(0) for each in made.at(10)] == ["sensor (sensor 3 reads 0)"]
+
+
+def test_a_sensor_that_is_told_anew_reads_that() -> None:
+    made = faults(Fault(Kind.SENSOR, sensor=2, value=1), Fault(Kind.SENSOR, sensor=2, value=2))
+    assert made.reading(2, now=0) == 2

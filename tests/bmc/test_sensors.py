@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from nospoon.bmc import fru, users
 from nospoon.bmc.aggregate import Bmc
+from nospoon.bmc.faults import Fault, Faults
+from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.fru import Inventory
 from nospoon.bmc.messages import AcLost, MachineReported
 from nospoon.bmc.sensors import BY_NUMBER, SENSORS, Analog, Discrete, reading, states
@@ -80,7 +82,9 @@ def test_of_an_unknown_machine_only_the_log_is_known() -> None:
 
 def test_a_fault_on_demand_goes_before_all() -> None:
     subject = bmc(PowerState.OFF)
-    subject.state.readings = {2: 99.0, 8: 1.0}
+    subject.state.faults = Faults()
+    subject.state.faults.put(Fault(FaultKind.SENSOR, sensor=2, value=99.0))
+    subject.state.faults.put(Fault(FaultKind.SENSOR, sensor=8, value=1.0))
     assert read(subject, 2) == 99.0
     assert bits(subject, 8) == 1
 

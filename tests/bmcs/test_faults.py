@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import urllib.error
 import urllib.request
 from base64 import b64encode
 
 import pytest
+from pydantic import ValidationError
 
+from nospoon.api.wire import FaultRequest
 from nospoon.bmc.faults import Fault, Kind
 from nospoon.bmc.messages import AcLost, AcReturned
 from nospoon.model.machine import PowerState
@@ -16,6 +19,7 @@ from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import Bench, bench
+from nospoon.testing.redfish import client
 
 
 async def ipmitool(config: BmcConfig, *argv: str) -> Finished:
@@ -97,6 +101,73 @@ async def test_without_ac_power_a_node_is_gone_from_redfish_until_it_returns() -
             await served.turn
             assert (await _get(b.first))[0] == status
             assert await _get(b.configs[1]) == (200, None)
+
+
+async def test_ipmi_that_is_late_answers_after_the_seconds_it_was_told() -> None:
+    async with bench(2) as b:
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.DELAY, seconds=0.4))
+        late, soon = await _presence(b.first), await _presence(b.configs[1])
+        assert soon < 0.4 <= late < 3
+
+
+async def _presence(config: BmcConfig) -> float:
+    """Seconds until the answer to an ASF presence ping (§13.2.3)."""
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.settimeout(0)
+        line.connect((config.bmc.address, config.bmc.ipmi_port))
+        begun = loop.time()
+        await loop.sock_sendall(line, bytes.fromhex("0600ff06000011be80420000"))
+        async with asyncio.timeout(5):
+            assert await loop.sock_recv(line, 100)
+        return loop.time() - begun
+
+
+async def test_redfish_that_is_late_answers_right_after_the_seconds_it_was_told() -> None:
+    async with bench(2) as b:
+        loop = asyncio.get_running_loop()
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.HTTP_DELAY, seconds=0.5, count=1))
+        took = []
+        for config in (b.configs[1], b.first, b.first):
+            begun = loop.time()
+            assert await _get(config) == (200, None)
+            took.append(loop.time() - begun)
+        other, late, later = took
+        assert other < 0.5 <= late
+        assert later < 0.5
+
+
+async def test_a_sensor_reads_the_same_by_ipmi_and_redfish_as_it_was_told() -> None:
+    async with bench(1) as b:
+        fault = Fault(Kind.SENSOR, sensor=2, value=97.0)
+        b.service.set_fault(b.first.bmc.uuid, fault)
+        found = await ipmitool(b.first, "sensor", "reading", "CPU Temp")
+        assert found.stdout.split("|")[1].strip() == "97"
+        sensor = f"/redfish/v1/Chassis/{b.first.bmc.uuid}/Sensors/CPUTemp"
+        assert (await client(b.first).get(sensor)).json["Reading"] == 97.0
+        b.service.clear_faults(b.first.bmc.uuid)
+        assert (await client(b.first).get(sensor)).json["Reading"] is None, "it is off"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "sensor"},
+        {"kind": "sensor", "sensor": "CPU Temp"},
+        {"kind": "sensor", "sensor": "Nose", "value": 1},
+        {"kind": "sensor", "sensor": "CPU Temp", "value": 1, "count": 3},
+        {"kind": "drop", "value": 1},
+    ],
+)
+def test_a_sensor_fault_needs_a_sensor_and_a_value(body: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        FaultRequest.model_validate(body)
+
+
+def test_a_sensor_is_named_as_ipmi_or_as_redfish_names_it() -> None:
+    for name in ("CPU Temp", "CPUTemp", "cpu temp"):
+        body = {"kind": "sensor", "sensor": name, "value": 97}
+        assert FaultRequest.model_validate(body).fault().sensor == 2
 
 
 def _fault(b: Bench) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nospoon.bmc.faults import Fault, Kind
 from nospoon.bmc.messages import AcLost, AcReturned
 from nospoon.bmc.runtime import PowerPolicy
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
@@ -123,7 +124,7 @@ async def test_a_sensor_fault_crosses_its_threshold(tmp_path: Path) -> None:
     async with bench(1) as b:
         clients = Clients(b, tmp_path)
         power_on(b)
-        clients.served.aggregate.state.readings = {2: 97.0}
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.SENSOR, sensor=2, value=97.0))
         told = await clients.tool("sdr", "get", "CPU Temp")
         assert "Upper Critical" in told
         assert "97" in told

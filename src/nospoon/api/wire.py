@@ -7,7 +7,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
+from nospoon.bmc.sensors import SENSORS, named
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 
@@ -82,10 +84,39 @@ class MediaRequest(Wire):
 
 
 class FaultRequest(Wire):
-    """A fault on demand. `for_seconds` null: until cleared; `count` null: every time."""
+    """A fault on demand. `for_seconds` null: until cleared; `count` null: every time.
+
+    `sensor` and `value`: of kind sensor, its name and what it reads in its unit.
+    """
 
     kind: FaultKind
     for_seconds: float | None = Field(None, gt=0)
     probability: float = Field(1.0, gt=0, le=1)
     count: int | None = Field(None, ge=1)
     seconds: float = Field(5.0, ge=0, le=3600)
+    sensor: str = ""
+    value: float | None = None
+
+    @model_validator(mode="after")
+    def _of_a_sensor(self) -> FaultRequest:
+        if self.kind is FaultKind.SENSOR:
+            if named(self.sensor) is None or self.value is None:
+                names = ", ".join(each.name for each in SENSORS)
+                raise ValueError(f"expected a value and a sensor, one of {names}")
+            if self.count is not None or self.probability < 1:
+                raise ValueError("a sensor reads so always: expected no count and no probability")
+        elif self.sensor or self.value is not None:
+            raise ValueError(f"expected sensor and value with kind sensor only, not {self.kind}")
+        return self
+
+    def fault(self) -> Fault:
+        """The fault, which holds until it is cleared."""
+        sensor = named(self.sensor)
+        return Fault(
+            self.kind,
+            probability=self.probability,
+            count=self.count,
+            seconds=self.seconds,
+            sensor=sensor.number if sensor is not None else 0,
+            value=self.value or 0.0,
+        )

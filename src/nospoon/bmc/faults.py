@@ -18,6 +18,8 @@ class Kind(StrEnum):
     REFUSE_SESSIONS = "refuse-sessions"
     HTTP_500 = "http-500"
     HTTP_503 = "http-503"
+    HTTP_DELAY = "http-delay"
+    SENSOR = "sensor"
     MEDIA_FAILS = "media-fails"
     POWER_STUCK = "power-stuck"
     POWER_LIES = "power-lies"
@@ -31,6 +33,8 @@ ABOUT = {
     Kind.REFUSE_SESSIONS: "IPMI sessions are refused for lack of resources",
     Kind.HTTP_500: "Redfish answers 500 for the node's resources",
     Kind.HTTP_503: "Redfish answers 503 with Retry-After `seconds`",
+    Kind.HTTP_DELAY: "Redfish answers `seconds` later for the node's resources",
+    Kind.SENSOR: "a sensor reads what it is told",
     Kind.MEDIA_FAILS: "virtual media cannot be fetched, by Redfish",
     Kind.POWER_STUCK: "power commands fail",
     Kind.POWER_LIES: "power commands are reported as done, and nothing was done",
@@ -38,6 +42,7 @@ ABOUT = {
 }
 POWER = frozenset({Kind.POWER_STUCK, Kind.POWER_LIES, Kind.POWER_OFF_SLOW})
 MEDIA = frozenset({Kind.MEDIA_FAILS})
+HTTP_LATE = frozenset({Kind.HTTP_DELAY})
 HTTP = frozenset({Kind.HTTP_500, Kind.HTTP_503})
 
 
@@ -46,6 +51,7 @@ class Fault:
     """`until`: of the BMC's clock; None: until cleared. `count`: how often yet, None: always.
 
     `probability` from 0 to 1; `seconds`: what `ABOUT` says of the kind.
+    `sensor` and `value`: the number of the sensor that reads so, in its unit, whenever it is asked.
     """
 
     kind: Kind
@@ -53,10 +59,14 @@ class Fault:
     probability: float = 1.0
     count: int | None = None
     seconds: float = 5.0
+    sensor: int = 0
+    value: float = 0.0
 
     def text(self, now: float) -> str:
         """'drop (20 %, 3 more, for 12 s)'."""
-        limits = [f"{self.probability:.0%}" if self.probability < 1 else ""]
+        sensor = self.kind is Kind.SENSOR
+        limits = [f"sensor {self.sensor} reads {self.value:g}" if sensor else ""]
+        limits += [f"{self.probability:.0%}" if self.probability < 1 else ""]
         limits.append(f"{self.count} more" if self.count is not None else "")
         limits.append(f"for {self.until - now:.0f} s" if self.until is not None else "")
         told = ", ".join(each for each in limits if each)
@@ -64,26 +74,31 @@ class Fault:
 
 
 class Faults:
-    """Those of one BMC, one of a kind."""
+    """Those of one BMC: one of a kind, and one for each sensor."""
 
     __slots__ = ("_faults",)
 
     def __init__(self) -> None:
-        self._faults: dict[Kind, Fault] = {}
+        self._faults: dict[tuple[Kind, int], Fault] = {}
 
     def put(self, fault: Fault) -> None:
-        """Instead of the one of the same kind."""
-        self._faults[fault.kind] = fault
+        """Instead of the one of the same kind, and for the same sensor."""
+        self._faults[fault.kind, fault.sensor] = fault
 
     def clear(self) -> None:
         self._faults.clear()
 
     def at(self, now: float) -> list[Fault]:
         """Those that are not over."""
-        over = [f.kind for f in self._faults.values() if f.until is not None and f.until <= now]
-        for kind in over:
-            del self._faults[kind]
+        over = [f for f in self._faults.values() if f.until is not None and f.until <= now]
+        for each in over:
+            del self._faults[each.kind, each.sensor]
         return list(self._faults.values())
+
+    def reading(self, sensor: int, now: float) -> float | None:
+        """What this sensor shall read, whatever is so; None: what is so."""
+        told = self._faults.get((Kind.SENSOR, sensor))
+        return None if told is None or told not in self.at(now) else told.value
 
     def strike(self, kinds: frozenset[Kind], *, now: float, chance: float) -> Fault | None:
         """The fault of these kinds that happens now; `chance`: evenly from 0 to below 1."""
@@ -96,6 +111,6 @@ class Faults:
 
     def _used(self, fault: Fault, left: int) -> None:
         if left > 0:
-            self._faults[fault.kind] = replace(fault, count=left)
+            self.put(replace(fault, count=left))
         else:
-            del self._faults[fault.kind]
+            del self._faults[fault.kind, fault.sensor]

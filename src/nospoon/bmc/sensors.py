@@ -178,10 +178,22 @@ SENSORS: tuple[Sensor, ...] = (
 BY_NUMBER: Mapping[int, Sensor] = {each.number: each for each in SENSORS}
 
 
+def _told(sensor: Sensor, bmc: Bmc, now: float) -> float | None:
+    faults = bmc.state.faults
+    return faults.reading(sensor.number, now) if faults is not None else None
+
+
+def named(name: str) -> Sensor | None:
+    """The sensor of this name, in any case and with or without its spaces."""
+    wanted = name.replace(" ", "").lower()
+    return next((s for s in SENSORS if s.name.replace(" ", "").lower() == wanted), None)
+
+
 def reading(sensor: Analog, bmc: Bmc, now: float) -> float | None:
     """In the sensor's unit; None: there is none now. A fault on demand goes before all."""
-    if bmc.state.readings is not None and sensor.number in bmc.state.readings:
-        return bmc.state.readings[sensor.number]
+    told = _told(sensor, bmc, now)
+    if told is not None:
+        return told
     if bmc.power is PowerState.UNKNOWN or (sensor.needs_running and not bmc.is_on):
         return None
     return sensor.read(bmc, now)
@@ -189,8 +201,9 @@ def reading(sensor: Analog, bmc: Bmc, now: float) -> float | None:
 
 def states(sensor: Discrete, bmc: Bmc, now: float) -> int | None:
     """Bits of `mask`; None while nothing is known of the machine."""
-    if bmc.state.readings is not None and sensor.number in bmc.state.readings:
-        return int(bmc.state.readings[sensor.number]) & sensor.mask
+    told = _told(sensor, bmc, now)
+    if told is not None:
+        return int(told) & sensor.mask
     log_area = sensor.states is _log_area
     if bmc.power is PowerState.UNKNOWN and not log_area:
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from nospoon.bmc.faults import Faults
 from nospoon.bmc.fru import Inventory
 from nospoon.bmc.log import Kind, Log
 from nospoon.bmc.messages import Append, Effect, Persist
@@ -17,17 +18,17 @@ STOPPED = frozenset({PowerState.OFF, PowerState.ABSENT})
 class State:
     """`epoch`: Unix seconds at `now` 0. `since`: `now` of the last change of power.
 
-    `readings`: sensor number -> what it shall read whatever is so (faults on demand), or None.
+    `faults`: those on demand, None where there are none.
     """
 
-    __slots__ = ("epoch", "inventory", "log", "power", "readings", "reason", "runtime", "since")
+    __slots__ = ("epoch", "faults", "inventory", "log", "power", "reason", "runtime", "since")
 
     def __init__(self, runtime: Runtime, log: Log, inventory: Inventory) -> None:
         self.runtime, self.log, self.inventory = runtime, log, inventory
         self.power = PowerState.UNKNOWN
         self.reason = ""
         self.epoch = self.since = 0.0
-        self.readings: Mapping[int, float] | None = None
+        self.faults: Faults | None = None
 
     def clock(self, now: float) -> float:
         """The log's clock: Unix seconds, and what Set SEL Time added."""

@@ -11,7 +11,6 @@ from fastapi.responses import StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.wire import BootRequest, FaultRequest, MediaRequest, PowerRequest
-from nospoon.bmc.faults import Fault
 from nospoon.errors import Gone, NospoonError
 from nospoon.runtime.tasks import Tasks
 
@@ -51,8 +50,7 @@ async def set_fault(
     node: str, body: FaultRequest, controller: Controlled, caller: Called
 ) -> list[dict[str, Any]]:
     """Let the node's BMC do something wrong; answers all its faults on demand."""
-    fault = Fault(body.kind, probability=body.probability, count=body.count, seconds=body.seconds)
-    await controller.fault(caller.uid, node, fault, body.for_seconds)
+    await controller.fault(caller.uid, node, body.fault(), body.for_seconds)
     return await controller.faults(caller.uid, node)
 
 

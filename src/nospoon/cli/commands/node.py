@@ -79,6 +79,8 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
 @click.option("--probability", type=click.FloatRange(0, 1, min_open=True), default=1.0)
 @click.option("--count", type=click.IntRange(1), help="Only so often.")
 @click.option("--seconds", type=click.FloatRange(0, 3600), default=5.0, help="How late or slow.")
+@click.option("--sensor", default="", help="Of kind sensor: its name, as `ipmitool sdr` has it.")
+@click.option("--value", type=float, help="What that sensor reads, in its unit.")
 @click.option("--clear", is_flag=True, help="End all faults of NODE.")
 @output_options
 def fault(
@@ -89,6 +91,8 @@ def fault(
     probability: float,
     count: int | None,
     seconds: float,
+    sensor: str,
+    value: float | None,
     clear: bool,
     format_: str,
     columns: tuple[str, ...],
@@ -98,7 +102,8 @@ def fault(
     rows = client.delete(path) if clear else client.get(path)
     if kind is not None:
         limits = {"for_seconds": for_, "probability": probability, "count": count}
-        rows = client.post(path, {"kind": kind, "seconds": seconds, **limits})
+        body = {"kind": kind, "seconds": seconds, "sensor": sensor, "value": value, **limits}
+        rows = client.post(path, body)
     print_rows(rows, format_=format_, columns=columns, names=("kind", "fault", "about"))
 
 

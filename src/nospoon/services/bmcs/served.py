@@ -37,7 +37,11 @@ class Served:
     timer: asyncio.TimerHandle | None = None
     lane: asyncio.Task[None] | None = None
     saved: Runtime = field(default_factory=Runtime)
-    faults: Faults | None = None
+
+    @property
+    def faults(self) -> Faults | None:
+        """Those on demand, None where there are none."""
+        return self.aggregate.state.faults
 
     def strike(self, kinds: frozenset[FaultKind], now: float) -> Fault | None:
         """The fault on demand that happens now."""

@@ -231,13 +231,14 @@ class BmcService:
     def set_fault(self, uuid: UUID, fault: Fault) -> None:
         """From now on this goes wrong. Raises `NotFound`."""
         served = self._known(uuid)
-        served.faults = served.faults or Faults()
-        served.faults.put(fault)
+        state = served.aggregate.state
+        state.faults = state.faults or Faults()
+        state.faults.put(fault)
 
     def clear_faults(self, uuid: UUID) -> None:
         """All is well again. Raises `NotFound`."""
         served = self._known(uuid)
-        served.faults, served.endpoint.most = None, MAX_SESSIONS
+        served.aggregate.state.faults, served.endpoint.most = None, MAX_SESSIONS
 
     def faults(self, uuid: UUID) -> list[Fault]:
         """Those on demand that are not over."""

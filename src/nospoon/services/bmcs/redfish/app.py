@@ -7,6 +7,7 @@ another one in a request; 405 with `Allow`; an ETag for what can be changed, wit
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import re
@@ -66,7 +67,10 @@ def create_app(service: BmcService, accounts: Accounts) -> Starlette:
         allowed = (b"allow", resource.allowed.encode("ascii"))
 
         async def answer(request: Request) -> Response:
-            response = await _answer(resource, Exchange(request, service, accounts))
+            exchange = Exchange(request, service, accounts)
+            response = await _answer(resource, exchange)
+            if exchange.late:
+                await asyncio.sleep(exchange.late)
             if request.method in SAFE:
                 response.raw_headers.append(allowed)
             return response

@@ -14,7 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nospoon.bmc.faults import HTTP, Kind
+from nospoon.bmc.faults import HTTP, HTTP_LATE, Kind
 from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.services.bmcs.accounts import OPERATOR, Accounts
 from nospoon.services.bmcs.redfish import errors
@@ -42,6 +42,8 @@ class Exchange:
     accounts: Accounts
     account: bytes = b""
     username: str = ""
+    late: float = 0.0
+    """Seconds by which a fault on demand delays the answer."""
 
     @property
     def path(self) -> str:
@@ -79,6 +81,8 @@ class Exchange:
                 raise errors.restarting()
 
     def _fail_on_demand(self, found: Served) -> None:
+        late = found.strike(HTTP_LATE, self.service.now)
+        self.late = late.seconds if late is not None else self.late
         fault = found.strike(HTTP, self.service.now)
         if fault is not None:
             status = 500 if fault.kind is Kind.HTTP_500 else 503
