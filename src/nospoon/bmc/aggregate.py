@@ -36,6 +36,7 @@ from nospoon.bmc.messages import (
     OverrideRequested,
     PowerRequested,
     RestartRequested,
+    SecureBootRequested,
     SettingsRequested,
     SoftwareRequested,
     Verdict,
@@ -203,6 +204,7 @@ class Bmc:
                 | SettingsRequested()
                 | BiosRequested()
                 | SoftwareRequested()
+                | SecureBootRequested()
             ):
                 return self._keep(_after(self.runtime, event), event.ticket)
             case IdentifyRequested():
@@ -330,7 +332,8 @@ def _after(
     | ClearingRequested
     | SettingsRequested
     | BiosRequested
-    | SoftwareRequested,
+    | SoftwareRequested
+    | SecureBootRequested,
 ) -> Runtime:
     """Runtime state after something of it was set, which nothing else follows from."""
     match event:
@@ -346,6 +349,8 @@ def _after(
             return replace(runtime, bios=bios)
         case SoftwareRequested(software=software):
             return replace(runtime, software=software)
+        case SecureBootRequested(enabled=enabled):
+            return replace(runtime, secure_boot=replace(runtime.secure_boot, enabled=enabled))
 
 
 def forgotten(runtime: Runtime, defaults: Defaults) -> Runtime:

@@ -51,7 +51,10 @@ class Boot:
     @property
     def plan(self) -> BootPlan:
         """What the machine boots next, and afterwards."""
-        return next_boot(self.order, self._state.runtime.override)
+        runtime = self._state.runtime
+        plan = next_boot(self.order, runtime.override)
+        told = runtime.secure_boot.told
+        return plan if told is None else replace(plan, secure_boot=told)
 
     def chassis_command(self, now: float) -> None:
         """Somebody gave one: the time of boot flags starts anew."""

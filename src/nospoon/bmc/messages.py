@@ -113,6 +113,14 @@ class SoftwareRequested:
     ticket: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SecureBootRequested:
+    """Somebody switches secure boot, from the next start on."""
+
+    enabled: bool
+    ticket: int = 0
+
+
 class Defaults(StrEnum):
     """What of its settings a BMC forgets; where it answers, the cluster file says for good."""
 
@@ -207,6 +215,7 @@ Request = (
     | SettingsRequested
     | BiosRequested
     | SoftwareRequested
+    | SecureBootRequested
     | RestartRequested
     | LogAddRequested
     | LogEraseRequested

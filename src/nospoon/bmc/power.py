@@ -55,14 +55,16 @@ CAUSE_SOFT_RESET = 0x0A
 class _Pending:
     """A command under way: who still waits for an answer, and until when.
 
-    `edition`: of the override with which it was driven. `booted`: the boot that it causes was
-    seen. `reported`: the machine told its power since, so that the outcome need not be inferred.
+    `edition`: of the override with which it was driven; `secure_boot`: as it was told then.
+    `booted`: the boot that it causes was seen. `reported`: the machine told its power since, so
+    that the outcome need not be inferred.
     """
 
     command: PowerCommand
     edition: int
     waiting: dict[int, float]
     cause: int
+    secure_boot: bool | None = None
     booted: bool = False
     reported: bool = False
 
@@ -128,9 +130,11 @@ class Power:
             yield self._drive(command, cause, {})
 
     def _drive(self, command: PowerCommand, cause: int, waiting: dict[int, float]) -> Drive:
-        self._pending = _Pending(command, self._boot.edition, waiting, cause)
+        plan = self._boot.plan
+        self._pending = _Pending(command, self._boot.edition, waiting, cause, plan.secure_boot)
         self._unseen_until = None
-        return Drive(command, self._boot.plan)
+        anew = command is PowerCommand.RESET and self._state.runtime.secure_boot.waits
+        return Drive(PowerCommand.CYCLE if anew else command, plan)
 
     def _refusal(self, event: PowerRequested) -> Answer | None:
         command, state = self._command_for(event.command), self._state
@@ -200,7 +204,15 @@ class Power:
         reset = pending.command is PowerCommand.RESET
         yield from self._state.record(Kind.RESET if reset else Kind.BOOTED, now)
         yield from self._begun(now)
+        yield from self._secured(pending.secure_boot)
         yield from self._boot.followed(pending.edition)
+
+    def _secured(self, told: bool | None) -> Iterator[Effect]:  # noqa: FBT001  (three states)
+        """The machine started as it was told."""
+        runtime = self._state.runtime
+        if told is not None:
+            secure_boot = replace(runtime.secure_boot, current=told)
+            yield from self._state.persist(replace(runtime, secure_boot=secure_boot))
 
     def _begun(self, now: float) -> Iterator[Effect]:
         """A boot begins: its firmware applies what waited for it."""

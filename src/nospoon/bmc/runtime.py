@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nospoon.bmc.bios import UNSET, Bios
+from nospoon.bmc.secure_boot import ENROLLED, SecureBoot
 from nospoon.bmc.software import AS_MADE, Software
 from nospoon.bmc.users import User
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
@@ -75,6 +76,7 @@ class Runtime:
     `http_boot_uri`: what target HTTP boots; `http_boot`: what the boot at hand does, "" for others.
     `media`: what is in the CD drive, as whoever put it there called it.
     `bios`: firmware settings, and which of them wait for the next boot.
+    `secure_boot`: of machines whose firmware has keys; others have the default.
     `software`: versions of firmware that was updated.
     `has_power`: AC power is there; `was_on`: the machine was on when it was lost.
     """
@@ -94,3 +96,4 @@ class Runtime:
     settings: Settings = DEFAULTS
     bios: Bios = UNSET
     software: Software = AS_MADE
+    secure_boot: SecureBoot = ENROLLED

@@ -35,6 +35,7 @@ from nospoon.services.bmcs.redfish import (
     metadata,
     query,
     registries,
+    secure_boot,
     tasks,
     update,
 )
@@ -326,6 +327,7 @@ RESOURCES: tuple[Resource, ...] = (
     *update.RESOURCES,
     *bios.RESOURCES,
     *managers.RESOURCES,
+    *secure_boot.RESOURCES,
     *registries.RESOURCES,
     *event_service.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),

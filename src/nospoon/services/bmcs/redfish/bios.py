@@ -22,7 +22,7 @@ from nospoon.bmc.bios import (
 )
 from nospoon.bmc.messages import BiosRequested
 from nospoon.model.cluster import Firmware
-from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish import errors, secure_boot
 from nospoon.services.bmcs.redfish.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.exchange import (
     ODATA,
@@ -67,7 +67,7 @@ def _of_shape(served: Served) -> dict[str, Value]:
     machine = served.config.machine
     return {
         "BootMode": "Bios" if machine.firmware is Firmware.BIOS else "Uefi",
-        "SecureBoot": "Enabled" if machine.firmware is Firmware.UEFI_SECURE else "Disabled",
+        "SecureBoot": "Enabled" if secure_boot.is_current(served) else "Disabled",
         "Tpm": "Enabled" if machine.tpm else "Disabled",
     }
 

@@ -177,6 +177,17 @@ def no_action(action: str) -> RedfishError:
     )
 
 
+def conflict(name: str, other: str, resolution: str) -> RedfishError:
+    return RedfishError(
+        400,
+        "PropertyValueConflict",
+        f"The property '{name}' could not be written because its value would conflict with the "
+        f"value of the '{other}' property.",
+        args=(name, other),
+        resolution=resolution,
+    )
+
+
 def missing_property(name: str) -> RedfishError:
     return RedfishError(
         400,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.cluster import Arch
 from nospoon.services.bmcs.redfish.exchange import OK, ref, resource
 
 if TYPE_CHECKING:
@@ -157,17 +157,3 @@ def volume(served: Served, member: str) -> dict[str, Any] | None:
 def _size(served: Served, index: int) -> int | None:
     sizes = served.bmc.disk_sizes
     return sizes[index] if index < len(sizes) else None
-
-
-def secure_boot(served: Served) -> dict[str, Any] | None:
-    """SecureBoot of UEFI machines: on with `uefi-secure`, where the keys are enrolled."""
-    firmware = served.config.machine.firmware
-    if firmware is Firmware.BIOS:
-        return None
-    on = firmware is Firmware.UEFI_SECURE
-    return {
-        **resource("SecureBoot", f"{_system(served)}/SecureBoot", "SecureBoot", "UEFI Secure Boot"),
-        "SecureBootEnable": on,
-        "SecureBootCurrentBoot": "Enabled" if on else "Disabled",
-        "SecureBootMode": "UserMode" if on else "SetupMode",
-    }

@@ -62,7 +62,6 @@ CHANGES: Mapping[str, Handler] = {
 """Collections whose members can be changed."""
 
 _SINGLE: tuple[tuple[str, Show], ...] = (
-    (f"{_SYSTEM}/SecureBoot", hardware.secure_boot),
     (f"{_MANAGER}/NetworkProtocol", managers.network_protocol),
     (f"{_CHASSIS}/Power", environment.power),
     (f"{_CHASSIS}/Thermal", environment.thermal),

@@ -1,0 +1,110 @@
+"""SecureBoot of UEFI machines (DSP0268).
+
+Keys are enrolled in machines of firmware `uefi-secure`, by whoever made the firmware; there secure
+boot is switched, from the next start on. Other UEFI machines have no keys, and switching it on is
+refused. What the databases hold is not known to the BMC, so that it shows none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from nospoon.bmc.messages import SecureBootRequested
+from nospoon.model.cluster import Firmware
+from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.actions import done, refuse_others
+from nospoon.services.bmcs.redfish.exchange import (
+    ODATA,
+    ROOT,
+    Exchange,
+    Resource,
+    check_match,
+    read,
+    resource,
+    tagged,
+)
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.served import Served
+
+ENABLE = "SecureBootEnable"
+ACTION = "SecureBoot.ResetKeys"
+RESETS = ("ResetAllKeysToDefault",)
+"""They are never anything else; they cannot be deleted."""
+
+
+def _has_keys(served: Served) -> bool:
+    return served.config.machine.firmware is Firmware.UEFI_SECURE
+
+
+def is_current(served: Served) -> bool:
+    """Whether the boot at hand is a secure one."""
+    return _has_keys(served) and served.aggregate.runtime.secure_boot.current
+
+
+def shown(served: Served) -> dict[str, Any] | None:
+    """SecureBoot; BIOS machines have none."""
+    if served.config.machine.firmware is Firmware.BIOS:
+        return None
+    path, keys = f"Systems/{served.bmc.uuid}/SecureBoot", _has_keys(served)
+    return {
+        **resource("SecureBoot", path, "SecureBoot", "UEFI Secure Boot"),
+        ENABLE: keys and served.aggregate.runtime.secure_boot.enabled,
+        "SecureBootCurrentBoot": "Enabled" if is_current(served) else "Disabled",
+        "SecureBootMode": "UserMode" if keys else "SetupMode",
+        **({"Actions": _actions(path)} if keys else {}),
+    }
+
+
+def _actions(path: str) -> dict[str, Any]:
+    reset = {
+        "target": f"{ROOT}/{path}/Actions/{ACTION}",
+        "ResetKeysType@Redfish.AllowableValues": list(RESETS),
+    }
+    return {f"#{ACTION}": reset}
+
+
+def _there(exchange: Exchange) -> tuple[Served, dict[str, Any]]:
+    served = exchange.served()
+    body = shown(served)
+    if body is None:
+        raise errors.not_found(exchange.path)
+    return served, body
+
+
+async def _patch(exchange: Exchange) -> Response:
+    served, before = _there(exchange)
+    check_match(exchange, before)
+    body = await exchange.body()
+    refuse_others(body, (ENABLE,))
+    enabled = body.get(ENABLE, before[ENABLE])
+    if not isinstance(enabled, bool):
+        raise errors.wrong_type(ENABLE, enabled)
+    if enabled and not _has_keys(served):
+        raise errors.conflict(ENABLE, "SecureBootMode", "Firmware `uefi-secure` has keys.")
+    if _has_keys(served):
+        done(await exchange.service.ask(served, lambda t: SecureBootRequested(enabled, t)))
+    return tagged(exchange, _there(exchange)[1])
+
+
+async def _reset_keys(exchange: Exchange) -> Response:
+    """ResetKeys: to what they were made with, which they still are."""
+    served, _ = _there(exchange)
+    if not _has_keys(served):
+        raise errors.no_action(ACTION)
+    body = await exchange.body()
+    refuse_others(body, ("ResetKeysType",))
+    if "ResetKeysType" not in body:
+        raise errors.missing_parameter(ACTION, "ResetKeysType")
+    if body["ResetKeysType"] not in RESETS:
+        raise errors.not_in_list("ResetKeysType", body["ResetKeysType"], RESETS)
+    return Response(status_code=204, headers=ODATA)
+
+
+_PATH = f"{ROOT}/Systems/{{id}}/SecureBoot"
+RESOURCES = (
+    Resource(_PATH, {"GET": read(shown), "PATCH": _patch}),
+    Resource(f"{_PATH}/Actions/{ACTION}", {"POST": _reset_keys}),
+)
