@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from nospoon.bmc.messages import VolumesRequested
 from nospoon.model.cluster import Firmware
-from nospoon.model.machine import PowerCommand
-from nospoon.testing.bench import Bench, bench
+from nospoon.model.machine import AddedVolume, PowerCommand
+from nospoon.testing.bench import Bench, bench, with_disk
 from nospoon.testing.redfish import client
 from nospoon.testing.validated import environment
 
@@ -77,6 +78,11 @@ async def test_the_service_validator_finds_nothing_wrong(
 ) -> None:
     csdl = schemas()
     async with bench(1, firmware=firmware) as rack:
+        volume = AddedVolume("0badcafe", 1 << 30, "data", "RAID1", (0,))
+        served = rack.service.status(rack.first.bmc.uuid)
+        assert served is not None
+        await rack.service.put(with_disk(rack.first))
+        await rack.service.ask(served, lambda ticket: VolumesRequested((volume,), ticket))
         await rack.service.power(rack.first.bmc.uuid, PowerCommand.ON)
         await rack.media.insert(rack.first.bmc.uuid, "http://h/images/x.iso")
         await subscribe(rack)

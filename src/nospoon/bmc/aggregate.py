@@ -40,6 +40,7 @@ from nospoon.bmc.messages import (
     SettingsRequested,
     SoftwareRequested,
     Verdict,
+    VolumesRequested,
     WatchdogRequested,
     WatchdogReset,
 )
@@ -205,6 +206,7 @@ class Bmc:
                 | BiosRequested()
                 | SoftwareRequested()
                 | SecureBootRequested()
+                | VolumesRequested()
             ):
                 return self._keep(_after(self.runtime, event), event.ticket)
             case IdentifyRequested():
@@ -333,7 +335,8 @@ def _after(
     | SettingsRequested
     | BiosRequested
     | SoftwareRequested
-    | SecureBootRequested,
+    | SecureBootRequested
+    | VolumesRequested,
 ) -> Runtime:
     """Runtime state after something of it was set, which nothing else follows from."""
     match event:
@@ -351,6 +354,8 @@ def _after(
             return replace(runtime, software=software)
         case SecureBootRequested(enabled=enabled):
             return replace(runtime, secure_boot=replace(runtime.secure_boot, enabled=enabled))
+        case VolumesRequested(volumes=volumes):
+            return replace(runtime, volumes=volumes)
 
 
 def forgotten(runtime: Runtime, defaults: Defaults) -> Runtime:

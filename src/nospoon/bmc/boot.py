@@ -53,6 +53,8 @@ class Boot:
         """What the machine boots next, and afterwards."""
         runtime = self._state.runtime
         plan = next_boot(self.order, runtime.override)
+        if runtime.volumes:
+            plan = replace(plan, volumes=runtime.volumes)
         told = runtime.secure_boot.told
         return plan if told is None else replace(plan, secure_boot=told)
 

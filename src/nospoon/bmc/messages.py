@@ -11,7 +11,7 @@ from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.software import Software
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootOverride, BootPlan
-from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.machine import AddedVolume, MachineEvent, PowerCommand
 
 
 class Verdict(StrEnum):
@@ -138,6 +138,14 @@ class RestartRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumesRequested:
+    """Somebody makes or removes volumes: these are all of them, with the change."""
+
+    volumes: tuple[AddedVolume, ...]
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LogAddRequested:
     """A client adds a record to the log: 16 bytes (IPMI 2.0 §31.6)."""
 
@@ -214,6 +222,7 @@ Request = (
     | IdentifyRequested
     | SettingsRequested
     | BiosRequested
+    | VolumesRequested
     | SoftwareRequested
     | SecureBootRequested
     | RestartRequested

@@ -10,6 +10,7 @@ from nospoon.bmc.secure_boot import ENROLLED, SecureBoot
 from nospoon.bmc.software import AS_MADE, Software
 from nospoon.bmc.users import User
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
+from nospoon.model.machine import AddedVolume
 
 NO_UTC_OFFSET = 0x7FF
 """Get SEL Time UTC Offset (§31.11a): not specified."""
@@ -75,6 +76,7 @@ class Runtime:
     anybody else set the override. `clearing`: parameter 3 (§28.13), which says when flags are kept.
     `http_boot_uri`: what target HTTP boots; `http_boot`: what the boot at hand does, "" for others.
     `media`: what is in the CD drive, as whoever put it there called it.
+    `volumes`: those that clients made; the machine has them from its next start on.
     `bios`: firmware settings, and which of them wait for the next boot.
     `secure_boot`: of machines whose firmware has keys; others have the default.
     `software`: versions of firmware that was updated.
@@ -95,5 +97,6 @@ class Runtime:
     was_on: bool = False
     settings: Settings = DEFAULTS
     bios: Bios = UNSET
+    volumes: tuple[AddedVolume, ...] = ()
     software: Software = AS_MADE
     secure_boot: SecureBoot = ENROLLED

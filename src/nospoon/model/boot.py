@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nospoon.model.machine import AddedVolume
+
 
 class BootDevice(StrEnum):
     """A class of device that firmware can boot from.
@@ -63,12 +65,14 @@ class BootPlan:
     """`now`: devices for the boot at hand, first tried first. `after`: for every boot after it.
 
     `secure_boot`: whether firmware with enrolled keys checks signatures from the next start on, and
-    then until told otherwise; None: as it does now.
+    then until told otherwise; None: as it does now. `volumes`: all that the machine has from the
+    next start on besides the disks of its shape.
     """
 
     now: tuple[BootDevice, ...]
     after: tuple[BootDevice, ...]
     secure_boot: bool | None = None
+    volumes: tuple[AddedVolume, ...] = ()
 
 
 def next_boot(order: tuple[BootDevice, ...], override: BootOverride) -> BootPlan:

@@ -18,7 +18,7 @@ from nospoon.errors import NospoonError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
-from nospoon.model.resources import Bmc, Machine, MachineNic
+from nospoon.model.resources import Bmc, Machine, MachineDisk, MachineNic
 from nospoon.plan import identity
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
@@ -237,6 +237,16 @@ def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS
     )
     password = f"password-{number}"
     return BmcConfig(f"n{number}", "c", bmc, machine, password, power=PowerState.OFF)
+
+
+def with_disk(config: BmcConfig, size: int = 10 << 30) -> BmcConfig:
+    """The same, with a disk of this many bytes."""
+    disks = (MachineDisk("n-1", "virtio", "serial"),)
+    return replace(
+        config,
+        machine=replace(config.machine, disks=disks),
+        bmc=replace(config.bmc, disk_sizes=(size,)),
+    )
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ import structlog
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerState
+from nospoon.providers.libvirt.added import Added
 from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
@@ -43,6 +44,7 @@ class Boots:
     roster: Roster
     presence: Presence
     nvram: Nvram
+    added: Added
     pending: dict[UUID, tuple[BootDevice, ...]]
 
     async def start(self, machine: UUID, boot: BootPlan) -> None:
@@ -52,6 +54,7 @@ class Boots:
         edits = edits_for(known, boot)
         if edits:
             await self._edited(machine, edits)
+        await self.added.bring(machine, boot.volumes)
         if known.script or (boot.now, boot.after) == (known.order, known.order):
             await self.hypervisor.work(
                 lambda connect: self.roster.find(connect, machine).create(), f"start {machine}"
@@ -66,13 +69,14 @@ class Boots:
         finally:
             self.presence.starting.discard(machine)
 
-    def needs_start(self, machine: UUID, boot: BootPlan) -> bool:
-        """Whether a reset would not do: a variable that leads into setup is written before a start.
-
-        Secure boot waits for a start by itself.
+    async def needs_start(self, machine: UUID, boot: BootPlan) -> bool:
+        """Whether a reset would not do: a variable that leads into setup is written before a start,
+        and volumes come and go with one. Secure boot waits for a start by itself.
         """
-        known = self.roster.known(machine)
-        return known is not None and known.firmware is not Firmware.BIOS and enters_setup(boot)
+        known = await self._look(machine)
+        if known.firmware is not Firmware.BIOS and enters_setup(boot):
+            return True
+        return await self.added.differ(machine, boot.volumes)
 
     async def _look(self, machine: UUID) -> Known:
         """What is known of a machine, which is looked for where it was not seen yet."""

@@ -17,7 +17,7 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import attribute_of, text_of
 from nospoon.providers.libvirt.owner import Owner
-from nospoon.providers.libvirt.storage_xml import BOOT_ISO, DISK
+from nospoon.providers.libvirt.storage_xml import ADDED, BOOT_ISO, DISK
 
 UNITS = {"b": 1, "bytes": 1, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20,
          "GiB": 1 << 30, "G": 1 << 30, "TiB": 1 << 40, "T": 1 << 40}  # fmt: skip
@@ -79,12 +79,17 @@ def parse_firmware(root: ET.Element) -> Firmware:
 
 def _disks(root: ET.Element, pool_path: str) -> Iterator[MachineDisk]:
     for disk in root.iterfind("devices/disk"):
-        if disk.get("device", "disk") == "disk":
+        if disk.get("device", "disk") == "disk" and not is_added(disk):
             yield MachineDisk(
                 volume=_volume(attribute_of(disk, "source", "file"), pool_path),
                 bus=attribute_of(disk, "target", "bus"),
                 serial=text_of(disk, "serial"),
             )
+
+
+def is_added(disk: ET.Element) -> bool:
+    """Whether a disk is none of the shape, but a volume that a BMC client made."""
+    return ADDED.match(PurePosixPath(attribute_of(disk, "source", "file")).name) is not None
 
 
 def _volume(path: str, pool_path: str) -> str:

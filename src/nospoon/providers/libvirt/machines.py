@@ -19,12 +19,13 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import Medium
+from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.boots import Boots
 from nospoon.providers.libvirt.console import LibvirtConsole
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, domain_name, render_domain
 from nospoon.providers.libvirt.elements import parsed
-from nospoon.providers.libvirt.faults import NO_DOMAIN, OPERATION_INVALID
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import Media
@@ -97,7 +98,12 @@ class MachineDriver:
             hypervisor, self._roster, clock, settled=self._settled, finish=self._finish
         )
         self._boots = Boots(
-            hypervisor, self._roster, self._presence, Nvram(hypervisor, self._roster), {}
+            hypervisor,
+            self._roster,
+            self._presence,
+            Nvram(hypervisor, self._roster),
+            Added(hypervisor, self._roster),
+            {},
         )
         self._media = Media(hypervisor, self._roster)
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -250,6 +256,9 @@ class MachineDriver:
             with ignoring(OPERATION_INVALID):  # it is off already
                 domain.destroy()
             domain.undefineFlags(UNDEFINE)
+            with ignoring(NO_STORAGE_POOL):
+                pool = our_pool(connect, self._hypervisor.host, owner.tag, owner.pool)
+                remove_added(refreshed(pool), owner.name)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         await self._presence.ready()
@@ -269,12 +278,8 @@ class MachineDriver:
                 case (PowerCommand.RESET, False) if power is PowerState.FAILED:
                     await self._stop(machine)
                     await self._boots.start(machine, boot)
-                case (PowerCommand.RESET, True) if self._boots.needs_start(machine, boot):
-                    await self._stop(machine)
-                    await self._boots.start(machine, boot)
                 case (PowerCommand.RESET, True):
-                    await self._tell(machine, boot)
-                    await self._do(machine, "reset", lambda domain: domain.reset(0))
+                    await self._reset(machine, boot)
                 case (PowerCommand.SOFT, True):
                     button = libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
                     await self._do(machine, "stop", lambda d: d.shutdownFlags(button))
@@ -296,6 +301,15 @@ class MachineDriver:
         await self._hypervisor.work(
             lambda connect: act(self._roster.find(connect, machine)), f"{verb} machine {machine}"
         )
+
+    async def _reset(self, machine: UUID, boot: BootPlan) -> None:
+        """What a reset cannot bring about, a start does."""
+        if await self._boots.needs_start(machine, boot):
+            await self._stop(machine)
+            await self._boots.start(machine, boot)
+            return
+        await self._tell(machine, boot)
+        await self._do(machine, "reset", lambda domain: domain.reset(0))
 
     async def _stop(self, machine: UUID) -> None:
         def destroy(domain: Domain) -> None:

@@ -6,6 +6,7 @@ https://libvirt.org/formatstorage.html. One directory pool per cluster and host.
     NAME--SHA256.FORMAT               an image, named in full so that it says what it is
     NAME--SHA256.FORMAT.complete      written when the upload of that image had ended
     NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
+    NODE.ID.volume                    a volume that a BMC client made
     boot-DIGEST.iso                   the ISO that session machines boot
     media-DIGEST.iso                  virtual media in some machine's CD drive
 
@@ -25,10 +26,11 @@ from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text
 
 DISK = re.compile(r"^(?P<name>.+)\.qcow2$")
 IMAGE = re.compile(r"^(?P<name>.+)--(?P<sha256>[0-9a-f]{64})\.(?P<format>raw|qcow2)$")
+ADDED = re.compile(r"^(?P<node>.+)\.(?P<id>[0-9a-f]{8})\.volume$")
 BOOT_ISO = re.compile(r"^boot-[0-9a-f]+\.iso$")
 MEDIUM = re.compile(r"^media-[0-9a-f]{64}\.iso$")
 OURS = re.compile(
-    r"(\.qcow2|\.complete|\.nvram|^(boot|media)-[0-9a-f]+\.iso|--[0-9a-f]{64}\.(raw|qcow2))$"
+    r"(\.qcow2|\.complete|\.nvram|\.volume|^(boot|media)-[0-9a-f]+\.iso|--[0-9a-f]{64}\.(raw|qcow2))$"
 )
 COMPLETE = ".complete"
 
@@ -53,6 +55,10 @@ def image_file(name: str, image: Image) -> str:
 
 def nvram_file(node: str, firmware: str) -> str:
     return f"{node}.{firmware}.nvram"
+
+
+def added_file(node: str, id_: str) -> str:
+    return f"{node}.{id_}.volume"
 
 
 def medium_file(sha256: str) -> str:

@@ -38,6 +38,7 @@ from nospoon.services.bmcs.redfish import (
     secure_boot,
     tasks,
     update,
+    volumes,
 )
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
@@ -326,6 +327,7 @@ RESOURCES: tuple[Resource, ...] = (
     *account_service.RESOURCES,
     *update.RESOURCES,
     *bios.RESOURCES,
+    *volumes.RESOURCES,
     *managers.RESOURCES,
     *secure_boot.RESOURCES,
     *registries.RESOURCES,

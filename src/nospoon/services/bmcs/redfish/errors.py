@@ -153,7 +153,16 @@ def out_of_range(name: str, value: object) -> RedfishError:
         "PropertyValueOutOfRange",
         f"The value '{value}' for the property {name} is not in the supported range.",
         args=(str(value), name),
-        resolution="Choose a value within the limits that the attribute registry tells.",
+        resolution="Choose a value within the supported range.",
+    )
+
+
+def cannot_be_deleted() -> RedfishError:
+    return RedfishError(
+        403,
+        "ResourceCannotBeDeleted",
+        "The delete request failed because the resource requested cannot be deleted.",
+        resolution="Do not attempt to delete a resource that the cluster file describes.",
     )
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 CONTROLLER = "0"
+RAID_TYPES = ("RAID0", "RAID1", "RAID5", "RAID6", "RAID10")
 PROTOCOLS = {"sata": "SATA", "scsi": "SAS", "virtio": "PCIe", "usb": "USB"}
 ARCHITECTURES = {Arch.X86_64: ("x86", "x86-64"), Arch.AARCH64: ("ARM", "ARM-A64")}
 
@@ -100,7 +101,7 @@ def controllers(served: Served) -> list[str]:
 
 
 def controller(served: Served, member: str) -> dict[str, Any] | None:
-    """StorageController: no RAID, every disk is its own volume."""
+    """StorageController: every disk is a volume, and clients make further ones."""
     if member not in storages(served):
         return None
     path = f"{_system(served)}/Storage/{CONTROLLER}/Controllers/{member}"
@@ -109,7 +110,7 @@ def controller(served: Served, member: str) -> dict[str, Any] | None:
         **resource("StorageController", path, member, "Storage Controller"),
         "Manufacturer": "QEMU",
         "SupportedDeviceProtocols": buses,
-        "SupportedRAIDTypes": ["None"],
+        "SupportedRAIDTypes": list(RAID_TYPES),
         "Status": OK,
     }
 
@@ -122,7 +123,7 @@ def drive(served: Served, member: str) -> dict[str, Any] | None:
     disk = served.config.machine.disks[index]
     return {
         **resource("Drive", f"{_drives(served)}/{member}", member, disk.volume),
-        "CapacityBytes": _size(served, index),
+        "CapacityBytes": size_of(served, index),
         "Protocol": PROTOCOLS[disk.bus],
         "MediaType": "SSD",
         "BlockSizeBytes": 512,
@@ -135,25 +136,6 @@ def drive(served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def volumes(served: Served) -> list[str]:
-    """One for each drive."""
-    return drives(served)
-
-
-def volume(served: Served, member: str) -> dict[str, Any] | None:
-    """Volume: what the guest sees of a drive, which is all of it."""
-    if member not in drives(served):
-        return None
-    path = f"{_system(served)}/Storage/{CONTROLLER}"
-    return {
-        **resource("Volume", f"{path}/Volumes/{member}", member, f"Volume {member}"),
-        "CapacityBytes": _size(served, int(member)),
-        "RAIDType": "None",
-        "Status": OK,
-        "Links": {"Drives": [ref(f"{_drives(served)}/{member}")]},
-    }
-
-
-def _size(served: Served, index: int) -> int | None:
+def size_of(served: Served, index: int) -> int | None:
     sizes = served.bmc.disk_sizes
     return sizes[index] if index < len(sizes) else None

@@ -31,7 +31,6 @@ _COLLECTIONS: tuple[tuple[str, str, Ids, Make], ...] = (
     ("Processor", f"{_SYSTEM}/Processors", hardware.processors, hardware.processor),
     ("Memory", f"{_SYSTEM}/Memory", hardware.memories, hardware.memory),
     ("Storage", f"{_SYSTEM}/Storage", hardware.storages, hardware.storage),
-    ("Volume", f"{_STORAGE}/Volumes", hardware.volumes, hardware.volume),
     ("StorageController", f"{_STORAGE}/Controllers", hardware.controllers, hardware.controller),
     ("Drive", f"{_CHASSIS}/Drives", hardware.drives, hardware.drive),
     ("BootOption", f"{_SYSTEM}/BootOptions", boot_order, boot_option),
