@@ -152,6 +152,34 @@ def test_who_may_not_read_a_file_cannot_make_the_daemon_read_it(shared: Rack) ->
             client.post("/v1/plan", {"file": file, "text": text, "uploads": uploads})
 
 
+def test_the_id_of_a_cluster_is_that_of_no_other_nor_of_another_user(rack: Rack) -> None:
+    rack.environment["NOSPOON_GROUP"] = "nogroup"
+    name, thief, pinned = rack.name(), rack.name(), uuid4()
+    common = f"id: {pinned}\nhosts: {{sim: simulated}}\n{rack.bmc()}nodes: [{{count: 1}}]\n"
+    rack.run("up", "--yes", rack.file(f"cluster: {name}\n{common}"))
+    before = rack.bmcs(name)
+    text = f"cluster: {thief}\n{common}"
+    refused = rack.run("up", "--yes", rack.file(text, "thief.yaml"), status=1)
+    assert f"the id {pinned} is that of your cluster {name}" in refused.stderr
+    (rack.directory / "runtime").chmod(0o711)
+    socket_ = rack.directory / "runtime" / "nospoond.sock"
+    socket_.chmod(0o666)
+    body = {"file": "thief.yaml", "text": text, "cluster_id": str(pinned)}
+    said = as_nobody(lambda: str(Client(socket_).post("/v1/clusters", body)))
+    assert said.startswith("PlanRefused: ")
+    assert "another cluster" in said
+    assert name not in said
+    assert rack.bmcs(name) == before
+
+
+@pytest.mark.parametrize("name", ["../x", "", "A B"])
+def test_what_is_no_name_of_a_cluster_is_told_as_such(shared: Rack, name: str) -> None:
+    for command in (["status", name], ["down", "--yes", name], ["verify", name]):
+        if command != ["status", ""]:
+            refused = shared.run(*command, status=2)
+            assert "expected the name of a cluster" in refused.stderr
+
+
 def as_nobody(ask: Callable[[], str]) -> str:
     """What happens when another user asks: in a fork, for nobody cannot run our interpreter."""
     reader, writer = os.pipe()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from nospoon.api.client import Client
 from nospoon.errors import SpecError, UsageError
 
 CHUNK = 1 << 20
+_NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
 
 
 def read_request(client: Client | None, path: str) -> dict[str, Any]:
@@ -78,6 +80,11 @@ def _upload(client: Client, files: dict[str, Path]) -> None:
 def cluster_name(reference: str) -> str:
     """A cluster by name, or by the file that describes it."""
     if not (reference == "-" or Path(reference).suffix in {".yaml", ".yml"}):
+        if not _NAME.match(reference):
+            raise UsageError(
+                f"expected the name of a cluster or its file, got {reference!r}",
+                hint="`nospoon status` lists the names of yours.",
+            )
         return reference
     from nospoon.spec.document import Document  # noqa: PLC0415  (imports YAML)
 

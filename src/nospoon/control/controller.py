@@ -27,7 +27,6 @@ from nospoon.control.planner import Planner, Request
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work, record_group
 from nospoon.errors import (
-    HostUnreachable,
     NospoonError,
     NotFound,
     PlanRefused,
@@ -136,7 +135,7 @@ class Controller:
         row = await self._row(uid, name)
         try:
             prepared = await self.planner.prepare(self._request_of(row))
-        except (HostUnreachable, PlanRefused) as error:
+        except (ProviderError, PlanRefused) as error:
             return self._unknown(row, str(error))
         states = shown.node_states(prepared)
         broken = shown.faults(prepared)

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from nospoon.control.files import Access, Files
+from nospoon.control.fetch import Access
+from nospoon.control.files import Files
 from nospoon.control.hosts import Hosts
 from nospoon.providers.base import Medium
 

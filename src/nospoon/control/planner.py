@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from nospoon.control.accounts import Account, accounts_for
 from nospoon.control.files import Files, is_url
 from nospoon.control.hosts import Hosts, routes_here
+from nospoon.control.images import image_facts
 from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import PlanRefused, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
@@ -101,6 +102,8 @@ class Planner:
         cluster = await asyncio.to_thread(self.read, request.file, request.text)
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
+        if earlier is None:
+            await self._refuse_anothers(cluster_id, request.uid)
         rows = await self._database.call(stored.nodes_of, cluster_id)
         known = {row.uuid: row for row in rows}
         uploads, images = await self._images(cluster, request, earlier)
@@ -186,6 +189,15 @@ class Planner:
             return earlier.id
         return cluster.id or request.cluster_id or uuid4()
 
+    async def _refuse_anothers(self, cluster_id: UUID, uid: int) -> None:
+        """A file, or a client, may name any id: that of a cluster which is there is that one's."""
+        holder = await self._database.call(stored.get, cluster_id)
+        if holder is not None:
+            whose = f"your cluster {holder.name}" if holder.uid == uid else "another cluster"
+            raise PlanRefused(
+                [f"the id {cluster_id} is that of {whose}. Choose another `id:`, or drop it."]
+            )
+
     async def _images(
         self, cluster: Cluster, request: Request, earlier: ClusterRow | None
     ) -> tuple[dict[str, str], dict[str, ImageFacts]]:
@@ -195,13 +207,18 @@ class Planner:
         for name in images | _boot_files(cluster):
             if is_url(name):
                 known = fetched.get(name, "")
-                uploads[name] = known if self._files.has(known) else await self._files.fetch(name)
+                uploads[name] = (
+                    known if self._files.has(known) else await self._files.fetch_once(name)
+                )
             elif name not in uploads or not self._files.has(uploads[name]):
                 raise UsageError(
                     f"file {name} of the cluster file was not uploaded",
                     hint="Use the nospoon command, or PUT it to /v1/files first.",
                 )
-        facts = {name: await self._files.image_facts(name, uploads[name]) for name in images}
+        facts = {
+            name: await image_facts(self._files.path(uploads[name]), name, uploads[name])
+            for name in images
+        }
         _check_sizes(cluster, facts)
         return uploads, facts
 

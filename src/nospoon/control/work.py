@@ -19,7 +19,7 @@ from nospoon.control.planner import Planner, Prepared, Request
 from nospoon.engine.execute import execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
-from nospoon.errors import Stale
+from nospoon.errors import Conflict, Stale
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.resources import Key, Kind, Machine, OwnerTag
 from nospoon.plan.diff import removal, waiting
@@ -248,6 +248,8 @@ def served_profiles(
 
 def _save(connection: Connection, row: ClusterRow, nodes: list[NodeRow]) -> None:
     for other in stored.all_clusters(connection):
+        if other.id == row.id and (other.uid, other.name) != (row.uid, row.name):
+            raise Conflict(f"the id {row.id} was given to another cluster meanwhile")
         if other.id != row.id and other.allocations.collides(row.allocations):
             raise Stale(
                 "the plan is stale: another cluster took the same addresses or networks",

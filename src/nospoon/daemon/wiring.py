@@ -193,6 +193,7 @@ class Daemon:
         self._settings_directories()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
         nodes = await self.work.restore()
+        await self._tidy_files()
         await self.bmcs.restore_events()
         failed = await self._restore_bmcs()
         self._end.push_async_callback(self.bmcs.close)
@@ -286,6 +287,12 @@ class Daemon:
         except NospoonError as error:
             log.warning("no boot ISO: hosts of qemu:///session cannot be used", why=str(error))
             return None
+
+    async def _tidy_files(self) -> None:
+        """What no cluster names was left by a daemon that ended."""
+        rows = await self.database.call(stored.all_clusters)
+        named = {digest for row in rows for digest in row.uploads.values()}
+        await asyncio.to_thread(self.files.begin, named)
 
     async def _is_kept(self, sha256: str) -> bool:
         rows = await self.database.call(stored.all_clusters)

@@ -11,7 +11,7 @@ from nospoon.spec.addresses import addresses
 from nospoon.spec.document import Path
 from nospoon.spec.expand import Complaint, Expansion
 from nospoon.spec.models import HardwareSection
-from nospoon.spec.references import LocalFile, missing_files, references
+from nospoon.spec.references import LocalFile, missing_files, references, wrong_urls
 from nospoon.spec.sections import Sections
 
 
@@ -21,6 +21,7 @@ def check(
     """Every complaint; sections that could not be read are passed over."""
     yield from _identity(sections)
     yield from references(sections)
+    yield from wrong_urls(sections)
     if local_file is not None:
         yield from missing_files(sections, local_file)
     yield from addresses(sections, expansion)

@@ -6,6 +6,7 @@ Read from the plain values, so that a section with an error in it hides none of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from urllib.parse import urlsplit
 
 from nospoon.spec.document import Path, Value, as_sequence
 from nospoon.spec.expand import Complaint
@@ -42,6 +43,27 @@ def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complai
         why = local_file(name)
         if why:
             yield Complaint(path, f"cannot read {name!r}: {why}")
+
+
+def wrong_urls(sections: Sections) -> Iterator[Complaint]:
+    """Every URL of an image, kernel or ramdisk that is none."""
+    for path, name in (*_images(sections.raw), *_boot_files(sections.raw)):
+        if name.startswith(URL):
+            yield from _url(path, name)
+
+
+def _url(path: Path, name: str) -> Iterator[Complaint]:
+    """By RFC 3986 §3: a host, a port that may be, nothing that would have to be escaped."""
+    try:
+        parts = urlsplit(name)
+        wrong = "" if parts.hostname else "it names no host"
+        _ = parts.port  # looked at here, where it is read
+    except ValueError as error:
+        wrong = str(error)
+    if not wrong and any(char.isspace() or not char.isprintable() for char in name):
+        wrong = "it has a blank; write %20"
+    if wrong:
+        yield Complaint(path, f"expected a URL, got {name!r}: {wrong}")
 
 
 def _layers(raw: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value]]]:

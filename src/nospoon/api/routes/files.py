@@ -13,7 +13,7 @@ router = APIRouter(tags=["files"])
 async def missing(digests: list[str], controller: Controlled, caller: Called) -> list[str]:
     """Which of these digests were not uploaded yet."""
     del caller
-    return [digest for digest in digests if not controller.files.has(digest)]
+    return [digest for digest in digests if not controller.files.wanted(digest)]
 
 
 @router.put("/files/{sha256}", status_code=204)

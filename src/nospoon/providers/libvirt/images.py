@@ -38,11 +38,14 @@ class ImageFile:
     refers_to: str = ""
 
 
-async def inspect_image(path: str) -> ImageFile:
-    """What the daemon's own copy of an image is. Raises `ProviderError` when it cannot be read."""
+async def inspect_image(path: str, kind: str) -> ImageFile:
+    """What the daemon's own copy of an image of this format is; QEMU guesses none.
+
+    Raises `ProviderError` when it cannot be read.
+    """
     if not _is_file(path):
         raise ProviderError(f"the image {path} is missing", hint="`nospoon up` sends it again.")
-    done = await process.run(["qemu-img", "info", "--output=json", path], check=False)
+    done = await process.run(["qemu-img", "info", "--output=json", "-f", kind, path], check=False)
     if done.status != 0:
         raise ProviderError(
             f"the image {path} cannot be read: {done.stderr.strip()}",
@@ -102,7 +105,7 @@ class ImageDriver:
         assert isinstance(resource.shape, Image)
         shape, name = resource.shape, resource.key.name
         path = await self._open_image(shape.sha256)
-        file = await inspect_image(path)
+        file = await inspect_image(path, shape.format)
         _refuse_unfit(path, file, shape)
         await self._hypervisor.work(
             lambda connect: self._copy(

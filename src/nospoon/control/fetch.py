@@ -1,0 +1,87 @@
+"""Downloads: an http(s) URL to a file, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import ssl
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from dataclasses import dataclass, field
+from typing import IO
+from urllib.parse import unquote, urlsplit
+
+from nospoon.errors import ProviderError, UsageError
+
+CHUNK = 1 << 20
+FETCH_TIMEOUT = 60.0
+"""Seconds in which a server must say something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a URL is fetched: HTTP basic authentication (RFC 7617) when there is a user name.
+
+    `verify`: the server's certificate must hold (RFC 9110 §4.3.4).
+    """
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+    verify: bool = True
+
+    def request(self, url: str) -> urllib.request.Request:
+        request = urllib.request.Request(url)  # noqa: S310  (callers check the scheme)
+        if self.username:
+            pair = b64encode(f"{self.username}:{self.password}".encode()).decode()
+            request.add_unredirected_header("Authorization", f"Basic {pair}")
+        return request
+
+    def tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def separated(url: str, access: Access) -> tuple[str, Access]:
+    """The URL without the account that it may hold (RFC 3986 §3.2.1), and the access with it."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # looked at here, where it is read
+    except ValueError as error:
+        raise UsageError(f"{url!r} is no URL: {error}") from error
+    if parts.username is None:
+        return url, access
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    name, word = unquote(parts.username), unquote(parts.password or "")
+    return place, access if access.username else Access(name, word, verify=access.verify)
+
+
+def download(url: str, access: Access, target: IO[bytes]) -> str:
+    """Write what is at the URL to a file; returns its SHA-256. Messages tell no account.
+
+    Raises `UsageError` for what is no http(s) URL, `ProviderError` when it cannot be had whole.
+    """
+    place, access = separated(url, access)
+    if urlsplit(place).scheme not in {"http", "https"}:
+        raise UsageError(f"expected an http or https URL, got {place!r}")
+    digest, got = hashlib.sha256(), 0
+    try:
+        with urllib.request.urlopen(  # noqa: S310  (checked above)
+            access.request(place), timeout=FETCH_TIMEOUT, context=access.tls()
+        ) as answer:
+            while chunk := answer.read(CHUNK):
+                digest.update(chunk)
+                got += target.write(chunk)
+            wanted = answer.headers.get("Content-Length", "")
+    except (urllib.error.URLError, http.client.HTTPException, ValueError, OSError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it holds the answer
+        raise ProviderError(f"cannot fetch {place}: {error}") from error
+    if wanted.isdigit() and int(wanted) != got:  # read(n) tells nothing of a short answer
+        raise ProviderError(
+            f"cannot fetch {place}: got {got} of {wanted} bytes, then the server hung up"
+        )
+    return digest.hexdigest()

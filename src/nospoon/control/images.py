@@ -1,0 +1,97 @@
+"""Disk images as clients give them: what they are, told by their own first bytes.
+
+QEMU is never left to guess a format: some formats name other files, which it would open. Two are
+taken, raw and qcow2, and of a qcow2 the header is read here before QEMU sees it (QEMU,
+docs/interop/qcow2.txt).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+from nospoon.errors import UsageError
+from nospoon.plan.resolve import ImageFacts
+from nospoon.runtime import process
+
+QCOW2 = b"QFI\xfb"
+HEAD = 4096
+OTHERS = (
+    (0, b"KDMV", "VMDK"),
+    (0, b"COWD", "VMDK"),
+    (0, b"# Disk DescriptorFile", "VMDK"),
+    (0x40, b"\x7f\x10\xda\xbe", "VDI"),
+    (0, b"vhdxfile", "VHDX"),
+    (0, b"conectix", "VHD"),
+    (0, b"QED\0", "QED"),
+    (0, b"WithoutFreeSpace", "Parallels"),
+    (0, b"WithouFreSpacExt", "Parallels"),
+)
+"""Where other formats have which bytes, and what they are called."""
+COMPRESSED = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"BZh", "bzip2"),
+)
+_HEADER = struct.Struct(">4sIQIIQ")
+_INCOMPATIBLE, _DATA_FILE, _CORRUPT = struct.Struct(">Q"), 1 << 2, 1 << 1
+_FEATURES_AT = 72
+
+
+def format_of(name: str, head: bytes) -> str:
+    """ "raw" or "qcow2", by the file's first bytes. Raises `UsageError` for all others, and for a
+    qcow2 that refers to another file; the messages call it `name`.
+    """
+    for at, magic, called in OTHERS:
+        if head[at:].startswith(magic):
+            raise UsageError(
+                f"image {name} is a {called}, expected raw or qcow2",
+                hint="Convert it: qemu-img convert -O qcow2 OLD NEW.",
+            )
+    for magic, called in COMPRESSED:
+        if head.startswith(magic):
+            raise UsageError(f"image {name} is compressed by {called}", hint="Unpack it first.")
+    if not head.startswith(QCOW2):
+        return "raw"
+    _check_qcow2(name, head)
+    return "qcow2"
+
+
+def _check_qcow2(name: str, head: bytes) -> None:
+    if len(head) < _HEADER.size:
+        raise UsageError(f"image {name} ends within its qcow2 header: it is damaged")
+    _, version, offset, length, _, _ = _HEADER.unpack_from(head)
+    if version not in {2, 3}:
+        raise UsageError(
+            f"image {name} is a qcow of version {version}, expected 2 or 3",
+            hint="Convert it: qemu-img convert -O qcow2 OLD NEW.",
+        )
+    features = 0
+    if version == 3 and len(head) >= _FEATURES_AT + _INCOMPATIBLE.size:
+        (features,) = _INCOMPATIBLE.unpack_from(head, _FEATURES_AT)
+    if features & _CORRUPT:
+        raise UsageError(f"image {name} is marked corrupt", hint="Run qemu-img check on it.")
+    if offset or features & _DATA_FILE:
+        other = head[offset : offset + length].decode(errors="replace") if offset else "a data file"
+        raise UsageError(
+            f"image {name} refers to another file ({other})",
+            hint="Flatten it: qemu-img convert -O qcow2 OLD NEW.",
+        )
+
+
+async def image_facts(path: Path, name: str, sha256: str) -> ImageFacts:
+    """What the file at `path`, which the user calls `name`, is. Raises `UsageError`."""
+    with path.open("rb") as file:
+        kind = format_of(name, file.read(HEAD))
+    done = await process.run(
+        ["qemu-img", "info", "--output=json", "-U", "-f", kind, str(path)], check=False
+    )
+    if done.status != 0:
+        said = done.stderr.replace(str(path), name).strip()
+        raise UsageError(f"image {name}: qemu-img cannot read it: {said}")
+    size = json.loads(done.stdout)["virtual-size"]
+    if not size:
+        raise UsageError(f"image {name} is empty")
+    return ImageFacts(sha256, kind, size)

@@ -1,0 +1,116 @@
+"""What clients upload and the daemon fetches: whole or not at all, and kept while it is wanted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from nospoon.control.files import Files
+from nospoon.errors import ProviderError, UsageError
+
+CONTENT = b"a kernel" * 1000
+
+
+class Server(BaseHTTPRequestHandler):
+    """/whole, /short (less than it announces), /secret (for bob, whose word is p@ss)."""
+
+    asked: list[str] = []  # noqa: RUF012  (one server a test)
+
+    def do_GET(self) -> None:
+        Server.asked.append(self.path)
+        denied = self.path == "/secret" and self.headers["Authorization"] != "Basic Ym9iOnBAc3M="
+        self.send_response(401 if denied else 200)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write(CONTENT[:100] if self.path == "/short" else CONTENT)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        del format, args
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    Server.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path / "files")
+
+
+def all_in(files: Files) -> list[str]:
+    return [path.name for path in files.directory.rglob("*") if path.is_file()]
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def test_what_is_fetched_is_whole(files: Files) -> None:
+    with serving() as place:
+        digest = await files.fetch(f"http://{place}/whole")
+        assert files.path(digest).read_bytes() == CONTENT
+        with pytest.raises(ProviderError, match=f"got 100 of {len(CONTENT)} bytes"):
+            await files.fetch(f"http://{place}/short")
+    assert all_in(files) == [digest]
+
+
+async def test_the_account_in_a_url_is_used_and_told_to_nobody(files: Files) -> None:
+    with serving() as place:
+        assert await files.fetch(f"http://bob:p%40ss@{place}/secret")
+        with pytest.raises(ProviderError, match="401") as refused:
+            await files.fetch(f"http://bob:wrong@{place}/secret")
+    assert "wrong" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:abc/x", "http://127.0.0.1:9/a b", "http://[::1/x", "file:///etc/passwd"],
+)
+async def test_a_url_that_is_none_is_refused_and_leaves_nothing(files: Files, url: str) -> None:
+    with pytest.raises((UsageError, ProviderError)):
+        await files.fetch(url)
+    assert all_in(files) == []
+
+
+async def test_a_plan_and_the_up_after_it_fetch_once(files: Files) -> None:
+    with serving() as place:
+        first = await files.fetch_once(f"http://{place}/whole")
+        assert await files.fetch_once(f"http://{place}/whole") == first
+        assert len(Server.asked) == 1
+        files.drop(first)
+        assert await files.fetch_once(f"http://{place}/whole") == first
+        assert len(Server.asked) == 2
+
+
+async def test_what_somebody_is_about_to_name_stays_when_others_go(files: Files) -> None:
+    digest = sha256(CONTENT).hexdigest()
+    await files.receive(digest, chunks(CONTENT[:50], CONTENT[50:]))
+    files.keep_only(())
+    assert files.wanted(digest)
+    assert not Files(files.directory).has("0" * 64)
+    Files(files.directory).begin(())  # another daemon, which knows of nobody who waits
+    assert all_in(files) == []
+
+
+async def test_an_upload_under_way_is_not_taken_for_a_leftover(files: Files) -> None:
+    digest = sha256(CONTENT).hexdigest()
+
+    async def with_somebody_else_going_down() -> AsyncIterator[bytes]:
+        yield CONTENT[:50]
+        files.keep_only(())
+        yield CONTENT[50:]
+
+    await files.receive(digest, with_somebody_else_going_down())
+    assert files.path(digest).read_bytes() == CONTENT

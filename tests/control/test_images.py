@@ -1,0 +1,73 @@
+"""Images are what their first bytes say; none makes QEMU open another file."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.control.images import HEAD, format_of, image_facts
+from nospoon.errors import UsageError
+
+pytestmark = pytest.mark.tools
+
+
+def made(path: Path, kind: str, *options: str) -> Path:
+    argv = ["qemu-img", "create", "-q", "-f", kind, *options, str(path), "4M"]
+    subprocess.run(argv, check=True, capture_output=True)
+    return path
+
+
+def packed(path: Path, tool: str) -> None:
+    done = subprocess.run([tool, "-c", path], check=True, capture_output=True)
+    path.write_bytes(done.stdout)
+
+
+async def test_raw_and_qcow2_are_taken_for_what_they_are(tmp_path: Path) -> None:
+    for kind in ("raw", "qcow2"):
+        facts = await image_facts(made(tmp_path / kind, kind), kind, "ab")
+        assert (facts.format, facts.virtual_size) == (kind, 4 << 20)
+
+
+@pytest.mark.parametrize("kind", ["vmdk", "vdi", "vhdx", "vpc", "qed", "parallels", "qcow"])
+async def test_every_other_format_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    path = made(tmp_path / "image", kind)
+    with pytest.raises(UsageError, match=r"expected (raw or qcow2|2 or 3)\. Convert it"):
+        await image_facts(path, "seed.img", "ab")
+
+
+@pytest.mark.parametrize("tool", ["gzip", "xz", "bzip2"])
+async def test_a_compressed_image_is_refused(tmp_path: Path, tool: str) -> None:
+    path = made(tmp_path / "image", "raw")
+    packed(path, tool)
+    with pytest.raises(UsageError, match=f"compressed by {tool}. Unpack it"):
+        await image_facts(path, "seed.img", "ab")
+
+
+async def test_a_descriptor_that_names_another_file_is_not_followed(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    path.write_text('# Disk DescriptorFile\nversion=1\nRW 2048 FLAT "/etc/shadow" 0\n')
+    with pytest.raises(UsageError) as refused:
+        await image_facts(path, "seed.vmdk", "ab")
+    assert "shadow" not in str(refused.value)
+
+
+async def test_a_qcow2_on_top_of_another_file_or_beside_one_is_refused(tmp_path: Path) -> None:
+    base = made(tmp_path / "base", "qcow2")
+    top = made(tmp_path / "top", "qcow2", "-b", str(base), "-F", "qcow2")
+    with pytest.raises(UsageError, match=r"refers to another file .*base"):
+        await image_facts(top, "top.qcow2", "ab")
+    apart = made(tmp_path / "apart", "qcow2", "-o", f"data_file={tmp_path}/data")
+    with pytest.raises(UsageError, match="refers to another file"):
+        await image_facts(apart, "apart.qcow2", "ab")
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_no_bytes_make_it_stumble(rest: bytes, qcow: bool) -> None:  # noqa: FBT001
+    head = (b"QFI\xfb" + rest if qcow else rest)[:HEAD]
+    with suppress(UsageError):
+        assert format_of("x", head) in {"raw", "qcow2"}
