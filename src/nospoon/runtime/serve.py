@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -45,6 +47,26 @@ class HttpServer:
             if self._task.done():
                 await self._task
             await asyncio.sleep(0.005)  # uvicorn tells its start by a flag only
+
+    def renew(self, pem: Path) -> None:
+        """Show this certificate to who connects from now on; those who are connected stay so."""
+        context = self._server.config.ssl
+        if context is None:
+            return
+        fresh = ssl.SSLContext(context.protocol)
+        fresh.load_cert_chain(pem)
+        fresh.minimum_version = context.minimum_version
+        fresh.options = context.options
+        if self._server.config.ssl_ciphers:
+            fresh.set_ciphers(self._server.config.ssl_ciphers)
+
+        def swap(connection: ssl.SSLObject, name: str | None, old: ssl.SSLContext) -> None:
+            del name, old
+            connection.context = fresh
+
+        # Into the context that the listener has one could only add keys of another kind. This is
+        # called for each handshake, before a certificate is chosen (ssl.SSLContext.sni_callback).
+        context.sni_callback = swap
 
     async def close(self) -> None:
         self._server.should_exit = True

@@ -14,11 +14,12 @@ from nospoon.errors import Conflict, ProviderError
 from nospoon.model.resources import Bmc, Outlet
 from nospoon.runtime import process
 from nospoon.runtime.serve import HttpServer
-from nospoon.runtime.udp import ANY, Peer, UdpSocket, family_of, holder_of
+from nospoon.runtime.udp import Peer, UdpSocket, family_of, holder_of
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.redfish.app import create_app
 from nospoon.services.bmcs.redfish.methods import RedfishHttp
+from nospoon.services.bmcs.served import bind_address
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.service import BmcService
@@ -70,7 +71,7 @@ class Listeners:
         if bmc.pool and not IPv4Network(bmc.pool).subnet_of(LOOPBACK):
             await self._open_route(bmc)
         if bmc.ipmi_port:
-            self._open_udp((_bind_address(bmc), bmc.ipmi_port), bmc.uuid, self._rmcp)
+            self._open_udp((bind_address(bmc), bmc.ipmi_port), bmc.uuid, self._rmcp)
         if bmc.outlet is not None:
             self._open_udp(_pdu_place(bmc, bmc.outlet), bmc.uuid, self._snmp)
         if bmc.redfish_port:
@@ -78,7 +79,7 @@ class Listeners:
 
     async def close(self, bmc: Bmc) -> None:
         """This BMC needs its sockets no more."""
-        address = _bind_address(bmc)
+        address = bind_address(bmc)
         _leave(self._udp, (address, bmc.ipmi_port), bmc.uuid, _close_udp)
         if bmc.outlet is not None:
             _leave(self._udp, _pdu_place(bmc, bmc.outlet), bmc.uuid, _close_udp)
@@ -109,7 +110,7 @@ class Listeners:
         shared.users.add(user)
 
     async def _open_http(self, bmc: Bmc) -> None:
-        key = (_bind_address(bmc), bmc.redfish_port)
+        key = (bind_address(bmc), bmc.redfish_port)
         shared = self._http.get(key)
         if shared is None:
             shared = self._http[key] = _Shared(tls=bmc.tls)
@@ -135,8 +136,30 @@ class Listeners:
             return {}
         if self._certificates is None:
             raise ProviderError("this service has no place for certificates")
-        pem = str(self._certificates.path(_bind_address(bmc)))
+        pem = str(self._certificates.path(bind_address(bmc)))
         return {"ssl_certfile": pem, "ssl_keyfile": pem, "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+
+    def certificates(self, bmc: Bmc) -> Certificates | None:
+        """Where its certificate is kept; None: it is served without TLS."""
+        return self._certificates if bmc.tls else None
+
+    def renew_certificate(self, bmc: Bmc) -> None:
+        """Serve the certificate that is kept now, on every port of its address."""
+        assert self._certificates is not None, "it is served with TLS"
+        address = bind_address(bmc)
+        for (place, _), shared in self._http.items():
+            if place == address and shared.http is not None and shared.tls:
+                shared.http.renew(self._certificates.path(address))
+
+    def beside(self, bmc: Bmc) -> set[UUID]:
+        """All BMCs that show the same certificate."""
+        address = bind_address(bmc)
+        return {
+            user
+            for (place, _), shared in self._http.items()
+            if place == address and shared.tls
+            for user in shared.users
+        }
 
     async def _open_route(self, bmc: Bmc) -> None:
         if bmc.pool not in self._routes:
@@ -152,7 +175,7 @@ def _take(shared: _Shared, datagram: Datagram, data: bytes, peer: Peer) -> None:
 
 def _pdu_place(bmc: Bmc, outlet: Outlet) -> tuple[str, int]:
     """PDUs with addresses of a pool share one socket, as BMCs do."""
-    return (_bind_address(bmc) if bmc.pool else outlet.address), outlet.port
+    return (bind_address(bmc) if bmc.pool else outlet.address), outlet.port
 
 
 def _leave(
@@ -173,11 +196,6 @@ def _leave(
 def _close_udp(shared: _Shared) -> None:
     if shared.udp is not None:
         shared.udp.close()
-
-
-def _bind_address(bmc: Bmc) -> str:
-    """BMCs with addresses of their own share one socket for all addresses."""
-    return ANY if bmc.pool else bmc.address
 
 
 def _bound(address: str, port: int) -> socket.socket:

@@ -15,6 +15,7 @@ from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootOverride
 from nospoon.model.resources import Bmc
 from nospoon.protocols.ipmi.endpoint import Endpoint
+from nospoon.runtime.udp import ANY
 from nospoon.services.bmcs.ports import BmcConfig
 
 _CHANCE = secrets.SystemRandom()
@@ -64,3 +65,8 @@ class Served:
     def now(self) -> float:
         """The clock of its aggregate."""
         return asyncio.get_running_loop().time()
+
+
+def bind_address(bmc: Bmc) -> str:
+    """BMCs with addresses of their own share one socket for all addresses."""
+    return ANY if bmc.pool else bmc.address

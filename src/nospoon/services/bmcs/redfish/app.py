@@ -29,6 +29,7 @@ from nospoon.services.bmcs.accounts import Accounts, RedfishSession
 from nospoon.services.bmcs.redfish import accounts as account_service
 from nospoon.services.bmcs.redfish import (
     bios,
+    certificate_service,
     errors,
     event_service,
     managers,
@@ -332,6 +333,7 @@ RESOURCES: tuple[Resource, ...] = (
     *secure_boot.RESOURCES,
     *registries.RESOURCES,
     *event_service.RESOURCES,
+    *certificate_service.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
     Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),
     Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),

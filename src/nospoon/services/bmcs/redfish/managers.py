@@ -8,7 +8,15 @@ from starlette.responses import Response
 
 from nospoon.model.cluster import BmcProtocol
 from nospoon.services.bmcs.redfish.actions import reset_manager, reset_to_defaults
-from nospoon.services.bmcs.redfish.exchange import ODATA, OK, ROOT, Exchange, Resource, resource
+from nospoon.services.bmcs.redfish.exchange import (
+    ODATA,
+    OK,
+    ROOT,
+    Exchange,
+    Resource,
+    ref,
+    resource,
+)
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
@@ -23,7 +31,11 @@ def network_protocol(served: Served) -> dict[str, Any]:
         **resource("ManagerNetworkProtocol", path, "NetworkProtocol", "Manager Network Protocol"),
         "HostName": served.config.node,
         "HTTP": {"ProtocolEnabled": not bmc.tls, "Port": None if bmc.tls else bmc.redfish_port},
-        "HTTPS": {"ProtocolEnabled": bmc.tls, "Port": bmc.redfish_port if bmc.tls else None},
+        "HTTPS": {
+            "ProtocolEnabled": bmc.tls,
+            "Port": bmc.redfish_port if bmc.tls else None,
+            "Certificates": ref(f"{path}/HTTPS/Certificates"),
+        },
         "IPMI": {"ProtocolEnabled": ipmi, "Port": bmc.ipmi_port if ipmi else None},
         "SSDP": {"ProtocolEnabled": False},
         "Status": OK,

@@ -140,6 +140,7 @@ RESOURCES = (
     Resource(f"{ROOT}/JsonSchemas/{{member}}", {"GET": _schema}),
 )
 LINKS = {
+    "CertificateService": ref("CertificateService"),
     "EventService": ref("EventService"),
     "JsonSchemas": ref("JsonSchemas"),
     "Registries": ref("Registries"),

@@ -1,0 +1,253 @@
+"""CertificateService (DSP0266 §13.6): the certificate that Redfish is served with, and another one.
+
+A certificate is that of an address: who changes it must be administrator of every BMC that shows
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+from starlette.responses import Response
+
+from nospoon.bmc.users import ADMINISTRATOR
+from nospoon.errors import UsageError
+from nospoon.services.bmcs.certificates import Key, Wanted
+from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.actions import refuse_others
+from nospoon.services.bmcs.redfish.exchange import (
+    ODATA,
+    ROOT,
+    Exchange,
+    Resource,
+    listing,
+    member,
+    ref,
+    resource,
+    respond,
+    tagged,
+)
+from nospoon.services.bmcs.redfish.jobs import when
+from nospoon.services.bmcs.served import bind_address
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.served import Served
+
+SERVICE = "CertificateService"
+ONLY = "1"
+_HTTPS = "Managers/{id}/NetworkProtocol/HTTPS/Certificates"
+_NAMES = {
+    "CommonName": NameOID.COMMON_NAME,
+    "Organization": NameOID.ORGANIZATION_NAME,
+    "OrganizationalUnit": NameOID.ORGANIZATIONAL_UNIT_NAME,
+    "City": NameOID.LOCALITY_NAME,
+    "State": NameOID.STATE_OR_PROVINCE_NAME,
+    "Country": NameOID.COUNTRY_NAME,
+    "Email": NameOID.EMAIL_ADDRESS,
+}
+"""Property -> attribute of a distinguished name."""
+_CURVES: Mapping[str, Callable[[], ec.EllipticCurve]] = {
+    "TPM_ECC_NIST_P256": ec.SECP256R1,
+    "TPM_ECC_NIST_P384": ec.SECP384R1,
+    "TPM_ECC_NIST_P521": ec.SECP521R1,
+}
+_RSA, _ECDSA = "TPM_ALG_RSA", "TPM_ALG_ECDSA"
+_SIZES = (2048, 3072, 4096)
+_GENERATE, _REPLACE = "GenerateCSR", "ReplaceCertificate"
+
+
+def _action(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    target = f"{ROOT}/{SERVICE}/Actions/CertificateService.{name}"
+    return {f"#CertificateService.{name}": {"target": target, **more}}
+
+
+async def _service(exchange: Exchange) -> Response:
+    allowable = "Redfish.AllowableValues"
+    generate = {
+        f"KeyPairAlgorithm@{allowable}": [_ECDSA, _RSA],
+        f"KeyCurveId@{allowable}": list(_CURVES),
+    }
+    body = {
+        **resource("CertificateService", SERVICE, SERVICE, "Certificate Service"),
+        "CertificateLocations": ref(f"{SERVICE}/CertificateLocations"),
+        "Actions": {
+            **_action(_GENERATE, generate),
+            **_action(_REPLACE, {f"CertificateType@{allowable}": ["PEM", "PEMchain"]}),
+        },
+    }
+    return tagged(exchange, body)
+
+
+async def _locations(exchange: Exchange) -> Response:
+    found = (exchange.service.status(each) for each in exchange.systems())
+    tls = sorted(str(each.bmc.uuid) for each in found if each is not None and each.bmc.tls)
+    links = [ref(f"{_HTTPS.format(id=each)}/{ONLY}") for each in tls]
+    path = f"{SERVICE}/CertificateLocations"
+    body = {
+        **resource("CertificateLocations", path, "CertificateLocations", "Certificate Locations"),
+        "Links": {"Certificates": links, "Certificates@odata.count": len(links)},
+    }
+    return tagged(exchange, body)
+
+
+def _ids(served: Served) -> list[str]:
+    return [ONLY] if served.bmc.tls else []
+
+
+def _certificate(exchange: Exchange) -> Callable[[Served, str], dict[str, Any] | None]:
+    def make(served: Served, wanted: str) -> dict[str, Any] | None:
+        kept = exchange.service.listeners.certificates(served.bmc)
+        if kept is None or wanted != ONLY:
+            return None
+        path = f"{_HTTPS.format(id=served.bmc.uuid)}/{ONLY}"
+        return shown(path, ONLY, kept.chain(bind_address(served.bmc)))
+
+    return make
+
+
+async def _one(exchange: Exchange) -> Response:
+    return await member(_certificate(exchange))(exchange)
+
+
+def shown(path: str, id_: str, chain: list[x509.Certificate]) -> dict[str, Any]:
+    """Certificate: the first of a chain, and the chain."""
+    first = chain[0]
+    pem = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in chain)
+    size = (first.serial_number.bit_length() + 7) // 8 or 1
+    return {
+        **resource("Certificate", path, id_, "HTTPS Certificate"),
+        "CertificateString": pem.decode(),
+        "CertificateType": "PEM" if len(chain) == 1 else "PEMchain",
+        "CertificateUsageTypes": ["Web"],
+        "Subject": _identifier(first.subject),
+        "Issuer": _identifier(first.issuer),
+        "ValidNotBefore": when(first.not_valid_before_utc.timestamp()),
+        "ValidNotAfter": when(first.not_valid_after_utc.timestamp()),
+        "SerialNumber": first.serial_number.to_bytes(size, "big").hex(":"),
+        "Fingerprint": first.fingerprint(hashes.SHA256()).hex(":"),
+        "FingerprintHashAlgorithm": "TPM_ALG_SHA256",
+        "SignatureAlgorithm": first.signature_algorithm_oid.dotted_string,
+    }
+
+
+def _identifier(name: x509.Name) -> dict[str, str]:
+    found = ((word, name.get_attributes_for_oid(oid)) for word, oid in _NAMES.items())
+    return {word: str(values[0].value) for word, values in found if values}
+
+
+def _named(exchange: Exchange, uri: Any, name: str, *, tail: str) -> Served:
+    """The BMC whose certificate a parameter names, when this caller may change it."""
+    match uri:
+        case {"@odata.id": str(path)}:
+            parts = path.removeprefix(f"{ROOT}/").rstrip("/").split("/")
+        case _:
+            raise errors.wrong_type(name, uri)
+    if len(parts) < 2 or "/".join(parts) != _HTTPS.format(id=parts[1]) + tail:
+        raise errors.not_in_list(name, path, (f"{ROOT}/{_HTTPS}{tail}",))
+    served = exchange.administered(parts[1])
+    accounts, account = exchange.service.listeners.accounts, exchange.account
+    beside = exchange.service.listeners.beside(served.bmc)
+    if any(accounts.privilege(account, each) < ADMINISTRATOR for each in beside):
+        raise errors.forbidden()
+    return served
+
+
+async def _generate(exchange: Exchange) -> Response:
+    """GenerateCSR: the key stays here; the next certificate for it is taken."""
+    body = await exchange.body()
+    refuse_others(body, (*_NAMES, "AlternativeNames", "CertificateCollection", "KeyPairAlgorithm",
+                         "KeyBitLength", "KeyCurveId"))  # fmt: skip
+    for name in ("CertificateCollection", "CommonName"):
+        if name not in body:
+            raise errors.missing_parameter(_GENERATE, name)
+    place = body["CertificateCollection"]
+    served = _named(exchange, place, "CertificateCollection", tail="")
+    kept = exchange.service.listeners.certificates(served.bmc)
+    if kept is None:
+        raise errors.general(409, "This BMC is served without TLS.")
+    wanted = Wanted(_subject(body), _alternatives(body), _key(body))
+    text = await asyncio.to_thread(kept.request, bind_address(served.bmc), wanted)
+    return respond({"CertificateCollection": place, "CSRString": text})
+
+
+def _subject(body: Mapping[str, Any]) -> x509.Name:
+    return x509.Name(list(_attributes(body)))
+
+
+def _attributes(body: Mapping[str, Any]) -> Iterator[x509.NameAttribute[str]]:
+    for name, oid in _NAMES.items():
+        value = body.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise errors.wrong_type(name, value)
+        try:
+            yield x509.NameAttribute(oid, value)
+        except ValueError as error:
+            raise errors.not_in_list(name, value, (f"what X.509 can say: {error}",)) from None
+
+
+def _alternatives(body: Mapping[str, Any]) -> tuple[str, ...]:
+    found = body.get("AlternativeNames", [])
+    texts = isinstance(found, list) and all(isinstance(each, str) for each in found)
+    if not texts or not all(each.isascii() and each for each in found):
+        raise errors.wrong_type("AlternativeNames", found)
+    return tuple(found)
+
+
+def _key(body: Mapping[str, Any]) -> Callable[[], Key]:
+    algorithm = body.get("KeyPairAlgorithm", _ECDSA)
+    if algorithm == _RSA:
+        size = body.get("KeyBitLength", _SIZES[0])
+        if size not in _SIZES:
+            raise errors.not_in_list("KeyBitLength", size, tuple(str(each) for each in _SIZES))
+        return partial(rsa.generate_private_key, 65537, size)
+    if algorithm != _ECDSA:
+        raise errors.not_in_list("KeyPairAlgorithm", algorithm, (_ECDSA, _RSA))
+    curve = body.get("KeyCurveId", next(iter(_CURVES)))
+    if not isinstance(curve, str) or curve not in _CURVES:
+        raise errors.not_in_list("KeyCurveId", curve, tuple(_CURVES))
+    return partial(ec.generate_private_key, _CURVES[curve]())
+
+
+async def _replace(exchange: Exchange) -> Response:
+    """ReplaceCertificate: who connects from now on is shown the new one."""
+    body = await exchange.body()
+    refuse_others(body, ("CertificateString", "CertificateType", "CertificateUri"))
+    for name in ("CertificateString", "CertificateType", "CertificateUri"):
+        if name not in body:
+            raise errors.missing_parameter(_REPLACE, name)
+    text, kind = body["CertificateString"], body["CertificateType"]
+    if not isinstance(text, str) or not text.isascii():
+        raise errors.wrong_type("CertificateString", "…")
+    if kind not in ("PEM", "PEMchain"):
+        raise errors.not_in_list("CertificateType", kind, ("PEM", "PEMchain"))
+    served = _named(exchange, body["CertificateUri"], "CertificateUri", tail=f"/{ONLY}")
+    kept = exchange.service.listeners.certificates(served.bmc)
+    if kept is None:
+        raise errors.not_found(exchange.path)
+    try:
+        kept.replace(bind_address(served.bmc), text)
+    except UsageError as error:
+        raise errors.of(error) from None
+    exchange.service.listeners.renew_certificate(served.bmc)
+    place = f"{ROOT}/{_HTTPS.format(id=served.bmc.uuid)}/{ONLY}"
+    return Response(status_code=204, headers={**ODATA, "Location": place})
+
+
+_ACTIONS = f"{ROOT}/{SERVICE}/Actions/CertificateService"
+RESOURCES = (
+    Resource(f"{ROOT}/{SERVICE}", {"GET": _service}),
+    Resource(f"{ROOT}/{SERVICE}/CertificateLocations", {"GET": _locations}),
+    Resource(f"{_ACTIONS}.{_GENERATE}", {"POST": _generate}),
+    Resource(f"{_ACTIONS}.{_REPLACE}", {"POST": _replace}),
+    Resource(f"{ROOT}/{_HTTPS}", {"GET": listing("Certificate", _HTTPS, _ids)}),
+    Resource(f"{ROOT}/{_HTTPS}/{{member}}", {"GET": _one}),
+)

@@ -1,0 +1,246 @@
+"""CertificateService: the certificate that is served is shown, requested anew, and replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+from nospoon.runtime import clock
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.testing.bench import Bench, bench
+from nospoon.testing.redfish import Answer, basic
+from nospoon.testing.validated import environment
+
+SERVICE = "/redfish/v1/CertificateService"
+GENERATE = f"{SERVICE}/Actions/CertificateService.GenerateCSR"
+REPLACE = f"{SERVICE}/Actions/CertificateService.ReplaceCertificate"
+PEM = serialization.Encoding.PEM
+
+
+def collection(config: BmcConfig) -> str:
+    return f"/redfish/v1/Managers/{config.bmc.uuid}/NetworkProtocol/HTTPS/Certificates"
+
+
+def insecure() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def ask(config: BmcConfig, method: str, path: str, body: Any = None) -> Answer:
+    return await asyncio.to_thread(_ask, config, method, path, body)
+
+
+def _ask(config: BmcConfig, method: str, path: str, body: Any) -> Answer:
+    bmc = config.bmc
+    line = http.client.HTTPSConnection(
+        bmc.address, bmc.redfish_port, timeout=30, context=insecure()
+    )
+    try:
+        headers = {**basic(config), "Content-Type": "application/json"}
+        line.request(method, path, json.dumps(body) if body is not None else None, headers)
+        got = line.getresponse()
+        return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+    finally:
+        line.close()
+
+
+async def served(config: BmcConfig) -> x509.Certificate:
+    """What a client that connects now is shown."""
+    place = config.bmc.address, config.bmc.redfish_port
+    text = await asyncio.to_thread(ssl.get_server_certificate, place)
+    return x509.load_pem_x509_certificate(text.encode())
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Signs requests."""
+
+    key: ec.EllipticCurvePrivateKey
+    name: x509.Name
+
+    def sign(self, public: Any, subject: x509.Name) -> str:
+        now = datetime.fromtimestamp(clock.unix(), UTC)
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=9))
+            .sign(self.key, hashes.SHA256())
+        )
+        return made.public_bytes(PEM).decode()
+
+    def answer(self, request: str) -> str:
+        asked = x509.load_pem_x509_csr(request.encode())
+        assert asked.is_signature_valid
+        return self.sign(asked.public_key(), asked.subject)
+
+
+def named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+@pytest.fixture
+def authority() -> Authority:
+    return Authority(ec.generate_private_key(ec.SECP256R1()), named("an authority"))
+
+
+async def generate(config: BmcConfig, **more: Any) -> Answer:
+    place = {"@odata.id": collection(config)}
+    body = {"CertificateCollection": place, "CommonName": "bmc.example", **more}
+    return await ask(config, "POST", GENERATE, body)
+
+
+async def put(config: BmcConfig, text: str) -> Answer:
+    place = {"@odata.id": f"{collection(config)}/1"}
+    body = {"CertificateString": text, "CertificateType": "PEM", "CertificateUri": place}
+    return await ask(config, "POST", REPLACE, body)
+
+
+async def test_the_certificate_that_is_served_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    async with bench(1, tls=tmp_path) as b:
+        locations = await ask(b.first, "GET", f"{SERVICE}/CertificateLocations")
+        (link,) = locations.json["Links"]["Certificates"]
+        shown = (await ask(b.first, "GET", link["@odata.id"])).json
+        now = await served(b.first)
+        assert shown["CertificateString"] == now.public_bytes(PEM).decode()
+        assert shown["Fingerprint"] == now.fingerprint(hashes.SHA256()).hex(":")
+        assert shown["Subject"] == {"CommonName": "nospoon BMC at 127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    "key", [{}, {"KeyPairAlgorithm": "TPM_ALG_RSA"}, {"KeyCurveId": "TPM_ECC_NIST_P384"}]
+)
+async def test_a_signed_request_replaces_the_certificate_for_good(
+    tmp_path: Path, authority: Authority, key: dict[str, str]
+) -> None:
+    async with bench(1, tls=tmp_path) as b:
+        made = await generate(b.first, AlternativeNames=["bmc.example", "192.0.2.1"], **key)
+        assert made.status == 200
+        asked = x509.load_pem_x509_csr(made.json["CSRString"].encode())
+        names = asked.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == ["bmc.example"]
+        assert (await served(b.first)).subject != asked.subject
+        signed = authority.answer(made.json["CSRString"])
+        assert (await put(b.first, signed)).status == 204
+        now = await served(b.first)
+        assert now.public_bytes(PEM).decode() == signed
+        await b.service.remove(b.first.bmc.uuid)
+        await b.service.put(b.first)
+        assert await served(b.first) == now
+
+
+async def test_a_certificate_may_bring_its_key(tmp_path: Path, authority: Authority) -> None:
+    key = rsa.generate_private_key(65537, 2048)
+    text = authority.sign(key.public_key(), named("given"))
+    text += key.private_bytes(
+        PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    async with bench(1, tls=tmp_path) as b:
+        assert (await put(b.first, text)).status == 204
+        assert (await served(b.first)).subject == named("given")
+        shown = await ask(b.first, "GET", f"{collection(b.first)}/1")
+        assert b"PRIVATE" not in shown.data
+    assert (tmp_path / "127.0.0.1.pem").stat().st_mode & 0o777 == 0o600
+
+
+async def test_what_cannot_be_served_is_refused_and_nothing_changes(
+    tmp_path: Path, authority: Authority
+) -> None:
+    stranger = ec.generate_private_key(ec.SECP256R1()).public_key()
+    small = rsa.generate_private_key(65537, 1024)
+    weak = authority.sign(small.public_key(), named("weak"))
+    weak += small.private_bytes(
+        PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    async with bench(1, tls=tmp_path) as b:
+        before = await served(b.first)
+        for text in ("garbage", "", authority.sign(stranger, named("x")), weak):
+            answer = await put(b.first, text)
+            assert answer.status == 400
+            assert "the certificate" in answer.json["error"]["message"]
+        assert await served(b.first) == before
+        assert not list(tmp_path.glob("*.tried"))
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({"CommonName": 4}, 400, "PropertyValueTypeError"),
+        ({"Country": "Utopia"}, 400, "PropertyValueNotInList"),
+        ({"KeyPairAlgorithm": "TPM_ALG_SHA1"}, 400, "PropertyValueNotInList"),
+        ({"KeyPairAlgorithm": "TPM_ALG_RSA", "KeyBitLength": 512}, 400, "PropertyValueNotInList"),
+        ({"KeyCurveId": ["P256"]}, 400, "PropertyValueNotInList"),
+        ({"AlternativeNames": [1]}, 400, "PropertyValueTypeError"),
+        ({"CertificateCollection": "/x"}, 400, "PropertyValueTypeError"),
+        ({"CertificateCollection": {"@odata.id": "/x"}}, 400, "PropertyValueNotInList"),
+        ({"Spoon": 1}, 400, "PropertyUnknown"),
+    ],
+)
+async def test_a_wrong_request_is_refused(
+    tmp_path: Path, body: dict[str, Any], status: int, told: str
+) -> None:
+    async with bench(1, tls=tmp_path) as b:
+        answer = await generate(b.first, **body)
+        assert (answer.status, answer.message) == (status, told)
+
+
+async def test_one_who_shares_the_address_cannot_change_it_alone(
+    tmp_path: Path, authority: Authority
+) -> None:
+    async with bench(2, tls=tmp_path) as b:
+        assert (await generate(b.first)).status == 403
+        await b.service.put(replace(b.configs[1], password=b.first.password))
+        made = await generate(b.first)
+        assert (await put(b.first, authority.answer(made.json["CSRString"]))).status == 204
+
+
+@asynccontextmanager
+async def tool(tmp_path: Path) -> AsyncIterator[tuple[Bench, list[str]]]:
+    async with bench(1, tls=tmp_path / "certificates") as b:
+        bmc = b.first.bmc
+        program = Path(sys.executable).with_name("rf_certificates.py")
+        login = [str(program), "-u", "admin", "-p", b.first.password]
+        yield b, [*login, "-r", f"https://{bmc.address}:{bmc.redfish_port}"]
+
+
+async def run(argv: list[str]) -> str:
+    done = await asyncio.to_thread(
+        subprocess.run, argv, text=True, capture_output=True, timeout=60, env=environment(),
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout)
+
+
+@pytest.mark.tools
+async def test_dmtfs_tool_requests_and_installs_a_certificate(
+    tmp_path: Path, authority: Authority
+) -> None:
+    async with tool(tmp_path) as (b, argv):
+        request, answer = tmp_path / "request.pem", tmp_path / "answer.pem"
+        place = collection(b.first)
+        await run([*argv, "csr", "-col", place, "-cn", "by.tool", "-out", str(request)])
+        answer.write_text(authority.answer(request.read_text()))
+        await run([*argv, "install", "-dest", f"{place}/1", "-cert", str(answer)])
+        assert (await served(b.first)).subject == named("by.tool")
+        assert "by.tool" in await run([*argv, "info"])
