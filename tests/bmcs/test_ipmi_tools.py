@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -250,6 +251,19 @@ async def test_a_reset_of_the_controller_ends_sessions_and_keeps_settings(tmp_pa
         await clients.tool("mc", "reset", "cold")
         assert clients.served.endpoint.sessions == {}
         await clients.tool("chassis", "status", says="Power Restore Policy : always-off")
+
+
+async def test_the_files_key_is_needed_until_a_client_sets_another(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        config = replace(b.first, k_g="11223344".ljust(40, "0"))
+        await b.service.put(config)
+        clients = Clients(b, tmp_path)
+        await clients.tool("power", "status", fails=True)
+        await clients.tool("-y", config.k_g, "power", "status", says="Chassis Power is off")
+        key = "ff" * 20
+        digits = [f"0x{key[place : place + 2]}" for place in range(0, 40, 2)]
+        await clients.tool("-y", config.k_g, "raw", *["6", "0x56", "1", "1", "1"], *digits)
+        await clients.tool("-y", key, "power", "status", says="Chassis Power is off")
 
 
 async def test_system_info_is_kept(tmp_path: Path) -> None:

@@ -199,3 +199,11 @@ def test_one_wrong_address_is_one_problem() -> None:
         read("cluster: dev\nbmc: {address: 300.1.1.1}\nnodes: [{}]\n")
     (problem,) = raised.value.problems
     assert "expected an IPv4 or IPv6 address, got '300.1.1.1'" in str(problem)
+
+
+@pytest.mark.parametrize("of_node", ["", ", bmc: {k_g: AABB}"])
+def test_a_key_of_bmcs_is_the_nodes_or_the_clusters(of_node: str) -> None:
+    text = f"cluster: dev\nbmc: {{k_g: '00112233'}}\nnodes: [{{count: 1{of_node}}}]\n"
+    (node,) = load(text, file="c").nodes
+    assert node.credentials.k_g == ("aabb" if of_node else "00112233").ljust(40, "0")
+    assert node.credentials.k_g not in repr(node)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from nospoon.model.cluster import Cluster
+from nospoon.model.cluster import Cluster, Credentials
 from nospoon.model.resources import Outlet
 from nospoon.plan import identity
 from nospoon.store.clusters import NodeRow
@@ -21,11 +21,12 @@ _ALPHABET = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who may log in to one BMC. `key` changes when username or password do."""
+    """Who may log in to one BMC. `key` changes when any of it does; `k_g` as in the file."""
 
     username: str
     password: str = field(repr=False)
     key: str = ""
+    k_g: str = field(default="", repr=False)
 
 
 def random_password() -> str:
@@ -41,7 +42,7 @@ def accounts_for(
         row = known.get(identity.node_uuid(cluster_id, node.name))
         kept = cipher.decrypt(row.password) if row is not None else ""
         password = node.credentials.password or kept or random_password()
-        result[node.name] = account(node.credentials.username, password, cipher)
+        result[node.name] = account(replace(node.credentials, password=password), cipher)
     return result
 
 
@@ -50,5 +51,6 @@ def pdu_secret(outlet: Outlet | None, cipher: Cipher) -> str:
     return cipher.digest(f"pdu\0{outlet.pdu}") if outlet is not None else ""
 
 
-def account(username: str, password: str, cipher: Cipher) -> Account:
-    return Account(username, password, cipher.digest(f"{username}\0{password}"))
+def account(given: Credentials, cipher: Cipher) -> Account:
+    parts = (given.username, given.password, *((given.k_g,) if given.k_g else ()))
+    return Account(given.username, given.password, cipher.digest("\0".join(parts)), given.k_g)

@@ -209,6 +209,7 @@ class Controller:
                 **self._about(member),
                 "username": rows[member.uuid].username,
                 "password": self.cipher.decrypt(rows[member.uuid].password),
+                "k_g": self._k_g(rows[member.uuid]),
                 "pdu_secret": self._pdu_secret(member),
             }
             for member in self.fleet.of(uid, cluster)
@@ -318,7 +319,9 @@ class Controller:
             if cluster in ("", row.name):
                 texts |= await self._bundled(row)
         rows = await self.bmcs(uid, "")
-        secrets = [row[key] for row in rows for key in ("password", "pdu_secret") if row[key]]
+        secrets = [
+            row[key] for row in rows for key in ("password", "k_g", "pdu_secret") if row[key]
+        ]
         return bundle.Bundle(texts, secrets).pack()
 
     async def _bundled(self, row: ClusterRow) -> dict[str, str]:
@@ -359,6 +362,9 @@ class Controller:
         served, now = self.bmc_service.status(member.uuid), self.bmc_service.now
         demanded = (f"on demand: {f.text(now)}" for f in self.bmc_service.faults(member.uuid))
         return _joined(served.power_fault if served is not None else "", *demanded)
+
+    def _k_g(self, row: NodeRow) -> str:
+        return self.cipher.decrypt(row.k_g) if row.k_g else ""
 
     def _pdu_secret(self, member: Member) -> str:
         served = self.bmc_service.status(member.uuid)

@@ -178,6 +178,7 @@ class Work:
                 profile=node.boot,
                 username=account.username,
                 password=self._cipher.encrypt(account.password),
+                k_g=self._cipher.encrypt(account.k_g) if account.k_g else b"",
             )
 
     async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:

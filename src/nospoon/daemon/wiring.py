@@ -366,6 +366,7 @@ class StoredBmcs:
             bmc=bmc,
             machine=row.machine,
             password=self._cipher.decrypt(row.password),
+            k_g=self._cipher.decrypt(row.k_g) if row.k_g else "",
             pdu_secret=pdu_secret(bmc.outlet, self._cipher),
             runtime=opened(row.runtime, self._cipher),
             log=log_records,

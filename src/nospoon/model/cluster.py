@@ -199,10 +199,14 @@ class BmcAddressing:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Fixed credentials from the file. An empty field is generated, per node."""
+    """Fixed credentials from the file. An empty name or password is generated, per node.
+
+    `k_g`: the key K_G (IPMI 2.0 §13.31) in 40 hexadecimal digits, "" for none.
+    """
 
     username: str = ""
     password: str = field(default="", repr=False)
+    k_g: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,13 @@ from nospoon.model.cluster import (
 )
 from nospoon.spec.document import Path
 from nospoon.spec.fields import NAME_PATTERN
-from nospoon.spec.models import DiskSection, HardwareSection, NicSection, NodeGroupSection
+from nospoon.spec.models import (
+    DiskSection,
+    HardwareSection,
+    NicSection,
+    NodeBmcSection,
+    NodeGroupSection,
+)
 from nospoon.spec.sections import Sections
 
 DEFAULT_MEMORY = 1 << 30
@@ -150,7 +156,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         boot_order=tuple(pick("boot_order", (BootDevice.DISK, BootDevice.NETWORK))),
         boot=pick("boot", ""),
         bmc=tuple(dict.fromkeys(protocols)),
-        credentials=_credentials(sections, [(bmc.username, bmc.password) for bmc in bmcs]),
+        credentials=_credentials(sections, bmcs),
         traits=tuple(pick("traits", ())),
         labels=tuple(sorted(pick("labels", {}).items())),
         placement=Placement(
@@ -169,7 +175,8 @@ def _disk(section: DiskSection) -> Disk:
     return Disk(size=section.size or 0, image=section.image, bus=section.bus, serial=section.serial)
 
 
-def _credentials(sections: Sections, given: list[tuple[str | None, str | None]]) -> Credentials:
-    username = next((name for name, _ in given if name), sections.bmc.username)
-    password = next((word for _, word in given if word), sections.bmc.password)
-    return Credentials(username=username, password=password or "")
+def _credentials(sections: Sections, given: list[NodeBmcSection]) -> Credentials:
+    username = next((bmc.username for bmc in given if bmc.username), sections.bmc.username)
+    password = next((bmc.password for bmc in given if bmc.password), sections.bmc.password)
+    k_g = next((bmc.k_g for bmc in given if bmc.k_g), sections.bmc.k_g)
+    return Credentials(username=username, password=password or "", k_g=k_g or "")

@@ -67,6 +67,16 @@ def _password(value: Any) -> Any:
     return value
 
 
+def _key(value: Any) -> Any:
+    """IPMI 2.0 §13.31: 20 bytes, here in hexadecimal digits. The message does not repeat it."""
+    digits = value.lower() if isinstance(value, str) else ""
+    if not 1 <= len(digits) <= 40 or len(digits) % 2 or not set(digits) <= set("0123456789abcdef"):
+        raise ValueError(
+            "expected a key of 1 to 20 bytes, two hexadecimal digits each. Put it in quotes"
+        )
+    return digits.ljust(40, "0")
+
+
 _ENDS_A_COMMAND = frozenset({"||", "&&", ";", "#"})
 
 
@@ -81,6 +91,7 @@ def _command_line(value: Any) -> Any:
 CommandLine = Annotated[str, BeforeValidator(_command_line)]
 AccountName = Annotated[str, BeforeValidator(_account_name)]
 Password = Annotated[str, BeforeValidator(_password)]
+Key = Annotated[str, BeforeValidator(_key)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, BeforeValidator(_text)]
 
@@ -227,6 +238,10 @@ class NodeBmcSection(Section):
     password: Password | None = Field(
         None, description="Fixed password; default: random, per node."
     )
+    k_g: Key | None = Field(
+        None,
+        description="Key of the BMC for IPMI (K_G), in hexadecimal digits; default: the cluster's.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -366,6 +381,9 @@ class BmcSection(Section):
     )
     password: Password | None = Field(
         None, description="Password for all nodes; default: random, one a node."
+    )
+    k_g: Key | None = Field(
+        None, description="Key of all BMCs for IPMI (K_G), in hexadecimal digits; default: none."
     )
     pdu: PduSection = Field(
         default_factory=PduSection, description="PDUs of nodes whose `bmc` has `pdu`."

@@ -183,8 +183,12 @@ def _translated(
         elif detail["type"] == "missing":
             yield document.problem((*path, *inner), f"missing key {str(detail['loc'][-1])!r}")
         else:
-            message, hint = _message(detail, secret=inner[-1:] == ("password",))
+            message, hint = _message(detail, secret=inner[-1:] in SECRETS)
             yield document.problem((*path, *inner), message, hint)
+
+
+SECRETS = (("password",), ("k_g",))
+"""Keys whose values no message repeats."""
 
 
 def _existing(value: Any, location: tuple[int | str, ...]) -> Path:

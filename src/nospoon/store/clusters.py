@@ -38,7 +38,8 @@ class ClusterRow:
 class NodeRow:
     """A node: where it is and its shape, its account, and its BMC's runtime state.
 
-    `password` is encrypted. `profile` names the boot profile that it gets from the network.
+    `password` and `k_g` are encrypted, b"" is no key. `profile` names the boot profile that it gets
+    from the network.
     """
 
     cluster_id: UUID
@@ -48,6 +49,7 @@ class NodeRow:
     profile: str
     username: str
     password: bytes = field(repr=False)
+    k_g: bytes = field(default=b"", repr=False)
     runtime: Runtime = field(default_factory=Runtime)
     source: str = "file"
 
@@ -175,6 +177,7 @@ def _node(row: Row[Any]) -> NodeRow:
         profile=row.profile,
         username=row.username,
         password=row.password,
+        k_g=row.k_g or b"",
         runtime=msgspec.convert(row.runtime, Runtime),
         source=row.source,
     )
@@ -191,5 +194,6 @@ def _node_values(row: NodeRow) -> dict[str, Any]:
         "profile": row.profile,
         "username": row.username,
         "password": row.password,
+        "k_g": row.k_g or None,
         "runtime": msgspec.to_builtins(row.runtime),
     }

@@ -48,6 +48,7 @@ nodes = Table(
     Column("profile", String, nullable=False),
     Column("username", String, nullable=False),
     Column("password", LargeBinary, nullable=False),
+    Column("k_g", LargeBinary, nullable=True),
     Column("runtime", JSON, nullable=False),
     UniqueConstraint("cluster_id", "name"),
 )

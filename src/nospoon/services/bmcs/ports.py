@@ -19,7 +19,8 @@ from nospoon.model.resources import Bmc, Key, Machine, OwnerTag, Resource
 class BmcConfig:
     """One BMC to serve: shapes of it and its machine, password, runtime state to go on from.
 
-    `pdu_secret`: community and pass phrases of the PDU that feeds it.
+    `k_g`: the file's key, 40 hexadecimal digits or "". `pdu_secret`: community and pass phrases of
+    the PDU that feeds it.
     """
 
     node: str
@@ -27,6 +28,7 @@ class BmcConfig:
     bmc: Bmc
     machine: Machine
     password: str = field(repr=False)
+    k_g: str = field(default="", repr=False)
     pdu_secret: str = field(default="", repr=False)
     runtime: Runtime = field(default_factory=Runtime)
     power: PowerState = PowerState.UNKNOWN

@@ -164,7 +164,8 @@ def _lan(config: BmcConfig) -> ipmi.Lan:
 def identity(config: BmcConfig, runtime: Runtime) -> Identity:
     """Who the BMC is, and who may log in.
 
-    The GUID is the node's UUID, least significant byte first (IPMI 2.0 §20.8).
+    A key K_G that a client set goes before the file's. The GUID is the node's UUID, least
+    significant byte first (IPMI 2.0 §20.8).
     """
     others = (
         Login(
@@ -181,6 +182,6 @@ def identity(config: BmcConfig, runtime: Runtime) -> Identity:
         username=config.bmc.username.encode(),
         password=config.password.encode(),
         guid=config.bmc.uuid.bytes[::-1],
-        kg=bytes.fromhex(runtime.settings.kg),
+        kg=bytes.fromhex(runtime.settings.kg or config.k_g),
         others=tuple(others),
     )
