@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 import ssl
 import subprocess
 import sys
@@ -24,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from nospoon.runtime import clock
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import Bench, bench
-from nospoon.testing.redfish import Answer, basic
+from nospoon.testing.redfish import Answer, client
 from nospoon.testing.validated import environment
 
 SERVICE = "/redfish/v1/CertificateService"
@@ -37,28 +35,8 @@ def collection(config: BmcConfig) -> str:
     return f"/redfish/v1/Managers/{config.bmc.uuid}/NetworkProtocol/HTTPS/Certificates"
 
 
-def insecure() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
 async def ask(config: BmcConfig, method: str, path: str, body: Any = None) -> Answer:
-    return await asyncio.to_thread(_ask, config, method, path, body)
-
-
-def _ask(config: BmcConfig, method: str, path: str, body: Any) -> Answer:
-    bmc = config.bmc
-    line = http.client.HTTPSConnection(
-        bmc.address, bmc.redfish_port, timeout=30, context=insecure()
-    )
-    try:
-        headers = {**basic(config), "Content-Type": "application/json"}
-        line.request(method, path, json.dumps(body) if body is not None else None, headers)
-        got = line.getresponse()
-        return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
-    finally:
-        line.close()
+    return await client(config).ask(method, path, body)
 
 
 async def served(config: BmcConfig) -> x509.Certificate:

@@ -133,7 +133,7 @@ async def test_entries_of_a_log_are_filtered() -> None:
     [
         (f"{SYSTEMS}?$filter=Name%20is%20'x'", 400, "QueryParameterValueFormatError"),
         (f"{SYSTEMS}?$filter=startswith(Name,'x')", 501, "GeneralError"),
-        ("/redfish/v1/SessionService?$filter=Name%20eq%20'x'", 400, "GeneralError"),
+        ("/redfish/v1/SessionService?$filter=Name%20eq%20'x'", 400, "QueryNotSupportedOnResource"),
     ],
 )
 async def test_a_wrong_filter_is_refused_with_the_reason(path: str, status: int, told: str) -> None:

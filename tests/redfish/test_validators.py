@@ -49,7 +49,8 @@ async def validated(rack: Bench, place: Path, csdl: Path) -> tuple[dict[str, int
     """Counts of the service validator's table, and the texts of its warnings and failures."""
     bmc = rack.first.bmc
     argv = [
-        *(str(BIN / "rf_service_validator"), "-r", f"http://{bmc.address}:{bmc.redfish_port}"),
+        *(str(BIN / "rf_service_validator"), "-r"),
+        f"{'https' if bmc.tls else 'http'}://{bmc.address}:{bmc.redfish_port}",
         *("-u", bmc.username, "-p", rack.first.password, "--nooemcheck"),
         *("--schema_directory", str(csdl), "--logdir", str(place)),
     ]
@@ -77,7 +78,8 @@ async def test_the_service_validator_finds_nothing_wrong(
     firmware: Firmware, tmp_path: Path
 ) -> None:
     csdl = schemas()
-    async with bench(1, firmware=firmware) as rack:
+    tls = tmp_path / "certificates" if firmware is Firmware.UEFI_SECURE else None
+    async with bench(1, firmware=firmware, tls=tls) as rack:
         volume = AddedVolume("0badcafe", 1 << 30, "data", "RAID1", (0,))
         served = rack.service.status(rack.first.bmc.uuid)
         assert served is not None

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import http.client
 import json
+import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,15 +54,24 @@ class Client:
         sent = {**self.headers, **{k.replace("_", "-"): v for k, v in headers.items()}}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
-        line = http.client.HTTPConnection(
-            self.config.bmc.address, self.config.bmc.redfish_port, timeout=30
-        )
+        line = self._line()
         try:
             line.request(method, path, data, sent)
             got = line.getresponse()
             return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
         finally:
             line.close()
+
+    def _line(self) -> http.client.HTTPConnection:
+        """Over TLS where it is served so; anybody's certificate will do."""
+        bmc = self.config.bmc
+        if not bmc.tls:
+            return http.client.HTTPConnection(bmc.address, bmc.redfish_port, timeout=30)
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return http.client.HTTPSConnection(
+            bmc.address, bmc.redfish_port, timeout=30, context=context
+        )
 
     async def get(self, path: str, **headers: str) -> Answer:
         return await self.ask("GET", path, **headers)

@@ -104,7 +104,7 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
         if method not in resource.open_:
             _log_in(exchange)
         if handler is None:
-            raise _not_allowed(resource, method)
+            raise errors.not_allowed(resource.allowed)
         if method == "PATCH":
             # later reads of it do not wait, so that nobody comes between If-Match and the change
             await exchange.receive()
@@ -149,11 +149,6 @@ def _check_version(request: Request) -> None:
     asked = request.headers.get("odata-version")
     if asked is not None and asked != "4.0":
         raise errors.general(412, f"OData-Version {asked} is not supported; use 4.0.")
-
-
-def _not_allowed(resource: Resource, method: str) -> RedfishError:
-    message = f"The method {method} is not allowed here."
-    return errors.general(405, message, headers={"Allow": resource.allowed})
 
 
 def _refused(error: RedfishError) -> Response:

@@ -77,6 +77,36 @@ def not_found(path: str) -> RedfishError:
     )
 
 
+def precondition_failed() -> RedfishError:
+    return RedfishError(
+        412,
+        "PreconditionFailed",
+        "The ETag supplied did not match the ETag required to change this resource.",
+        resolution="Read the resource again and resubmit the request with its ETag.",
+    )
+
+
+def not_allowed(allowed: str) -> RedfishError:
+    """`allowed`: methods, as in the Allow header."""
+    return RedfishError(
+        405,
+        "OperationNotAllowed",
+        "The HTTP method is not allowed on this resource.",
+        resolution=f"Use one of {allowed}.",
+        headers={"Allow": allowed},
+    )
+
+
+def query_not_supported() -> RedfishError:
+    """For a query parameter of collections on something else."""
+    return RedfishError(
+        400,
+        "QueryNotSupportedOnResource",
+        "Querying is not supported on the requested resource.",
+        resolution="Remove the query parameters, which are for collections.",
+    )
+
+
 def unauthorized(path: str) -> RedfishError:
     return RedfishError(
         401,

@@ -216,7 +216,7 @@ def _tags(header: str | None) -> set[str]:
 def check_match(exchange: Exchange, body: dict[str, Any]) -> None:
     wanted = exchange.request.headers.get("if-match")
     if wanted is not None and wanted.strip() != "*" and etag(body) not in _tags(wanted):
-        raise errors.general(412, "The resource has changed: its ETag is another one.")
+        raise errors.precondition_failed()
 
 
 def read(make: Callable[[Served], dict[str, Any] | None]) -> Handler:

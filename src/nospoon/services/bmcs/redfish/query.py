@@ -61,7 +61,7 @@ async def _filtered(body: dict[str, Any], text: str, fetch: Fetch) -> dict[str, 
     """Members of which it is true, and their count; members that are there in full stay so."""
     expression = filter_of(text)
     if "Members" not in body:
-        raise errors.general(400, "$filter is for collections.")
+        raise errors.query_not_supported()
     kept = []
     for number, each in enumerate(body["Members"], 1):
         if number % TURN == 0:
@@ -84,7 +84,7 @@ def _page(body: dict[str, Any], query: Mapping[str, str], *, limit: int | None) 
     asked = "$top" in query or "$skip" in query
     if "Members" not in body:
         if asked:
-            raise errors.general(400, "$top and $skip are for collections.")
+            raise errors.query_not_supported()
         return body
     skip, members = _count("$skip", query, 0), body["Members"]
     top = _count("$top", query, len(members))
