@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 from tests.fleet.conftest import Farm
 
@@ -27,3 +30,41 @@ def test_nodes_on_three_hosts_boot_the_probe_and_leave_nothing(farm: Farm) -> No
         assert host.run("virsh", "list", "--all", "--name").split() == []
         assert "nospoon" not in host.run("virsh", "net-list", "--all", "--name")
         assert host.run("ip", "-o", "link").count("\n") == 1
+
+
+def test_hosts_are_checked_and_what_is_missing_is_told_with_its_mend(farm: Farm) -> None:
+    name = farm.rack.name()
+    rows = farm.rack.json("host", "check", farm.file(name, NODES))
+    assert {(row["host"], row["verdict"]) for row in rows if row["what"] == "dnsmasq"} == {
+        (host, "ok") for host in farm.hosts
+    }
+    assert {row["detail"] for row in rows if row["what"] == "CPUs"} == {str(os.cpu_count())}
+    lacking = (
+        "  lost: {ssh: nowhere.invalid, libvirt: 'qemu+ssh://nowhere.invalid/system'}\n"
+        "  bare: {ssh: rack-a, libvirt: 'qemu+ssh://rack-a/system', physnets: {public: br-none}}\n"
+    )
+    file = farm.rack.file(f"cluster: {name}\nhosts:\n{lacking}nodes: [{{count: 1}}]\n")
+    table = farm.rack.run("host", "check", file, status=1).stdout
+    assert "there is no bridge br-none: make it first" in table
+    assert "ssh to nowhere.invalid failed" in table
+
+
+def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
+    rack, name = farm.rack, farm.rack.name()
+    rack.run("up", "--yes", farm.file(name, NODES))
+    bmcs = rack.bmcs(name)
+    farm.hosts["rack-b"].stop()
+    try:
+        away = next(r["node"] for r in rack.json("status", name) if r["host"] == "rack-b")
+        near = next(node for node in bmcs if node != away)
+        assert "is off" in rack.ipmitool(bmcs[near], "power", "status")
+        with pytest.raises(AssertionError, match="power"):
+            rack.ipmitool(bmcs[away], "power", "on")
+    finally:
+        farm.hosts["rack-b"].start()
+    deadline = time.monotonic() + 60
+    while "present" not in {
+        row["state"] for row in rack.json("status", name) if row["node"] == away
+    }:
+        assert time.monotonic() < deadline
+    assert "is off" in rack.ipmitool(bmcs[away], "power", "status")

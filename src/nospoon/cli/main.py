@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": "Boot a probe on every node and compare its hardware with the file.",
     "node": "Nodes: list, show, power, boot, media, console, fault.",
     "bmc": "BMCs: where they answer, and who may log in.",
+    "host": "Hosts: check what they have of what is needed there.",
     "operation": "Long work: list, show, watch, cancel.",
     "import": "Make a cluster file of what Tenks or TripleO was given.",
     "schema": "Print the JSON Schema of cluster files.",

@@ -20,6 +20,7 @@ from nospoon.control import status as shown
 from nospoon.control.accounts import pdu_secret
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
+from nospoon.control.host_check import Finding, HostChecker
 from nospoon.control.hosts import Hosts
 from nospoon.control.media import Media
 from nospoon.control.operations import Operations
@@ -78,6 +79,11 @@ class Controller:
             if row is not None:
                 self.operations.require_free(row.id)
             raise
+
+    async def check_hosts(self, request: Request) -> Sequence[Finding]:
+        """What the hosts of a file have of what they need; changes nothing."""
+        checker = HostChecker(self.hosts, self.clock, self.planner.pool_root_of)
+        return await checker.check(self.planner.read(request.file, request.text))
 
     async def up(self, request: Request) -> OperationRow:
         """Begin to bring a cluster to its file."""

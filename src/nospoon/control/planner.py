@@ -109,7 +109,7 @@ class Planner:
         uploads, images = await self._images(cluster, request, earlier)
         capabilities = await self._capabilities(cluster)
         facts = {
-            host.name: await self._hosts.facts(host, pools=self._pool_root_of(host))
+            host.name: await self._hosts.facts(host, pools=self.pool_root_of(host))
             for host in cluster.hosts
         }
         allocations = await self._allocate(
@@ -117,7 +117,7 @@ class Planner:
         )
         accounts = accounts_for(cluster, cluster_id, known, self._cipher)
         around = Surroundings(
-            pool_roots={host.name: self._pool_root_of(host) for host in cluster.hosts},
+            pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
             images=images,
             credentials_keys={name: account.key for name, account in accounts.items()},
         )
@@ -274,7 +274,8 @@ class Planner:
                 usage[where] = usage.get(where, Usage()) + taken
         return usage
 
-    def _pool_root_of(self, host: Host) -> str:
+    def pool_root_of(self, host: Host) -> str:
+        """The directory on a host in which pools are made."""
         return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
 
 

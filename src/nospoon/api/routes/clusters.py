@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
@@ -33,6 +34,14 @@ async def plan(body: ClusterRequest, controller: Controlled, caller: Called) -> 
     """What `up` would do: `{plan, text}`; changes nothing."""
     prepared = await controller.plan(_request(body, caller))
     return {"plan": plan_json(prepared), "text": plan_text(prepared)}
+
+
+@router.post("/hosts/check")
+async def check_hosts(
+    body: ClusterRequest, controller: Controlled, caller: Called
+) -> list[dict[str, Any]]:
+    """What the hosts of a file have of what they need, a row a finding; changes nothing."""
+    return [asdict(each) for each in await controller.check_hosts(_request(body, caller))]
 
 
 @router.post("/clusters", status_code=202)

@@ -1,0 +1,139 @@
+"""`host check`: what a host has of what nospoon needs there. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nospoon.control.hosts import Hosts
+from nospoon.errors import NospoonError
+from nospoon.model.cluster import Cluster, ConnectionKind, Host, Netboot
+from nospoon.plan.hosts import HostFacts
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.runner import Runner
+
+SKEW = 5.0
+"""Seconds by which the clock of a host may differ before logs of both cannot be read together."""
+GIBI = 1 << 30
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    MISSING = "missing"
+    WITHOUT = "without"
+    """Not there, and only what names it wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line about one host."""
+
+    host: str
+    what: str
+    verdict: Verdict
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A program on a host: which package has it, what for, whether every cluster needs it."""
+
+    program: str
+    package: str
+    purpose: str
+    needed: Callable[[Cluster], bool]
+
+
+def _always(cluster: Cluster) -> bool:
+    del cluster
+    return True
+
+
+def _netboot(cluster: Cluster) -> bool:
+    return any(network.netboot is Netboot.BUILTIN for network in cluster.networks)
+
+
+def _tpm(cluster: Cluster) -> bool:
+    return any(node.tpm for node in cluster.nodes)
+
+
+PROGRAMS = (
+    Wanted("qemu-img", "qemu-utils", "disks", _always),
+    Wanted("ip", "iproute2", "bridges and routes", _always),
+    Wanted("dnsmasq", "dnsmasq-base", "network boot", _netboot),
+    Wanted("swtpm", "swtpm", "TPM 2.0", _tpm),
+)
+LOOK = (
+    'for p in "$@"; do PATH=$PATH:/usr/sbin:/sbin command -v "$p" >/dev/null && echo "$p"; done; :'
+)
+
+
+class HostChecker:
+    """Looks at the hosts of a cluster file. `pools`: host -> directory of its pools."""
+
+    def __init__(self, hosts: Hosts, clock: Clock, pools: Callable[[Host], str]) -> None:
+        self._hosts, self._clock, self._pools = hosts, clock, pools
+
+    async def check(self, cluster: Cluster) -> Sequence[Finding]:
+        """Every finding of every host, in the order of the file."""
+        return [each for host in cluster.hosts async for each in self._host(cluster, host)]
+
+    async def _host(self, cluster: Cluster, host: Host) -> AsyncIterator[Finding]:
+        def said(what: str, verdict: Verdict, detail: str) -> Finding:
+            return Finding(host.name, what, verdict, detail)
+
+        if host.kind is ConnectionKind.LIBVIRT:
+            runner = self._hosts.use(host).runner
+            try:
+                async for what, verdict, detail in self._commands(cluster, runner):
+                    yield said(what, verdict, detail)
+            except NospoonError as error:
+                yield said("commands", Verdict.MISSING, str(error))
+        try:
+            facts = await self._hosts.facts(host, pools=self._pools(host))
+            can = await self._hosts.capabilities(host)
+        except NospoonError as error:
+            yield said("connection", Verdict.MISSING, str(error))
+            return
+        yield said("connection", Verdict.OK, host.uri or str(host.kind))
+        fast = can.accelerator != "tcg"
+        note = can.accelerator if fast else can.accelerator_note
+        yield said("KVM", Verdict.OK if fast else Verdict.WITHOUT, note)
+        for what, verdict, detail in (*_resources(facts), *_bridges(host, facts)):
+            yield said(what, verdict, detail)
+
+    async def _commands(
+        self, cluster: Cluster, runner: Runner
+    ) -> AsyncIterator[tuple[str, Verdict, str]]:
+        names = [each.program for each in PROGRAMS]
+        there = set((await runner.run(["sh", "-c", LOOK, "sh", *names])).stdout.split())
+        for each in PROGRAMS:
+            if each.program in there:
+                yield each.program, Verdict.OK, each.purpose
+            else:
+                verdict = Verdict.MISSING if each.needed(cluster) else Verdict.WITHOUT
+                detail = f"{each.purpose}: install the package {each.package} there"
+                yield each.program, verdict, detail
+        skew = float((await runner.run(["date", "+%s.%N"])).stdout) - self._clock()
+        verdict = Verdict.OK if abs(skew) < SKEW else Verdict.MISSING
+        yield "clock", verdict, f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} ours"
+
+
+def _resources(facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+    """What is told, where it is known."""
+    known = {
+        "CPUs": str(facts.cpus) if facts.cpus else "",
+        "memory": f"{facts.memory / GIBI:.1f} GiB" if facts.memory else "",
+        "disk": f"{facts.disk / GIBI:.1f} GiB free for pools" if facts.disk else "",
+        "firmware": ", ".join(sorted(facts.firmwares)),
+        "architectures": ", ".join(sorted(facts.archs)),
+    }
+    yield from ((what, Verdict.OK, detail) for what, detail in known.items() if detail)
+
+
+def _bridges(host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+    for physnet, bridge in host.physnets:
+        there = facts.links is None or bridge in facts.links
+        detail = f"bridge {bridge}" if there else f"there is no bridge {bridge}: make it first"
+        yield f"physnet {physnet}", Verdict.OK if there else Verdict.MISSING, detail
