@@ -41,10 +41,12 @@ class Fed:
     store: MemoryStore
     configs: list[BmcConfig]
     port: int
+    address: str = "127.0.0.1"
 
     async def snmp(self, tool: str, *argv: str, check: bool = True) -> Finished:
         how = argv if argv[0].startswith("-v") else (*V2, *argv)
-        agent = f"127.0.0.1:{self.port}"
+        v6 = ":" in self.address
+        agent = f"udp6:[{self.address}]:{self.port}" if v6 else f"{self.address}:{self.port}"
         # options, agent, what is asked: net-snmp wants them in this order
         at = next(i for i, each in enumerate(how) if each.startswith("1.3"))
         line = [tool, "-On", "-Oq", "-t1", "-r0", *how[:at], agent, *how[at:]]
@@ -66,7 +68,9 @@ async def _so(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def fed(count: int = 2, runtime: Runtime | None = None) -> AsyncIterator[Fed]:
+async def fed(
+    count: int = 2, runtime: Runtime | None = None, *, address: str = "127.0.0.1"
+) -> AsyncIterator[Fed]:
     port, http = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
     machines, store = MemoryMachines(), MemoryStore()
     async with Tasks("pdu") as tasks:
@@ -75,18 +79,18 @@ async def fed(count: int = 2, runtime: Runtime | None = None) -> AsyncIterator[F
         configs = []
         for number in range(count):
             made = config(number, redfish_port=http)
-            outlet = Outlet(UUID(int=7), "pdu-1", "127.0.0.1", port, number + 1)
+            outlet = Outlet(UUID(int=7), "pdu-1", address, port, number + 1)
             configs.append(
                 replace(
                     made,
-                    bmc=replace(made.bmc, outlet=outlet),
+                    bmc=replace(made.bmc, address=address, outlet=outlet),
                     pdu_secret=SECRET,
                     runtime=runtime or made.runtime,
                 )
             )
             await service.put(configs[-1])
         try:
-            yield Fed(service, machines, store, configs, port)
+            yield Fed(service, machines, store, configs, port, address)
         finally:
             await service.close()
 
@@ -239,3 +243,46 @@ async def test_a_bmc_that_is_removed_leaves_its_outlet_and_the_last_one_the_port
             await pdu.service.remove(each.bmc.uuid)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind(("127.0.0.1", pdu.port))
+
+
+@pytest.mark.parametrize("how", [V2, (*V3, "-a", "SHA-256", "-x", "AES")], ids=["v2c", "v3"])
+async def test_a_pdu_answers_on_ipv6(how: tuple[str, ...]) -> None:
+    async with fed(1, address="::1") as pdu:
+        await pdu.snmp("snmpset", *how, f"{RPDU}.1", "i", "2")
+        assert not pdu.has_power(0)
+
+
+DISCOVERY = bytes.fromhex(
+    "3038020103300e0201010203"
+    "00ffe30401040201030410300e0400020100020100040004000400"
+    "301104000400a00b0201010201000201003000"
+)
+"""The least that asks for an engine (RFC 3414 §4): nobody has logged in."""
+
+
+def _get(community: str) -> bytes:
+    """An SNMPv2c GET of nothing."""
+    name = bytes([4, len(community)]) + community.encode()
+    content = bytes.fromhex("020101") + name + bytes.fromhex("a00b0201010201000201003000")
+    return bytes([0x30, len(content)]) + content
+
+
+async def _answer(pdu: Fed, request: bytes) -> bytes:
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.settimeout(0)
+        line.connect((pdu.address, pdu.port))
+        await loop.sock_sendall(line, request)
+        try:
+            async with asyncio.timeout(0.5):
+                return await loop.sock_recv(line, 2000)
+        except TimeoutError:
+            return b""
+
+
+async def test_who_did_not_log_in_gets_three_times_the_request_at_most() -> None:
+    async with fed(1) as pdu:
+        report = await _answer(pdu, DISCOVERY)
+        assert 0 < len(report) <= 3 * len(DISCOVERY)
+        assert await _answer(pdu, _get("public")) == b""
+        assert await _answer(pdu, _get(SECRET)) != b""
