@@ -7,7 +7,7 @@ what the fleet and the BMC service know. Callers see what is theirs and nothing 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
