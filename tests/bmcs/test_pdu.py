@@ -286,3 +286,12 @@ async def test_who_did_not_log_in_gets_three_times_the_request_at_most() -> None
         assert 0 < len(report) <= 3 * len(DISCOVERY)
         assert await _answer(pdu, _get("public")) == b""
         assert await _answer(pdu, _get(SECRET)) != b""
+
+
+async def test_another_secret_in_the_file_holds_at_once_and_the_outlets_stay() -> None:
+    async with fed(1) as pdu:
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "2")
+        await pdu.service.put(replace(pdu.configs[0], pdu_secret="battery-staple"))
+        told = await pdu.snmp("snmpget", "-v2c", "-c", "battery-staple", f"{RPDU}.1")
+        assert told.stdout.split()[-1] == "2"
+        assert (await pdu.snmp("snmpget", f"{RPDU}.1", check=False)).status != 0

@@ -207,3 +207,13 @@ def test_a_key_of_bmcs_is_the_nodes_or_the_clusters(of_node: str) -> None:
     (node,) = load(text, file="c").nodes
     assert node.credentials.k_g == ("aabb" if of_node else "00112233").ljust(40, "0")
     assert node.credentials.k_g not in repr(node)
+
+
+def test_the_secret_of_pdus_is_the_files_and_shown_nowhere() -> None:
+    pdu = "bmc: {pdu: {secret: correct-horse}}"
+    (node,) = load(f"cluster: dev\n{pdu}\nnodes: [{{count: 1, bmc: [pdu]}}]\n", file="c").nodes
+    assert node.credentials.pdu_secret == "correct-horse"
+    assert "horse" not in repr(node)
+    (told,) = problems("cluster: dev\nbmc: {pdu: {secret: horse}}\nnodes: [{count: 1}]\n")
+    assert told.endswith("expected a secret of 8 to 64 bytes, as text. Put it in quotes")
+    assert "horse" not in told

@@ -94,15 +94,16 @@ async def test_a_second_up_keeps_runtime_state_and_renews_the_rest(database: Dat
     assert (found.username, found.runtime) == ("root", runtime)
 
 
-async def test_a_key_of_the_bmc_is_kept_and_taken_away_again(database: Database) -> None:
+async def test_secrets_of_the_file_are_kept_and_taken_away_again(database: Database) -> None:
     await database.call(clusters.save, CLUSTER)
     row = node_row(uuid4())
     told = []
-    for k_g in (b"sealed", b""):
-        await database.call(clusters.put_nodes, [replace(row, k_g=k_g)])
+    for secret in (b"sealed", b""):
+        changed = replace(row, k_g=secret, pdu_secret=secret)
+        await database.call(clusters.put_nodes, [changed])
         (found,) = await database.call(clusters.nodes_of, CLUSTER.id)
-        told.append(found.k_g)
-    assert told == [b"sealed", b""]
+        told.append((found.k_g, found.pdu_secret))
+    assert told == [(b"sealed", b"sealed"), (b"", b"")]
 
 
 async def test_a_cluster_takes_its_nodes_along(database: Database) -> None:

@@ -21,12 +21,13 @@ _ALPHABET = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who may log in to one BMC. `key` changes when any of it does; `k_g` as in the file."""
+    """Who may log in to one BMC. `key` changes when any of it does; the rest as in the file."""
 
     username: str
     password: str = field(repr=False)
     key: str = ""
     k_g: str = field(default="", repr=False)
+    pdu_secret: str = field(default="", repr=False)
 
 
 def random_password() -> str:
@@ -46,11 +47,24 @@ def accounts_for(
     return result
 
 
-def pdu_secret(outlet: Outlet | None, cipher: Cipher) -> str:
-    """Community and pass phrases of a PDU: derived from the daemon's key, "" without a PDU."""
-    return cipher.digest(f"pdu\0{outlet.pdu}") if outlet is not None else ""
+def pdu_secret(outlet: Outlet | None, sealed: bytes, cipher: Cipher) -> str:
+    """Community and pass phrases of a PDU: the file's, else derived from the daemon's key.
+
+    "" without a PDU.
+    """
+    if outlet is None:
+        return ""
+    return cipher.decrypt(sealed) if sealed else cipher.digest(f"pdu\0{outlet.pdu}")
 
 
 def account(given: Credentials, cipher: Cipher) -> Account:
-    parts = (given.username, given.password, *((given.k_g,) if given.k_g else ()))
-    return Account(given.username, given.password, cipher.digest("\0".join(parts)), given.k_g)
+    parts = [given.username, given.password]
+    if given.k_g or given.pdu_secret:
+        parts += [given.k_g, given.pdu_secret]
+    return Account(
+        given.username,
+        given.password,
+        cipher.digest("\0".join(parts)),
+        given.k_g,
+        given.pdu_secret,
+    )

@@ -17,7 +17,6 @@ from nospoon import __version__
 from nospoon.bmc.faults import ABOUT, Fault
 from nospoon.control import bundle
 from nospoon.control import status as shown
-from nospoon.control.accounts import pdu_secret
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.host_check import Finding, HostChecker
@@ -374,7 +373,7 @@ class Controller:
 
     def _pdu_secret(self, member: Member) -> str:
         served = self.bmc_service.status(member.uuid)
-        return pdu_secret(served.bmc.outlet, self.cipher) if served is not None else ""
+        return served.config.pdu_secret if served is not None else ""
 
     def _about(self, member: Member) -> dict[str, Any]:
         served = self.bmc_service.status(member.uuid)

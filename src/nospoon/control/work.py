@@ -178,8 +178,13 @@ class Work:
                 profile=node.boot,
                 username=account.username,
                 password=self._cipher.encrypt(account.password),
-                k_g=self._cipher.encrypt(account.k_g) if account.k_g else b"",
+                k_g=self._sealed(account.k_g),
+                pdu_secret=self._sealed(account.pdu_secret),
             )
+
+    def _sealed(self, secret: str) -> bytes:
+        """Encrypted; b"" for none."""
+        return self._cipher.encrypt(secret) if secret else b""
 
     async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:
         await asyncio.gather(*(self._hosts.look(host) for host in hosts))

@@ -367,7 +367,7 @@ class StoredBmcs:
             machine=row.machine,
             password=self._cipher.decrypt(row.password),
             k_g=self._cipher.decrypt(row.k_g) if row.k_g else "",
-            pdu_secret=pdu_secret(bmc.outlet, self._cipher),
+            pdu_secret=pdu_secret(bmc.outlet, row.pdu_secret, self._cipher),
             runtime=opened(row.runtime, self._cipher),
             log=log_records,
             power=last.power if last is not None else PowerState.UNKNOWN,

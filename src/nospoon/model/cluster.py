@@ -202,11 +202,13 @@ class Credentials:
     """Fixed credentials from the file. An empty name or password is generated, per node.
 
     `k_g`: the key K_G (IPMI 2.0 §13.31) in 40 hexadecimal digits, "" for none.
+    `pdu_secret`: community and pass phrases of the PDU that feeds the node; "": made for it.
     """
 
     username: str = ""
     password: str = field(default="", repr=False)
     k_g: str = field(default="", repr=False)
+    pdu_secret: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,4 +179,9 @@ def _credentials(sections: Sections, given: list[NodeBmcSection]) -> Credentials
     username = next((bmc.username for bmc in given if bmc.username), sections.bmc.username)
     password = next((bmc.password for bmc in given if bmc.password), sections.bmc.password)
     k_g = next((bmc.k_g for bmc in given if bmc.k_g), sections.bmc.k_g)
-    return Credentials(username=username, password=password or "", k_g=k_g or "")
+    return Credentials(
+        username=username,
+        password=password or "",
+        k_g=k_g or "",
+        pdu_secret=sections.bmc.pdu.secret or "",
+    )

@@ -77,6 +77,13 @@ def _key(value: Any) -> Any:
     return digits.ljust(40, "0")
 
 
+def _pass_phrase(value: Any) -> Any:
+    """RFC 3414 §11.2: at least 8 bytes. The message does not repeat it."""
+    if not isinstance(value, str) or not 8 <= len(value.encode()) <= 64:
+        raise ValueError("expected a secret of 8 to 64 bytes, as text. Put it in quotes")
+    return value
+
+
 _ENDS_A_COMMAND = frozenset({"||", "&&", ";", "#"})
 
 
@@ -92,6 +99,7 @@ CommandLine = Annotated[str, BeforeValidator(_command_line)]
 AccountName = Annotated[str, BeforeValidator(_account_name)]
 Password = Annotated[str, BeforeValidator(_password)]
 Key = Annotated[str, BeforeValidator(_key)]
+PassPhrase = Annotated[str, BeforeValidator(_pass_phrase)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, BeforeValidator(_text)]
 
@@ -355,6 +363,10 @@ class PduSection(Section):
     ports: Ports = Field(
         (16230, 17229),
         description="SNMP ports, one a PDU; with `pool`, port 161 of its first addresses instead.",
+    )
+    secret: PassPhrase | None = Field(
+        None,
+        description="Community of SNMP v1 and v2c, both pass phrases of v3; default: one a PDU.",
     )
 
 

@@ -187,7 +187,7 @@ def _translated(
             yield document.problem((*path, *inner), message, hint)
 
 
-SECRETS = (("password",), ("k_g",))
+SECRETS = (("password",), ("k_g",), ("secret",))
 """Keys whose values no message repeats."""
 
 

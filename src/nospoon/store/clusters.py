@@ -38,8 +38,8 @@ class ClusterRow:
 class NodeRow:
     """A node: where it is and its shape, its account, and its BMC's runtime state.
 
-    `password` and `k_g` are encrypted, b"" is no key. `profile` names the boot profile that it gets
-    from the network.
+    `password`, `k_g` and `pdu_secret` are encrypted; b"": the file gives none. `profile` names the
+    boot profile that it gets from the network.
     """
 
     cluster_id: UUID
@@ -50,6 +50,7 @@ class NodeRow:
     username: str
     password: bytes = field(repr=False)
     k_g: bytes = field(default=b"", repr=False)
+    pdu_secret: bytes = field(default=b"", repr=False)
     runtime: Runtime = field(default_factory=Runtime)
     source: str = "file"
 
@@ -178,6 +179,7 @@ def _node(row: Row[Any]) -> NodeRow:
         username=row.username,
         password=row.password,
         k_g=row.k_g or b"",
+        pdu_secret=row.pdu_secret or b"",
         runtime=msgspec.convert(row.runtime, Runtime),
         source=row.source,
     )
@@ -195,5 +197,6 @@ def _node_values(row: NodeRow) -> dict[str, Any]:
         "username": row.username,
         "password": row.password,
         "k_g": row.k_g or None,
+        "pdu_secret": row.pdu_secret or None,
         "runtime": msgspec.to_builtins(row.runtime),
     }

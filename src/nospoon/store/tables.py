@@ -49,6 +49,7 @@ nodes = Table(
     Column("username", String, nullable=False),
     Column("password", LargeBinary, nullable=False),
     Column("k_g", LargeBinary, nullable=True),
+    Column("pdu_secret", LargeBinary, nullable=True),
     Column("runtime", JSON, nullable=False),
     UniqueConstraint("cluster_id", "name"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -35,6 +35,7 @@ class _Served:
     pdu: Pdu
     agent: Agent
     place: tuple[str, int]
+    secret: str = field(repr=False)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -55,6 +56,8 @@ class Pdus:
         if known is None:
             known = self._pdus[outlet.pdu] = self._made(outlet, config)
             self._by_place[known.place] = known
+        elif known.secret != config.pdu_secret:
+            known.secret, known.agent = config.pdu_secret, self._agent(known.pdu, outlet, config)
         now = self._service.now
         known.pdu.plug(
             outlet.number, device.Outlet(config.bmc.uuid, config.node, served.aggregate), now
@@ -72,17 +75,22 @@ class Pdus:
         self._set_timer(known)
 
     def _made(self, outlet: Outlet, config: BmcConfig) -> _Served:
-        now, secret = self._service.now, config.pdu_secret.encode()
-        pdu = Pdu(name=outlet.name, serial=outlet.pdu.hex[:12].upper(), started=now)
+        serial = outlet.pdu.hex[:12].upper()
+        pdu = Pdu(name=outlet.name, serial=serial, started=self._service.now)
+        agent = self._agent(pdu, outlet, config)
+        return _Served(pdu, agent, (outlet.address, outlet.port), config.pdu_secret)
+
+    def _agent(self, pdu: Pdu, outlet: Outlet, config: BmcConfig) -> Agent:
+        secret = config.pdu_secret.encode()
         access = Access(
             community=secret,
             user=User(USERNAME.encode(), secret, secret),
             engine=ENGINE + outlet.pdu.bytes,
             boots=int(clock.unix()) & 0x7FFFFFFF,
-            started=now,
+            started=self._service.now,
         )
         mib = TableMib(pdu, apc.COLUMNS, lambda each: each.rows)
-        return _Served(pdu, Agent(access, mib), (outlet.address, outlet.port))
+        return Agent(access, mib)
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A request came; it is answered when what it switched is durable."""
