@@ -6,6 +6,7 @@ import sqlite3
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -81,6 +82,14 @@ async def test_clusters_belong_to_their_user(database: Database) -> None:
     assert len(await database.call(clusters.all_clusters, uid=1001)) == 1
     with pytest.raises(IntegrityError):
         await database.call(clusters.save, replace(CLUSTER, id=uuid4()))
+
+
+@pytest.mark.parametrize("other", [{"uid": 1001}, {"name": "prod"}])
+async def test_an_id_stays_with_its_cluster(database: Database, other: dict[str, Any]) -> None:
+    await database.call(clusters.save, CLUSTER)
+    with pytest.raises(IntegrityError):
+        await database.call(clusters.save, replace(CLUSTER, **other))
+    assert await database.call(clusters.get, CLUSTER.id) == CLUSTER
 
 
 async def test_a_second_up_keeps_runtime_state_and_renews_the_rest(database: Database) -> None:

@@ -80,10 +80,8 @@ def all_clusters(connection: Connection, *, uid: int | None = None) -> list[Clus
 
 
 def save(connection: Connection, row: ClusterRow) -> None:
-    """Insert or update."""
+    """Insert or update. Raises `IntegrityError` for an id that another cluster has."""
     values = {
-        "name": row.name,
-        "uid": row.uid,
         "generation": row.generation,
         "file": row.file,
         "text": row.text,
@@ -91,11 +89,11 @@ def save(connection: Connection, row: ClusterRow) -> None:
         "allocations": msgspec.to_builtins(row.allocations),
         "created": row.created,
     }
-    changed = connection.execute(
-        update(clusters).where(clusters.c.id == str(row.id)).values(values)
-    ).rowcount
+    whose = {"id": str(row.id), "uid": row.uid, "name": row.name}
+    same = (clusters.c[column] == value for column, value in whose.items())
+    changed = connection.execute(update(clusters).where(*same).values(values)).rowcount
     if not changed:
-        connection.execute(insert(clusters).values(id=str(row.id), **values))
+        connection.execute(insert(clusters).values(**whose, **values))
 
 
 def remove(connection: Connection, id: UUID) -> None:  # noqa: A002  (the column's name)
