@@ -242,7 +242,17 @@ def test_an_image_says_what_it_is_by_its_name() -> None:
     assert as_disk(file, POOL) is None
 
 
-@pytest.mark.parametrize("file", ["notes.txt", "backup.img", "boot.iso", "x.raw", "qcow2"])
+@pytest.mark.parametrize("kind", ["vmdk", "vdi", "vhdx", "vpc", "qed", "parallels", "qcow"])
+def test_an_image_of_a_format_that_was_once_taken_is_ours_to_remove(kind: str) -> None:
+    image = Image(POOL, "cd" * 32, kind, 1 << 20)
+    file = image_file("image-cdcd", image)
+    assert is_ours(file)
+    assert as_image(FoundVolume(file, 1 << 20, kind, ""), POOL) == ("image-cdcd", image)
+
+
+@pytest.mark.parametrize(
+    "file", ["notes.txt", "backup.img", "boot.iso", "x.raw", "qcow2", "i--" + "a" * 64 + ".txt"]
+)
 def test_files_of_others_are_not_taken_for_ours(file: str) -> None:
     assert not is_ours(file)
 

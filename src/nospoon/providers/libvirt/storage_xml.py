@@ -25,12 +25,15 @@ from nospoon.model.resources import Image, Pool, Volume
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text_of, written
 
 DISK = re.compile(r"^(?P<name>.+)\.qcow2$")
-IMAGE = re.compile(r"^(?P<name>.+)--(?P<sha256>[0-9a-f]{64})\.(?P<format>raw|qcow2)$")
+FORMATS = "raw|qcow2|qcow|qed|vmdk|vdi|vhdx|vpc|parallels|dmg|luks|bochs|cloop"
+"""What images in pools are: the first two, and what earlier versions took when QEMU guessed it."""
+IMAGE = re.compile(rf"^(?P<name>.+)--(?P<sha256>[0-9a-f]{{64}})\.(?P<format>{FORMATS})$")
 ADDED = re.compile(r"^(?P<node>.+)\.(?P<id>[0-9a-f]{8})\.volume$")
 BOOT_ISO = re.compile(r"^boot-[0-9a-f]+\.iso$")
 MEDIUM = re.compile(r"^media-[0-9a-f]{64}\.iso$")
 OURS = re.compile(
-    r"(\.qcow2|\.complete|\.nvram|\.volume|^(boot|media)-[0-9a-f]+\.iso|--[0-9a-f]{64}\.(raw|qcow2))$"
+    r"(\.qcow2|\.complete|\.nvram|\.volume|^(boot|media)-[0-9a-f]+\.iso"
+    rf"|--[0-9a-f]{{64}}\.({FORMATS}))$"
 )
 COMPLETE = ".complete"
 
