@@ -11,9 +11,11 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import uuid4
 
@@ -178,6 +180,44 @@ def test_what_is_no_name_of_a_cluster_is_told_as_such(shared: Rack, name: str) -
         if command != ["status", ""]:
             refused = shared.run(*command, status=2)
             assert "expected the name of a cluster" in refused.stderr
+
+
+def test_status_says_that_a_copy_is_gone_and_fetches_nothing(rack: Rack) -> None:
+    with web_server(bytes(1 << 20)) as (url, asked):
+        name, file = simulated(rack, f"{{disks: [{{image: '{url}/disk.raw'}}]}}")
+        rack.run("up", "--yes", file)
+        assert asked == ["/disk.raw"], "a plan and its up fetch once"
+        (rack.directory / "state" / "files" / sha256(bytes(1 << 20)).hexdigest()).unlink()
+        told = rack.run("status", name)
+        assert f"the daemon's copy of {url}/disk.raw is gone" in told.stderr
+        assert len(asked) == 1
+        rack.run("up", "--yes", file)
+        assert states(rack, name) == {"present"}
+        assert len(asked) == 2
+
+
+@contextmanager
+def web_server(content: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Serves this whatever is asked; gives its URL and the paths that were asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        finally:
+            server.shutdown()
 
 
 def as_nobody(ask: Callable[[], str]) -> str:

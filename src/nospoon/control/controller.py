@@ -139,7 +139,7 @@ class Controller:
         """{"cluster", "id", "nodes": [...], "drift": [...]}: looked at now, not remembered."""
         row = await self._row(uid, name)
         try:
-            prepared = await self.planner.prepare(self._request_of(row))
+            prepared = await self.planner.prepare(replace(self._request_of(row), fetches=False))
         except (ProviderError, PlanRefused) as error:
             return self._unknown(row, str(error))
         states = shown.node_states(prepared)

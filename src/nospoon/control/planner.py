@@ -17,7 +17,7 @@ from nospoon.control.files import Files, is_url
 from nospoon.control.hosts import Hosts, routes_here
 from nospoon.control.images import image_facts
 from nospoon.engine.observe import Drivers, observe
-from nospoon.errors import PlanRefused, Stale, UsageError
+from nospoon.errors import PlanRefused, ProviderError, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
 from nospoon.plan import identity
@@ -47,7 +47,10 @@ PortsInUse = Callable[[], frozenset[tuple[str, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`."""
+    """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`.
+
+    `fetches`: URLs of which there is no copy are fetched; who only looks does without.
+    """
 
     uid: int
     file: str
@@ -56,6 +59,7 @@ class Request:
     cluster_id: UUID | None = None
     fingerprint: str = ""
     rebalance: bool = False
+    fetches: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,22 +209,29 @@ class Planner:
         fetched = earlier.uploads if earlier is not None else {}
         images = {d.image for node in cluster.nodes for d in node.disks if d.image}
         for name in images | _boot_files(cluster):
-            if is_url(name):
-                known = fetched.get(name, "")
-                uploads[name] = (
-                    known if self._files.has(known) else await self._files.fetch_once(name)
-                )
-            elif name not in uploads or not self._files.has(uploads[name]):
-                raise UsageError(
-                    f"file {name} of the cluster file was not uploaded",
-                    hint="Use the nospoon command, or PUT it to /v1/files first.",
-                )
+            known = (fetched if is_url(name) else uploads).get(name, "")
+            if not self._files.has(known):
+                known = await self._missing(name, request)
+            uploads[name] = known
         facts = {
             name: await image_facts(self._files.path(uploads[name]), name, uploads[name])
             for name in images
         }
         _check_sizes(cluster, facts)
         return uploads, facts
+
+    async def _missing(self, name: str, request: Request) -> str:
+        """The digest of what there is no copy of yet: a URL is fetched."""
+        if not request.fetches:
+            raise ProviderError(
+                f"the daemon's copy of {name} is gone", hint="`nospoon up` brings it again."
+            )
+        if is_url(name):
+            return await self._files.fetch_once(name)
+        raise UsageError(
+            f"file {name} of the cluster file was not uploaded",
+            hint="Use the nospoon command, or PUT it to /v1/files first.",
+        )
 
     async def _capabilities(self, cluster: Cluster) -> dict[str, Capabilities]:
         hosts = cluster.hosts
