@@ -47,7 +47,10 @@ class Certificates:
         return x509.load_pem_x509_certificates(self.path(address).read_bytes())
 
     def request(self, address: str, wanted: Wanted) -> str:
-        """A signing request (RFC 2986) in PEM, with a new key that is kept until it is answered."""
+        """A signing request (RFC 2986) in PEM, with a new key that is kept until it is answered.
+
+        Raises `UsageError`.
+        """
         key = wanted.key()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(self._pending(address), _private(key))
@@ -55,7 +58,10 @@ class Certificates:
         builder = x509.CertificateSigningRequestBuilder().subject_name(wanted.subject)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        signed = builder.sign(key, hashes.SHA256())
+        try:
+            signed = builder.sign(key, hashes.SHA256())
+        except ValueError as error:  # an e-mail address, for one, is ASCII (RFC 5280 §4.1.2.6)
+            raise UsageError(f"X.509 cannot say this: {error}") from None
         return signed.public_bytes(serialization.Encoding.PEM).decode()
 
     def replace(self, address: str, text: str) -> None:

@@ -173,7 +173,10 @@ async def _generate(exchange: Exchange) -> Response:
     if kept is None:
         raise errors.general(409, "This BMC is served without TLS.")
     wanted = Wanted(_subject(body), _alternatives(body), _key(body))
-    text = await asyncio.to_thread(kept.request, bind_address(served.bmc), wanted)
+    try:
+        text = await asyncio.to_thread(kept.request, bind_address(served.bmc), wanted)
+    except UsageError as error:
+        raise errors.of(error) from None
     return respond({"CertificateCollection": place, "CSRString": text})
 
 
