@@ -60,7 +60,7 @@ class Certificates:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         try:
             signed = builder.sign(key, hashes.SHA256())
-        except ValueError as error:  # an e-mail address, for one, is ASCII (RFC 5280 §4.1.2.6)
+        except ValueError as error:  # a country, for one, is a PrintableString (RFC 5280 A.1)
             raise UsageError(f"X.509 cannot say this: {error}") from None
         return signed.public_bytes(serialization.Encoding.PEM).decode()
 
