@@ -8,11 +8,12 @@ from uuid import uuid4
 
 from nospoon.bmc.events import EventSettings, Filter, Subscription
 from nospoon.bmc.log import CAPACITY, Kind, Log
-from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.runtime import DEFAULTS, Runtime, Settings
 from nospoon.bmc.users import User
 from nospoon.daemon.bmc_state import StoredRuntime, opened
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.machine import AddedVolume
 from nospoon.model.resources import Machine
 from nospoon.plan.allocate import Allocations
 from nospoon.runtime.tasks import Tasks
@@ -92,3 +93,21 @@ async def test_event_services_survive_with_their_headers_encrypted(
         assert "s3cret" not in repr(kept.subscriptions[0].headers)
         await store.save_events(EventSettings("127.0.0.1 80", "cd"))
         assert await store.events() == [settings]
+
+
+async def test_volumes_survive_and_what_nobody_set_is_shared(database: Database) -> None:
+    await database.call(clusters.save, CLUSTER)
+    rows = [
+        NodeRow(CLUSTER.id, name, Host("here"), replace(MACHINE, uuid=uuid4()), "", "admin", b"s")
+        for name in ("n0", "n1")
+    ]
+    await database.call(clusters.put_nodes, rows)
+    volumes = (AddedVolume("0badcafe", 1 << 30, "data", "RAID1", (0, 1)),)
+    runtime = Runtime(volumes=volumes)
+    await database.call(clusters.save_runtime, rows[0].uuid, runtime)
+    found = [await database.call(clusters.node, row.uuid) for row in rows]
+    first, second = (row.runtime for row in found if row is not None)
+    assert first == runtime
+    assert second == Runtime()
+    assert first.settings is second.settings is DEFAULTS
+    assert first.bios is second.bios

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from nospoon.bmc.bios import UNSET, Bios
@@ -100,3 +100,20 @@ class Runtime:
     volumes: tuple[AddedVolume, ...] = ()
     software: Software = AS_MADE
     secure_boot: SecureBoot = ENROLLED
+
+
+_DEFAULT = Runtime()
+_NAMES = tuple(each.name for each in fields(Runtime))
+
+
+def shared(runtime: Runtime) -> Runtime:
+    """The same, as one of thousands that were read: its parts that are at their defaults are one
+    object for all of them.
+    """
+    parts = {
+        name: default
+        for name in _NAMES
+        if (found := getattr(runtime, name)) is not (default := getattr(_DEFAULT, name))
+        and found == default
+    }
+    return replace(runtime, **parts)

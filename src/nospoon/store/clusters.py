@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from nospoon.bmc.runtime import Runtime
+from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
 from nospoon.model.resources import Machine
 from nospoon.plan.allocate import Allocations
@@ -178,7 +178,7 @@ def _node(row: Row[Any]) -> NodeRow:
         password=row.password,
         k_g=row.k_g or b"",
         pdu_secret=row.pdu_secret or b"",
-        runtime=msgspec.convert(row.runtime, Runtime),
+        runtime=shared(msgspec.convert(row.runtime, Runtime)),
         source=row.source,
     )
 
