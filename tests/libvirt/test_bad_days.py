@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import libvirt
 import pytest
 
 from nospoon.errors import HostUnreachable, NotOurs, OutOfSpace, ProviderError
@@ -220,6 +221,24 @@ async def test_an_image_that_refers_to_another_file_is_refused(
     thin_one = replace(rack.image, shape=replace(rack.image.shape, format="qcow2"))
     with pytest.raises(ProviderError, match="refers to another file"):
         await make(bench, thin_one)
+
+
+@pytest.mark.parametrize("active", [True, False])
+async def test_a_pool_whose_directory_is_gone_is_removed(
+    bench: Bench,
+    rack: Rack,
+    own_libvirt: Any,
+    active: bool,  # noqa: FBT001
+) -> None:
+    await make(bench, rack.pool)
+    assert isinstance(rack.pool.shape, Pool)
+    Path(rack.pool.shape.path).rmdir()
+    if not active:
+        connect = libvirt.open(own_libvirt.uri)
+        connect.storagePoolLookupByName(rack.pool.key.name).destroy()
+        connect.close()
+    await remove_all(bench)
+    assert await observe_all(bench) == {}
 
 
 async def test_half_an_upload_is_not_an_image_and_is_made_again(bench: Bench, rack: Rack) -> None:

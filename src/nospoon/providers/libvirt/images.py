@@ -19,7 +19,7 @@ from nospoon.errors import OutOfSpace, ProviderError
 from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.base import OpenImage
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
-from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.pools import VirPool, has_directory, our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.storage_xml import COMPLETE, as_image, image_file, render_volume
 from nospoon.providers.libvirt.volumes import file_named, files_in, remove_files
 from nospoon.runtime import process
@@ -91,7 +91,9 @@ class ImageDriver:
     def _list(self, connect: Connect, cluster: UUID) -> list[tuple[str, Image]]:
         found = []
         for pool, facts in our_pools(connect, self._deployment, cluster):
-            files = [file for _, file in files_in(refreshed(pool))] if facts.active else []
+            files = (
+                [file for _, file in files_in(pool)] if facts.active and has_directory(pool) else []
+            )
             complete = {file.file.removesuffix(COMPLETE) for file in files}
             complete &= {f.file.removesuffix(COMPLETE) for f in files if f.file.endswith(COMPLETE)}
             found += [

@@ -12,6 +12,7 @@ from threading import Lock
 from uuid import UUID
 
 import libvirt
+import structlog
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.boot import BootPlan
@@ -49,6 +50,11 @@ UNDEFINE = (
     | libvirt.VIR_DOMAIN_UNDEFINE_TPM
 )
 
+
+log = structlog.get_logger()
+TOLD_SECONDS = 2.0
+"""The event of a stop takes milliseconds."""
+RUNNING = frozenset({PowerState.ON, PowerState.FAILED})
 
 BootIso = Callable[[], Awaitable[Path | None]]
 """The path here of the boot ISO, which is made when it is asked for; None: it cannot be made."""
@@ -269,7 +275,7 @@ class MachineDriver:
                 case (PowerCommand.OFF | PowerCommand.SOFT, False) if power is PowerState.OFF:
                     return
                 case (PowerCommand.OFF, _):
-                    await self._stop(machine)
+                    await self._switch_off(machine)
                 case (PowerCommand.ON, True):
                     await self._resume(machine)
                 case (PowerCommand.CYCLE, _) | (PowerCommand.ON, False):
@@ -310,6 +316,18 @@ class MachineDriver:
             return
         await self._tell(machine, boot)
         await self._do(machine, "reset", lambda domain: domain.reset(0))
+
+    async def _switch_off(self, machine: UUID) -> None:
+        """A libvirtd that was restarted may not tell of it (seen with 9.0): then we do."""
+        with self._presence.feed.listen() as told:
+            await self._stop(machine)
+            try:
+                async with asyncio.timeout(TOLD_SECONDS):
+                    while (event := await told.get()).uuid != machine or event.power in RUNNING:
+                        pass
+            except TimeoutError:
+                log.warning("a stop was not reported; going on", machine=str(machine))
+                self._presence.publish(machine, MachineChange.STOPPED, PowerState.OFF)
 
     async def _stop(self, machine: UUID) -> None:
         def destroy(domain: Domain) -> None:

@@ -13,7 +13,7 @@ import libvirt
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resource
 from nospoon.providers.libvirt.elements import parsed
-from nospoon.providers.libvirt.faults import INTERNAL_ERROR, NO_STORAGE_POOL
+from nospoon.providers.libvirt.faults import INTERNAL_ERROR, NO_STORAGE_POOL, SYSTEM_ERROR
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import pool_uuid
 from nospoon.providers.libvirt.storage_xml import is_ours, parse_pool, render_pool
@@ -56,6 +56,25 @@ def refreshed(pool: VirPool) -> VirPool:
     with ignoring(INTERNAL_ERROR):  # "pool has asynchronous jobs running"
         pool.refresh(0)
     return pool
+
+
+def has_directory(pool: VirPool) -> bool:
+    """Start it, or look at it. Where a removal that was interrupted, or somebody, removed its
+    directory, there is none of its files either; libvirt ends an active pool when it finds that.
+    """
+    try:
+        if pool.isActive():
+            pool.refresh(0)
+        else:
+            pool.create(0)
+    except libvirt.libvirtError as error:
+        gone = error.get_error_code() == SYSTEM_ERROR and "No such file" in str(error)
+        if gone and pool.isActive():
+            pool.destroy()
+        if not gone and error.get_error_code() != INTERNAL_ERROR:
+            raise
+        return not gone
+    return True
 
 
 def _root(thing: VirPool) -> ET.Element:
@@ -139,7 +158,11 @@ class PoolDriver:
         pool = self._find(connect, name)
         if pool is None:
             return
-        pool = our_pool(connect, self._hypervisor.host, tag, name)
+        if pool.UUIDString() != str(pool_uuid(tag.deployment, tag.cluster, name)):
+            raise _refusal(self._hypervisor.host, name)
+        if not has_directory(pool):
+            pool.undefine()
+            return
         strangers = []
         for volume in refreshed(pool).listAllVolumes(0):
             if is_ours(volume.name()):

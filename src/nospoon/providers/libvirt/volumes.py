@@ -14,7 +14,7 @@ from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resour
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_STORAGE_POOL, NO_STORAGE_VOL
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
-from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.pools import VirPool, has_directory, our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.storage_xml import (
     FoundVolume,
     as_disk,
@@ -86,8 +86,8 @@ class VolumeDriver:
         return [
             disk
             for pool, facts in our_pools(connect, self._deployment, cluster)
-            if facts.active
-            for _, file in files_in(refreshed(pool))
+            if facts.active and has_directory(pool)
+            for _, file in files_in(pool)
             if (disk := as_disk(file, facts.name)) is not None
         ]
 
