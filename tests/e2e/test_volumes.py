@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
-from base64 import b64encode
 from collections.abc import Callable
-from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pytest
 
 from nospoon.testing.rack import Rack
+from nospoon.testing.redfish import System
 
 pytestmark = [pytest.mark.libvirt]
 
 NODE = "nodes: [{name: n, firmware: bios, memory: 64MiB, disks: [16MiB]}]"
-
-
-def redfish(bmc: dict[str, str], method: str, path: str, body: Any = None) -> Any:
-    """The answer's JSON, None without one; `path` below the node's System."""
-    pair = f"{bmc['username']}:{bmc['password']}"
-    headers = {
-        "Authorization": "Basic " + b64encode(pair.encode()).decode(),
-        "Content-Type": "application/json",
-    }
-    data = json.dumps(body).encode() if body is not None else None
-    request = Request(bmc["redfish"] + path, data, headers, method=method)
-    with urlopen(request, timeout=30) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
 
 
 def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
@@ -45,7 +28,7 @@ def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
 def reset(bmc: dict[str, str], kind: str) -> bool:
     """Whether the BMC took the command; it does not while another is under way."""
     try:
-        redfish(bmc, "POST", "/Actions/ComputerSystem.Reset", {"ResetType": kind})
+        System(bmc).ask("POST", "/Actions/ComputerSystem.Reset", {"ResetType": kind})
     except HTTPError as error:
         if error.code != 503:
             raise
@@ -65,7 +48,7 @@ def test_a_volume_survives_a_restart_and_is_no_drift_and_nothing_is_left(rack: R
     path = rack.file(text)
     rack.run("up", "--yes", path)
     bmc = rack.bmcs(name)["n"]
-    made = redfish(bmc, "POST", "/Storage/0/Volumes", {"CapacityBytes": 8 << 20})
+    made = System(bmc).ask("POST", "/Storage/0/Volumes", {"CapacityBytes": 8 << 20})
     rack.run("daemon", "stop")
     rack.run("node", "power", f"{name}/n", "on")
     file = f"n.{made['Id']}.volume"
@@ -73,12 +56,12 @@ def test_a_volume_survives_a_restart_and_is_no_drift_and_nothing_is_left(rack: R
     rack.run("plan", "--detailed-exitcode", path)
     assert list((rack.directory / "pool").rglob(file))
 
-    redfish(bmc, "DELETE", f"/Storage/0/Volumes/{made['Id']}")
+    System(bmc).ask("DELETE", f"/Storage/0/Volumes/{made['Id']}")
     assert reset(bmc, "ForceRestart")
     wait_until(lambda: ".volume" not in disks(bmc))
     assert not list((rack.directory / "pool").rglob("*.volume"))
 
-    redfish(bmc, "POST", "/Storage/0/Volumes", {"CapacityBytes": 8 << 20})
+    System(bmc).ask("POST", "/Storage/0/Volumes", {"CapacityBytes": 8 << 20})
     wait_until(lambda: reset(bmc, "PowerCycle"))
     wait_until(lambda: ".volume" in disks(bmc))
     rack.down()

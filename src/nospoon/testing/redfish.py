@@ -9,6 +9,7 @@ import json
 import ssl
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.request import Request, urlopen
 
 from nospoon.services.bmcs.ports import BmcConfig
 
@@ -83,3 +84,26 @@ def client(config: BmcConfig) -> Client:
 
 def system_of(config: BmcConfig) -> str:
     return f"{SYSTEMS}/{config.bmc.uuid}"
+
+
+@dataclass(frozen=True)
+class System:
+    """Requests to a node's System, as its BMC's account; `bmc`: a row of `nospoon bmc list`."""
+
+    bmc: dict[str, str]
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON of the answer, None without any; `path` below the System.
+
+        Raises `urllib.error.HTTPError` for an answer that is an error.
+        """
+        pair = f"{self.bmc['username']}:{self.bmc['password']}"
+        headers = {
+            "Authorization": "Basic " + base64.b64encode(pair.encode()).decode(),
+            "Content-Type": "application/json",
+        }
+        data = json.dumps(body).encode() if body is not None else None
+        request = Request(self.bmc["redfish"] + path, data, headers, method=method)
+        with urlopen(request, timeout=30) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
