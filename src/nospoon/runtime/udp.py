@@ -16,7 +16,7 @@ from pathlib import Path
 from nospoon.errors import ProviderError
 
 ANY = "0.0.0.0"  # noqa: S104  (asked for by whoever opens such a socket)
-BATCH = 64
+BATCH = 16
 """Datagrams taken at once before other work has its turn."""
 MAX_DATAGRAM = 2048
 IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)

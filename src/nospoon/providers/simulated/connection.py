@@ -92,4 +92,4 @@ class SimulatedConnection:
         self.around.begin("check")
 
     async def close(self) -> None:
-        await self._machines.tasks.close()
+        await self._machines.close()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from uuid import UUID
 
 from nospoon.errors import Conflict
+from nospoon.runtime.tasks import Tasks
 
 
 class SimulatedConsole:
@@ -33,17 +36,59 @@ class SimulatedConsole:
         self.push(b"")
 
 
-class SerialPort:
-    """The first serial port of a machine. `record`: where its output is kept, None is nowhere."""
+class Recorder:
+    """Keeps what ports say in their records: many writes at a time, and none on the loop.
 
-    def __init__(self, record: Path | None) -> None:
-        self.record = record
+    `directory` None: nothing is recorded.
+    """
+
+    def __init__(self, directory: Path | None, tasks: Tasks) -> None:
+        self._directory, self._tasks = directory, tasks
+        self._said: list[tuple[Path, bytes]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def path(self, machine: UUID) -> Path | None:
+        """Where the record of a machine's port is."""
+        return self._directory / f"{machine}.log" if self._directory is not None else None
+
+    def take(self, machine: UUID, data: bytes) -> None:
+        """Write this soon, after what was taken before."""
+        path = self.path(machine)
+        if path is None:
+            return
+        self._said.append((path, data))
+        if self._writing is None:
+            self._writing = self._tasks.start(self._write(), name="write console records")
+
+    async def flush(self) -> None:
+        """Until everything is written."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _write(self) -> None:
+        try:
+            while self._said:
+                said, self._said = self._said, []
+                await asyncio.to_thread(_append, said)
+        finally:
+            self._writing = None
+
+
+def _append(said: Sequence[tuple[Path, bytes]]) -> None:
+    for path, data in said:
+        with path.open("ab") as file:
+            file.write(data)
+
+
+class SerialPort:
+    """The first serial port of a machine; its output goes to its listener and its record."""
+
+    def __init__(self, machine: UUID, recorder: Recorder) -> None:
+        self._machine, self._recorder = machine, recorder
         self.listener: SimulatedConsole | None = None
 
     def say(self, data: bytes) -> None:
-        if self.record is not None:
-            with self.record.open("ab") as file:
-                file.write(data)
+        self._recorder.take(self._machine, data)
         if self.listener is not None:
             self.listener.push(data)
 

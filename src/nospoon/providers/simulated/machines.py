@@ -13,7 +13,7 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import Medium
-from nospoon.providers.simulated.console import SerialPort, SimulatedConsole
+from nospoon.providers.simulated.console import Recorder, SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Made, Running
@@ -25,10 +25,10 @@ class SimulatedMachines(SimulatedDriver):
 
     def __init__(self, around: Surroundings, records: Path | None) -> None:
         super().__init__(Kind.MACHINE, around)
-        self._records = records
         self._ports: dict[UUID, SerialPort] = {}
         self._chance = SystemRandom()
-        self.tasks = Tasks(f"simulated {around.host}")
+        self._tasks = Tasks(f"simulated {around.host}")
+        self._recorder = Recorder(records, self._tasks)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         known = self.around.world.find(resource) is not None
@@ -44,6 +44,11 @@ class SimulatedMachines(SimulatedDriver):
             self._publish(observed.shape.uuid, MachineChange.UNDEFINED)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        """What the machine says at it is in its record when this returns."""
+        await self._power(machine, command, boot)
+        await self._recorder.flush()
+
+    async def _power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         self.around.begin(f"power {command}")
         state = self._state(machine)
         if self._chance.random() < self.around.simulation.power_failures:
@@ -63,7 +68,7 @@ class SimulatedMachines(SimulatedDriver):
                 self._boot(machine, boot)
                 self._publish(machine, MachineChange.RESET)
             case (PowerCommand.SOFT, True):
-                self.tasks.start(self._shut_down(machine), name=f"shut down {machine}")
+                self._tasks.start(self._shut_down(machine), name=f"shut down {machine}")
             case (PowerCommand.DIAG, True):
                 self._port(machine).say(b"NMI received\r\n")
             case _:
@@ -101,8 +106,11 @@ class SimulatedMachines(SimulatedDriver):
 
     def console_record(self, machine: UUID) -> str:
         """Path of the record; "" when this connection was given no directory for records."""
-        record = self._port(machine).record
-        return str(record) if record is not None else ""
+        return str(self._recorder.path(machine) or "")
+
+    async def close(self) -> None:
+        await self._recorder.flush()
+        await self._tasks.close()
 
     def reset_by_guest(self, machine: UUID) -> None:
         """What happens when the guest reboots by itself: it follows what it was told last."""
@@ -196,8 +204,7 @@ class SimulatedMachines(SimulatedDriver):
 
     def _port(self, machine: UUID) -> SerialPort:
         if machine not in self._ports:
-            record = self._records / f"{machine}.log" if self._records is not None else None
-            self._ports[machine] = SerialPort(record)
+            self._ports[machine] = SerialPort(machine, self._recorder)
         return self._ports[machine]
 
     def _publish(self, machine: UUID, change: MachineChange, reason: str = "") -> None:
