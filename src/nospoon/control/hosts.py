@@ -18,6 +18,7 @@ from nospoon.model.cluster import ConnectionKind, Host
 from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
 from nospoon.plan.hosts import HostFacts, Route
 from nospoon.providers.base import Capabilities, Connection, MachineDriver
+from nospoon.runtime import clock
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.tasks import Tasks
 
@@ -27,17 +28,23 @@ Connect = Callable[[Host], Connection]
 OnEvent = Callable[[MachineEvent], None]
 RECONNECT_DELAY = 2.0
 """Seconds before a watch that broke is begun again."""
+IDLE = 300.0
+"""Seconds for which a connection is kept that no machine needs: the next plan may want it."""
 
 
 @dataclass(slots=True)
 class HostInUse:
-    """A host that some cluster uses, under the name that the cluster gives it."""
+    """A host that some cluster uses, under the name that the cluster gives it.
+
+    `asked`: when somebody last wanted it, on the monotonic clock.
+    """
 
     host: Host
     connection: Connection
     runner: Runner
     capabilities: Capabilities | None = None
     watch: asyncio.Task[None] | None = None
+    asked: float = 0.0
 
 
 class Hosts:
@@ -61,6 +68,7 @@ class Hosts:
         elif found.host != host:
             found.host = host
             found.connection.configure(host)
+        found.asked = clock.monotonic()
         return found
 
     async def capabilities(self, host: Host) -> Capabilities:
@@ -169,6 +177,22 @@ class Hosts:
         for used in self._in_use.values():
             await used.connection.close()
 
+    async def tidy(self) -> None:
+        """For ever, close connections that no machine needs and nobody asked for of late."""
+        while True:
+            await asyncio.sleep(IDLE / 5)
+            await self.close_idle(IDLE)
+
+    async def close_idle(self, seconds: float) -> None:
+        """Close the connections that no machine needs and nobody asked for in so many seconds."""
+        since = clock.monotonic() - seconds
+        needed = {id(home) for home in self._homes.values()}
+        for identity, used in list(self._in_use.items()):
+            if id(used) not in needed and used.asked <= since:
+                del self._in_use[identity]
+                log.info("connection closed: no machine needs it", host=used.host.name)
+                await _let_go(used)
+
     async def _watch(self, used: HostInUse) -> None:
         while True:
             try:
@@ -185,6 +209,16 @@ class Hosts:
         if event.uuid in self._watchers:
             self._watchers[event.uuid].set()
         self._on_event(event)
+
+
+async def _let_go(used: HostInUse) -> None:
+    if used.watch is not None:
+        used.watch.cancel()
+        await asyncio.wait([used.watch])
+    try:
+        await used.connection.close()
+    except NospoonError as error:
+        log.warning("connection did not close", host=used.host.name, why=str(error))
 
 
 async def routes_here() -> tuple[Route, ...]:

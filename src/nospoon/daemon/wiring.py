@@ -190,6 +190,7 @@ class Daemon:
         self._end.push_async_callback(self.hosts.close)
         self._end.callback(self.simulations.save)
         self._tasks.start(self.simulations.keep(), name="keep simulations")
+        self._tasks.start(self.hosts.tidy(), name="close idle connections")
         self._settings_directories()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
         nodes = await self.work.restore()

@@ -1,0 +1,52 @@
+"""Hosts in use: a connection is kept as long as a machine needs it, and for a while after."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from nospoon.control.hosts import Hosts
+from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.providers.base import Connection
+from nospoon.providers.simulated.connection import SimulatedConnection
+from nospoon.runtime.tasks import Tasks
+
+RACK = Host(name="rack", kind=ConnectionKind.SIMULATED)
+
+
+class Opened:
+    """Connects to simulated hosts, and counts."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+
+    def __call__(self, host: Host) -> Connection:
+        self.connections.append(SimulatedConnection(host.name, "deployment", lambda: 0.0))
+        return self.connections[-1]
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[Tasks]:
+    async with Tasks("test") as made:
+        yield made
+
+
+async def test_a_connection_that_no_machine_needs_is_closed(tasks: Tasks, tmp_path: Path) -> None:
+    opened = Opened()
+    hosts = Hosts(opened, tasks, lambda _: None, sockets=tmp_path)
+    machine = uuid4()
+    hosts.settle(machine, RACK)
+    watch = hosts.host_of(machine).watch
+    assert watch is not None
+    await hosts.close_idle(0)
+    assert hosts.use(RACK).watch is watch, "its machine needs it"
+    hosts.forget(machine)
+    await hosts.close_idle(60)
+    assert hosts.use(RACK).watch is watch, "somebody asked for it of late"
+    await hosts.close_idle(0)
+    assert watch.cancelled()
+    hosts.use(RACK)
+    assert len(opened.connections) == 2
