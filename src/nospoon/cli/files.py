@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from nospoon.api.client import Client
+from nospoon.cli.follow import finish, follow
 from nospoon.errors import SpecError, UsageError
 
 CHUNK = 1 << 20
@@ -18,7 +19,9 @@ _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
 
 
 def read_request(client: Client | None, path: str) -> dict[str, Any]:
-    """The body of a cluster request; with a client, what the file names is uploaded."""
+    """The body of a cluster request; with a client, what the file names is uploaded, or
+    fetched by the daemon, while its progress is shown.
+    """
     from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
 
     name, text = _read(path)
@@ -28,9 +31,14 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     wanted |= {f for profile in cluster.profiles for f in (profile.kernel, *profile.initrd)}
     local = sorted(each for each in wanted if not each.startswith(("http://", "https://")))
     digests = {each: _digest(base / each) for each in local}
+    body = {"file": name, "text": text, "uploads": digests}
     if client is not None and digests:
         _upload(client, {digests[each]: base / each for each in local})
-    return {"file": name, "text": text, "uploads": digests}
+    if client is not None and len(local) < len(wanted):
+        fetching = client.post("/v1/fetch", body)
+        if fetching is not None:
+            finish(follow(client, fetching))
+    return body
 
 
 def _read(path: str) -> tuple[str, str]:

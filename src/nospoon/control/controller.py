@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from nospoon import __version__
 from nospoon.bmc.faults import ABOUT, Fault
 from nospoon.control import bundle
 from nospoon.control import status as shown
+from nospoon.control.downloads import fetch_all
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.host_check import Finding, HostChecker
@@ -78,6 +79,19 @@ class Controller:
             if row is not None:
                 self.operations.require_free(row.id)
             raise
+
+    async def fetch(self, request: Request) -> OperationRow | None:
+        """Begin to fetch what a file names by URL; None when all of it is here."""
+        urls = await self.planner.to_fetch(request)
+        if not urls:
+            return None
+        return await self.operations.start(
+            "fetch",
+            cluster_id=uuid4(),  # it holds up nobody
+            cluster=self.planner.read(request.file, request.text).name,
+            uid=request.uid,
+            work=lambda running: fetch_all(running, urls, self.files),
+        )
 
     async def check_hosts(self, request: Request) -> Sequence[Finding]:
         """What the hosts of a file have of what they need; changes nothing."""
@@ -184,7 +198,7 @@ class Controller:
         row = await self._row(uid, name)
         members = self.fleet.of(uid, name)
         chosen = [self.fleet.find(uid, f"{name}/{node}") for node in nodes] or members
-        prepared = await self.planner.prepare(self._request_of(row))
+        prepared = await self.planner.prepare(replace(self._request_of(row), fetches=False))
         return await self.operations.start(
             "verify",
             cluster_id=row.id,
@@ -332,7 +346,7 @@ class Controller:
     async def _bundled(self, row: ClusterRow) -> dict[str, str]:
         request = self._request_of(row)
         try:
-            plan = plan_text(await self.plan(request))
+            plan = plan_text(await self.plan(replace(request, fetches=False)))
         except NospoonError as error:
             plan = str(error)
         texts = {

@@ -59,7 +59,18 @@ def separated(url: str, access: Access) -> tuple[str, Access]:
     return place, access if access.username else Access(name, word, verify=access.verify)
 
 
-def download(url: str, access: Access, target: IO[bytes]) -> str:
+@dataclass(slots=True)
+class Transfer:
+    """How far a download is: `got` bytes of `total`, 0 when the server does not tell. Whoever sets
+    `unwanted` stops it.
+    """
+
+    got: int = 0
+    total: int = 0
+    unwanted: bool = False
+
+
+def download(url: str, access: Access, target: IO[bytes], transfer: Transfer) -> str:
     """Write what is at the URL to a file; returns its SHA-256. Messages tell no account.
 
     Raises `UsageError` for what is no http(s) URL, `ProviderError` when it cannot be had whole.
@@ -67,21 +78,24 @@ def download(url: str, access: Access, target: IO[bytes]) -> str:
     place, access = separated(url, access)
     if urlsplit(place).scheme not in {"http", "https"}:
         raise UsageError(f"expected an http or https URL, got {place!r}")
-    digest, got = hashlib.sha256(), 0
+    digest = hashlib.sha256()
     try:
         with urllib.request.urlopen(  # noqa: S310  (checked above)
             access.request(place), timeout=FETCH_TIMEOUT, context=access.tls()
         ) as answer:
-            while chunk := answer.read(CHUNK):
-                digest.update(chunk)
-                got += target.write(chunk)
             wanted = answer.headers.get("Content-Length", "")
+            transfer.total = int(wanted) if wanted.isdigit() else 0
+            while not transfer.unwanted and (chunk := answer.read(CHUNK)):
+                digest.update(chunk)
+                transfer.got += target.write(chunk)
     except (urllib.error.URLError, http.client.HTTPException, ValueError, OSError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # it holds the answer
         raise ProviderError(f"cannot fetch {place}: {error}") from error
-    if wanted.isdigit() and int(wanted) != got:  # read(n) tells nothing of a short answer
+    if transfer.unwanted:
+        raise ProviderError(f"{place} was not fetched: nobody wants it any more")
+    if wanted.isdigit() and int(wanted) != transfer.got:  # read(n) tells nothing of a short answer
         raise ProviderError(
-            f"cannot fetch {place}: got {got} of {wanted} bytes, then the server hung up"
+            f"cannot fetch {place}: got {transfer.got} of {wanted} bytes, then the server hung up"
         )
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from nospoon.control.fetch import Access, download
+from nospoon.control.fetch import Access, Transfer, download
 from nospoon.errors import NotFound, OutOfSpace, ProviderError, UsageError
 from nospoon.runtime import clock
 
@@ -94,23 +94,33 @@ class Files:
         self._arrived.pop(sha256, None)
         (self.directory / sha256).unlink(missing_ok=True)
 
-    async def fetch(self, url: str, access: Access | None = None) -> str:
-        """Download an http(s) URL; returns its SHA-256."""
-        return await asyncio.to_thread(self._fetch, url, access or Access())
+    async def fetch(
+        self, url: str, access: Access | None = None, transfer: Transfer | None = None
+    ) -> str:
+        """Download an http(s) URL; returns its SHA-256. `transfer` tells how far it is."""
+        transfer = transfer or Transfer()
+        try:
+            return await asyncio.to_thread(self._fetch, url, access or Access(), transfer)
+        finally:
+            transfer.unwanted = True  # a thread that is still at it stops
 
-    async def fetch_once(self, url: str) -> str:
+    async def fetch_once(self, url: str, transfer: Transfer | None = None) -> str:
         """The same, and what was fetched of late is not fetched again: a plan and the `up` after it
         mean the same content.
         """
         async with self._fetching[url]:
-            known = self._digests.get(url, "")
-            if known not in self._arrived or not self.wanted(known):
-                known = self._digests[url] = await self.fetch(url)
-        return known
+            if not self.fetched(url):
+                self._digests[url] = await self.fetch(url, transfer=transfer)
+        return self._digests[url]
 
-    def _fetch(self, url: str, access: Access) -> str:
+    def fetched(self, url: str) -> bool:
+        """Whether it was fetched of late; if so, it stays for a while."""
+        known = self._digests.get(url, "")
+        return known in self._arrived and self.wanted(known)
+
+    def _fetch(self, url: str, access: Access, transfer: Transfer) -> str:
         with self._part() as part:
-            sha256 = download(url, access, part)
+            sha256 = download(url, access, part, transfer)
             self._settle(part, sha256)
         return sha256
 

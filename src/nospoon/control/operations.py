@@ -23,7 +23,10 @@ log = structlog.get_logger()
 
 Event = Mapping[str, Any]
 AS_IT_IS = "cancelled; `up` or `down` goes on from here"
-CANCELLED = {"verify": "cancelled; the nodes are left as they were found"}
+CANCELLED = {
+    "verify": "cancelled; the nodes are left as they were found",
+    "fetch": "cancelled; what has arrived whole is kept for a while",
+}
 """Kind of operation -> what is said when it was cancelled, where that is not `AS_IT_IS`."""
 AGAIN = 5.0
 """Seconds until an end that could not be stored is stored again."""

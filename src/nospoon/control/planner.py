@@ -207,18 +207,36 @@ class Planner:
     ) -> tuple[dict[str, str], dict[str, ImageFacts]]:
         uploads = dict(request.uploads)
         fetched = earlier.uploads if earlier is not None else {}
-        images = {d.image for node in cluster.nodes for d in node.disks if d.image}
-        for name in images | _boot_files(cluster):
+        for name in _images_of(cluster) | _boot_files(cluster):
             known = (fetched if is_url(name) else uploads).get(name, "")
             if not self._files.has(known):
                 known = await self._missing(name, request)
             uploads[name] = known
-        facts = {
-            name: await image_facts(self._files.path(uploads[name]), name, uploads[name])
-            for name in images
-        }
-        _check_sizes(cluster, facts)
-        return uploads, facts
+        return uploads, await self._facts_of_images(cluster, uploads)
+
+    async def _facts_of_images(
+        self, cluster: Cluster, uploads: Mapping[str, str]
+    ) -> dict[str, ImageFacts]:
+        facts, reasons = {}, []
+        for name in sorted(_images_of(cluster)):
+            try:
+                path = self._files.path(uploads[name])
+                facts[name] = await image_facts(path, name, uploads[name])
+            except UsageError as error:
+                reasons.append(str(error))
+        reasons += _too_small(cluster, facts)
+        if reasons:
+            raise UsageError("\n".join(reasons))
+        return facts
+
+    async def to_fetch(self, request: Request) -> list[str]:
+        """The URLs that a file names and of whose content there is no copy."""
+        cluster = await asyncio.to_thread(self.read, request.file, request.text)
+        earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
+        kept = earlier.uploads if earlier is not None else {}
+        urls = {name for name in _images_of(cluster) | _boot_files(cluster) if is_url(name)}
+        here = {url for url in urls if self._files.has(kept.get(url, ""))}
+        return sorted(url for url in urls - here if not self._files.fetched(url))
 
     async def _missing(self, name: str, request: Request) -> str:
         """The digest of what there is no copy of yet: a URL is fetched."""
@@ -290,20 +308,22 @@ class Planner:
         return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
 
 
+def _images_of(cluster: Cluster) -> set[str]:
+    return {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
+
+
 def _boot_files(cluster: Cluster) -> set[str]:
     return {name for profile in cluster.profiles for name in (profile.kernel, *profile.initrd)}
 
 
-def _check_sizes(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> None:
-    reasons = [
+def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[str]:
+    return [
         f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image "
         f"{PurePosixPath(disk.image).name} of {facts[disk.image].virtual_size} bytes"
         for node in cluster.nodes
         for index, disk in enumerate(node.disks)
-        if disk.image and disk.size and disk.size < facts[disk.image].virtual_size
+        if disk.image in facts and disk.size and disk.size < facts[disk.image].virtual_size
     ]
-    if reasons:
-        raise PlanRefused(reasons)
 
 
 def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:

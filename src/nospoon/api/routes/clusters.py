@@ -36,6 +36,15 @@ async def plan(body: ClusterRequest, controller: Controlled, caller: Called) -> 
     return {"plan": plan_json(prepared), "text": plan_text(prepared)}
 
 
+@router.post("/fetch", status_code=202)
+async def fetch(
+    body: ClusterRequest, controller: Controlled, caller: Called
+) -> dict[str, Any] | None:
+    """Fetch what the file names by URL, as an operation; null when all of it is here."""
+    row = await controller.fetch(_request(body, caller))
+    return operation_json(row) if row is not None else None
+
+
 @router.post("/hosts/check")
 async def check_hosts(
     body: ClusterRequest, controller: Controlled, caller: Called

@@ -1,0 +1,111 @@
+"""What a cluster file names by URL is fetched as an operation: shown, cancelled, all at once."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from nospoon.testing.bench import free_port
+from nospoon.testing.rack import BIN, Rack
+
+MIB = 1 << 20
+PIECES = 8
+
+
+@contextmanager
+def slow_server(pause: float) -> Iterator[str]:
+    """Serves eight MiB, one in `pause` seconds; gives its URL."""
+    ending = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(PIECES * MIB))
+            self.end_headers()
+            for _ in range(PIECES):
+                self.wfile.write(bytes(MIB))
+                if ending.wait(pause):
+                    return
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            ending.set()
+            server.shutdown()
+
+
+def cluster_of(rack: Rack, *urls: str) -> tuple[str, str]:
+    name = rack.name()
+    disks = ", ".join(f"{{image: '{url}'}}" for url in urls)
+    text = (
+        f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}nodes: [{{disks: [{disks}]}}]\n"
+    )
+    return name, rack.file(text, f"{name}.yaml")
+
+
+def test_a_plan_tells_how_far_a_download_is(shared: Rack) -> None:
+    with slow_server(0.4) as url:
+        _, file = cluster_of(shared, f"{url}/disk.raw")
+        planned = shared.run("plan", file)
+    assert f"{url}/disk.raw: fetched {PIECES} MiB" in planned.stderr
+    assert f" MiB of {PIECES} MiB" in planned.stderr
+    assert "+ machine node-0" in planned.stdout
+
+
+def test_a_cancelled_download_ends_its_plan_and_leaves_nothing(rack: Rack) -> None:
+    rack.run("daemon", "start")
+    with slow_server(3) as url:
+        name, file = cluster_of(rack, f"{url}/disk.raw")
+        planning = subprocess.Popen(
+            [BIN / "nospoon", "plan", file], env=rack.environment, cwd=rack.directory,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        rack.run("operation", "cancel", begun(rack, name))
+        assert "cancelled" in planning.communicate(timeout=60)[1]
+        assert planning.returncode == 1
+        deadline = time.monotonic() + 20
+        partial = rack.directory / "state" / "files" / ".partial"
+        while list(partial.glob("*")):
+            assert time.monotonic() < deadline, "the download goes on"
+            time.sleep(0.1)
+    assert not [each for each in partial.parent.iterdir() if each.is_file()]
+
+
+def begun(rack: Rack, cluster: str) -> str:
+    """The id of the cluster's fetch, once it is there."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for row in rack.json("operation", "list"):
+            if (row["kind"], row["cluster"], row["state"]) == ("fetch", cluster, "running"):
+                return str(row["id"])
+    raise AssertionError("no fetch began")
+
+
+def test_every_url_that_cannot_be_had_is_told_at_once(shared: Rack) -> None:
+    nowhere = [f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}/{n}" for n in range(2)]
+    _, file = cluster_of(shared, *nowhere)
+    refused = shared.run("up", "--yes", file, status=1)
+    assert all(f"cannot fetch {url}" in refused.stderr for url in nowhere)
+
+
+def test_every_image_that_cannot_be_read_is_told_at_once(shared: Rack) -> None:
+    (shared.directory / "empty.raw").write_bytes(b"")
+    (shared.directory / "cut.qcow2").write_bytes(b"QFI\xfb\x00")
+    (shared.directory / "large.raw").write_bytes(bytes(2 * MIB))
+    name = shared.name()
+    text = (
+        f"cluster: {name}\nhosts: {{sim: simulated}}\n{shared.bmc()}nodes: [{{disks: ["
+        "{image: empty.raw}, {image: cut.qcow2}, {image: large.raw, size: 1MiB}]}]\n"
+    )
+    refused = shared.run("plan", shared.file(text, f"{name}.yaml"), status=2)
+    assert all(each in refused.stderr for each in ("empty.raw", "cut.qcow2", "large.raw"))
