@@ -6,11 +6,16 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from nospoon.errors import HostUnreachable
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.secure_boot import KeyDatabase, Signature
+from nospoon.providers.libvirt.key_databases import key_databases
+from nospoon.providers.libvirt.varstore import LARGEST
 from nospoon.runtime import process
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import Answer, client, system_of
@@ -83,12 +88,76 @@ async def test_bios_machines_have_no_secure_boot() -> None:
         (Firmware.UEFI, {"ResetKeysType": "ResetAllKeysToDefault"}, 501),
     ],
 )
-async def test_keys_are_what_they_were_made_with_and_stay(
+async def test_keys_are_reset_where_there_are_keys_and_never_deleted(
     firmware: Firmware, body: dict[str, str], status: int
 ) -> None:
     async with bench(1, firmware=firmware) as b:
         path = f"{place(b)}/Actions/SecureBoot.ResetKeys"
         assert (await client(b.first).ask("POST", path, body)).status == status
+
+
+async def test_keys_are_reset_by_the_next_start_and_by_no_other() -> None:
+    async with bench(1, firmware=Firmware.UEFI_SECURE) as b:
+        path = f"{place(b)}/Actions/SecureBoot.ResetKeys"
+        await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
+        await client(b.first).ask("POST", path, {"ResetKeysType": "ResetAllKeysToDefault"})
+        await b.service.power(b.first.bmc.uuid, PowerCommand.RESET)
+        await b.service.power(b.first.bmc.uuid, PowerCommand.RESET)
+        told = [(command, plan.reset_keys) for _, command, plan in b.machines.told]
+    assert told == [
+        (PowerCommand.ON, False),
+        (PowerCommand.CYCLE, True),
+        (PowerCommand.RESET, False),
+    ]
+
+
+def trusted() -> tuple[KeyDatabase, ...]:
+    flash = Path("/usr/share/OVMF/OVMF_VARS_4M.ms.fd").read_bytes()
+    return key_databases(flash[:LARGEST])
+
+
+async def test_databases_show_what_the_firmware_trusts() -> None:
+    async with bench(1, firmware=Firmware.UEFI_SECURE) as b:
+        b.machines.keys = trusted()
+        all_ = f"{place(b)}/SecureBootDatabases"
+        listed = (await client(b.first).get(all_)).json["Members"]
+        assert [each["@odata.id"] for each in listed] == [
+            f"{all_}/{name}" for name in ("PK", "KEK", "db", "dbx")
+        ]
+        certificates = (await client(b.first).get(f"{all_}/db/Certificates")).json["Members"]
+        subjects = set()
+        for each in certificates:
+            shown = (await client(b.first).get(each["@odata.id"])).json
+            assert shown["CertificateString"].startswith("-----BEGIN CERTIFICATE-----")
+            assert UUID(shown["UefiSignatureOwner"])
+            subjects.add(shown["Subject"]["CommonName"])
+        assert "Microsoft Corporation UEFI CA 2011" in subjects
+        assert (await client(b.first).get(f"{all_}/db/Signatures")).json["Members"] == []
+        (found,) = (await client(b.first).get(f"{all_}/dbx/Signatures")).json["Members"]
+        signature = (await client(b.first).get(found["@odata.id"])).json
+        assert signature["SignatureType"] == "EFI_CERT_SHA256_GUID"
+        assert len(bytes.fromhex(signature["SignatureString"])) == 32
+
+
+async def test_databases_that_nobody_can_read_are_not_invented() -> None:
+    async with bench(1, firmware=Firmware.UEFI) as b:
+        all_ = f"{place(b)}/SecureBootDatabases"
+        assert (await client(b.first).get(all_)).json["Members"] == []
+        for path in (f"{all_}/PK", f"{all_}/PK/Certificates", f"{all_}/PK/Signatures/1"):
+            assert (await client(b.first).get(path)).status == 404
+        b.machines.error = HostUnreachable("host here does not answer")
+        answer = await client(b.first).get(all_)
+        assert (answer.status, "does not answer" in answer.data.decode()) == (503, True)
+
+
+async def test_what_only_says_that_it_is_a_certificate_is_shown_as_a_signature() -> None:
+    async with bench(1, firmware=Firmware.UEFI_SECURE) as b:
+        odd = Signature("EFI_CERT_X509_GUID", UUID(int=1), b"no DER")
+        b.machines.keys = (KeyDatabase("db", (odd,)),)
+        path = f"{place(b)}/SecureBootDatabases/db"
+        assert (await client(b.first).get(f"{path}/Certificates")).json["Members"] == []
+        assert (await client(b.first).get(f"{path}/Certificates/1")).status == 404
+        assert (await client(b.first).get(f"{path}/Signatures/1")).status == 200
 
 
 SUSHY = """

@@ -18,6 +18,8 @@ import pytest
 from nospoon.bmc.messages import VolumesRequested
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import AddedVolume, PowerCommand
+from nospoon.providers.libvirt.key_databases import key_databases
+from nospoon.providers.libvirt.varstore import LARGEST
 from nospoon.testing.bench import Bench, bench, with_disk
 from nospoon.testing.redfish import client
 from nospoon.testing.validated import Found, Target, check_service
@@ -65,6 +67,8 @@ async def test_the_service_validator_finds_nothing_wrong(
     csdl = schemas()
     tls = tmp_path / "certificates" if firmware is Firmware.UEFI_SECURE else None
     async with bench(1, firmware=firmware, tls=tls) as rack:
+        flash = Path("/usr/share/OVMF/OVMF_VARS_4M.ms.fd").read_bytes()
+        rack.machines.keys = key_databases(flash[:LARGEST])
         volume = AddedVolume("0badcafe", 1 << 30, "data", "RAID1", (0,))
         served = rack.service.status(rack.first.bmc.uuid)
         assert served is not None

@@ -352,8 +352,8 @@ def _after(
             return replace(runtime, bios=bios)
         case SoftwareRequested(software=software):
             return replace(runtime, software=software)
-        case SecureBootRequested(enabled=enabled):
-            return replace(runtime, secure_boot=replace(runtime.secure_boot, enabled=enabled))
+        case SecureBootRequested(secure_boot=secure_boot):
+            return replace(runtime, secure_boot=secure_boot)
         case VolumesRequested(volumes=volumes):
             return replace(runtime, volumes=volumes)
 

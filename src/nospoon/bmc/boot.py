@@ -55,8 +55,10 @@ class Boot:
         plan = next_boot(self.order, runtime.override)
         if runtime.volumes:
             plan = replace(plan, volumes=runtime.volumes)
-        told = runtime.secure_boot.told
-        return plan if told is None else replace(plan, secure_boot=told)
+        secure_boot = runtime.secure_boot
+        if not secure_boot.reset and secure_boot.told is None:
+            return plan
+        return replace(plan, secure_boot=secure_boot.told, reset_keys=secure_boot.reset)
 
     def chassis_command(self, now: float) -> None:
         """Somebody gave one: the time of boot flags starts anew."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from nospoon.bmc.bios import Bios
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.secure_boot import SecureBoot
 from nospoon.bmc.software import Software
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootOverride, BootPlan
@@ -115,9 +116,9 @@ class SoftwareRequested:
 
 @dataclass(frozen=True, slots=True)
 class SecureBootRequested:
-    """Somebody switches secure boot, from the next start on."""
+    """Somebody switches secure boot, or resets its keys, from the next start on: all of it."""
 
-    enabled: bool
+    secure_boot: SecureBoot
     ticket: int = 0
 
 

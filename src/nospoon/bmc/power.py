@@ -24,6 +24,7 @@ from nospoon.bmc.log import Kind
 from nospoon.bmc.messages import Answer, CommandEnded, Drive, Effect, PowerRequested, Verdict
 from nospoon.bmc.runtime import PowerPolicy
 from nospoon.bmc.state import RUNNING, STOPPED, State
+from nospoon.model.boot import BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 
 ANSWER_WITHIN = 0.25
@@ -55,7 +56,7 @@ CAUSE_SOFT_RESET = 0x0A
 class _Pending:
     """A command under way: who still waits for an answer, and until when.
 
-    `edition`: of the override with which it was driven; `secure_boot`: as it was told then.
+    `edition`: of the override with which it was driven; `plan`: what was told then.
     `booted`: the boot that it causes was seen. `reported`: the machine told its power since, so
     that the outcome need not be inferred.
     """
@@ -64,7 +65,7 @@ class _Pending:
     edition: int
     waiting: dict[int, float]
     cause: int
-    secure_boot: bool | None = None
+    plan: BootPlan
     booted: bool = False
     reported: bool = False
 
@@ -131,7 +132,7 @@ class Power:
 
     def _drive(self, command: PowerCommand, cause: int, waiting: dict[int, float]) -> Drive:
         plan = self._boot.plan
-        self._pending = _Pending(command, self._boot.edition, waiting, cause, plan.secure_boot)
+        self._pending = _Pending(command, self._boot.edition, waiting, cause, plan)
         self._unseen_until = None
         anew = command is PowerCommand.RESET and self._state.runtime.secure_boot.waits
         return Drive(PowerCommand.CYCLE if anew else command, plan)
@@ -204,15 +205,19 @@ class Power:
         reset = pending.command is PowerCommand.RESET
         yield from self._state.record(Kind.RESET if reset else Kind.BOOTED, now)
         yield from self._begun(now)
-        yield from self._secured(pending.secure_boot)
+        yield from self._secured(pending.plan)
         yield from self._boot.followed(pending.edition)
 
-    def _secured(self, told: bool | None) -> Iterator[Effect]:  # noqa: FBT001  (three states)
+    def _secured(self, told: BootPlan) -> Iterator[Effect]:
         """The machine started as it was told."""
         runtime = self._state.runtime
-        if told is not None:
-            secure_boot = replace(runtime.secure_boot, current=told)
-            yield from self._state.persist(replace(runtime, secure_boot=secure_boot))
+        after = runtime.secure_boot
+        if told.secure_boot is not None:
+            after = replace(after, current=told.secure_boot)
+        if told.reset_keys:
+            after = replace(after, reset=False)
+        if after != runtime.secure_boot:
+            yield from self._state.persist(replace(runtime, secure_boot=after))
 
     def _begun(self, now: float) -> Iterator[Effect]:
         """A boot begins: its firmware applies what waited for it."""

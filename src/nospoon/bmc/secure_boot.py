@@ -12,15 +12,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SecureBoot:
-    """`enabled`: from the next start on. `current`: of the boot at hand."""
+    """`enabled`: from the next start on. `current`: of the boot at hand. `reset`: the next start
+    puts the keys back that the firmware was made with.
+    """
 
     enabled: bool = True
     current: bool = True
+    reset: bool = False
 
     @property
     def waits(self) -> bool:
         """The next start changes something."""
-        return self.enabled is not self.current
+        return self.reset or self.enabled is not self.current
 
     @property
     def told(self) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
@@ -16,6 +16,7 @@ from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import ConnectionKind, Host
 from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
+from nospoon.model.secure_boot import KeyDatabase
 from nospoon.plan.hosts import HostFacts, Route
 from nospoon.providers.base import Capabilities, Connection, MachineDriver
 from nospoon.runtime import clock
@@ -154,6 +155,9 @@ class Hosts:
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         await self.driver(machine).set_boot(machine, boot)
+
+    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
+        return await self.driver(machine).key_databases(machine)
 
     async def look(self, host: Host) -> None:
         """Look at all machines of a host now, in one call; used where some were just made."""

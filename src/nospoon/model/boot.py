@@ -65,14 +65,16 @@ class BootPlan:
     """`now`: devices for the boot at hand, first tried first. `after`: for every boot after it.
 
     `secure_boot`: whether firmware with enrolled keys checks signatures from the next start on, and
-    then until told otherwise; None: as it does now. `volumes`: all that the machine has from the
-    next start on besides the disks of its shape.
+    then until told otherwise; None: as it does now. `reset_keys`: the next start puts those keys
+    back that the firmware was made with. `volumes`: all that the machine has from the next start on
+    besides the disks of its shape.
     """
 
     now: tuple[BootDevice, ...]
     after: tuple[BootDevice, ...]
     secure_boot: bool | None = None
     volumes: tuple[AddedVolume, ...] = ()
+    reset_keys: bool = False
 
 
 def next_boot(order: tuple[BootDevice, ...], override: BootOverride) -> BootPlan:

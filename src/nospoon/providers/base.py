@@ -26,6 +26,7 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.machine import MachineEvent, PowerCommand
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.secure_boot import KeyDatabase
 
 
 class ChangeRule(StrEnum):
@@ -120,6 +121,9 @@ class MachineDriver(Driver, Protocol):
 
     async def eject(self, machine: UUID) -> None:
         """Empty the CD drive; an empty one is no error."""
+
+    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
+        """What its firmware trusts now, running or not; () where that is not known."""
 
     async def machines(self) -> Sequence[MachineEvent]:
         """The power state of all our machines, in one bulk call, as OBSERVED events."""

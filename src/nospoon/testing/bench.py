@@ -19,6 +19,7 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Machine, MachineDisk, MachineNic
+from nospoon.model.secure_boot import KeyDatabase
 from nospoon.plan import identity
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
@@ -38,6 +39,7 @@ class MemoryMachines:
     error: NospoonError | None = None
     told: list[tuple[UUID, PowerCommand, BootPlan]] = field(default_factory=list)
     orders: list[tuple[UUID, BootPlan]] = field(default_factory=list)
+    keys: Sequence[KeyDatabase] = ()
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         self.told.append((machine, command, boot))
@@ -48,6 +50,12 @@ class MemoryMachines:
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         self.orders.append((machine, boot))
+
+    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
+        del machine
+        if self.error is not None:
+            raise self.error
+        return self.keys
 
     def report(
         self, machine: UUID, change: MachineChange, power: PowerState, why: str = ""

@@ -26,7 +26,7 @@ from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute, set_order
-from nospoon.providers.libvirt.nvram import Edit, Nvram, edits_for, enters_setup
+from nospoon.providers.libvirt.nvram import Nvram, edits_for, enters_setup
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Known, Roster
 
@@ -51,9 +51,7 @@ class Boots:
         """Start a machine that is off; returns when it runs."""
         self.pending.pop(machine, None)
         known = await self._look(machine)
-        edits = edits_for(known, boot)
-        if edits:
-            await self._edited(machine, edits)
+        await self._prepare(machine, known, boot)
         await self.added.bring(machine, boot.volumes)
         if known.script or (boot.now, boot.after) == (known.order, known.order):
             await self.hypervisor.work(
@@ -62,10 +60,18 @@ class Boots:
             return
         await self._start_paused(machine, boot)
 
-    async def _edited(self, machine: UUID, edits: list[Edit]) -> None:
+    async def _prepare(self, machine: UUID, known: Known, boot: BootPlan) -> None:
+        """Bring the machine's variables to what this start shall find."""
+        edits = edits_for(known, boot)
+        resets = boot.reset_keys and known.firmware is Firmware.UEFI_SECURE
+        if not edits and not resets:
+            return
         self.presence.starting.add(machine)
         try:
-            await self.nvram.edit(machine, edits)
+            if resets:
+                await self.nvram.reset_keys(machine)
+            if edits:
+                await self.nvram.edit(machine, edits)
         finally:
             self.presence.starting.discard(machine)
 

@@ -19,6 +19,7 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.boots import Boots
@@ -103,11 +104,12 @@ class MachineDriver:
         self._presence = Presence(
             hypervisor, self._roster, clock, settled=self._settled, finish=self._finish
         )
+        self._nvram = Nvram(hypervisor, self._roster)
         self._boots = Boots(
             hypervisor,
             self._roster,
             self._presence,
-            Nvram(hypervisor, self._roster),
+            self._nvram,
             Added(hypervisor, self._roster),
             {},
         )
@@ -362,6 +364,9 @@ class MachineDriver:
     async def eject(self, machine: UUID) -> None:
         async with self._locks[machine]:
             await self._media.eject(machine)
+
+    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
+        return await self._nvram.key_databases(machine)
 
     async def _settled(self, machine: UUID) -> None:
         await self._boots.settled(machine)

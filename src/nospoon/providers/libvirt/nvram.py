@@ -6,7 +6,7 @@ that is paused and ended at once makes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -16,13 +16,17 @@ import libvirt
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
+from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.key_databases import key_databases, with_keys_of
+from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.pools import VirPool, our_pool, refreshed
 from nospoon.providers.libvirt.roster import Known, Roster
 from nospoon.providers.libvirt.storage_xml import nvram_file
 from nospoon.providers.libvirt.varstore import (
     LARGEST,
     BadVariables,
+    NotBegun,
     entering_setup,
     with_secure_boot,
 )
@@ -60,29 +64,79 @@ class Nvram:
             f"change the UEFI variables of {machine}",
         )
 
+    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
+        """Those of secure boot, running or not; none before the firmware's first start."""
+        return await self.hypervisor.ask(
+            lambda connect: self._databases(connect, machine), f"read the keys of {machine}"
+        )
+
+    def _databases(self, connect: Connect, machine: UUID) -> Sequence[KeyDatabase]:
+        _, pool, file = self._place(connect, machine)
+        volume = file_named(pool, file)
+        if volume is None:
+            return ()
+        try:
+            return key_databases(_download(connect, volume))
+        except NotBegun:
+            return ()
+        except BadVariables as error:
+            raise ProviderError(f"host {self.hypervisor.host}: {volume.path()}: {error}") from error
+
     def _edit(self, connect: Connect, machine: UUID, edits: list[Edit]) -> None:
+        domain, pool, file = self._place(connect, machine)
+        volume = file_named(pool, file) or self._make(domain, pool, file)
+        before = _download(connect, volume)
+        after = self._edited(volume, before, edits)
+        if after != before:
+            _upload(connect, volume, after)
+
+    async def reset_keys(self, machine: UUID) -> None:
+        """Put the databases of the firmware's template back, of a machine that is off.
+
+        All else that its firmware wrote stays. Raises `ProviderError`.
+        """
+        await self.hypervisor.work(
+            lambda connect: self._reset_keys(connect, machine), f"reset the keys of {machine}"
+        )
+
+    def _reset_keys(self, connect: Connect, machine: UUID) -> None:
+        domain, pool, file = self._place(connect, machine)
+        volume = file_named(pool, file)
+        if volume is None:
+            return
+        before = _download(connect, volume)
+        volume.delete(0)
+        made = self._make(domain, pool, file)
+        template = _download(connect, made)
+        _upload(
+            connect, made, self._edited(made, before, [partial(with_keys_of, template=template)])
+        )
+
+    def _place(self, connect: Connect, machine: UUID) -> tuple[Domain, VirPool, str]:
+        """The machine, and the pool and name of its file."""
         domain = self.roster.find(connect, machine)
         known = self.roster.look(domain)
         assert known is not None, "find raises Gone for what is not ours"
-        owner, host = known.owner, self.hypervisor.host
-        pool = our_pool(connect, host, owner.tag, owner.pool)
-        file = nvram_file(owner.name, known.firmware)
-        volume = file_named(refreshed(pool), file)
-        if volume is None:
-            domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
-            domain.destroy()
-            volume = self._made(pool, file)
-        before = after = _download(connect, volume)
+        owner = known.owner
+        pool = our_pool(connect, self.hypervisor.host, owner.tag, owner.pool)
+        return domain, refreshed(pool), nvram_file(owner.name, known.firmware)
+
+    def _edited(self, volume: VirVolume, flash: bytes, edits: list[Edit]) -> bytes:
         try:
             for each in edits:
-                after = each(after)
+                flash = each(flash)
         except BadVariables as error:
             raise ProviderError(
-                f"host {host}: {volume.path()}: {error}",
+                f"host {self.hypervisor.host}: {volume.path()}: {error}",
                 hint="Start the machine once without setup: the firmware then makes what it lacks.",
             ) from error
-        if after != before:
-            _upload(connect, volume, after)
+        return flash
+
+    def _make(self, domain: Domain, pool: VirPool, file: str) -> VirVolume:
+        """From the template, as libvirt does at a start."""
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+        domain.destroy()
+        return self._made(pool, file)
 
     def _made(self, pool: VirPool, file: str) -> VirVolume:
         volume = file_named(refreshed(pool), file)

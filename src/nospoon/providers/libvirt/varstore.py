@@ -46,6 +46,10 @@ class BadVariables(ValueError):
     """These bytes are no variable store of edk2, or it is full."""
 
 
+class NotBegun(BadVariables):
+    """The firmware has not made its variable store yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """`time`: 16 bytes (EFI_TIME) of the last authenticated write; `key` and `count` as stored."""
@@ -74,9 +78,21 @@ def with_variable(flash: bytes, variable: Variable) -> bytes:
 
     Raises `BadVariables` also when there is no room.
     """
+    return _with(flash, [*_others(flash, variable.name, variable.vendor), variable])
+
+
+def without_variable(flash: bytes, name: str, vendor: UUID) -> bytes:
+    """The same flash without this variable. Raises `BadVariables`."""
+    return _with(flash, _others(flash, name, vendor))
+
+
+def _others(flash: bytes, name: str, vendor: UUID) -> list[Variable]:
+    return [each for each in variables(flash) if (each.name, each.vendor) != (name, vendor)]
+
+
+def _with(flash: bytes, kept: list[Variable]) -> bytes:
     begin, end = _bounds(flash)
-    kept = [v for v in variables(flash) if (v.name, v.vendor) != (variable.name, variable.vendor)]
-    packed = b"".join(map(_packed, [*kept, variable]))
+    packed = b"".join(map(_packed, kept))
     if len(packed) > end - begin:
         raise BadVariables(f"the store has {end - begin} bytes, the variables take {len(packed)}")
     return flash[:begin] + packed.ljust(end - begin, b"\xff") + flash[end:]
@@ -104,7 +120,7 @@ def _find(flash: bytes, name: str, vendor: UUID) -> Variable | None:
 def _bounds(flash: bytes) -> tuple[int, int]:
     """Where variables begin, and where the store ends."""
     if flash and not any(flash[: _VOLUME.size]):
-        raise BadVariables("the firmware has written no variables yet")
+        raise NotBegun("the firmware has written no variables yet")
     try:
         _, signature, _, length = _VOLUME.unpack_from(flash)
         guid, size, form, state = _STORE.unpack_from(flash, length)

@@ -12,6 +12,7 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Medium
 from nospoon.providers.simulated.console import Recorder, SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
@@ -87,6 +88,12 @@ class SimulatedMachines(SimulatedDriver):
     async def eject(self, machine: UUID) -> None:
         self.around.begin("eject")
         self._state(machine).medium = ""
+
+    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
+        """There is no firmware that trusts anybody."""
+        self.around.begin("key_databases")
+        self._state(machine)
+        return ()
 
     async def machines(self) -> Sequence[MachineEvent]:
         self.around.begin("machines")

@@ -13,6 +13,7 @@ from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Key, Machine, OwnerTag, Resource
+from nospoon.model.secure_boot import KeyDatabase
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,16 @@ class BmcConfig:
 
 
 class Machines(Protocol):
-    """Power and boot order of the machines behind the BMCs."""
+    """Power, boot order and keys of the machines behind the BMCs."""
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         """As `MachineDriver.power`: returns when the outcome is observed."""
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         """As `MachineDriver.set_boot`."""
+
+    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
+        """As `MachineDriver.key_databases`."""
 
 
 class Media(Protocol):

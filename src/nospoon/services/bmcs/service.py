@@ -5,7 +5,7 @@ running: no task, thread, process, and no descriptor where BMCs have addresses o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from uuid import UUID
 
@@ -43,6 +43,7 @@ from nospoon.errors import (
 from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Bmc
+from nospoon.model.secure_boot import KeyDatabase
 from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Endpoint
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
@@ -84,7 +85,8 @@ class BmcService:
         restart_seconds: float = RESTART_SECONDS,
         account_key: bytes = b"",
     ) -> None:
-        self._store, self._tasks, self._restart_seconds = store, tasks, restart_seconds
+        self._machines, self._store, self._tasks = machines, store, tasks
+        self._restart_seconds = restart_seconds
         self._served: dict[UUID, Served] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
@@ -308,6 +310,10 @@ class BmcService:
         """Set what boot target HTTP boots; durable when this returns."""
         served = self._known(uuid)
         _result(await self.ask(served, lambda t: HttpBootUriRequested(uri, t)))
+
+    async def key_databases(self, uuid: UUID) -> Sequence[KeyDatabase]:
+        """As `MachineDriver.key_databases`, which it asks."""
+        return await self._machines.key_databases(uuid)
 
     def _known(self, uuid: UUID) -> Served:
         served = self._served.get(uuid)

@@ -107,7 +107,7 @@ def _certificate(exchange: Exchange) -> Callable[[Served, str], dict[str, Any] |
         if kept is None or wanted != ONLY:
             return None
         path = f"{_HTTPS.format(id=served.bmc.uuid)}/{ONLY}"
-        return shown(path, ONLY, kept.chain(bind_address(served.bmc)))
+        return certificate(path, ONLY, kept.chain(bind_address(served.bmc)), usage="Web")
 
     return make
 
@@ -116,16 +116,18 @@ async def _one(exchange: Exchange) -> Response:
     return await member(_certificate(exchange))(exchange)
 
 
-def shown(path: str, id_: str, chain: list[x509.Certificate]) -> dict[str, Any]:
-    """Certificate: the first of a chain, and the chain."""
+def certificate(
+    path: str, id_: str, chain: list[x509.Certificate], *, usage: str
+) -> dict[str, Any]:
+    """Certificate: the first of a chain, and the chain. `usage`: of CertificateUsageType."""
     first = chain[0]
     pem = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in chain)
     size = (first.serial_number.bit_length() + 7) // 8 or 1
     return {
-        **resource("Certificate", path, id_, "HTTPS Certificate"),
+        **resource("Certificate", path, id_, f"{usage} Certificate"),
         "CertificateString": pem.decode(),
         "CertificateType": "PEM" if len(chain) == 1 else "PEMchain",
-        "CertificateUsageTypes": ["Web"],
+        "CertificateUsageTypes": [usage],
         "Subject": _identifier(first.subject),
         "Issuer": _identifier(first.issuer),
         "ValidNotBefore": when(first.not_valid_before_utc.timestamp()),

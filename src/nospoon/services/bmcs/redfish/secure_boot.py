@@ -2,16 +2,18 @@
 
 Keys are enrolled in machines of firmware `uefi-secure`, by whoever made the firmware; there secure
 boot is switched, from the next start on. Other UEFI machines have no keys, and switching it on is
-refused. What the databases hold is not known to the BMC, so that it shows none.
+refused.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
 from nospoon.bmc.messages import SecureBootRequested
+from nospoon.bmc.secure_boot import SecureBoot
 from nospoon.model.cluster import Firmware
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.actions import done, refuse_others
@@ -22,6 +24,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     Resource,
     check_match,
     read,
+    ref,
     resource,
     tagged,
 )
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 ENABLE = "SecureBootEnable"
 ACTION = "SecureBoot.ResetKeys"
 RESETS = ("ResetAllKeysToDefault",)
-"""They are never anything else; they cannot be deleted."""
+"""Guests may add to them, as updates of dbx do; nobody deletes them here."""
 
 
 def _has_keys(served: Served) -> bool:
@@ -54,6 +57,7 @@ def shown(served: Served) -> dict[str, Any] | None:
         ENABLE: keys and served.aggregate.runtime.secure_boot.enabled,
         "SecureBootCurrentBoot": "Enabled" if is_current(served) else "Disabled",
         "SecureBootMode": "UserMode" if keys else "SetupMode",
+        "SecureBootDatabases": ref(f"{path}/SecureBootDatabases"),
         **({"Actions": _actions(path)} if keys else {}),
     }
 
@@ -85,12 +89,20 @@ async def _patch(exchange: Exchange) -> Response:
     if enabled and not _has_keys(served):
         raise errors.conflict(ENABLE, "SecureBootMode", "Firmware `uefi-secure` has keys.")
     if _has_keys(served):
-        done(await exchange.service.ask(served, lambda t: SecureBootRequested(enabled, t)))
+        await _request(exchange, served, replace(_now(served), enabled=enabled))
     return tagged(exchange, _there(exchange)[1])
 
 
+def _now(served: Served) -> SecureBoot:
+    return served.aggregate.runtime.secure_boot
+
+
+async def _request(exchange: Exchange, served: Served, wanted: SecureBoot) -> None:
+    done(await exchange.service.ask(served, lambda ticket: SecureBootRequested(wanted, ticket)))
+
+
 async def _reset_keys(exchange: Exchange) -> Response:
-    """ResetKeys: to what they were made with, which they still are."""
+    """ResetKeys: to what the firmware was made with, from the next start on."""
     served, _ = _there(exchange)
     if not _has_keys(served):
         raise errors.no_action(ACTION)
@@ -100,6 +112,7 @@ async def _reset_keys(exchange: Exchange) -> Response:
         raise errors.missing_parameter(ACTION, "ResetKeysType")
     if body["ResetKeysType"] not in RESETS:
         raise errors.not_in_list("ResetKeysType", body["ResetKeysType"], RESETS)
+    await _request(exchange, served, replace(_now(served), reset=True))
     return Response(status_code=204, headers=ODATA)
 
 

@@ -1,0 +1,82 @@
+"""Secure boot's databases: those of Debian's firmware, as virt-firmware reads them, and garbage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from virt.firmware.varstore.edk2 import Edk2VarStore
+
+from nospoon.model.secure_boot import KeyDatabase, Signature
+from nospoon.providers.libvirt.key_databases import (
+    DATABASES,
+    key_databases,
+    signatures,
+    with_keys_of,
+)
+from nospoon.providers.libvirt.varstore import (
+    GLOBAL,
+    LARGEST,
+    BadVariables,
+    Variable,
+    variables,
+    with_variable,
+)
+
+EMPTY, MICROSOFT = (
+    Path(f"/usr/share/OVMF/OVMF_VARS_4M{each}.fd").read_bytes()[:LARGEST] for each in ("", ".ms")
+)
+
+
+def test_the_databases_of_a_template_are_read_as_virt_firmware_reads_them(tmp_path: Path) -> None:
+    flash = tmp_path / "vars.fd"
+    flash.write_bytes(MICROSOFT)
+    theirs = Edk2VarStore(str(flash)).get_varlist()
+    for database in key_databases(MICROSOFT):
+        told = [
+            (str(each["guid"]), bytes(each["data"]))
+            for found in theirs[database.name].sigdb
+            for each in found
+        ]
+        assert [(str(each.owner), each.data) for each in database.signatures] == told
+    kinds = {each.name: {s.kind for s in each.signatures} for each in key_databases(MICROSOFT)}
+    assert kinds["db"] == {"EFI_CERT_X509_GUID"}
+    assert kinds["dbx"] == {"EFI_CERT_SHA256_GUID"}
+
+
+def test_firmware_without_keys_has_empty_databases() -> None:
+    assert key_databases(EMPTY) == tuple(map(KeyDatabase, DATABASES))
+
+
+def test_keys_are_put_back_and_all_else_stays() -> None:
+    other = Variable("BootNext", GLOBAL, b"\1\0")
+    changed = with_variable(with_keys_of(MICROSOFT, EMPTY), other)
+    assert key_databases(changed) == key_databases(EMPTY)
+    back = with_keys_of(changed, MICROSOFT)
+    assert key_databases(back) == key_databases(MICROSOFT)
+    assert other in variables(back)
+
+
+def test_a_type_that_uefi_does_not_name_is_told_by_its_guid() -> None:
+    kind, owner = UUID(int=7), UUID(int=8)
+    head = kind.bytes_le + (28 + 17).to_bytes(4, "little") + bytes(4) + (17).to_bytes(4, "little")
+    assert list(signatures(head + owner.bytes_le + b"x")) == [Signature(str(kind), owner, b"x")]
+
+
+@pytest.mark.parametrize("size", [0, 27, 46, 0xFFFFFFFF])
+def test_a_list_of_an_impossible_size_is_refused(size: int) -> None:
+    head = bytes(16) + size.to_bytes(4, "little") + bytes(4) + (17).to_bytes(4, "little")
+    with pytest.raises(BadVariables):
+        list(signatures(head + bytes(17)))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_read_or_refused_and_nothing_else(data: bytes) -> None:
+    try:
+        found = list(signatures(data))
+    except BadVariables:
+        return
+    assert bool(found) <= bool(data)
