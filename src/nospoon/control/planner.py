@@ -6,7 +6,7 @@ Nothing is changed here, so that a plan can be asked for as often as one likes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from ipaddress import IPv4Network
 from pathlib import PurePosixPath
@@ -16,6 +16,7 @@ from nospoon.control.accounts import Account, accounts_for
 from nospoon.control.files import Files, is_url
 from nospoon.control.hosts import Hosts, routes_here
 from nospoon.control.images import image_facts
+from nospoon.control.places import DriversOf, Places, against_moves
 from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import PlanRefused, ProviderError, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
@@ -28,14 +29,13 @@ from nospoon.plan.placement import Usage
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
-from nospoon.providers.base import Capabilities, Driver
+from nospoon.providers.base import Capabilities
 from nospoon.spec.load import load
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
-DriversOf = Callable[[Host], Mapping[Kind, Driver]]
 OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
     kind: {field.name: "live" for field in fields(shape)}
     for kind, shape in ((Kind.BMC, Bmc), (Kind.NETBOOT, NetbootService))
@@ -126,8 +126,12 @@ class Planner:
             credentials_keys={name: account.key for name, account in accounts.items()},
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
-        drivers = self.drivers(self._all_hosts(cluster, earlier))
+        places = Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts)
+        drivers = self.drivers(places.all)
         observed = await observe(drivers, cluster_id)
+        reasons = await against_moves(places, cluster_id, observed, self._drivers_of)
+        if reasons:
+            raise PlanRefused(reasons)
         plan = await asyncio.to_thread(
             diff,
             cluster=cluster.name,
@@ -138,7 +142,9 @@ class Planner:
             why=_reasons(cluster, allocations),
             notes=(*_notes(capabilities), *cautions(cluster, allocations, facts)),
         )
-        plan = replace(plan, remembers=self._says_something_new(earlier, request, uploads))
+        leavers = {row.name for row in rows} - {node.name for node in cluster.nodes}
+        remembers = self._says_something_new(earlier, request, uploads)
+        plan = replace(plan, remembers=remembers or places.left or bool(leavers))
         if request.fingerprint and request.fingerprint != plan.fingerprint:
             raise Stale(
                 "the plan is stale: something has changed since it was made",
@@ -161,7 +167,7 @@ class Planner:
         self, earlier: ClusterRow | None, request: Request, uploads: Mapping[str, str]
     ) -> bool:
         if earlier is None:
-            return False
+            return True
         text = self._cipher.decrypt(earlier.text.encode())
         return text != request.text or dict(uploads) != dict(earlier.uploads)
 
@@ -173,14 +179,10 @@ class Planner:
             for kind, driver in self._drivers_of(host).items()
         }
 
-    def hosts_of(self, row: ClusterRow) -> tuple[Host, ...]:
-        """The hosts of a cluster as it was last asked for."""
-        return self.read(row.file, self._cipher.decrypt(row.text.encode())).hosts
-
-    def _all_hosts(self, cluster: Cluster, earlier: ClusterRow | None) -> list[Host]:
-        """The file's hosts, and those from which it took everything away."""
-        hosts = {host.name: host for host in self.hosts_of(earlier)} if earlier else {}
-        return list((hosts | {host.name: host for host in cluster.hosts}).values())
+    async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
+        """Where a cluster may have things. Daemons before schema 0006 knew only the last file."""
+        known = await self._database.call(stored.hosts_of, row.id)
+        return known or self.read(row.file, self._cipher.decrypt(row.text.encode())).hosts
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -109,8 +109,8 @@ class Work:
     async def removal(self, row: ClusterRow) -> tuple[Plan, Drivers, dict[str, str]]:
         """What `down` would remove, with which drivers, and which hosts are away."""
         nodes = await self._database.call(stored.nodes_of, row.id)
-        hosts = {host.name: host for host in self._planner.hosts_of(row)}
-        hosts |= {node.host.name: node.host for node in nodes}
+        hosts = {host.name: host for host in await self._planner.hosts_of(row)}
+        hosts = {node.host.name: node.host for node in nodes} | hosts
         drivers = self._planner.drivers(hosts.values())
         observed, away = await observe_reachable(drivers, row.id)
         return removal(cluster=row.name, cluster_id=row.id, observed=observed), drivers, away
@@ -151,7 +151,7 @@ class Work:
             created=earlier.created if earlier else self._clock(),
         )
         nodes = list(self._node_rows(prepared))
-        await self._database.call(_save, row, nodes)
+        await self._database.call(_save, row, nodes, prepared.cluster.hosts)
         profiles = served_profiles(prepared.cluster, prepared.uploads, self._files)
         for node in nodes:
             profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
@@ -190,12 +190,15 @@ class Work:
         await asyncio.gather(*(self._hosts.look(host) for host in hosts))
 
     async def _forget_leavers(self, prepared: Prepared) -> None:
+        """Nodes and hosts that the file names no more; a second look found nothing of them."""
         rows = await self._database.call(stored.nodes_of, prepared.id)
         wanted = {node.name for node in prepared.cluster.nodes}
         leavers = [row.uuid for row in rows if row.name not in wanted]
         for uuid in leavers:
             self._fleet.drop(uuid)
         await self._database.call(stored.drop_nodes, leavers)
+        names = [host.name for host in prepared.cluster.hosts]
+        await self._database.call(stored.keep_hosts, prepared.id, names)
 
     async def _forget(self, row: ClusterRow) -> None:
         for node in await self._database.call(stored.nodes_of, row.id):
@@ -252,7 +255,9 @@ def served_profiles(
     return {each.name: profile(each) for each in cluster.profiles}
 
 
-def _save(connection: Connection, row: ClusterRow, nodes: list[NodeRow]) -> None:
+def _save(
+    connection: Connection, row: ClusterRow, nodes: list[NodeRow], hosts: Sequence[Host]
+) -> None:
     for other in stored.all_clusters(connection):
         if other.id == row.id and (other.uid, other.name) != (row.uid, row.name):
             raise Conflict(f"the id {row.id} was given to another cluster meanwhile")
@@ -263,6 +268,7 @@ def _save(connection: Connection, row: ClusterRow, nodes: list[NodeRow]) -> None
             )
     stored.save(connection, row)
     stored.put_nodes(connection, nodes)
+    stored.put_hosts(connection, row.id, hosts)
 
 
 def _member(row: ClusterRow, node: NodeRow, profile: ServedProfile | None) -> Member:

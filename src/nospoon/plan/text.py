@@ -15,7 +15,9 @@ def plan_text(plan: Plan) -> str:
     for step in plan.steps:
         lines += _step_lines(step)
     if plan.empty and plan.remembers:
-        lines.append("Nothing to make: the file's changes (boot profiles, labels) are taken over.")
+        lines.append(
+            "Nothing to make: what the file says besides (boot profiles, labels) is taken over."
+        )
     elif plan.empty:
         lines.append("Nothing to do: everything is as the file says.")
     else:

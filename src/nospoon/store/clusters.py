@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ from nospoon.model.resources import Machine
 from nospoon.plan.allocate import Allocations
 from nospoon.store import tables
 
-clusters, nodes = tables.clusters, tables.nodes
+clusters, cluster_hosts, nodes = tables.clusters, tables.cluster_hosts, tables.nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,34 @@ def save(connection: Connection, row: ClusterRow) -> None:
 
 def remove(connection: Connection, id: UUID) -> None:  # noqa: A002  (the column's name)
     connection.execute(delete(clusters).where(clusters.c.id == str(id)))
+
+
+def hosts_of(connection: Connection, cluster_id: UUID) -> list[Host]:
+    """Where a cluster may have things, by name."""
+    of_it = select(cluster_hosts).where(cluster_hosts.c.cluster_id == str(cluster_id))
+    rows = connection.execute(of_it.order_by(cluster_hosts.c.name))
+    return [msgspec.convert(row.host, Host) for row in rows]
+
+
+def put_hosts(connection: Connection, cluster_id: UUID, hosts: Sequence[Host]) -> None:
+    """Remember these, as they are now; others that are known stay."""
+    _drop_hosts(connection, cluster_id, [host.name for host in hosts])
+    for host in hosts:
+        encoded = msgspec.to_builtins(host)
+        values = {"cluster_id": str(cluster_id), "name": host.name, "host": encoded}
+        connection.execute(insert(cluster_hosts).values(values))
+
+
+def keep_hosts(connection: Connection, cluster_id: UUID, names: Collection[str]) -> None:
+    """Forget all hosts but these."""
+    known = {host.name for host in hosts_of(connection, cluster_id)}
+    _drop_hosts(connection, cluster_id, sorted(known - set(names)))
+
+
+def _drop_hosts(connection: Connection, cluster_id: UUID, names: Sequence[str]) -> None:
+    of_it = cluster_hosts.c.cluster_id == str(cluster_id)
+    for name in names:
+        connection.execute(delete(cluster_hosts).where(of_it, cluster_hosts.c.name == name))
 
 
 def all_nodes(connection: Connection) -> list[NodeRow]:

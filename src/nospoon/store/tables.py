@@ -36,6 +36,14 @@ clusters = Table(
     UniqueConstraint("uid", "name"),
 )
 
+cluster_hosts = Table(
+    "cluster_hosts",
+    metadata,
+    Column("cluster_id", ForeignKey("clusters.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("host", JSON, nullable=False),
+)
+
 nodes = Table(
     "nodes",
     metadata,
