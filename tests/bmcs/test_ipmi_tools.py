@@ -324,3 +324,57 @@ async def test_freeipmi_configures_a_policy_and_a_user(tmp_path: Path) -> None:
         eve = Clients(b, tmp_path)
         eve.user, eve.password = "eve", "open-sesame"
         await eve.tool("-L", "USER", "power", "status", says="Chassis Power is off")
+
+
+SOL_SETTINGS = {
+    "Enable_SOL": "Yes",
+    "SOL_Privilege_Level": "Administrator",
+    "Force_SOL_Payload_Authentication": "Yes",
+    "Force_SOL_Payload_Encryption": "Yes",
+    "Character_Accumulate_Interval": "12",
+    "Character_Send_Threshold": "96",
+    "SOL_Retry_Count": "3",
+    "SOL_Retry_Interval": "20",
+    "Non_Volatile_Bit_Rate": "19200",
+    "Volatile_Bit_Rate": "38400",
+}
+
+
+async def test_freeipmi_sets_all_of_serial_over_lan_and_reads_it_back(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        pairs = [f"SOL_Conf:{key}={value}" for key, value in SOL_SETTINGS.items()]
+        argv = [part for pair in pairs for part in ("-e", pair)]
+        await clients.free("ipmi-config", "--commit", *argv)
+        told = await clients.free("ipmi-config", "--checkout", "--section=SOL_Conf")
+        for key, value in SOL_SETTINGS.items():
+            assert re.search(rf"\t{key} +{value}\n", told), told
+        kept = b.store.saved[-1][1].settings.sol
+        assert (kept.retries, kept.retry_interval) == (3, 20)
+
+
+async def test_ipmitool_sets_serial_over_lan_and_is_refused_what_is_not_so(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        for key, value in [
+            ("privilege-level", "user"),
+            ("character-accumulate-level", "3"),
+            ("character-send-threshold", "9"),
+            ("retry-count", "2"),
+            ("retry-interval", "30"),
+            ("volatile-bit-rate", "57.6"),
+            ("non-volatile-bit-rate", "9.6"),
+            ("force-encryption", "true"),
+        ]:
+            await clients.tool("sol", "set", key, value, "1")
+        await clients.tool("sol", "set", "force-encryption", "false", "1", fails=True)
+        told = await clients.tool("sol", "info", "1")
+        for line in [
+            r"Privilege Level +: USER",
+            r"Retry Count +: 2",
+            r"Retry Interval \(ms\) +: 300",
+            r"Volatile Bit Rate \(kbps\) +: 57\.6",
+            r"Character Send Threshold +: 9",
+            r"Force Encryption +: true",
+        ]:
+            assert re.search(line, told), told

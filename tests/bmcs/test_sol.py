@@ -236,3 +236,16 @@ async def test_sol_parameters_are_told() -> None:
         told = await process.run(tool(b.first, "sol", "info", "1"), timeout=20)
         assert "Enabled                         : true" in told.stdout
         assert "Volatile Bit Rate (kbps)        : 115.2" in told.stdout
+
+
+async def test_serial_over_lan_that_is_off_activates_for_nobody() -> None:
+    async with bench(1) as b:
+        await process.run(tool(b.first, "sol", "set", "enabled", "false", "1"), timeout=20)
+        refused = await process.run(tool(b.first, "sol", "activate"), check=False, timeout=20)
+        assert refused.status != 0
+        assert is_free(b)
+        await process.run(tool(b.first, "sol", "set", "enabled", "true", "1"), timeout=20)
+        async with terminal(tool(b.first, "sol", "activate")):
+            served = b.service.status(b.first.bmc.uuid)
+            assert served is not None
+            await until(lambda: served.endpoint.sol is not None)

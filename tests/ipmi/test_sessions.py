@@ -18,7 +18,6 @@ from nospoon.protocols.ipmi.endpoint import (
     Send,
     Typed,
 )
-from nospoon.protocols.ipmi.limit import BURST, SOURCES, Limiter
 from nospoon.protocols.ipmi.session import (
     HANDSHAKE_TIMEOUT,
     SESSION_TIMEOUT,
@@ -26,6 +25,7 @@ from nospoon.protocols.ipmi.session import (
     Login,
     Privilege,
 )
+from nospoon.protocols.limit import BURST, SOURCES, Limiter
 from nospoon.runtime.udp import Peer
 from nospoon.testing.console import ALGORITHMS, Console, message, plain, setup
 

@@ -14,9 +14,8 @@ from nospoon.protocols.ipmi.sol import (
     NACK,
     OVERRUN,
     PAUSE,
-    RETRIES,
-    RETRY_SECONDS,
     Heard,
+    Retries,
     Sol,
 )
 from nospoon.protocols.ipmi.wire import Garbage
@@ -69,12 +68,12 @@ def test_what_is_not_acknowledged_is_sent_again_and_then_given_up() -> None:
     sol = Sol(1)
     [first] = sol.say(b"hello", 0.0)
     now = 0.0
-    for _ in range(RETRIES):
-        now += RETRY_SECONDS
+    for _ in range(Retries().count):
+        now += Retries().seconds
         assert sol.expire(now - 0.01) == ()
         assert sol.expire(now) == (first,)
     sol.say(b"more", now)
-    assert sol.expire(now + RETRY_SECONDS) == (packet(2, b"more"),)
+    assert sol.expire(now + Retries().seconds) == (packet(2, b"more"),)
 
 
 def test_what_was_taken_in_part_goes_on_in_the_next_packet() -> None:
@@ -87,7 +86,7 @@ def test_a_late_acknowledgement_of_another_packet_changes_nothing() -> None:
     sol = Sol(1)
     sol.say(b"abc", 0.0)
     assert sol.receive(packet(0, ack=9, count=3), 0.1).send == ()
-    assert sol.deadline == RETRY_SECONDS
+    assert sol.deadline == Retries().seconds
 
 
 def test_a_console_that_cannot_take_more_is_waited_for() -> None:

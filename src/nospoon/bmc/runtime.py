@@ -41,6 +41,24 @@ class OutletSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SolSettings:
+    """Of serial over LAN, as table 26-5 has them. `privilege`: least one that may activate it.
+
+    `retry_interval` in 10 ms. The rest is kept and has no effect, for there is no wire: `interval`
+    (5 ms) and `threshold` of characters that wait; `bit_rate` and `volatile_bit_rate` as codes.
+    """
+
+    enabled: bool = True
+    privilege: int = 3
+    interval: int = 1
+    threshold: int = 1
+    retries: int = 7
+    retry_interval: int = 50
+    bit_rate: int = 0x0A
+    volatile_bit_rate: int = 0x0A
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What clients set and nothing acts on but the BMC; shared by all BMCs that nobody set.
 
@@ -61,6 +79,7 @@ class Settings:
     kg: str = field(default="", repr=False)
     outlet: OutletSettings = OutletSettings()
     verify_media: bool = False
+    sol: SolSettings = SolSettings()
 
 
 DEFAULTS = Settings()

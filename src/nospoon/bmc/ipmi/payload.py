@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nospoon.bmc.ipmi.vocabulary import (
     CHANNEL,
     INVALID_FIELD,
@@ -10,6 +12,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     PARAMETER_NOT_SUPPORTED,
     READ_ONLY,
     Activate,
+    Ask,
     Command,
     Context,
     Deactivate,
@@ -18,8 +21,10 @@ from nospoon.bmc.ipmi.vocabulary import (
     Result,
     on_this_channel,
 )
+from nospoon.bmc.messages import SettingsRequested
+from nospoon.bmc.runtime import SolSettings
 from nospoon.protocols.ipmi.session import Privilege
-from nospoon.protocols.ipmi.sol import MAX_CHARACTERS, RETRIES, RETRY_SECONDS
+from nospoon.protocols.ipmi.sol import MAX_CHARACTERS
 from nospoon.protocols.ipmi.wire import Payload
 
 _USER, _ADMINISTRATOR = Privilege.USER, Privilege.ADMINISTRATOR
@@ -33,9 +38,16 @@ NOT_AVAILABLE = 0x80
 _VERSION = 0x10
 _PAYLOADS = bytes([0x03, 0x00, 0x3F, 0x00, 0, 0, 0, 0])
 """IPMI messages and serial over LAN; the payloads of session setup; none of any OEM (§24.8)."""
-_REVISION, _BIT_RATE = 0x11, 0x0A
-LEAST_PRIVILEGE = Privilege.OPERATOR
-"""A console is more than a look."""
+_REVISION = 0x11
+_FORCED = 0xC0
+"""Parameter 2: payloads are authenticated and encrypted, always."""
+_PRIVILEGES = range(Privilege.USER, Privilege.ADMINISTRATOR + 1)
+_BIT_RATES = range(0x06, 0x0B)
+"""9.6 to 115.2 kbit/s; code 0 is that of IPMI's own serial channel, which there is none of."""
+
+
+def _settings(context: Context) -> SolSettings:
+    return context.bmc.runtime.settings.sol
 
 
 def _is_serial(data: bytes) -> bool:
@@ -47,9 +59,9 @@ def _activate(context: Context, data: bytes) -> Result:
     session = context.held
     if not _is_serial(data) or context.sol is None:
         return Reply(TYPE_DISABLED)
-    if not session.may_use_sol:
+    if not session.may_use_sol or not _settings(context).enabled:
         return Reply(TYPE_DISABLED)
-    if session.privilege < LEAST_PRIVILEGE:
+    if session.privilege < _settings(context).privilege:
         return Reply(NO_PRIVILEGE)
     if data[1] & 0x0F != _INSTANCE:
         return Reply(INSTANCE_LIMIT)
@@ -66,7 +78,7 @@ def _deactivate(context: Context, data: bytes) -> Result:
     """§24.2: also somebody else's."""
     if not _is_serial(data) or context.sol is None:
         return Reply(TYPE_DISABLED)
-    if context.held.privilege < LEAST_PRIVILEGE:
+    if context.held.privilege < _settings(context).privilege:
         return Reply(NO_PRIVILEGE)
     return Deactivate() if context.sol else Reply(ALREADY_INACTIVE)
 
@@ -102,17 +114,36 @@ def _version(context: Context, data: bytes) -> Result:
 
 def parameters(context: Context) -> dict[int, bytes]:
     """Table 26-5."""
+    now = _settings(context)
     return {
         0: b"\x00",
-        1: bytes([0 if context.sol is None else 1]),
-        2: bytes([0xC0 | LEAST_PRIVILEGE]),
-        3: bytes([1, 1]),
-        4: bytes([RETRIES, round(RETRY_SECONDS * 100)]),
-        5: bytes([_BIT_RATE]),
-        6: bytes([_BIT_RATE]),
+        1: bytes([context.sol is not None and now.enabled]),
+        2: bytes([_FORCED | now.privilege]),
+        3: bytes([now.interval, now.threshold]),
+        4: bytes([now.retries, now.retry_interval]),
+        5: bytes([now.bit_rate]),
+        6: bytes([now.volatile_bit_rate]),
         7: bytes([CHANNEL]),
         8: context.lan().port.to_bytes(2, "little"),
     }
+
+
+def _with(now: SolSettings, parameter: int, value: bytes) -> SolSettings | None:
+    """The settings after a parameter was set; None: it cannot have this value."""
+    match parameter, *value:
+        case 1, enabled:
+            return replace(now, enabled=bool(enabled & 1))
+        case 2, access if access & _FORCED == _FORCED and access & 0x0F in _PRIVILEGES:
+            return replace(now, privilege=access & 0x0F)
+        case 3, interval, threshold if interval:
+            return replace(now, interval=interval, threshold=threshold)
+        case 4, retries, interval:
+            return replace(now, retries=retries & 0x07, retry_interval=interval)
+        case 5, rate if rate & 0x0F in _BIT_RATES:
+            return replace(now, bit_rate=rate & 0x0F)
+        case 6, rate if rate & 0x0F in _BIT_RATES:
+            return replace(now, volatile_bit_rate=rate & 0x0F)
+    return None
 
 
 def _get(context: Context, data: bytes) -> Result:
@@ -128,17 +159,28 @@ def _get(context: Context, data: bytes) -> Result:
 
 
 def _set(context: Context, data: bytes) -> Result:
-    """§26.2: what would change nothing is done; there is nothing to change."""
+    """§26.2: the channel and the port are what they are; writing them as they are is no error."""
     if not on_this_channel(data):
         return Reply(INVALID_FIELD)
+    parameter, value = data[1], data[2:]
     values = parameters(context)
-    if data[1] == 0:
+    if parameter == 0 or value == values.get(parameter):
         return Reply(OK)
-    if data[1] not in values:
+    if parameter not in values:
         return Reply(PARAMETER_NOT_SUPPORTED)
-    return Reply(OK if data[2:] == values[data[1]] else READ_ONLY)
+    if parameter in _FIXED:
+        return Reply(READ_ONLY)
+    if parameter == 1 and context.sol is None:
+        return Reply(INVALID_FIELD)
+    changed = _with(_settings(context), parameter, value)
+    if changed is None:
+        return Reply(INVALID_FIELD)
+    settings = context.bmc.runtime.settings
+    return Ask(SettingsRequested(replace(settings, sol=changed)))
 
 
+_FIXED = frozenset({7, 8})
+"""The payload channel and port."""
 COMMANDS: Group = {
     (0x06, 0x48): Command("Activate Payload", _USER, 6, _activate),
     (0x06, 0x49): Command("Deactivate Payload", _USER, 6, _deactivate),

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from nospoon.protocols.ipmi.limit import Limiter
 from nospoon.protocols.ipmi.session import (
     Identity,
     Privilege,
@@ -41,6 +40,7 @@ from nospoon.protocols.ipmi.wire import (
     pong,
     rmcp,
 )
+from nospoon.protocols.limit import Limiter
 
 MAX_SESSIONS = 16
 MAX_HANDSHAKES = 16

@@ -24,7 +24,6 @@ from nospoon.protocols.ipmi.wire import Garbage
 HEADER = 4
 MAX_CHARACTERS = 200
 """Of one packet either way; the acknowledgement counts up to 255."""
-RETRY_SECONDS, RETRIES = 0.5, 7
 BUFFER = 1 << 16
 NACK = 0x40
 BREAK, PAUSE, FLUSH_IN, FLUSH_OUT = 0x10, 0x08, 0x02, 0x01
@@ -42,6 +41,14 @@ class Heard:
     breaks: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """Of packets that nobody acknowledges: how often they are sent again, after so many seconds."""
+
+    count: int = 7
+    seconds: float = 0.5
+
+
 class Sol:
     """One activation. `session`: whose it is. `size`: most characters of a packet to it."""
 
@@ -51,6 +58,7 @@ class Sol:
         "_overrun",
         "_paused",
         "_resend_at",
+        "_retries",
         "_taken",
         "_tries",
         "_under_way",
@@ -59,8 +67,11 @@ class Sol:
         "size",
     )
 
-    def __init__(self, session: int, *, size: int = MAX_CHARACTERS) -> None:
+    def __init__(
+        self, session: int, *, size: int = MAX_CHARACTERS, retries: Retries | None = None
+    ) -> None:
         self.session, self.size = session, size
+        self._retries = retries or Retries()
         self._waiting = bytearray()
         self._under_way = b""
         self._number = self._tries = 0
@@ -100,7 +111,7 @@ class Sol:
         """Send again what was not acknowledged, or give it up."""
         if self._resend_at is None or self._resend_at > now:
             return ()
-        if self._tries > RETRIES:
+        if self._tries > self._retries.count:
             self._under_way = b""
             return self._go_on(now)
         return (self._packet(now),)
@@ -148,5 +159,5 @@ class Sol:
 
     def _packet(self, now: float) -> bytes:
         self._tries += 1
-        self._resend_at = now + RETRY_SECONDS
+        self._resend_at = now + self._retries.seconds
         return bytes([self._number, 0, 0, self._status()]) + self._under_way

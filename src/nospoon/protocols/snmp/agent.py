@@ -1,7 +1,8 @@
 """One agent: datagrams in, datagrams out; no socket, no clock.
 
 - Garbage, a wrong community and a wrong user get no answer but what RFC 3414 §3.2 requires: reports
-  of v3, which are shorter than what asked for them would make worth forging.
+  of v3, which are shorter than what asked for them would make worth forging, and of which a source
+  gets so many a second, and no more (`limit`).
 - A SET is checked as a whole before anything of it is done (RFC 3416 §4.2.5).
 - v1 has five errors and no exceptions: the others are mapped (RFC 3584 §4.4).
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
 
+from nospoon.protocols.limit import Limiter
 from nospoon.protocols.snmp import ber, usm
 from nospoon.protocols.snmp.ber import Garbage, Oid, Reader, Value
 from nospoon.protocols.snmp.pdu import (
@@ -104,18 +106,19 @@ class Refused(Exception):
 class Agent:
     """Answers for one MIB. `now` in seconds of any clock that does not go back."""
 
-    __slots__ = ("_counts", "_keys", "access", "mib")
+    __slots__ = ("_counts", "_keys", "_limiter", "access", "mib")
 
     def __init__(self, access: Access, mib: Mib) -> None:
         self.access, self.mib = access, mib
         self._keys: dict[tuple[str, str], bytes] = {}
         self._counts = dict.fromkeys(Report, 0)
+        self._limiter = Limiter()
 
-    def receive(self, data: bytes, *, now: float, random: Random) -> bytes | None:
-        """The answer to a datagram, None for silence. Never raises."""
+    def receive(self, data: bytes, *, source: str, now: float, random: Random) -> bytes | None:
+        """The answer to a datagram from an address, None for silence. Never raises."""
         try:
             if version_of(data) is Version.V3:
-                return self._secured(data, now, random)
+                return self._secured(data, source, now, random)
             message = read_message(data)
         except Garbage:
             return None
@@ -124,13 +127,14 @@ class Agent:
         answer = self._answer(message.pdu, message.version, now)
         return write_message(replace(message, pdu=answer)) if answer is not None else None
 
-    def _secured(self, data: bytes, now: float, random: Random) -> bytes | None:
+    def _secured(self, data: bytes, source: str, now: float, random: Random) -> bytes | None:
         message = usm.read(data)
         try:
             key = self._authenticated(data, message, now)
             context, pdu, cipher = self._opened(message, key)
         except Refused as refused:
-            return self._report(message, refused, now)
+            allowed = self._limiter.allows(source, now)
+            return self._report(message, refused, now) if allowed else None
         answer = self._answer(pdu, Version.V3, now)
         if answer is None:
             return None

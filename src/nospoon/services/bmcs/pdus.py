@@ -98,7 +98,9 @@ class Pdus:
         if served is None:
             return
         now = self._service.now
-        answer = served.agent.receive(data, now=now, random=secrets.token_bytes)
+        answer = served.agent.receive(
+            data, source=peer.address, now=now, random=secrets.token_bytes
+        )
         turns = self._carry_out(served)
         if answer is None:
             return

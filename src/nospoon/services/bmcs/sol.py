@@ -13,7 +13,7 @@ import structlog
 
 from nospoon.errors import Gone, NospoonError
 from nospoon.protocols.ipmi.endpoint import Typed
-from nospoon.protocols.ipmi.sol import Sol
+from nospoon.protocols.ipmi.sol import Retries, Sol
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.ports import ConsoleLine, Consoles
@@ -59,7 +59,9 @@ class SolLines:
         self, opened: UdpSocket, served: Served, session: int, answer: Callable[[bool], None]
     ) -> None:
         """Attach a session; `answer` is told whether that worked."""
-        sol = served.endpoint.sol = Sol(session)
+        settings = served.aggregate.runtime.settings.sol
+        retries = Retries(settings.retries, settings.retry_interval / 100)
+        sol = served.endpoint.sol = Sol(session, retries=retries)
         self._tasks.start(
             self._run(opened, served, sol, answer), name=f"SOL of {served.config.node}"
         )

@@ -1,4 +1,4 @@
-"""How many datagrams of nobody, who did not log in, get an answer: a token bucket a source.
+"""How many datagrams of those who did not log in get an answer: a token bucket a source.
 
 Sources of UDP are easily forged: what is answered without login goes to whoever the sender names.
 The state is bounded; the source heard longest ago gives way.

@@ -1,0 +1,97 @@
+"""The agent, datagram by datagram: what those who did not log in get from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from secrets import token_bytes
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.protocols.limit import BURST, RATE
+from nospoon.protocols.snmp import ber, usm
+from nospoon.protocols.snmp.agent import Access, Agent
+from nospoon.protocols.snmp.ber import NULL, Oid, Value
+from nospoon.protocols.snmp.pdu import (
+    Binding,
+    Message,
+    Pdu,
+    Status,
+    Type,
+    Version,
+    read_message,
+    write_message,
+    write_pdu,
+)
+from nospoon.protocols.snmp.usm import REPORTABLE, Secured, Security, User
+
+NAME = (1, 3, 6, 1, 2, 1, 1, 5, 0)
+
+
+class OneName:
+    """A MIB with one object."""
+
+    def get(self, oid: Oid, now: float) -> Value:
+        del oid, now
+        return Value(ber.Tag.OCTETS, b"pdu")
+
+    def next(self, oid: Oid) -> Oid | None:
+        return NAME if oid < NAME else None
+
+    def check(self, oid: Oid, value: Value) -> Status:
+        del oid, value
+        return Status.NOT_WRITABLE
+
+    def set(self, oid: Oid, value: Value, now: float) -> None:
+        raise AssertionError(f"check refuses {oid}, {value} at {now}")
+
+
+def agent() -> Agent:
+    access = Access(b"secret", User(b"u", b"passphrase", b"passphrase"), b"engine", 1, 0.0)
+    return Agent(access, OneName())
+
+
+GET = Pdu(Type.GET, 7, (Binding(NAME, NULL),))
+
+
+def discovery() -> bytes:
+    """What every client of v3 asks first: who are you? (RFC 3414 §4)."""
+    scoped = ber.sequence(ber.encode_octets(b""), ber.encode_octets(b""), write_pdu(GET))
+    nobody = Security(b"", 0, 0, b"", b"", b"")
+    return usm.write(Secured(1, ber.MAX_MESSAGE, REPORTABLE, nobody, scoped))
+
+
+def test_strangers_get_so_many_reports_and_others_still_get_theirs() -> None:
+    served, asked = agent(), discovery()
+
+    def told(source: str, now: float) -> bool:
+        return served.receive(asked, source=source, now=now, random=token_bytes) is not None
+
+    flood = [told("192.0.2.1", 0.0) for _ in range(int(BURST) + 50)]
+    assert sum(flood) == BURST
+    assert told("192.0.2.2", 0.0), "another source"
+    assert told("192.0.2.1", 10 / RATE), "a moment later"
+
+
+def test_who_knows_the_community_is_not_limited() -> None:
+    served = agent()
+    data = write_message(Message(Version.V2C, b"secret", GET))
+    for _ in range(int(BURST) + 50):
+        answer = served.receive(data, source="192.0.2.1", now=0.0, random=token_bytes)
+        assert answer is not None
+        assert read_message(answer).pdu.bindings[0].value == Value(ber.Tag.OCTETS, b"pdu")
+
+
+@given(st.binary(max_size=300), st.binary(max_size=40))
+def test_garbage_gets_no_answer_and_raises_nothing(data: bytes, tail: bytes) -> None:
+    served = agent()
+    for each in (data, discovery()[: len(data)] + tail):
+        answer = served.receive(each, source="192.0.2.1", now=0.0, random=token_bytes)
+        assert answer is None or each.startswith(discovery())
+
+
+def test_a_wrong_community_is_met_with_silence() -> None:
+    wrong = Message(Version.V2C, b"guess", GET)
+    for message in (wrong, replace(wrong, version=Version.V1)):
+        data = write_message(message)
+        assert agent().receive(data, source="192.0.2.1", now=0.0, random=token_bytes) is None
