@@ -29,7 +29,7 @@ class MemoryRecords:
     kept: dict[UUID, tuple[Key, Bmc, OwnerTag]] = field(default_factory=dict)
     full: bool = False
 
-    async def all(self, cluster: UUID) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
+    async def all(self, cluster: UUID | None) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
         return [row for row in self.kept.values() if row[2].cluster == cluster]
 
     async def put(self, key: Key, bmc: Bmc, tag: OwnerTag) -> None:

@@ -64,7 +64,7 @@ class Moody:
     def __hash__(self) -> int:
         return id(self)
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         return await self.inner.observe(cluster)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:

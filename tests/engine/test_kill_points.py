@@ -83,7 +83,7 @@ class Mortal:
     def kind(self) -> Kind:
         return self.inner.kind
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         return await self.inner.observe(cluster)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from nospoon.model.resources import Image, Kind, Link, Machine, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.domain_xml import domain_name
-from nospoon.testing.conformance import Bench, DriverPromises, Stranger
+from nospoon.testing.conformance import Bench, DriverPromises, Rack, Stranger, make
 
 pytestmark = pytest.mark.libvirt
 
@@ -43,6 +44,19 @@ class TestLibvirt(DriverPromises):
             make_stranger=lambda resource: make_stranger(uri, resource, tmp_path),
             remove_machine=lambda resource: remove_machine(uri, resource),
         )
+
+    async def test_a_pool_of_an_earlier_version_is_known_by_its_clusters_other_things(
+        self, bench: Bench, rack: Rack
+    ) -> None:
+        assert rack.link is not None
+        await make(bench, rack.pool, rack.link)
+        connect = libvirt.open(bench.connection.host.uri)  # type: ignore[attr-defined]
+        pool = connect.storagePoolLookupByName(rack.pool.key.name)
+        without = re.sub(r"<source>.*</source>", "", pool.XMLDesc(0), flags=re.DOTALL)
+        pool.destroy()
+        connect.storagePoolDefineXML(without, 0).create(0)
+        (seen,) = await bench.connection.drivers[Kind.POOL].observe(None)
+        assert (seen.key, seen.tag.cluster) == (rack.pool.key, bench.cluster)
 
 
 async def make_stranger(uri: str, resource: Resource, place: Path) -> Stranger | None:

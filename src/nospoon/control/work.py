@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import structlog
 from sqlalchemy import Connection
@@ -14,6 +14,7 @@ from nospoon.control.authority import Publish
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
+from nospoon.control.journal import Journal
 from nospoon.control.operations import Ended, Running
 from nospoon.control.planner import Planner, Prepared, Request
 from nospoon.engine.execute import execute
@@ -23,7 +24,6 @@ from nospoon.errors import Conflict, Stale
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.resources import Key, Kind, Machine, OwnerTag
 from nospoon.plan.diff import removal, waiting
-from nospoon.plan.order import Half
 from nospoon.plan.steps import Plan
 from nospoon.plan.text import summary
 from nospoon.runtime.clock import Clock
@@ -129,8 +129,8 @@ class Work:
         self, running: Running, plan: Plan, drivers: Drivers, row: ClusterRow
     ) -> Outcome:
         token = uuid4().hex
-        tag = OwnerTag(self._database.deployment, row.id, row.generation, token)
-        kept = _Journal(self._database, running.row.id, row.id, self._clock)
+        tag = OwnerTag(self._database.deployment, row.id, row.generation, token, row.name, row.uid)
+        kept = Journal(self._database, running.row.id, row.id, self._clock)
         return await execute(plan, drivers=drivers, tag=tag, journal=kept, emit=running.emit)
 
     async def remember(self, prepared: Prepared, request: Request) -> ClusterRow:
@@ -211,26 +211,6 @@ class Work:
     def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
         text = self._cipher.decrypt(row.text.encode())
         return served_profiles(self._planner.read(row.file, text), row.uploads, self._files)
-
-
-class _Journal:
-    def __init__(self, database: Database, operation: UUID, cluster_id: UUID, clock: Clock) -> None:
-        self._database, self._operation = database, operation
-        self._cluster_id, self._clock = cluster_id, clock
-
-    async def intend(self, key: Key, half: Half, token: str) -> int:
-        return await self._database.call(
-            journal.intend,
-            operation=self._operation,
-            cluster_id=self._cluster_id,
-            key=key,
-            half=half,
-            token=token,
-            now=self._clock(),
-        )
-
-    async def conclude(self, entry: int, error: str) -> None:
-        await self._database.call(journal.conclude, entry, error=error, now=self._clock())
 
 
 def record_group(uid: int, name: str) -> str:

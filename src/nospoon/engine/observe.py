@@ -14,14 +14,14 @@ Drivers = Mapping[tuple[str, Kind], Driver]
 """(host, kind) -> the driver that handles it there."""
 
 
-async def observe(drivers: Drivers, cluster: UUID) -> list[Observed]:
-    """Every resource of the cluster, as it is now. Raises what any driver raises."""
+async def observe(drivers: Drivers, cluster: UUID | None) -> list[Observed]:
+    """Every resource of the cluster, or of all of ours, as it is now. Raises what drivers raise."""
     found = await asyncio.gather(*(driver.observe(cluster) for driver in _each_once(drivers)))
     return [each for batch in found for each in batch]
 
 
 async def observe_reachable(
-    drivers: Drivers, cluster: UUID
+    drivers: Drivers, cluster: UUID | None
 ) -> tuple[list[Observed], dict[str, str]]:
     """As `observe`, and host -> reason for those that nobody could look at."""
     once = _each_once(drivers)

@@ -41,12 +41,17 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class OwnerTag:
-    """Written on everything made. `token` names the action that made it, for a safe retry."""
+    """Written on everything made. `token` names the action that made it, for a safe retry.
+
+    `name` and `uid`: the cluster's, and its owner's; "" and None on what earlier versions made.
+    """
 
     deployment: str
     cluster: UUID
     generation: int = 0
     token: str = ""
+    name: str = ""
+    uid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

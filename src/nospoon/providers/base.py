@@ -2,8 +2,9 @@
 
 Promises that every driver keeps, and `nospoon.testing.conformance` checks:
 
-1. `observe` returns every resource of that kind that carries our tag, for one cluster, as it is
-   now, in as few calls as the connection allows. It never returns what is not ours.
+1. `observe` returns every resource of that kind that carries our tag, for one cluster or for all
+   of this deployment, as it is now, in as few calls as the connection allows. It never returns
+   what is not ours.
 2. `create` is idempotent: a resource with our tag and this key that is there already is brought
    to the shape and is no error. One of that name without our tag raises `NotOurs` and stays as it
    is. It undoes its own half-made work when it fails.
@@ -74,8 +75,10 @@ class Driver(Protocol):
     @property
     def kind(self) -> Kind: ...
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
-        """All resources of this kind and cluster that carry our tag. Promise 1."""
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        """All resources of this kind and cluster that carry our tag; None: of every cluster of
+        this deployment. Promise 1.
+        """
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Make it, tagged. Promise 2."""
@@ -166,6 +169,9 @@ class Connection(Protocol):
 
     async def capabilities(self) -> Capabilities:
         """What this connection can do; may try things (KVM), and remembers what it learned."""
+
+    async def deployments(self) -> Mapping[str, int]:
+        """Deployment -> how many things there carry its tag: ours, and those of others."""
 
     def configure(self, host: Host) -> None:
         """The host is described differently now: settings that need no new connection."""

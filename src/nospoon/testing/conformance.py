@@ -64,7 +64,7 @@ class Bench:
 
     @property
     def tag(self) -> OwnerTag:
-        return OwnerTag(self.deployment, self.cluster, 1, "kit")
+        return OwnerTag(self.deployment, self.cluster, 1, "kit", name="the kit's", uid=1234)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,12 @@ async def observe_all(bench: Bench, cluster: UUID | None = None) -> dict[Key, Ob
         for driver in bench.connection.drivers.values()
     ]
     return {each.key: each for some in found for each in some}
+
+
+async def observe_everything(bench: Bench) -> list[Observed]:
+    """What the drivers find of every cluster of the deployment."""
+    found = [await driver.observe(None) for driver in bench.connection.drivers.values()]
+    return [each for some in found for each in some]
 
 
 async def make(bench: Bench, *resources: Resource) -> None:
@@ -234,6 +240,24 @@ class DriverPromises:
     async def test_other_clusters_see_nothing_of_it(self, bench: Bench, rack: Rack) -> None:
         await make(bench, *rack.all)
         assert await observe_all(bench, uuid4()) == {}
+
+    async def test_everything_of_the_deployment_is_seen_with_whose_it_is(
+        self, bench: Bench, rack: Rack
+    ) -> None:
+        other = replace(bench, cluster=uuid4())
+        pool = rack_for(other).pool
+        await make(bench, *rack.all)
+        await make(other, pool)
+        try:
+            seen = await observe_everything(bench)
+            ours = {each.key for each in seen if each.tag.cluster == bench.cluster}
+            assert ours == {each.key for each in rack.all}
+            assert [e.key for e in seen if e.tag.cluster == other.cluster] == [pool.key]
+            told = {(each.tag.name, each.tag.uid) for each in seen if each.key == pool.key}
+            assert told == {("the kit's", 1234)}
+            assert (await bench.connection.deployments())[bench.deployment] > 0
+        finally:
+            await remove_all(other)
 
     async def test_deleting_twice_leaves_nothing_and_is_no_error(
         self, bench: Bench, rack: Rack

@@ -16,6 +16,7 @@ from nospoon.providers.libvirt.kvm import KvmTrial, TrialOf
 from nospoon.providers.libvirt.machines import BootIso, MachineDriver, Setup
 from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.providers.libvirt.pools import PoolDriver
+from nospoon.providers.libvirt.tags import deployments
 from nospoon.providers.libvirt.volumes import VolumeDriver
 from nospoon.runtime import clock as clocks
 from nospoon.runtime.clock import Clock
@@ -101,6 +102,9 @@ class LibvirtConnection:
             if self._facts is None:
                 self._facts = await self._hypervisor.work(ask_facts, "ask what it can do")
             return self._facts
+
+    async def deployments(self) -> Mapping[str, int]:
+        return await self._hypervisor.work(deployments, "look whose things are there")
 
     def configure(self, host: Host) -> None:
         self.host = host

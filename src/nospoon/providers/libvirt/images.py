@@ -80,15 +80,18 @@ class ImageDriver:
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
         self._open_image = open_image
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.work(
             lambda connect: self._list(connect, cluster), "list images"
         )
-        tag, host = OwnerTag(self._deployment, cluster), self._hypervisor.host
-        now = self._clock()
-        return [Observed(Key(Kind.IMAGE, host, name), shape, tag, now) for name, shape in found]
+        host, now = self._hypervisor.host, self._clock()
+        return [
+            Observed(Key(Kind.IMAGE, host, name), shape, tag, now) for tag, (name, shape) in found
+        ]
 
-    def _list(self, connect: Connect, cluster: UUID) -> list[tuple[str, Image]]:
+    def _list(
+        self, connect: Connect, cluster: UUID | None
+    ) -> list[tuple[OwnerTag, tuple[str, Image]]]:
         found = []
         for pool, facts in our_pools(connect, self._deployment, cluster):
             files = (
@@ -97,7 +100,7 @@ class ImageDriver:
             complete = {file.file.removesuffix(COMPLETE) for file in files}
             complete &= {f.file.removesuffix(COMPLETE) for f in files if f.file.endswith(COMPLETE)}
             found += [
-                image
+                (facts.tag, image)
                 for file in files
                 if file.file in complete and (image := as_image(file, facts.name)) is not None
             ]

@@ -117,7 +117,7 @@ class MachineDriver:
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._records_made = False
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         iso = await self._iso()
         return await self._hypervisor.work(
             lambda connect: self._list(connect, cluster, iso.file), "list machines"
@@ -130,14 +130,14 @@ class MachineDriver:
         digest = hashlib.sha256(await asyncio.to_thread(path.read_bytes)).hexdigest()
         return Iso(str(path), f"boot-{digest[:12]}.iso")
 
-    def _list(self, connect: Connect, cluster: UUID, iso: str) -> list[Observed]:
+    def _list(self, connect: Connect, cluster: UUID | None, iso: str) -> list[Observed]:
         pools = our_pools(connect, self._setup.deployment, cluster)
         paths = {facts.name: facts.path for _, facts in pools}
         return [
             seen
             for domain in connect.listAllDomains(0)
             if (known := self._roster.look(domain)) is not None
-            and known.owner.tag.cluster == cluster
+            and cluster in (None, known.owner.tag.cluster)
             and (seen := self._observed(domain, paths, iso)) is not None
         ]
 

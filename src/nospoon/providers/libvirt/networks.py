@@ -38,12 +38,12 @@ class NetworkDriver:
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
         self._runner = runner
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         return await self._hypervisor.ask(
             lambda connect: self._list(connect, cluster), "list networks"
         )
 
-    def _list(self, connect: Connect, cluster: UUID) -> list[Observed]:
+    def _list(self, connect: Connect, cluster: UUID | None) -> list[Observed]:
         return [
             Observed(
                 Key(Kind.NETWORK, self._hypervisor.host, owner.name),
@@ -52,12 +52,12 @@ class NetworkDriver:
                 self._clock(),
                 fault="" if active else "the network is not started",
             )
-            for root, active in _described(connect)
+            for root, active in described(connect)
             if (owner := owner_in(root)) is not None and self._is_ours(owner, cluster)
         ]
 
-    def _is_ours(self, owner: Owner, cluster: UUID) -> bool:
-        return (owner.tag.deployment, owner.tag.cluster) == (self._deployment, cluster)
+    def _is_ours(self, owner: Owner, cluster: UUID | None) -> bool:
+        return owner.tag.deployment == self._deployment and cluster in (None, owner.tag.cluster)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         assert isinstance(resource.shape, Link)
@@ -75,7 +75,7 @@ class NetworkDriver:
     def _refuse_strangers(self, connect: Connect, link: Link, tag: OwnerTag) -> bool:
         """Whether our network is there; raises `NotOurs` for one that has its name or bridge."""
         exists = False
-        for root, _ in _described(connect):
+        for root, _ in described(connect):
             name = text_of(root, "name")
             if link.bridge not in {name, attribute_of(root, "bridge", "name")}:
                 continue
@@ -178,7 +178,7 @@ def _live_matches(network: VirNetwork, link: Link) -> bool:
     return parse_network(parsed(network.XMLDesc(0))) == link
 
 
-def _described(connect: Connect) -> Iterator[tuple[ET.Element, bool]]:
+def described(connect: Connect) -> Iterator[tuple[ET.Element, bool]]:
     """Every network's description and whether it is active; those that vanish meanwhile are not.
 
     libvirt lists networks and describes each in calls of its own: others come and go in between.

@@ -2,7 +2,9 @@
 
 Domains and networks carry it. Volumes and pools have no metadata in libvirt: a pool is ours when
 its UUID is the one that `pool_uuid` derives, which nobody has by accident, and which libvirt writes
-together with the pool; a volume is ours when it lies in such a pool.
+together with the pool; a volume is ours when it lies in such a pool. Whose a pool is stands in its
+source's vendor and product, which mean nothing for a directory and which libvirt keeps; pools that
+earlier versions made have none.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from xml.etree import ElementTree as ET
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.resources import OwnerTag
+from nospoon.providers.libvirt.elements import attribute_of, element, text_of
 
 NAMESPACE = "https://nospoon.dev/owner/1"
 OWNER = f"{{{NAMESPACE}}}owner"
+VENDOR = "nospoon "
 ET.register_namespace("nospoon", NAMESPACE)
 
 
@@ -37,6 +41,34 @@ def pool_uuid(deployment: str, cluster: UUID, pool: str) -> UUID:
     return uuid5(cluster, f"{deployment}/{pool}")
 
 
+def pool_source(tag: OwnerTag) -> ET.Element:
+    """The `<source>` of a pool: says whose it is, to who does not know the cluster's id."""
+    uid = "-" if tag.uid is None else str(tag.uid)
+    words = (str(tag.cluster), str(tag.generation), uid, tag.name)
+    return element(
+        "source",
+        element("vendor", name=f"{VENDOR}{tag.deployment}"),
+        element("product", name=" ".join(words)),
+    )
+
+
+def pool_owner(root: ET.Element) -> OwnerTag | None:
+    """The owner that a pool's source names, where its UUID proves it; None for all other pools."""
+    vendor = attribute_of(root, "source/vendor", "name")
+    if not vendor.startswith(VENDOR):
+        return None
+    deployment = vendor.removeprefix(VENDOR)
+    try:
+        id_, generation, uid, *name = attribute_of(root, "source/product", "name").split(" ")
+        cluster = UUID(id_)
+        whose = None if uid == "-" else int(uid)
+        tag = OwnerTag(deployment, cluster, int(generation), "", " ".join(name), whose)
+    except ValueError:
+        return None
+    proof = str(pool_uuid(deployment, cluster, text_of(root, "name")))
+    return tag if text_of(root, "uuid") == proof else None
+
+
 def owner_element(owner: Owner) -> ET.Element:
     return ET.Element(
         OWNER,
@@ -48,8 +80,15 @@ def owner_element(owner: Owner) -> ET.Element:
             "name": owner.name,
             "pool": owner.pool,
             "boot-order": " ".join(owner.boot_order),
+            **cluster_attributes(owner.tag),
         },
     )
+
+
+def cluster_attributes(tag: OwnerTag) -> dict[str, str]:
+    """What says to a human, and to `recover`, whose cluster it is."""
+    uid = {} if tag.uid is None else {"uid": str(tag.uid)}
+    return {"cluster-name": tag.name, **uid}
 
 
 def owner_in(root: ET.Element) -> Owner | None:
@@ -63,6 +102,8 @@ def owner_in(root: ET.Element) -> Owner | None:
             cluster=UUID(element.attrib["cluster"]),
             generation=int(element.get("generation", "0")),
             token=element.get("token", ""),
+            name=element.get("cluster-name", ""),
+            uid=int(element.attrib["uid"]) if "uid" in element.attrib else None,
         )
         order = tuple(BootDevice(each) for each in element.get("boot-order", "").split())
         return Owner(tag, element.attrib["name"], element.get("pool", ""), order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,8 +15,9 @@ from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resourc
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import INTERNAL_ERROR, NO_STORAGE_POOL, SYSTEM_ERROR
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
-from nospoon.providers.libvirt.owner import pool_uuid
+from nospoon.providers.libvirt.owner import pool_owner, pool_uuid
 from nospoon.providers.libvirt.storage_xml import is_ours, parse_pool, render_pool
+from nospoon.providers.libvirt.tags import clusters
 from nospoon.runtime.clock import Clock
 
 VirPool = Any
@@ -25,20 +26,38 @@ POOL_NAME = "nospoon-"
 
 @dataclass(frozen=True, slots=True)
 class FoundPool:
-    """A pool of ours on the host. `uuid` is proof of ownership."""
+    """A pool of ours on the host, and whose it is."""
 
     name: str
     path: str
     active: bool
+    tag: OwnerTag
 
 
-def our_pools(connect: Connect, deployment: str, cluster: UUID) -> list[tuple[VirPool, FoundPool]]:
-    """The pools of one cluster that this deployment made."""
-    return [
-        (pool, FoundPool(pool.name(), parse_pool(_root(pool)).path, bool(pool.isActive())))
-        for pool in connect.listAllStoragePools(0)
-        if pool.UUIDString() == str(pool_uuid(deployment, cluster, pool.name()))
-    ]
+def our_pools(
+    connect: Connect, deployment: str, cluster: UUID | None
+) -> list[tuple[VirPool, FoundPool]]:
+    """The pools of one cluster that this deployment made; None: those of all its clusters."""
+    known = {cluster} if cluster is not None else clusters(connect, deployment)
+    found = []
+    for pool in connect.listAllStoragePools(0):
+        with ignoring(NO_STORAGE_POOL):  # it went while we looked
+            root = _root(pool)
+            tag = pool_owner(root) or _derived_owner(pool, deployment, known)
+            if tag is None or tag.deployment != deployment or cluster not in (None, tag.cluster):
+                continue
+            path, active = parse_pool(root).path, bool(pool.isActive())
+            found.append((pool, FoundPool(pool.name(), path, active, tag)))
+    return found
+
+
+def _derived_owner(pool: VirPool, deployment: str, known: Iterable[UUID]) -> OwnerTag | None:
+    """The owner of a pool that an earlier version made, by its UUID."""
+    name, uuid = pool.name(), pool.UUIDString()
+    for cluster in known:
+        if uuid == str(pool_uuid(deployment, cluster, name)):
+            return OwnerTag(deployment, cluster)
+    return None
 
 
 def our_pool(connect: Connect, host: str, tag: OwnerTag, name: str) -> VirPool:
@@ -96,18 +115,17 @@ class PoolDriver:
     def __init__(self, hypervisor: Hypervisor, deployment: str, clock: Clock) -> None:
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         pools = await self._hypervisor.ask(
             lambda connect: [found for _, found in our_pools(connect, self._deployment, cluster)],
             "list storage pools",
         )
-        tag = OwnerTag(self._deployment, cluster)
         host = self._hypervisor.host
         return [
             Observed(
                 Key(Kind.POOL, host, pool.name),
                 Pool(pool.path),
-                tag,
+                pool.tag,
                 self._clock(),
                 fault="" if pool.active else "the pool is not started",
             )
@@ -129,7 +147,7 @@ class PoolDriver:
         if pool is not None and pool.UUIDString() != str(uuid):
             raise _refusal(self._hypervisor.host, name)
         if pool is None:
-            pool = connect.storagePoolDefineXML(render_pool(name, shape, uuid), 0)
+            pool = connect.storagePoolDefineXML(render_pool(name, shape, uuid, tag), 0)
         if pool.isActive():
             return
         try:

@@ -21,8 +21,9 @@ from pathlib import PurePosixPath
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
-from nospoon.model.resources import Image, Pool, Volume
+from nospoon.model.resources import Image, OwnerTag, Pool, Volume
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text_of, written
+from nospoon.providers.libvirt.owner import pool_source
 
 DISK = re.compile(r"^(?P<name>.+)\.qcow2$")
 FORMATS = "raw|qcow2|qcow|qed|vmdk|vdi|vhdx|vpc|parallels|dmg|luks|bochs|cloop"
@@ -68,12 +69,13 @@ def medium_file(sha256: str) -> str:
     return f"media-{sha256}.iso"
 
 
-def render_pool(name: str, pool: Pool, uuid: UUID) -> str:
+def render_pool(name: str, pool: Pool, uuid: UUID, tag: OwnerTag) -> str:
     return written(
         element(
             "pool",
             leaf("name", name),
             leaf("uuid", str(uuid)),
+            pool_source(tag),
             element(
                 "target", leaf("path", pool.path), element("permissions", leaf("mode", "0711"))
             ),

@@ -74,17 +74,20 @@ class VolumeDriver:
     def __init__(self, hypervisor: Hypervisor, deployment: str, clock: Clock) -> None:
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.work(
             lambda connect: self._list(connect, cluster), "list volumes"
         )
-        tag, host = OwnerTag(self._deployment, cluster), self._hypervisor.host
-        now = self._clock()
-        return [Observed(Key(Kind.VOLUME, host, name), shape, tag, now) for name, shape in found]
-
-    def _list(self, connect: Connect, cluster: UUID) -> list[tuple[str, Volume]]:
+        host, now = self._hypervisor.host, self._clock()
         return [
-            disk
+            Observed(Key(Kind.VOLUME, host, name), shape, tag, now) for tag, (name, shape) in found
+        ]
+
+    def _list(
+        self, connect: Connect, cluster: UUID | None
+    ) -> list[tuple[OwnerTag, tuple[str, Volume]]]:
+        return [
+            (facts.tag, disk)
             for pool, facts in our_pools(connect, self._deployment, cluster)
             if facts.active and has_directory(pool)
             for _, file in files_in(pool)

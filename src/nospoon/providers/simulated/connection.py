@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -84,6 +85,11 @@ class SimulatedConnection:
             accelerator="simulated",
             rules=RULES,
         )
+
+    async def deployments(self) -> Mapping[str, int]:
+        self.around.begin("deployments")
+        made = self.around.world.made.values()
+        return Counter(each.tag.deployment for each in made if each.tag is not None)
 
     def configure(self, host: Host) -> None:
         self.around.simulation = host.simulation

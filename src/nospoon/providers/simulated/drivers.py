@@ -23,7 +23,7 @@ class SimulatedDriver:
     def kind(self) -> Kind:
         return self._kind
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         self.around.begin(f"observe {self.kind}")
         now = self.around.clock()
         return [
@@ -31,7 +31,8 @@ class SimulatedDriver:
             for made in self.around.world.made.values()
             if made.key.kind is self.kind
             and made.tag is not None
-            and (made.tag.cluster, made.tag.deployment) == (cluster, self.around.deployment)
+            and made.tag.deployment == self.around.deployment
+            and cluster in (None, made.tag.cluster)
         ]
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:

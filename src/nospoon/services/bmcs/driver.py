@@ -24,7 +24,7 @@ class BmcDriver:
     def __init__(self, service: BmcService, records: Records, clock: Clock) -> None:
         self._service, self._records, self._clock = service, records, clock
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         """Those on record; one that is not served has a fault, which `up` mends."""
         return [
             Observed(

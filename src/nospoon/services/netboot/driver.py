@@ -94,8 +94,8 @@ class NetbootDriver:
         self._advertisers.clear()
         await self._http.close_all()
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
-        """The services of this cluster; `fault` when one doesn't serve."""
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        """The services of this cluster, or of all; `fault` when one doesn't serve."""
         return [
             Observed(
                 key=saved.key,
@@ -105,7 +105,7 @@ class NetbootDriver:
                 fault=_fault(tree, saved),
             )
             for tree, saved in self._ours()
-            if saved.tag.cluster == cluster
+            if cluster in (None, saved.tag.cluster)
         ]
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:

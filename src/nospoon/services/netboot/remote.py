@@ -55,7 +55,7 @@ if [ -n "$pid" ] && tr '\\0' '\\n' 2>/dev/null <"/proc/$pid/cmdline" |
 """Shell: `pid` of the dnsmasq of the service in directory `d`, "" where none runs."""
 
 LOOK = f"""
-for d in "$1"/*; do
+for d in "$1"/$2/*; do
   [ -f "$d/service.json" ] || continue
   {RUNNING}
   bridge=$(sed -n 's/^interface=//p' "$d/dnsmasq.conf")
@@ -137,8 +137,8 @@ class RemoteNetbootDriver:
             except NospoonError as error:
                 log.error("network boot is not served", service=str(saved.key), why=str(error))
 
-    async def observe(self, cluster: UUID) -> Sequence[Observed]:
-        done = await self._sh(LOOK, str(self._place.there / str(cluster)))
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        done = await self._sh(LOOK, str(self._place.there), str(cluster or "*"))
         return [self._observed(*line.split()) for line in done.splitlines()]
 
     def _observed(self, pid: str, bridge: str, then: str, packed: str) -> Observed:

@@ -1,0 +1,49 @@
+"""Owner tags found on a host, whoever's they are: for looking at everything of a deployment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from uuid import UUID
+
+import libvirt
+
+from nospoon.model.resources import OwnerTag
+from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL
+from nospoon.providers.libvirt.hypervisor import Connect, ignoring
+from nospoon.providers.libvirt.networks import described
+from nospoon.providers.libvirt.owner import owner_in, pool_owner
+
+
+def deployments(connect: Connect) -> Mapping[str, int]:
+    """Deployment -> how many domains, networks and pools carry its tag."""
+    tags = (*domain_and_network_tags(connect), *_pool_tags(connect))
+    return Counter(tag.deployment for tag in tags)
+
+
+def clusters(connect: Connect, deployment: str) -> set[UUID]:
+    """The clusters of which this deployment has domains or networks there."""
+    tags = domain_and_network_tags(connect)
+    return {tag.cluster for tag in tags if tag.deployment == deployment}
+
+
+def domain_and_network_tags(connect: Connect) -> Iterator[OwnerTag]:
+    """One for each domain and network that has a tag of nospoon's form."""
+    for domain in connect.listAllDomains(0):
+        with ignoring(NO_DOMAIN):  # it went while we looked
+            owner = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
+            if owner is not None:
+                yield owner.tag
+    for root, _ in described(connect):
+        owner = owner_in(root)
+        if owner is not None:
+            yield owner.tag
+
+
+def _pool_tags(connect: Connect) -> Iterator[OwnerTag]:
+    for pool in connect.listAllStoragePools(0):
+        with ignoring(NO_STORAGE_POOL):
+            tag = pool_owner(parsed(pool.XMLDesc(0)))
+            if tag is not None:
+                yield tag
