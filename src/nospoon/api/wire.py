@@ -37,6 +37,20 @@ class ClusterRequest(Wire):
     rebalance: bool = False
 
 
+class HostsRequest(Wire):
+    """Hosts to look at. `hosts`: name -> libvirt URI, or `simulated`; and those of a file."""
+
+    hosts: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}$")], str] = {}
+    file: Annotated[str, Field(max_length=4096)] = ""
+    text: Annotated[str, Field(max_length=64 << 20)] = ""
+
+
+class ReapRequest(HostsRequest):
+    """`grace`: seconds until what is an orphan now, and still is one then, is removed."""
+
+    grace: Annotated[float, Field(ge=0, le=7 * 86400)] = 60.0
+
+
 class DownRequest(Wire):
     """`purge` removes console records too."""
 

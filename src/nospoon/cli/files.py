@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from nospoon.cli.follow import finish, follow
 from nospoon.errors import SpecError, UsageError
 
 CHUNK = 1 << 20
+DEFAULT_HOST = "here"
 _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
 
 
@@ -39,6 +41,19 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
         if fetching is not None:
             finish(follow(client, fetching))
     return body
+
+
+def hosts_request(path: str | None, hosts: Sequence[str]) -> dict[str, Any]:
+    """The body of a request about hosts: those of a file, and those given as [NAME=]URI."""
+    file, text = _read(path) if path else ("", "")
+    named = dict(_host(each) for each in hosts)
+    return {"hosts": named, "file": file, "text": text}
+
+
+def _host(given: str) -> tuple[str, str]:
+    """Name and URI; a URI may hold an equals sign, too."""
+    name, _, uri = given.partition("=")
+    return (name, uri) if _NAME.match(name) else (DEFAULT_HOST, given)
 
 
 def _read(path: str) -> tuple[str, str]:

@@ -24,7 +24,9 @@ from nospoon.control.host_check import Finding, HostChecker
 from nospoon.control.hosts import Hosts
 from nospoon.control.media import Media
 from nospoon.control.operations import Operations
+from nospoon.control.orphans import Orphans
 from nospoon.control.planner import Planner, Request
+from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work, record_group
 from nospoon.errors import (
@@ -60,6 +62,8 @@ class Controller:
     work: Work
     verifier: Verifier
     operations: Operations
+    survey: Survey
+    orphans: Orphans
     bmc_service: BmcService
     consoles: ConsoleService
     media: Media

@@ -26,7 +26,9 @@ from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
 from nospoon.control.media import Media
 from nospoon.control.operations import Operations
+from nospoon.control.orphans import Orphans
 from nospoon.control.planner import Planner
+from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
 from nospoon.daemon.bmc_state import StoredRuntime, opened
@@ -164,6 +166,12 @@ class Daemon:
             publish=self._publish,
             clock=clock.unix,
         )
+        survey = Survey(
+            database=self.database,
+            planner=self.planner,
+            hosts=self.hosts,
+            default_uri=self._settings.default_uri,
+        )
         return Controller(
             database=self.database,
             cipher=self.cipher,
@@ -174,6 +182,13 @@ class Daemon:
             work=self.work,
             verifier=verifier,
             operations=self.operations,
+            survey=survey,
+            orphans=Orphans(
+                database=self.database,
+                survey=survey,
+                operations=self.operations,
+                clock=clock.unix,
+            ),
             bmc_service=self.bmcs,
             consoles=self.consoles,
             media=self.media,
@@ -344,7 +359,7 @@ class StoredBmcs:
         self._database, self._cipher = database, cipher
         self._fleet, self._hosts = fleet, hosts
 
-    async def all(self, cluster: UUID) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
+    async def all(self, cluster: UUID | None) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
         return await self._database.call(bmc_rows.records, cluster)
 
     async def put(self, key: Key, bmc: Bmc, tag: OwnerTag) -> None:

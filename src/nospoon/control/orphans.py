@@ -1,0 +1,147 @@
+"""Orphans: what carries this deployment's tag and belongs to no cluster in the store.
+
+They are left by a database that was lost or put back from an older copy, and by hosts that were
+away when their cluster went. What other deployments made, and what has no tag, is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pwd
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
+
+from nospoon.control.journal import Journal
+from nospoon.control.operations import Ended, Operations, Running
+from nospoon.control.survey import Seen, Survey
+from nospoon.engine.execute import execute
+from nospoon.engine.progress import Outcome
+from nospoon.model.cluster import Host
+from nospoon.model.resources import Observed, OwnerTag
+from nospoon.plan.diff import removal
+from nospoon.runtime.clock import Clock
+from nospoon.store import clusters as stored
+from nospoon.store.database import Database
+from nospoon.store.operations import OperationRow, OperationState
+
+UPKEEP = uuid5(NAMESPACE_URL, "nospoon:upkeep")
+"""Stands for a cluster in operations on what belongs to none, so that they exclude each other."""
+
+
+class Orphans:
+    """Finds orphans, and removes them when asked."""
+
+    def __init__(
+        self, *, database: Database, survey: Survey, operations: Operations, clock: Clock
+    ) -> None:
+        self._database, self._survey = database, survey
+        self._operations, self._clock = operations, clock
+
+    async def report(self, hosts: Sequence[Host]) -> dict[str, Any]:
+        """{"orphans": [row], "others": {host: {deployment: things}}, "away": {host: reason}}."""
+        seen = await self.find(hosts)
+        return {
+            "orphans": [_row(each, host) for host in seen for each, _ in host.found],
+            "others": {each.host.name: each.others for each in seen if each.others},
+            "away": {each.host.name: each.away for each in seen if each.away},
+        }
+
+    async def find(self, hosts: Sequence[Host]) -> list[Seen]:
+        """What each host has of clusters that are not in the store; `hosts` empty: all known."""
+        seen = await self._survey.look(hosts or await self._survey.hosts_known())
+        known = {row.id for row in await self._database.call(stored.all_clusters)}
+        return [
+            replace(each, found=tuple(f for f in each.found if f[0].tag.cluster not in known))
+            for each in seen
+        ]
+
+    async def reap(self, uid: int, hosts: Sequence[Host], *, grace: float) -> OperationRow:
+        """Begin to remove them: those that are orphans now and still are after `grace` seconds."""
+        return await self._operations.start(
+            "reap",
+            cluster_id=UPKEEP,
+            cluster="",
+            uid=uid,
+            work=lambda running: self._reap(running, hosts, grace),
+        )
+
+    async def _reap(self, running: Running, hosts: Sequence[Host], grace: float) -> Ended:
+        before = _names(await self.find(hosts))
+        if not before:
+            return Ended(OperationState.DONE, "there are no orphans")
+        running.note(
+            f"{len(before)} orphans are removed in {grace:.0f} s; until then "
+            f"`nospoon operation cancel {running.row.id}` keeps them"
+        )
+        await asyncio.sleep(grace)
+        seen = [
+            replace(each, found=tuple(f for f in each.found if _name(f[0]) in before))
+            for each in await self.find(hosts)
+        ]
+        outcomes = [
+            await self._remove(running, each, cluster)
+            for each in seen
+            for cluster in each.clusters()
+        ]
+        failures = [failure for outcome in outcomes for failure in outcome.failures]
+        done = sum(outcome.done for outcome in outcomes)
+        if not failures:
+            return Ended(OperationState.DONE, f"{done} orphans are removed")
+        state = OperationState.PARTLY if done else OperationState.FAILED
+        why = "; ".join(f"{each.what}: {each.message}" for each in failures[:5])
+        return Ended(state, f"{done} orphans are removed, {len(failures)} are not: {why}")
+
+    async def _remove(self, running: Running, seen: Seen, cluster: UUID) -> Outcome:
+        """One cluster's on one host, unless somebody recovered it meanwhile."""
+        if await self._database.call(stored.get, cluster) is not None:
+            return Outcome(total=0)
+        found = seen.clusters()[cluster]
+        name = cluster_name(found)
+        return await execute(
+            removal(cluster=name, cluster_id=cluster, observed=found, why="orphan"),
+            drivers=seen.drivers(cluster),
+            tag=OwnerTag(self._database.deployment, cluster, token=uuid4().hex),
+            journal=Journal(self._database, running.row.id, cluster, self._clock),
+            emit=running.emit,
+        )
+
+
+def cluster_name(found: Sequence[Observed]) -> str:
+    """The cluster's name as its tags tell, or the name of its pool; else its id."""
+    for each in found:
+        if each.tag.name:
+            return each.tag.name
+    return str(found[0].tag.cluster)
+
+
+def _row(observed: Observed, seen: Seen) -> dict[str, Any]:
+    tag = observed.tag
+    return {
+        "host": seen.host.name,
+        "kind": str(observed.key.kind),
+        "name": observed.key.name,
+        "cluster": cluster_name(seen.clusters()[tag.cluster]),
+        "owner": user_name(tag.uid),
+        "running": "yes" if observed.running else "",
+        "cluster_id": str(tag.cluster),
+    }
+
+
+def user_name(uid: int | None) -> str:
+    """A user's name, their number where they have none, "" for nobody that we know of."""
+    if uid is None:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _name(observed: Observed) -> tuple[UUID, str]:
+    return observed.tag.cluster, str(observed.key)
+
+
+def _names(seen: Sequence[Seen]) -> set[tuple[UUID, str]]:
+    return {_name(observed) for each in seen for observed, _ in each.found}

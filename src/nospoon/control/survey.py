@@ -1,0 +1,131 @@
+"""A look at hosts for everything of this deployment, whatever cluster it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from nospoon.control.hosts import Hosts
+from nospoon.control.planner import Planner
+from nospoon.engine.observe import Drivers, observe
+from nospoon.errors import NospoonError, UsageError
+from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.resources import Kind, Observed
+from nospoon.providers.base import Driver
+from nospoon.store import clusters as stored
+from nospoon.store.database import Database
+
+OUR_OWN = frozenset({Kind.BMC, Kind.NETBOOT})
+"""Kinds that drivers of the daemon's own handle: several hosts have the same driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one host has. `others`: other deployment -> how many things; `away`: why unknown."""
+
+    host: Host
+    found: tuple[tuple[Observed, Driver], ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+    away: str = ""
+
+    def clusters(self) -> dict[UUID, list[Observed]]:
+        """What was found, by its cluster."""
+        result: dict[UUID, list[Observed]] = {}
+        for observed, _ in self.found:
+            result.setdefault(observed.tag.cluster, []).append(observed)
+        return result
+
+    def drivers(self, cluster: UUID) -> Drivers:
+        """The drivers that found the things of a cluster, under the hosts' names in their keys."""
+        return {
+            (observed.key.host, observed.key.kind): driver
+            for observed, driver in self.found
+            if observed.tag.cluster == cluster
+        }
+
+
+class Survey:
+    """Looks at hosts. Changes nothing."""
+
+    def __init__(
+        self, *, database: Database, planner: Planner, hosts: Hosts, default_uri: str
+    ) -> None:
+        self._database, self._planner, self._hosts = database, planner, hosts
+        self._default_uri = default_uri
+
+    def hosts_given(self, uris: Mapping[str, str], file: str, text: str) -> list[Host]:
+        """The hosts of a cluster file and those that were named; none of both: this machine."""
+        given = list(self._planner.read(file, text).hosts) if text else []
+        given += [host_at(name, uri) for name, uri in uris.items()]
+        return given or [host_at("here", self._default_uri)]
+
+    async def hosts_known(self) -> list[Host]:
+        """The hosts of all clusters, and this machine."""
+        known = [host_at("here", self._default_uri)]
+        for row in await self._database.call(stored.all_clusters):
+            known += await self._planner.hosts_of(row)
+        known += [row.host for row in await self._database.call(stored.all_nodes)]
+        return _each_once(known)
+
+    async def look(self, hosts: Iterable[Host]) -> list[Seen]:
+        """What each host has; things that several hosts show are told of once."""
+        seen = await asyncio.gather(*(self._look_at(host) for host in _each_once(hosts)))
+        return _told_once(seen)
+
+    async def _look_at(self, host: Host) -> Seen:
+        try:
+            connection = self._hosts.use(host).connection
+            await connection.check()
+            drivers = self._planner.drivers([host])
+            tags = dict(await connection.deployments())
+            found = [
+                (each, driver)
+                for key, driver in drivers.items()
+                for each in await observe({key: driver}, None)
+            ]
+        except NospoonError as error:
+            return Seen(host, away=str(error))
+        except ImportError as error:
+            return Seen(host, away=f"{error.name} is not installed here")
+        tags.pop(self._database.deployment, None)
+        return Seen(host, tuple(found), tags)
+
+
+def host_at(name: str, uri: str) -> Host:
+    """A host by its libvirt URI, or `simulated`. Raises `UsageError`."""
+    if uri == "simulated":
+        return Host(name, ConnectionKind.SIMULATED, uri="")
+    parts = urlsplit(uri)
+    driver, _, transport = parts.scheme.partition("+")
+    if driver not in {"qemu", "test"}:
+        raise UsageError(
+            f"{uri!r} is no libvirt URI of QEMU",
+            hint="Write `qemu:///system`, `qemu+ssh://HOST/system` or `simulated`.",
+        )
+    ssh = f"ssh://{parts.netloc}" if transport == "ssh" else ""
+    return Host(name, uri=uri, ssh=ssh)
+
+
+def _each_once(hosts: Iterable[Host]) -> list[Host]:
+    """A place may have several names; libvirt's are known by their URI, simulated ones by name."""
+    by_place = {(h.kind, h.uri or h.name): h for h in reversed(list(hosts))}
+    return list(reversed(by_place.values()))
+
+
+def _told_once(seen: Sequence[Seen]) -> list[Seen]:
+    told: set[object] = set()
+    result = []
+    for each in seen:
+        fresh = []
+        for observed, driver in each.found:
+            key = observed.key
+            place = None if key.kind in OUR_OWN else each.host.name
+            name = (place, key, observed.tag.cluster)
+            if name not in told:
+                told.add(name)
+                fresh.append((observed, driver))
+        result.append(Seen(each.host, tuple(fresh), each.others, each.away))
+    return result
