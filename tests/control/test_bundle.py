@@ -49,3 +49,8 @@ def test_values_of_passwords_are_masked_in_yaml(line: str) -> None:
 def test_the_account_of_a_url_is_masked_and_its_place_is_not() -> None:
     shown = masked("cannot fetch http://bob:hunter2@files.example/k: refused", [])
     assert shown == f"cannot fetch http://{MASK}@files.example/k: refused"
+
+
+@pytest.mark.parametrize("account", ["u:pa@ssw0rd", "bob:o'brien99", "bob:o''brien99", "u@x:y@z"])
+def test_an_account_with_odd_signs_is_masked_whole(account: str) -> None:
+    assert masked(f"{{image: 'http://{account}@h/x'}}", []) == f"{{image: 'http://{MASK}@h/x'}}"

@@ -305,8 +305,11 @@ def test_only_its_owner_reads_what_the_daemon_writes(rack: Rack) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
 
 
+@pytest.mark.libvirt
 def test_a_verify_that_is_cancelled_leaves_nodes_as_it_found_them(shared: Rack) -> None:
-    name, file = simulated(shared, "{count: 1}")
+    name = shared.name()
+    node = "{firmware: bios, memory: 256MiB, disks: [16MiB]}"
+    file = shared.file(f"cluster: {name}\n{shared.bmc()}nodes: [{node}]\n", f"{name}.yaml")
     shared.run("up", "--yes", file)
     bmc = shared.bmcs(name)["node-0"]
     shared.ipmitool(bmc, "chassis", "bootdev", "disk", "options=persistent")
@@ -410,3 +413,37 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
 def run(*argv: str) -> None:
     done = subprocess.run(argv, text=True, capture_output=True, check=False, cwd="/")
     assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("argv", [["support-bundle"], ["plan", "FILE"]])
+def test_an_answer_that_cannot_be_written_is_refused_before_the_work(
+    shared: Rack, argv: list[str]
+) -> None:
+    _, file = simulated(shared)
+    told = [each.replace("FILE", file) for each in argv]
+    refused = shared.run(*told, "-o", "/nowhere/at/all", status=2)
+    assert refused.stderr == (
+        "Error: cannot write /nowhere/at/all: there is no directory /nowhere/at\n"
+    )
+    assert "is a directory" in shared.run(*told, "-o", "/tmp", status=2).stderr
+
+
+def test_a_bundle_of_an_unknown_cluster_is_refused(shared: Rack) -> None:
+    assert "no cluster 'nosuch'" in shared.run("support-bundle", "nosuch", status=2).stderr
+
+
+def test_a_damaged_database_is_told_as_such(rack: Rack) -> None:
+    rack.run("daemon", "start")
+    rack.run("daemon", "stop")
+    (rack.directory / "state" / "nospoon.db").write_bytes(os.urandom(1 << 16))
+    refused = rack.run("status", status=1)
+    assert "cannot open the database" in refused.stderr
+    assert "not a database" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_verify_says_at_once_where_no_probe_can_come(shared: Rack) -> None:
+    name, file = simulated(shared)
+    shared.run("up", "--yes", file)
+    refused = shared.run("verify", name, status=1)
+    assert "a simulated machine runs no probe" in refused.stdout + refused.stderr

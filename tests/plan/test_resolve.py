@@ -76,6 +76,16 @@ def test_bmcs_get_a_port_each_and_keep_it() -> None:
     assert again.endpoints["node-1"].ipmi_port == 6231
 
 
+def test_another_port_for_redfish_moves_no_ipmi() -> None:
+    text = "bmc: {ports: 6300-6301, redfish_port: PORT}\nnodes: [{count: 2}]"
+    before = decided(read(text.replace("PORT", "8001")))
+    own = {(each.address, each.ipmi_port) for each in before.endpoints.values()}
+    after, reasons = allocate(read(text.replace("PORT", "8002")), before, Occupied(endpoints=own))
+    assert not reasons
+    moved = {name: replace(each, redfish_port=8002) for name, each in before.endpoints.items()}
+    assert after.endpoints == moved
+
+
 def test_ports_that_others_use_are_passed_over() -> None:
     taken = frozenset({("127.0.0.1", 6230), ("127.0.0.1", 6232)})
     ports = [
@@ -98,7 +108,8 @@ def test_when_others_have_taken_all_ports_the_reason_is_told() -> None:
     taken = Occupied(endpoints=frozenset({("127.0.0.1", 6230)}))
     _, reasons = allocate(cluster, Allocations(), taken)
     assert reasons == [
-        "node node-0: no free BMC endpoint left. Others use ports in 6230-6230: widen `bmc.ports`."
+        "node node-0: no free BMC endpoint left. All of 6230-6230 are in use, maybe by nodes that "
+        "leave: widen `bmc.ports`."
     ]
 
 

@@ -7,9 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from nospoon.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 Row = Mapping[str, Any]
@@ -116,3 +119,18 @@ _PRINTERS: dict[str, Callable[[list[dict[str, Any]], list[str]], None]] = {
     "value": _value,
     "csv": _csv,
 }
+
+
+def writable(path: str) -> Path:
+    """Where a command is to write its answer. Raises `UsageError` before any work is done."""
+    target = Path(path)
+    why = ""
+    if target.is_dir():
+        why = "it is a directory"
+    elif not target.parent.is_dir():
+        why = f"there is no directory {target.parent}"
+    elif not os.access(target if target.exists() else target.parent, os.W_OK):
+        why = "you may not write there"
+    if why:
+        raise UsageError(f"cannot write {path}: {why}")
+    return target

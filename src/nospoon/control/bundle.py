@@ -26,8 +26,8 @@ _PASSWORD = re.compile(
     r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s,}\]"'][^,}\]\n]*)"""
 )
 """A key of a password in YAML or JSON, and its value: in double quotes, in single ones, plain."""
-_ACCOUNT = re.compile(r"(?P<before>://)[^/\s@\"']+@")
-"""Name and password of a URL (RFC 3986 §3.2.1)."""
+_ACCOUNT = re.compile(r"(?P<before>://)[^/\s?#\"]+@")
+"""Name and password of a URL (RFC 3986 §3.2.1), up to the last @ before its path."""
 TOOLS = (
     ("libvirtd", "--version"),
     ("qemu-system-x86_64", "--version"),

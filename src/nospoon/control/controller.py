@@ -201,7 +201,7 @@ class Controller:
         """Begin to boot the probe on nodes and compare."""
         row = await self._row(uid, name)
         members = self.fleet.of(uid, name)
-        chosen = [self.fleet.find(uid, f"{name}/{node}") for node in nodes] or members
+        chosen = [self.fleet.find(uid, f"{name}/{node}") for node in dict.fromkeys(nodes)]
         prepared = await self.planner.prepare(replace(self._request_of(row), fetches=False))
         return await self.operations.start(
             "verify",
@@ -209,7 +209,11 @@ class Controller:
             cluster=name,
             uid=uid,
             work=lambda running: self.verifier.verify(
-                running, chosen, prepared.desired, reboot_running=reboot_running, timeout=timeout
+                running,
+                chosen or members,
+                prepared.desired,
+                reboot_running=reboot_running,
+                timeout=timeout,
             ),
         )
 
@@ -332,6 +336,8 @@ class Controller:
 
     async def support_bundle(self, uid: int, cluster: str) -> bytes:
         """A .tar.gz for a bug report: of one cluster, or of all that the caller has."""
+        if cluster:
+            await self._row(uid, cluster)
         texts = {
             "versions.txt": await bundle.versions(),
             "daemon.json": bundle.as_json(await self.about()),

@@ -47,12 +47,16 @@ class Ended:
 
 @dataclass(slots=True)
 class Running:
-    """An operation at work: what it has told so far, how many of these are stored, who listens."""
+    """An operation at work: what it has told so far, how many of these are stored, who listens.
+
+    `worked`: its work is over, and its end is being stored; nobody can cancel that.
+    """
 
     row: OperationRow
     events: list[Event] = field(default_factory=list)
     stored: int = 0
     task: asyncio.Task[Any] | None = None
+    worked: bool = False
     ended: Ended | None = None
     wakers: set[asyncio.Event] = field(default_factory=set)
 
@@ -116,6 +120,8 @@ class Operations:
         running = Running(row)
         self._running[row.id] = running
         running.task = self._tasks.start(self._carry_out(running, work), name=f"{kind} {cluster}")
+        running.task.add_done_callback(lambda _: self._release(running))
+        await asyncio.sleep(0)  # its first step: what is cancelled before that does not even end
         return row
 
     async def _carry_out(self, running: Running, work: Work) -> None:
@@ -129,6 +135,7 @@ class Operations:
         except Exception as error:
             log.exception("operation broke", operation=str(running.row.id))
             ended = Ended(OperationState.FAILED, f"internal error: {error!r}; see the daemon's log")
+        running.worked = True
         keeper.cancel()
         await asyncio.wait([keeper])
         await self._finish(running, ended)
@@ -151,7 +158,6 @@ class Operations:
                 raise
 
     async def _finish(self, running: Running, ended: Ended) -> None:
-        """Whatever happens to the database, the cluster is free again and followers see the end."""
         row = running.row
         try:
             await self._store(running, ended)
@@ -160,9 +166,14 @@ class Operations:
             self._tasks.start(self._store_later(running, ended), name=f"store {row.id}")
         running.ended = ended
         log.info("operation ended", operation=str(row.id), kind=row.kind, state=ended.state)
+
+    def _release(self, running: Running) -> None:
+        """Whatever happened meanwhile, the cluster is free again and followers see an end."""
+        if running.ended is None:
+            running.ended = Ended(OperationState.INTERRUPTED, "the daemon ended")
         for waker in running.wakers:
             waker.set()
-        del self._running[row.id], self._busy[row.cluster_id]
+        del self._running[running.row.id], self._busy[running.row.cluster_id]
 
     async def _store_later(self, running: Running, ended: Ended) -> None:
         while True:
@@ -215,7 +226,8 @@ class Operations:
         if running is None or running.task is None:
             row = await self.get(id)
             raise Conflict(f"{row.kind} {row.cluster} has ended already: {row.state}")
-        running.task.cancel()
+        if not running.worked:
+            running.task.cancel()
         await asyncio.wait([running.task])
 
 

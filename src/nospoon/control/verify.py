@@ -17,9 +17,9 @@ from nospoon.control.operations import Ended, Running
 from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import NospoonError, ProviderError, UsageError
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride, OverrideEnabled
-from nospoon.model.cluster import Arch
+from nospoon.model.cluster import Arch, ConnectionKind
 from nospoon.model.machine import PowerCommand, PowerState
-from nospoon.model.resources import Key, Resource, Volume
+from nospoon.model.resources import Key, NetbootService, Resource, Volume
 from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import Finding, compare
 from nospoon.probe.record import Record, decode, find
@@ -97,6 +97,8 @@ class Verifier:
         done = _Count(running, len(members))
 
         async def one(member: Member) -> Verdict:
+            if hopeless := _hopeless(member, desired):
+                return Verdict(member, problem=hopeless)
             async with turn:
                 done.began(member)
                 verdict = await self._one(member, probes[member.machine.arch], sizes, timeout)
@@ -249,6 +251,17 @@ async def _first_record(stream: AsyncIterator[bytes]) -> Record:
         if record is not None:
             return record
     raise ProviderError("the console ended before the probe told what it found")
+
+
+def _hopeless(member: Member, desired: Mapping[Key, Resource]) -> str:
+    """Why the probe cannot reach a node, whatever happens; "" when it can."""
+    if member.host.kind is ConnectionKind.SIMULATED:
+        return "a simulated machine runs no probe"
+    served = {r.shape.bridge for r in desired.values() if isinstance(r.shape, NetbootService)}
+    bridges = {nic.bridge for nic in member.machine.nics}
+    if member.host.unprivileged or bridges & served:
+        return ""
+    return "it is on no network with `netboot: builtin`, over which the probe comes"
 
 
 def _problems(verdict: Verdict) -> str:

@@ -7,7 +7,7 @@ file, so that the same file gives the same answer.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Netboot, Node
@@ -152,8 +152,9 @@ def _endpoints(
     cluster: Cluster, earlier: Allocations, occupied: Occupied, reasons: list[str]
 ) -> Iterator[tuple[str, Endpoint]]:
     nodes = [node for node in cluster.nodes if node.bmc]
+    redfish = cluster.addressing.redfish_port
     kept = {
-        node.name: earlier.endpoints[node.name]
+        node.name: replace(earlier.endpoints[node.name], redfish_port=redfish)
         for node in nodes
         if node.name in earlier.endpoints and _still_fits(cluster, node, earlier)
     }
@@ -179,13 +180,11 @@ def _widen(cluster: Cluster) -> str:
     if cluster.addressing.pool is not None:
         return f"Take a larger `bmc.pool` than {cluster.addressing.pool}."
     first, last = cluster.addressing.ports
-    return f"Others use ports in {first}-{last}: widen `bmc.ports`."
+    return f"All of {first}-{last} are in use, maybe by nodes that leave: widen `bmc.ports`."
 
 
 def _still_fits(cluster: Cluster, node: Node, earlier: Allocations) -> bool:
     endpoint, addressing = earlier.endpoints[node.name], cluster.addressing
-    if endpoint.redfish_port != addressing.redfish_port:
-        return False
     if (endpoint.ipmi_port != 0) is not (BmcProtocol.IPMI in node.bmc):
         return False
     if addressing.pool is not None:

@@ -25,7 +25,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError
 
 from nospoon.errors import HostUnreachable, MissingTool, ProviderError, UsageError
 from nospoon.store import tables
@@ -103,12 +103,12 @@ class Database:
                 migrate(connection)
             with engine.begin() as connection:
                 return cls(engine, _deployment(connection))
-        except OperationalError as error:
+        except DatabaseError as error:
             engine.dispose()
             shown = engine.url.render_as_string(hide_password=True)
             raise HostUnreachable(
                 f"cannot open the database {shown}: {error.orig}",
-                hint="NOSPOON_DATABASE says which one is used.",
+                hint="NOSPOON_DATABASE says which one is used; a damaged one has to be restored.",
             ) from error
 
     async def call(
@@ -125,10 +125,12 @@ class Database:
         self._calls.put(_Call(run, future, loop))
         try:
             return await future
-        except OperationalError as error:
+        except IntegrityError:
+            raise  # a rule of the schema, which its caller knows
+        except DatabaseError as error:
             raise ProviderError(
                 f"the database does not work: {error.orig}",
-                hint="Is its disk full, or does another program hold it?",
+                hint="Is its disk full, is it damaged, or does another program hold it?",
             ) from error
 
     def _work(self) -> None:

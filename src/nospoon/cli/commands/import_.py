@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from nospoon.cli.output import writable
 from nospoon.errors import MissingTool, UsageError
 
 FORMATS = ("tenks", "instackenv")
@@ -24,6 +25,7 @@ def command(file: str, tool: str, inventory: str | None, name: str, out: str | N
     """Make a cluster file of another tool's FILE, and tell what it could not carry over."""
     from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
+    target = writable(out) if out is not None else None
     listed = _inventory(inventory) if inventory is not None else {}
     try:
         text = Path(file).read_text(encoding="utf-8")
@@ -32,10 +34,10 @@ def command(file: str, tool: str, inventory: str | None, name: str, out: str | N
     imported = READERS[tool](Source(Path(file).name, text, name, listed))
     for each in imported.left_out:
         click.echo(f"Not carried over: {each}", err=True)
-    if out is None:
+    if target is None:
         click.echo(imported.text, nl=False)
         return
-    Path(out).write_text(imported.text)
+    target.write_text(imported.text)
     click.echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
 
 

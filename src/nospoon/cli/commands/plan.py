@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
 from nospoon.cli import connect
 from nospoon.cli.files import cluster_name, read_request
+from nospoon.cli.output import writable
 
 CHANGES = 2
 
@@ -29,6 +29,7 @@ def command(
     detailed_exitcode: bool,  # noqa: FBT001
 ) -> None:
     """Show what `up FILE` would do, and why. Changes nothing."""
+    target = writable(out) if out is not None else None
     client = connect.client()
     if removal:
         answer = client.get(f"/v1/clusters/{cluster_name(file)}/removal")
@@ -38,12 +39,12 @@ def command(
         answer = client.post("/v1/plan", body)
     plan = answer["plan"]
     click.echo(json.dumps(plan, indent=2) if format_ == "json" else answer["text"])
-    if out is not None and body is not None:
+    if target is not None and body is not None:
         saved = {
             **body,
             "cluster_id": plan["cluster_id"],
             "fingerprint": plan["fingerprint"],
         }
-        Path(out).write_text(json.dumps({"request": saved, "plan": plan}, indent=2))
+        target.write_text(json.dumps({"request": saved, "plan": plan}, indent=2))
     if detailed_exitcode and plan["steps"]:
         raise click.exceptions.Exit(CHANGES)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from nospoon.cli import connect
 from nospoon.cli.files import cluster_name
+from nospoon.cli.output import writable
 
 
 @click.command("support-bundle")
@@ -16,6 +15,7 @@ from nospoon.cli.files import cluster_name
 def command(cluster: str, out: str) -> None:
     """Pack file, plan, logs, consoles and versions for a bug report; secrets are masked."""
     name = cluster_name(cluster) if cluster else ""
+    target = writable(out)
     data = connect.client().text("/v1/support-bundle", cluster=name)
-    Path(out).write_bytes(data)
+    target.write_bytes(data)
     click.echo(out)

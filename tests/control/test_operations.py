@@ -1,0 +1,78 @@
+"""Operations end whatever happens to them: a cluster is never held up by one that is over."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from nospoon.control.operations import Ended, Operations, Running
+from nospoon.runtime.tasks import Tasks
+from nospoon.store.database import Database
+from nospoon.store.operations import OperationState
+
+CLUSTER = uuid4()
+
+
+class SlowAtTheEnd(Database):
+    """Ends of operations are stored when `go` is set."""
+
+    go: threading.Event
+    storing: asyncio.Event
+
+    async def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        if function.__name__ == "_save" and isinstance(args[2], Ended):
+            self.storing.set()
+            await asyncio.to_thread(self.go.wait, 20)
+        return await super().call(function, *args, **kwargs)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[SlowAtTheEnd]:
+    opened = SlowAtTheEnd.open(f"sqlite:///{tmp_path}/store.db")
+    assert isinstance(opened, SlowAtTheEnd)
+    opened.go, opened.storing = threading.Event(), asyncio.Event()
+    yield opened
+    opened.close()
+
+
+async def nothing(running: Running) -> Ended:
+    del running
+    return Ended(OperationState.DONE, "it was nothing")
+
+
+async def test_cancelling_what_is_over_changes_nothing(database: SlowAtTheEnd) -> None:
+    async with Tasks("test") as tasks:
+        operations = Operations(database, tasks, lambda: 0.0)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=nothing)
+        following = tasks.start(_all(operations.follow(row.id)), name="follow")
+        await database.storing.wait()
+        cancelling = tasks.start(operations.cancel(row.id), name="cancel")
+        await asyncio.sleep(0.05)
+        assert operations.current(CLUSTER), "its end is not stored yet"
+        database.go.set()
+        await cancelling
+        assert (await following)[-1]["message"] == "it was nothing"
+        operations.require_free(CLUSTER)
+        assert (await operations.get(row.id)).state is OperationState.DONE
+
+
+async def test_what_is_cancelled_before_its_first_step_holds_up_nobody(
+    database: SlowAtTheEnd,
+) -> None:
+    database.go.set()
+    async with Tasks("test") as tasks:
+        operations = Operations(database, tasks, lambda: 0.0)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=nothing)
+        await operations.cancel(row.id)
+        operations.require_free(CLUSTER)
+        assert (await _all(operations.follow(row.id)))[-1]["state"] != OperationState.RUNNING
+
+
+async def _all(events: AsyncIterator[list[Any]]) -> list[Any]:
+    return [event async for some in events for event in some]
