@@ -27,7 +27,13 @@ class HttpServer:
     """One application on some sockets. Start it, close it; closing ends open connections soon."""
 
     def __init__(self, app: Any, sockets: list[socket.socket], **config: Any) -> None:
-        settings = {"lifespan": "off", "log_config": None, "access_log": False, "http": "httptools"}
+        settings = {
+            "lifespan": "off",
+            "log_config": None,
+            "access_log": False,
+            "http": "httptools",
+            "proxy_headers": False,  # nobody stands between, who could say who asks
+        }
         self._server = _Quiet(
             uvicorn.Config(app, timeout_graceful_shutdown=1, **{**settings, **config})
         )

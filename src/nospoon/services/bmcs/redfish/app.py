@@ -297,6 +297,8 @@ _OPEN = frozenset({"GET"})
 _V1 = ROOT
 
 RESOURCES: tuple[Resource, ...] = (
+    # paths are tried in this order: what clients ask for most comes first
+    Resource(f"{_V1}/Systems/{{id}}", {"GET": read(shown.system), "PATCH": _patch_system}),
     Resource("/redfish", {"GET": _versions}, _OPEN),
     Resource(_V1, {"GET": _root}, _OPEN),
     Resource(f"{_V1}/", {"GET": _root}, _OPEN),
@@ -315,7 +317,6 @@ RESOURCES: tuple[Resource, ...] = (
         f"{_V1}/SessionService/Sessions/{{session}}", {"GET": _session, "DELETE": _delete_session}
     ),
     Resource(f"{_V1}/Systems", {"GET": _listing("ComputerSystem", "Systems")}),
-    Resource(f"{_V1}/Systems/{{id}}", {"GET": read(shown.system), "PATCH": _patch_system}),
     Resource(f"{_V1}/Systems/{{id}}/Actions/ComputerSystem.Reset", {"POST": _reset}),
     Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces", {"GET": _interfaces}),
     Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces/{{nic}}", {"GET": _interface}),

@@ -1,11 +1,16 @@
-"""Methods that no HTTP parser knows are not implemented (DSP0266 §6.2): 501, no bad request."""
+"""Redfish's HTTP: methods that no parser knows are not implemented (DSP0266 §6.2): 501, no bad
+request; an answer is one write.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from http import HTTPMethod
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from nospoon.runtime.joined import Joined
 
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z0-9!#$%&'*+.^_`|~-]*) \S+ HTTP/1\.[01]\r?\n")
 _KNOWN = frozenset(method.value.encode() for method in HTTPMethod)
@@ -22,6 +27,9 @@ class RedfishHttp(HttpToolsProtocol):
     """
 
     _received = b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(Joined(transport))
 
     def data_received(self, data: bytes) -> None:
         self._received = data

@@ -134,24 +134,24 @@ def modes(served: Served) -> tuple[str, ...]:
 
 def system(served: Served) -> dict[str, Any]:
     """ComputerSystem."""
-    machine, uuid = served.config.machine, served.bmc.uuid
+    machine, uuid = served.config.machine, str(served.bmc.uuid)
     path = f"Systems/{uuid}"
     return {
         "@odata.type": "#ComputerSystem.v1_22_1.ComputerSystem",
         "@odata.id": f"{ROOT}/{path}",
-        "Id": str(uuid),
+        "Id": uuid,
         "Name": served.config.node,
         "HostName": served.config.node,
         "SystemType": "Virtual",
         "Manufacturer": "nospoon",
         "Model": f"{machine.arch} {machine.firmware}",
         "SerialNumber": machine.serial_number,
-        "UUID": str(uuid),
+        "UUID": uuid,
         "PowerState": POWER_STATES[served.aggregate.power],
         "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
         "LocationIndicatorActive": served.aggregate.identify,
         "Status": _status(served),
-        "Boot": _boot(served),
+        "Boot": _boot(served, path),
         "ProcessorSummary": {
             "Count": machine.cpus,
             "CoreCount": machine.cpus,
@@ -199,7 +199,7 @@ def _condition(fault: str) -> dict[str, Any]:
     }
 
 
-def _boot(served: Served) -> dict[str, Any]:
+def _boot(served: Served, path: str) -> dict[str, Any]:
     override = served.override
     active = override.active
     return {
@@ -210,7 +210,7 @@ def _boot(served: Served) -> dict[str, Any]:
         "BootSourceOverrideMode@Redfish.AllowableValues": list(modes(served)),
         "HttpBootUri": served.aggregate.runtime.http_boot_uri or None,
         "BootOrder": boot_order(served),
-        "BootOptions": ref(f"Systems/{served.bmc.uuid}/BootOptions"),
+        "BootOptions": ref(f"{path}/BootOptions"),
     }
 
 
@@ -221,7 +221,10 @@ def boot_order(served: Served) -> list[str]:
 
 def boot_reference(device: BootDevice) -> str:
     """The firmware's name of a boot option (UEFI 2.10 §3.1.1)."""
-    return f"Boot{list(BootDevice).index(device):04X}"
+    return _REFERENCES[device]
+
+
+_REFERENCES = {device: f"Boot{number:04X}" for number, device in enumerate(BootDevice)}
 
 
 def boot_option(served: Served, member: str) -> dict[str, Any] | None:
