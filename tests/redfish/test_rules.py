@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from nospoon.model.cluster import Firmware
-from nospoon.services.bmcs.redfish.app import PATTERNS
+from nospoon.services.bmcs.redfish.app import find
 from nospoon.services.bmcs.redfish.exchange import Resource
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import Client, client
@@ -18,7 +18,20 @@ NEVER = 'W/"never"'
 
 
 def resource_at(path: str) -> Resource:
-    return next(resource for pattern, resource in PATTERNS if pattern.match(path))
+    found = find(path)
+    assert found is not None
+    return found[0]
+
+
+def test_dots_of_paths_are_dots_and_nothing_follows_what_is_named() -> None:
+    reset = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
+    assert find(reset) is not None
+    assert find(reset.replace(".", "x")) is None
+    assert find(f"{reset}/") is None
+    assert find(f"{reset}\n") is None
+    found = find("/redfish/v1/Systems/1/VirtualMedia/Cd")
+    assert found is not None
+    assert found[1] == {"id": "1", "member": "Cd"}
 
 
 async def walked(line: Client) -> list[str]:

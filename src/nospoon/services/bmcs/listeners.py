@@ -17,7 +17,7 @@ from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.udp import Peer, UdpSocket, family_of, holder_of
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
-from nospoon.services.bmcs.redfish.app import create_app
+from nospoon.services.bmcs.redfish.app import App
 from nospoon.services.bmcs.redfish.methods import RedfishHttp
 from nospoon.services.bmcs.served import bind_address
 
@@ -115,7 +115,7 @@ class Listeners:
         if shared is None:
             shared = self._http[key] = _Shared(tls=bmc.tls)
             try:
-                app = create_app(self._service, self.accounts)
+                app = App(self._service, self.accounts)
                 settings = {"ws": "none", "http": RedfishHttp, **self._tls(bmc)}
                 shared.http = HttpServer(app, [_bound(*key)], **settings)
                 await shared.http.start()

@@ -1,1 +1,1 @@
-"""Redfish (DSP0266) on Starlette, answering from the same aggregates as IPMI."""
+"""Redfish (DSP0266) over ASGI, answering from the same aggregates as IPMI."""

@@ -11,18 +11,16 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import Accounts, RedfishSession
@@ -64,36 +62,38 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.service import BmcService
 
 
-def create_app(service: BmcService, accounts: Accounts) -> Starlette:
-    """The service for all BMCs that share one listener."""
-
-    def endpoint(resource: Resource) -> Callable[[Request], Awaitable[Response]]:
-        allowed = (b"allow", resource.allowed.encode("ascii"))
-
-        async def answer(request: Request) -> Response:
-            exchange = Exchange(request, service, accounts)
-            response = await _answer(resource, exchange)
-            if exchange.late:
-                await asyncio.sleep(exchange.late)
-            if request.method in SAFE:
-                response.raw_headers.append(allowed)
-            return response
-
-        return answer
-
-    verbs = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-    routes = [Route(r.path, endpoint(r), methods=verbs) for r in RESOURCES]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _unknown_path})
-    app.router.redirect_slashes = False
-    return app
+VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-async def _unknown_path(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 405:
-        message = f"The method {request.method} is not implemented."
-        return _refused(errors.general(501, message))
-    return _refused(errors.not_found(request.url.path))
+class App:
+    """The service for all BMCs that share one listener, as an ASGI application.
+
+    It finds its resources itself: a framework's routing took as long as the rest of an answer.
+    """
+
+    def __init__(self, service: BmcService, accounts: Accounts) -> None:
+        self._service, self._accounts = service, accounts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = await self._respond(request)
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        found = find(request.scope["path"])
+        if found is None:
+            return _refused(errors.not_found(request.url.path))
+        if request.method not in VERBS:
+            message = f"The method {request.method} is not implemented."
+            return _refused(errors.general(501, message))
+        resource, request.scope["path_params"] = found
+        exchange = Exchange(request, self._service, self._accounts)
+        response = await _answer(resource, exchange)
+        if exchange.late:
+            await asyncio.sleep(exchange.late)
+        if request.method in SAFE:
+            response.raw_headers.append(_ALLOW[resource.path])
+        return response
 
 
 async def _answer(resource: Resource, exchange: Exchange) -> Response:
@@ -130,20 +130,19 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
 
 async def _fetch(exchange: Exchange, path: str) -> dict[str, Any] | None:
     """Another resource's body, for the same caller."""
-    for pattern, resource in PATTERNS:
-        match = pattern.match(path)
-        if match is None or "GET" not in resource.methods:
-            continue
-        scope = {**exchange.request.scope, "path": path, "query_string": b"", "headers": [],
-                 "path_params": match.groupdict()}  # fmt: skip
-        inner = replace(exchange, request=Request(scope))
-        try:
-            response = await resource.methods["GET"](inner)
-        except RedfishError:
-            return None
-        found: dict[str, Any] = msgspec.json.decode(response.body)
-        return found
-    return None
+    found = find(path)
+    if found is None or "GET" not in found[0].methods:
+        return None
+    resource, params = found
+    scope = {**exchange.request.scope, "path": path, "query_string": b"", "headers": [],
+             "path_params": params}  # fmt: skip
+    inner = replace(exchange, request=Request(scope))
+    try:
+        response = await resource.methods["GET"](inner)
+    except RedfishError:
+        return None
+    body: dict[str, Any] = msgspec.json.decode(response.body)
+    return body
 
 
 def _check_version(request: Request) -> None:
@@ -340,8 +339,23 @@ RESOURCES: tuple[Resource, ...] = (
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", path.replace("$", r"\$")) + r"\Z")
+    words = re.split(r"{(\w+)}", path)
+    parts = (f"(?P<{w}>[^/]+)" if n % 2 else re.escape(w) for n, w in enumerate(words))
+    return re.compile("".join(parts) + r"\Z")
 
 
-PATTERNS = tuple((_pattern(resource.path), resource) for resource in RESOURCES)
-"""Paths as Starlette would match them, for what is expanded."""
+PATTERNS: Mapping[int, list[tuple[re.Pattern[str], Resource]]] = {
+    depth: [(_pattern(each.path), each) for each in RESOURCES if each.path.count("/") == depth]
+    for depth in {each.path.count("/") for each in RESOURCES}
+}
+"""By the number of slashes, each in the table's order."""
+_ALLOW = {each.path: (b"allow", each.allowed.encode("ascii")) for each in RESOURCES}
+
+
+def find(path: str) -> tuple[Resource, dict[str, str]] | None:
+    """The resource at a path, and what the path names."""
+    for pattern, resource in PATTERNS.get(path.count("/"), ()):
+        match = pattern.match(path)
+        if match is not None:
+            return resource, match.groupdict()
+    return None
