@@ -174,3 +174,15 @@ def test_a_plan_reads_as_text_and_as_json() -> None:
     assert "cpus: 4 -> 1  [at power-off]" in plan_text(plan)
     (step,) = plan_json(plan)["steps"]
     assert (step["action"], step["name"], step["at_power_off"]) == ("change", "n0", True)
+
+
+def test_a_tag_that_notes_something_else_is_written_anew_and_one_without_a_note_is_left() -> None:
+    desired = {MACHINE: Resource(MACHINE, SERVER, note="now")}
+
+    def steps(note: str) -> list[Action]:
+        found = [Observed(MACHINE, SERVER, replace(TAG, note=note), 0.0)]
+        plan = diff(cluster="c", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
+        return [step.action for step in plan.steps]
+
+    assert steps("") == steps("now") == []
+    assert steps("then") == [Action.CHANGE]

@@ -51,6 +51,12 @@ class ReapRequest(HostsRequest):
     grace: Annotated[float, Field(ge=0, le=7 * 86400)] = 60.0
 
 
+class AdoptRequest(HostsRequest):
+    """`deployment`: the id of the deployment whose state was lost."""
+
+    deployment: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
 class DownRequest(Wire):
     """`purge` removes console records too."""
 

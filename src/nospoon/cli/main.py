@@ -29,6 +29,7 @@ COMMANDS = {
     "bmc": "BMCs: where they answer, and who may log in.",
     "host": "Hosts: check what they have of what is needed there.",
     "orphans": "List what nospoon made and no cluster knows any more; remove it.",
+    "recover": "Make a lost store again from what is on the hosts.",
     "operation": "Long work: list, show, watch, cancel.",
     "import": "Make a cluster file of what Tenks or TripleO was given.",
     "schema": "Print the JSON Schema of cluster files.",

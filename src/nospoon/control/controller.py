@@ -26,6 +26,7 @@ from nospoon.control.media import Media
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
 from nospoon.control.planner import Planner, Request
+from nospoon.control.recover import Recovery
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work, record_group
@@ -64,6 +65,7 @@ class Controller:
     operations: Operations
     survey: Survey
     orphans: Orphans
+    recovery: Recovery
     bmc_service: BmcService
     consoles: ConsoleService
     media: Media

@@ -19,7 +19,8 @@ from nospoon.control.survey import Seen, Survey
 from nospoon.engine.execute import execute
 from nospoon.engine.progress import Outcome
 from nospoon.model.cluster import Host
-from nospoon.model.resources import Observed, OwnerTag
+from nospoon.model.resources import Kind, Observed, OwnerTag
+from nospoon.plan import identity
 from nospoon.plan.diff import removal
 from nospoon.runtime.clock import Clock
 from nospoon.store import clusters as stored
@@ -109,11 +110,13 @@ class Orphans:
 
 
 def cluster_name(found: Sequence[Observed]) -> str:
-    """The cluster's name as its tags tell, or the name of its pool; else its id."""
-    for each in found:
-        if each.tag.name:
-            return each.tag.name
-    return str(found[0].tag.cluster)
+    """The cluster's name as its tags tell, or the name of a pool of an earlier version; else its
+    id.
+    """
+    told = [each.tag.name for each in found if each.tag.name]
+    pools = [each.key.name for each in found if each.key.kind is Kind.POOL]
+    told += [name for pool in pools if (name := identity.cluster_of_pool(pool))]
+    return told[0] if told else str(found[0].tag.cluster)
 
 
 def _row(observed: Observed, seen: Seen) -> dict[str, Any]:

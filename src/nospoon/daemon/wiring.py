@@ -28,6 +28,7 @@ from nospoon.control.media import Media
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
 from nospoon.control.planner import Planner
+from nospoon.control.recover import Recovery
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
@@ -82,7 +83,7 @@ class Daemon:
         self._tasks = Tasks("daemon")
         self._end = contextlib.AsyncExitStack()
         self._building = asyncio.Lock()
-        self.database = Database.open(settings.database)
+        self.database = _opened(settings)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
         self.files = Files(settings.state / "files")
         self.records = Records(settings.state / "consoles")
@@ -172,6 +173,17 @@ class Daemon:
             hosts=self.hosts,
             default_uri=self._settings.default_uri,
         )
+        orphans = Orphans(
+            database=self.database, survey=survey, operations=self.operations, clock=clock.unix
+        )
+        recovery = Recovery(
+            database=self.database,
+            cipher=self.cipher,
+            orphans=orphans,
+            hosts=self.hosts,
+            fleet=self.fleet,
+            clock=clock.unix,
+        )
         return Controller(
             database=self.database,
             cipher=self.cipher,
@@ -183,12 +195,8 @@ class Daemon:
             verifier=verifier,
             operations=self.operations,
             survey=survey,
-            orphans=Orphans(
-                database=self.database,
-                survey=survey,
-                operations=self.operations,
-                clock=clock.unix,
-            ),
+            orphans=orphans,
+            recovery=recovery,
             bmc_service=self.bmcs,
             consoles=self.consoles,
             media=self.media,
@@ -395,6 +403,16 @@ def _node_and_log(
 ) -> tuple[stored.NodeRow | None, Sequence[Record]]:
     """In one go, for a start with ten thousand of them."""
     return stored.node(connection, uuid), bmc_log.records(connection, uuid)
+
+
+def _opened(settings: Settings) -> Database:
+    """The store. Its deployment's id is kept beside it, so that a new store is the same one."""
+    kept = settings.state / "deployment"
+    database = Database.open(
+        settings.database, deployment=kept.read_text().strip() if kept.exists() else ""
+    )
+    kept.write_text(f"{database.deployment}\n")
+    return database
 
 
 def _boot_port(settings: Settings) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from nospoon.engine.observe import Drivers
@@ -161,11 +161,12 @@ class _Run:
             await driver.delete(step.observed)
             return
         assert step.desired is not None, "only what is desired is made"
+        tag = replace(self.tag, note=step.desired.note)
         if step.action is Action.CHANGE:
             assert step.observed is not None, "only what was observed is changed"
-            await driver.change(step.observed, step.desired, self.tag)
+            await driver.change(step.observed, step.desired, tag)
         else:
-            await driver.create(step.desired, self.tag)
+            await driver.create(step.desired, tag)
 
     def _driver(self, key: Key) -> Driver:
         driver = self.drivers.get((key.host, key.kind))

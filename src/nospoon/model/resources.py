@@ -44,6 +44,7 @@ class OwnerTag:
     """Written on everything made. `token` names the action that made it, for a safe retry.
 
     `name` and `uid`: the cluster's, and its owner's; "" and None on what earlier versions made.
+    `note`: what `nospoon.plan.notes` says of a machine.
     """
 
     deployment: str
@@ -52,6 +53,7 @@ class OwnerTag:
     token: str = ""
     name: str = ""
     uid: int | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +228,13 @@ Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A desired resource and what must exist before it."""
+    """A desired resource and what must exist before it. `note` is written into its tag."""
 
     key: Key
     shape: Shape
     needs: tuple[Key, ...] = ()
     node: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

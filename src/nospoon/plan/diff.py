@@ -84,13 +84,21 @@ def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) 
     if found.shape == resource.shape:
         if found.fault and resource.key.kind in MENDED:
             return Step(Action.CHANGE, resource.key, found.fault, resource, found)
-        return None
+        return _noted_anew(resource, found)
     changes = tuple(field_changes(found.shape, resource.shape, rules))
     names = ", ".join(change.field for change in changes)
     if any(change.rule == "replace" for change in changes):
         return Step(Action.REPLACE, resource.key, f"{names} differ", resource, found, changes)
     late = found.running and any(change.rule == "at power-off" for change in changes)
     return Step(Action.CHANGE, resource.key, f"{names} differ", resource, found, changes, late)
+
+
+def _noted_anew(resource: Resource, found: Observed) -> Step | None:
+    """A tag that notes something else is written anew; those of earlier versions noted nothing."""
+    if found.tag.note in ("", resource.note):
+        return None
+    changes = (FieldChange("note in its tag", found.tag.note, resource.note, "live"),)
+    return Step(Action.CHANGE, resource.key, "its tag differs", resource, found, changes)
 
 
 def _explained(step: Step, reason: str) -> Step:

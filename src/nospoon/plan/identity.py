@@ -40,6 +40,12 @@ def pool_name(cluster: UUID, name: str) -> str:
     return f"nospoon-{name}-{cluster.hex[:8]}"
 
 
+def cluster_of_pool(pool: str) -> str:
+    """The cluster's name in that of its pool; "" when it is no such name."""
+    name = pool.removeprefix("nospoon-").rpartition("-")[0]
+    return name if pool.startswith("nospoon-") else ""
+
+
 def domain_name(cluster: UUID, name: str, node: str) -> str:
     """Name under which a hypervisor lists the machine."""
     return f"{name}-{cluster.hex[:8]}-{node}"

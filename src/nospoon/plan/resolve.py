@@ -35,8 +35,9 @@ from nospoon.model.resources import (
     Resource,
     Volume,
 )
-from nospoon.plan import identity
+from nospoon.plan import identity, notes
 from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.plan.notes import Noted
 
 SILENT = Endpoint(address="", ipmi_port=0, redfish_port=0)
 """Where the BMC of a node answers that speaks no protocol: it serves the API only."""
@@ -196,8 +197,14 @@ class _Resolver:
                 for name in dict.fromkeys(nic.network for nic in node.nics)
                 if not self.networks[name].existing
             ]
-        yield Resource(key, self._machine(node, host, uuid, volumes), tuple(needs), node.name)
+        machine = self._machine(node, host, uuid, volumes)
+        yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
         yield self._bmc(node, uuid, key, volumes)
+
+    def _note(self, node: Node, host: Host) -> str:
+        given = self.allocations
+        noted = Noted(host.name, given.endpoints.get(node.name), given.outlets.get(node.name))
+        return notes.written(noted)
 
     def _volume(self, node: Node, host: Host, index: int) -> Resource:
         disk = node.disks[index]

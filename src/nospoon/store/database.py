@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select
+from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError
 
@@ -91,8 +91,9 @@ class Database:
         self.deployment = deployment
 
     @classmethod
-    def open(cls, url: str) -> Database:
-        """Connect, bring the schema up to date, and know the deployment's id.
+    def open(cls, url: str, *, deployment: str = "") -> Database:
+        """Connect, bring the schema up to date, and know the deployment's id: `deployment` where
+        the store is new and has none; "" makes one.
 
         Raises `UsageError`, `MissingTool` or `HostUnreachable`; none of them tells a password.
         """
@@ -102,7 +103,7 @@ class Database:
             with engine.begin() as connection:
                 migrate(connection)
             with engine.begin() as connection:
-                return cls(engine, _deployment(connection))
+                return cls(engine, _deployment(connection, deployment))
         except DatabaseError as error:
             engine.dispose()
             shown = engine.url.render_as_string(hide_password=True)
@@ -165,6 +166,11 @@ class Database:
         with self._engine.begin() as connection:
             return function(connection, *args, **kwargs)
 
+    async def adopt(self, deployment: str) -> None:
+        """Be this deployment; whoever was handed the id before has the old one till he starts."""
+        await self.call(_adopt, deployment)
+        self.deployment = deployment
+
     def close(self) -> None:
         self._calls.put(None)
         self._thread.join()
@@ -213,10 +219,14 @@ def migrate(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _deployment(connection: Connection) -> str:
+def _deployment(connection: Connection, wanted: str) -> str:
     known = connection.execute(select(tables.deployment.c.id)).scalar()
     if known is not None:
         return str(known)
-    made = uuid4().hex
+    made = wanted or uuid4().hex
     connection.execute(insert(tables.deployment).values(id=made))
     return made
+
+
+def _adopt(connection: Connection, deployment: str) -> None:
+    connection.execute(update(tables.deployment).values(id=deployment))

@@ -80,15 +80,16 @@ def owner_element(owner: Owner) -> ET.Element:
             "name": owner.name,
             "pool": owner.pool,
             "boot-order": " ".join(owner.boot_order),
-            **cluster_attributes(owner.tag),
+            **_cluster_attributes(owner.tag),
         },
     )
 
 
-def cluster_attributes(tag: OwnerTag) -> dict[str, str]:
+def _cluster_attributes(tag: OwnerTag) -> dict[str, str]:
     """What says to a human, and to `recover`, whose cluster it is."""
     uid = {} if tag.uid is None else {"uid": str(tag.uid)}
-    return {"cluster-name": tag.name, **uid}
+    note = {"note": tag.note} if tag.note else {}
+    return {"cluster-name": tag.name, **uid, **note}
 
 
 def owner_in(root: ET.Element) -> Owner | None:
@@ -104,6 +105,7 @@ def owner_in(root: ET.Element) -> Owner | None:
             token=element.get("token", ""),
             name=element.get("cluster-name", ""),
             uid=int(element.attrib["uid"]) if "uid" in element.attrib else None,
+            note=element.get("note", ""),
         )
         order = tuple(BootDevice(each) for each in element.get("boot-order", "").split())
         return Owner(tag, element.attrib["name"], element.get("pool", ""), order)

@@ -1,0 +1,76 @@
+"""nospoon recover."""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import Any
+
+import click
+
+from nospoon.api.client import Client
+from nospoon.cli import connect
+from nospoon.cli.files import hosts_request
+from nospoon.cli.output import output_options, print_rows
+from nospoon.errors import NospoonError
+
+COLUMNS = ("cluster", "owner", "nodes", "hosts", "bmcs", "said", "cluster_id")
+END_TIMEOUT = 30.0
+
+
+@click.command("recover")
+@click.argument("file", required=False)
+@click.option("--host", "hosts", multiple=True, help="Look at this one: [NAME=]URI; repeatable.")
+@click.option("--deployment", default="", help="Become this deployment, whose state is lost.")
+@output_options
+def command(
+    file: str | None,
+    hosts: tuple[str, ...],
+    deployment: str,
+    format_: str,
+    columns: tuple[str, ...],
+) -> None:
+    """Make a lost store again from what is on the hosts: of FILE, those given, or this machine.
+
+    With FILE, only the cluster that it names. Nothing on a host is changed; the next `up` serves
+    BMCs again, with new passwords where FILE gives none, and replaces no node.
+    """
+    client = connect.client()
+    body = hosts_request(file, hosts)
+    if deployment and client.get("/v1/daemon")["deployment"] != deployment:
+        client = _become(client, {**body, "deployment": deployment})
+    found = client.post("/v1/recover", body)
+    print_rows(found["clusters"], format_=format_, columns=columns, names=COLUMNS)
+    _tell(found)
+    if found["away"]:
+        raise click.exceptions.Exit(3)
+
+
+def _become(client: Client, body: dict[str, Any]) -> Client:
+    """The daemon ends and starts again as the deployment that it is from now on."""
+    pid = client.get("/v1/daemon")["pid"]
+    watched = os.pidfd_open(pid)
+    client.post("/v1/recover/deployment", body)
+    ended, _, _ = select.select([watched], [], [], END_TIMEOUT)
+    os.close(watched)
+    if not ended:
+        raise NospoonError(f"the daemon (pid {pid}) did not end within {END_TIMEOUT:.0f} s")
+    return connect.client()
+
+
+def _tell(found: Any) -> None:
+    for host, reason in found["away"].items():
+        click.echo(f"host {host} is not looked at: {reason}", err=True)
+    for host, others in found["others"].items():
+        for deployment, count in others.items():
+            click.echo(
+                f"host {host}: {count} things of deployment {deployment}. If no daemon of that "
+                f"deployment lives any more: nospoon recover --deployment {deployment}",
+                err=True,
+            )
+    if any(row["said"] == "recovered" for row in found["clusters"]):
+        click.echo(
+            "BMCs have new passwords, except where the cluster file gives them, and are served "
+            "again by `nospoon up FILE`.",
+            err=True,
+        )

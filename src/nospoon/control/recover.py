@@ -1,0 +1,223 @@
+"""Recovery: a lost store is made again from the tags of what is on the hosts.
+
+Tags tell of clusters, their ids, names and owners; of nodes and where they are; of networks'
+addresses; of where BMCs answered. What they do not tell is new or missing: passwords, and the file,
+in whose stead one is written of what was found, until the next `up` brings it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_interface
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from nospoon.control.accounts import random_password
+from nospoon.control.fleet import Fleet, Member
+from nospoon.control.hosts import Hosts
+from nospoon.control.orphans import Orphans, cluster_name, user_name
+from nospoon.control.survey import Seen
+from nospoon.errors import Conflict, NotFound
+from nospoon.model.cluster import Host
+from nospoon.model.resources import Link, Machine, Observed
+from nospoon.plan import notes
+from nospoon.plan.allocate import Allocations
+from nospoon.plan.notes import Noted
+from nospoon.runtime.clock import Clock
+from nospoon.spec.recovered import cluster_file
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+FILE = "recovered.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One cluster as its tags tell of it: its things, and each thing's host by the file's name."""
+
+    id: UUID
+    name: str
+    uid: int
+    things: tuple[Observed, ...]
+    hosts: tuple[Host, ...]
+
+    @property
+    def machines(self) -> Iterator[tuple[Observed, Machine]]:
+        for each in self.things:
+            if isinstance(each.shape, Machine):
+                yield each, each.shape
+
+
+class Recovery:
+    """Makes rows of what belongs to no cluster in the store. Nothing on a host is changed."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        cipher: Cipher,
+        orphans: Orphans,
+        hosts: Hosts,
+        fleet: Fleet,
+        clock: Clock,
+    ) -> None:
+        self._database, self._cipher, self._orphans = database, cipher, orphans
+        self._hosts, self._fleet, self._clock = hosts, fleet, clock
+        self._one_at_a_time = asyncio.Lock()
+
+    async def recover(self, uid: int, hosts: Sequence[Host], *, only: str = "") -> dict[str, Any]:
+        """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}}}.
+
+        `only`: a cluster's name. `uid`: the owner of clusters whose tags name none.
+        """
+        async with self._one_at_a_time:
+            seen = await self._orphans.find(hosts)
+            found = [each for each in found_in(seen, uid) if only in ("", each.name)]
+            rows = [await self._restore(each) for each in found]
+        return {
+            "clusters": rows,
+            "away": {each.host.name: each.away for each in seen if each.away},
+            "others": {each.host.name: each.others for each in seen if each.others},
+        }
+
+    async def adopt(self, deployment: str, hosts: Sequence[Host]) -> None:
+        """From its next start on the daemon is this deployment, whose state was lost.
+
+        Raises `Conflict` when it has clusters already, `NotFound` when nothing carries that tag.
+        """
+        if await self._database.call(stored.all_clusters):
+            raise Conflict(
+                "this daemon has clusters: it cannot become another deployment",
+                hint="Recover with an empty state: set NOSPOON_STATE_DIR to a new directory.",
+            )
+        seen = await self._orphans.find(hosts)
+        if not any(deployment in each.others for each in seen):
+            raise NotFound(f"nothing there carries a tag of deployment {deployment!r}")
+        await self._database.adopt(deployment)
+
+    async def _restore(self, found: Found) -> dict[str, Any]:
+        nodes = list(self._nodes(found))
+        row = ClusterRow(
+            id=found.id,
+            name=found.name,
+            uid=found.uid,
+            generation=max(each.tag.generation for each in found.things),
+            file=FILE,
+            text=self._cipher.encrypt(self._text(found)).decode(),
+            uploads={},
+            allocations=allocations_of(found),
+            created=self._clock(),
+        )
+        taken = await self._database.call(_save, row, nodes, found.hosts)
+        if not taken:
+            for node in nodes:
+                self._fleet.put(_member(row, node))
+            await asyncio.gather(*(self._hosts.look(host) for host in found.hosts))
+        return {
+            "cluster": found.name,
+            "owner": user_name(found.uid),
+            "nodes": len(nodes),
+            "hosts": ", ".join(host.name for host in found.hosts),
+            "bmcs": len(row.allocations.endpoints),
+            "said": taken or "recovered",
+            "cluster_id": str(found.id),
+        }
+
+    def _text(self, found: Found) -> str:
+        return cluster_file(found.name, found.id, found.hosts, found.things)
+
+    def _nodes(self, found: Found) -> Iterator[NodeRow]:
+        hosts = {host.name: host for host in found.hosts}
+        for each, machine in found.machines:
+            yield NodeRow(
+                cluster_id=found.id,
+                name=each.key.name,
+                host=hosts[each.key.host],
+                machine=machine,
+                profile="",
+                username="",
+                password=self._cipher.encrypt(random_password()),
+            )
+
+
+def found_in(seen: Sequence[Seen], uid: int) -> list[Found]:
+    """The clusters of what was seen, under the hosts' names that their tags note."""
+    things: dict[UUID, list[Observed]] = {}
+    hosts: dict[UUID, dict[str, Host]] = {}
+    for each in seen:
+        for id_, some in each.clusters().items():
+            host = replace(each.host, name=_noted_host(some) or each.host.name)
+            hosts.setdefault(id_, {})[host.name] = host
+            things.setdefault(id_, []).extend(
+                replace(one, key=replace(one.key, host=host.name)) for one in some
+            )
+    return [
+        Found(id_, cluster_name(some), _owner(some, uid), tuple(some), tuple(hosts[id_].values()))
+        for id_, some in things.items()
+    ]
+
+
+def _noted_host(things: Sequence[Observed]) -> str:
+    """The name that the cluster's file gives the host on which these are."""
+    return next((host for each in things if (host := notes.read(each.tag.note).host)), "")
+
+
+def _owner(things: Sequence[Observed], uid: int) -> int:
+    told = next((each.tag.uid for each in things if each.tag.uid is not None), None)
+    return uid if told is None else told
+
+
+def allocations_of(found: Found) -> Allocations:
+    """The decisions that can be seen; of an endpoint that two nodes note, the first has it."""
+    noted = {each.key.name: notes.read(each.tag.note) for each, _ in found.machines}
+    links = {e.key.name: e.shape for e in found.things if isinstance(e.shape, Link)}
+    outlets = {node: told.outlet for node, told in noted.items() if told.outlet is not None}
+    return Allocations(
+        cidrs={
+            name: str(ip_interface(link.address).network)
+            for name, link in links.items()
+            if link.address
+        },
+        hosts={each.key.name: each.key.host for each, _ in found.machines},
+        endpoints={node: told.bmc for node, told in _first_of(noted) if told.bmc is not None},
+        outlets=outlets if len(set(outlets.values())) == len(outlets) else {},
+    )
+
+
+def _first_of(noted: dict[str, Noted]) -> Iterator[tuple[str, Noted]]:
+    taken: set[object] = set()
+    for node, told in noted.items():
+        place = (told.bmc.address, told.bmc.ipmi_port) if told.bmc is not None else None
+        if place not in taken:
+            yield node, told
+        if told.bmc is not None and told.bmc.ipmi_port:
+            taken.add(place)
+
+
+def _save(
+    connection: Connection, row: ClusterRow, nodes: list[NodeRow], hosts: Sequence[Host]
+) -> str:
+    """Rows of one cluster; or the reason why there can be none."""
+    if stored.find(connection, uid=row.uid, name=row.name) is not None:
+        return "not recovered: a cluster of that name and owner is there, with another id"
+    stored.save(connection, row)
+    stored.put_nodes(connection, nodes)
+    stored.put_hosts(connection, row.id, hosts)
+    return ""
+
+
+def _member(row: ClusterRow, node: NodeRow) -> Member:
+    return Member(
+        uid=row.uid,
+        cluster=row.name,
+        cluster_id=row.id,
+        node=node.name,
+        host=node.host,
+        machine=node.machine,
+    )

@@ -1,0 +1,82 @@
+"""A cluster file of what was found, for a cluster whose own file is not at hand.
+
+It says what machines are, as far as that can be seen: images, boot profiles, traits and
+credentials cannot. It stands in until the next `up` brings the real file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import ip_interface
+from typing import Any
+from uuid import UUID
+
+from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.resources import Link, Machine, Observed, Volume
+from nospoon.spec.importers.written import name_of, write
+
+HEADING = ("Made by `nospoon recover` of what was found on the hosts.",)
+NETWORK = "provision"
+USUAL_MTU = 1500
+
+
+def cluster_file(name: str, id_: UUID, hosts: Sequence[Host], found: Sequence[Observed]) -> str:
+    """Its text."""
+    links = {o.key.name: o.shape for o in found if isinstance(o.shape, Link)}
+    machines = {o.key.name: o for o in found if isinstance(o.shape, Machine)}
+    volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
+    by_bridge = {link.bridge: network for network, link in links.items()}
+    networks: dict[str, Any] = {network: _network(link) for network, link in links.items()}
+    for bridge in sorted(set(_bridges(machines.values())) - set(by_bridge)):
+        by_bridge[bridge] = name_of(bridge) if bridge else NETWORK
+        networks.setdefault(by_bridge[bridge], {"bridge": bridge} if bridge else {})
+    sections: dict[str, Any] = {
+        "cluster": name,
+        "id": str(id_),
+        "hosts": {host.name: _host(host) for host in hosts},
+        "networks": networks,
+        "nodes": [
+            {"name": node, "host": seen.key.host, **_hardware(seen.shape, volumes, by_bridge)}
+            for node, seen in sorted(machines.items())
+            if isinstance(seen.shape, Machine)
+        ],
+    }
+    return write(sections, heading=HEADING)
+
+
+def _bridges(machines: Iterable[Observed]) -> Iterator[str]:
+    for each in machines:
+        if isinstance(each.shape, Machine):
+            yield from (nic.bridge for nic in each.shape.nics)
+
+
+def _host(host: Host) -> dict[str, Any]:
+    if host.kind is ConnectionKind.SIMULATED:
+        return {"simulated": True}
+    return {"libvirt": host.uri, **({"ssh": host.ssh} if host.ssh else {})}
+
+
+def _network(link: Link) -> dict[str, Any]:
+    said: dict[str, Any] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
+    if link.address:
+        said |= {"cidr": str(ip_interface(link.address).network), "netboot": "builtin"}
+    return said
+
+
+def _hardware(
+    machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
+) -> dict[str, Any]:
+    sizes = [volumes[disk.volume].size for disk in machine.disks if disk.volume in volumes]
+    return {
+        "cpus": machine.cpus,
+        "memory": f"{machine.memory >> 20}MiB",
+        "arch": str(machine.arch),
+        "firmware": str(machine.firmware),
+        "tpm": machine.tpm,
+        "disks": [f"{size}B" if size % 1024 else f"{size >> 10}KiB" for size in sizes],
+        "nics": [
+            {"network": by_bridge[nic.bridge], "mac": nic.mac, "model": nic.model}
+            for nic in machine.nics
+        ],
+        "boot_order": [str(device) for device in machine.boot_order],
+    }

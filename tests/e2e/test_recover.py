@@ -1,0 +1,153 @@
+"""A lost database is made again from what is on the hosts, and no node is replaced."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nospoon.testing.rack import Rack
+
+SIMULATED = "hosts: {a: simulated, b: simulated}\n"
+NODES = "nodes: [{count: 3, bmc: [ipmi, redfish, pdu]}]\n"
+
+
+def lose(rack: Rack, *more: str) -> None:
+    """The database, and what else is named, is gone."""
+    rack.run("daemon", "stop")
+    state = rack.directory / "state"
+    for path in [*state.glob("nospoon.db*"), *(state / each for each in more)]:
+        path.unlink()
+
+
+def up(rack: Rack, body: str) -> tuple[str, str]:
+    name = rack.name()
+    file = rack.file(f"cluster: {name}\n{rack.bmc()}{body}", f"{name}.yaml")
+    rack.run("up", "--yes", file)
+    return name, file
+
+
+def places(rack: Rack, name: str) -> dict[str, tuple[str, str]]:
+    """What is to be as it was: a BMC's places and its machine."""
+    keep = ("uuid", "ipmi", "redfish", "pdu")
+    return {node: tuple(row[k] for k in keep) for node, row in rack.bmcs(name).items()}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("lost", [(), ("nospoon.key",)])
+def test_a_lost_database_is_recovered_and_up_replaces_no_node(
+    rack: Rack, lost: tuple[str, ...]
+) -> None:
+    name, file = up(rack, SIMULATED + NODES)
+    other, other_file = up(rack, SIMULATED + "nodes: [{count: 2}]\n")
+    before, hosts = places(rack, name), {r["node"]: r["host"] for r in rack.json("status", name)}
+    passwords = {node: row["password"] for node, row in rack.bmcs(name).items()}
+    lose(rack, *lost)
+    assert rack.json("status") == []
+    told = rack.run("recover", file)
+    assert "new passwords" in told.stderr
+    assert other not in told.stdout
+    assert {r["node"]: r["host"] for r in rack.json("status", name)} == hosts
+    plan = rack.json("plan", file)
+    assert {step["kind"] for step in plan["steps"]} == {"bmc"}
+    rack.run("up", "--yes", file)
+    assert places(rack, name) == before
+    assert {row["state"] for row in rack.json("status", name)} == {"present"}
+    after = rack.bmcs(name)
+    assert all(after[node]["password"] != passwords[node] for node in after)
+    rack.ipmitool(after["node-0"], "mc", "info")
+    rack.run("recover", other_file)
+    rack.run("up", "--yes", other_file)
+    assert rack.json("orphans", file) == []
+
+
+def test_without_its_file_a_cluster_is_recovered_from_the_hosts_alone(rack: Rack) -> None:
+    name, file = up(rack, "hosts: {a: simulated}\n" + NODES)
+    before = places(rack, name)
+    lose(rack)
+    (row,) = rack.json("recover", "--host", "a=simulated")
+    assert (row["cluster"], row["owner"], row["nodes"], row["bmcs"]) == (name, "root", 3, 3)
+    assert rack.json("recover", "--host", "a=simulated") == []
+    states = rack.json("status", name)
+    assert {(r["node"], r["state"]) for r in states} == {(f"node-{n}", "drifted") for n in range(3)}
+    rack.run("up", "--yes", file)
+    assert places(rack, name) == before
+
+
+def test_a_cluster_whose_state_is_all_gone_is_recovered_by_naming_its_deployment(
+    rack: Rack,
+) -> None:
+    name, file = up(rack, "hosts: {a: simulated}\n" + NODES)
+    before = places(rack, name)
+    deployment = (rack.directory / "state" / "deployment").read_text().strip()
+    lose(rack, "deployment", "nospoon.key")
+    told = rack.run("recover", file)
+    assert name not in told.stdout
+    assert f"recover --deployment {deployment}" in told.stderr
+    assert name in rack.run("recover", "--deployment", deployment, file).stdout
+    rack.run("up", "--yes", file)
+    assert places(rack, name) == before
+    refused = rack.run("recover", "--deployment", "0" * 32, file, status=5)
+    assert "this daemon has clusters" in refused.stderr
+
+
+def test_a_recovered_cluster_goes_down_without_its_file(rack: Rack) -> None:
+    name, file = up(rack, SIMULATED + NODES)
+    lose(rack)
+    rack.run("recover", "--host", "a=simulated", "--host", "b=simulated")
+    rack.run("down", "--yes", name)
+    assert rack.json("orphans", file) == []
+    rack.run("daemon", "stop")
+    assert not list((rack.directory / "state" / "simulated").glob("*"))
+
+
+@pytest.mark.libvirt
+def test_running_machines_of_libvirt_are_recovered_and_go_on(rack: Rack) -> None:
+    body = (
+        "hosts: {rack1: {libvirt: 'qemu:///system'}}\nnetworks: {lan: {netboot: builtin}}\n"
+        "nodes: [{count: 2, firmware: bios, memory: 64MiB, disks: [16MiB]}]\n"
+    )
+    name, file = up(rack, body)
+    before = places(rack, name)
+    rack.ipmitool(rack.bmcs(name)["node-0"], "power", "on")
+    pids = qemu(name)
+    address = network_address(name)
+    lose(rack, "nospoon.key")
+    (row,) = [row for row in rack.json("recover") if row["cluster"] == name]
+    assert (row["nodes"], row["hosts"], row["said"]) == (2, "rack1", "recovered")
+    plan = rack.json("plan", file)
+    assert {(step["kind"], step["action"]) for step in plan["steps"]} == {("bmc", "create")}
+    rack.run("up", "--yes", file)
+    assert places(rack, name) == before
+    assert "is on" in rack.ipmitool(rack.bmcs(name)["node-0"], "power", "status")
+    assert qemu(name) == pids
+    assert network_address(name) == address
+
+
+def qemu(name: str) -> list[str]:
+    """The pids of the cluster's QEMUs."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"qemu-system-x86_64") and any(
+            word.startswith(f"guest={name}-".encode()) for word in words
+        ):
+            found.append(path.parent.name)
+    assert found
+    return sorted(found)
+
+
+def network_address(name: str) -> str:
+    """The addresses of libvirt's networks of which this cluster is the owner."""
+    virsh = ["virsh", "-c", "qemu:///system"]
+    run = [*virsh, "net-list", "--name"]
+    names = subprocess.run(run, text=True, capture_output=True, check=True).stdout.split()
+    dumps = [
+        subprocess.run([*virsh, "net-dumpxml", n], text=True, capture_output=True, check=False)
+        for n in names
+    ]
+    (ours,) = [d.stdout for d in dumps if f'cluster-name="{name}"' in d.stdout]
+    return next(line for line in ours.splitlines() if "<ip" in line)
