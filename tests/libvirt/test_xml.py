@@ -52,6 +52,7 @@ nics = st.builds(
     mac=macs,
     bridge=st.one_of(st.just(""), st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True)),
     model=st.sampled_from(["virtio", "e1000", "e1000e"]),
+    port=st.sampled_from(["", "ns0123456789-0", "ns0123456789-15"]),
 )
 orders = st.permutations(list(BootDevice)).flatmap(
     lambda order: st.integers(0, len(order)).map(lambda count: tuple(order[:count]))

@@ -258,3 +258,20 @@ def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> Non
     assert caution.startswith("node u: 128 MiB")
     assert caution.endswith("give it 256 MiB")
     assert not list(cautions(cluster, decided(cluster), {"here": FACTS}))
+
+
+def test_a_nic_has_a_port_of_its_own_on_a_bridge_and_none_on_a_user_mode_network() -> None:
+    nodes = "nodes: [{count: 2, nics: [provision, provision]}]"
+    machines = [each for each in resources(read(nodes)).values() if isinstance(each, Machine)]
+    ports = [nic.port for machine in machines for nic in machine.nics]
+    assert len(set(ports)) == 4
+    assert all(0 < len(port) <= 15 for port in ports)
+    session = "hosts: {here: {libvirt: 'qemu:///session'}}\n" + nodes
+    machines = [each for each in resources(read(session)).values() if isinstance(each, Machine)]
+    assert {nic.port for machine in machines for nic in machine.nics} == {""}
+
+
+def test_a_portgroup_is_nobodys_shape_so_that_its_change_touches_no_machine() -> None:
+    plain = "nodes: [{count: 1, nics: [provision, {network: provision%s}]%s}]"
+    bonded = plain % (", portgroup: bond0", ", portgroups: {bond0: {mode: 802.3ad}}")
+    assert resources(read(plain % ("", ""))) == resources(read(bonded))

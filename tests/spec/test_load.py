@@ -8,7 +8,7 @@ import pytest
 
 from nospoon.errors import SpecError
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Cluster, ConnectionKind, Firmware, Netboot
+from nospoon.model.cluster import Cluster, ConnectionKind, Firmware, Netboot, Portgroup
 from nospoon.spec.load import load
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -217,3 +217,28 @@ def test_the_secret_of_pdus_is_the_files_and_shown_nowhere() -> None:
     (told,) = problems("cluster: dev\nbmc: {pdu: {secret: horse}}\nnodes: [{count: 1}]\n")
     assert told.endswith("expected a secret of 8 to 64 bytes, as text. Put it in quotes")
     assert "horse" not in told
+
+
+BOND = "cluster: a\nnodes: [{count: 2, nics: [{network: provision%s}], portgroups: {b0: {%s}}}]"
+
+
+def test_a_portgroup_has_the_fields_that_ironic_knows() -> None:
+    said = "mode: 802.3ad, properties: {miimon: 100}, standalone_ports_supported: false"
+    node = read(BOND % (", portgroup: b0", said)).nodes[1]
+    assert node.nics[0].portgroup == "b0"
+    assert node.portgroups == (
+        Portgroup("b0", "802.3ad", properties=(("miimon", "100"),), standalone_ports=False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("nic", "bond", "told"),
+    [
+        (", portgroup: b1", "", "a NIC is in no known portgroup 'b1'"),
+        ("", "", "portgroup 'b0' has no NIC"),
+        (", portgroup: b0", "mode: lacp", "expected one of balance-rr"),
+        (", portgroup: b0", "address: '02:00:00:00:00:09'", "is also that of 'node-0 b0'"),
+    ],
+)
+def test_a_portgroup_that_cannot_be_is_told(nic: str, bond: str, told: str) -> None:
+    assert told in "\n".join(problems(BOND % (nic, bond)))

@@ -163,10 +163,15 @@ class Controller:
         except (ProviderError, PlanRefused) as error:
             return self._unknown(row, str(error))
         states = shown.node_states(prepared)
-        broken = shown.faults(prepared)
+        broken, bonds = shown.faults(prepared), shown.portgroups(prepared)
         members = {member.node: member for member in self.fleet.of(uid, name)}
         nodes = [
-            self._status_row(node, state, _joined(broken.get(node, ""), drift), members.get(node))
+            {
+                **self._status_row(
+                    node, state, _joined(broken.get(node, ""), drift), members.get(node)
+                ),
+                "portgroups": bonds.get(node, []),
+            }
             for node, (state, drift) in states.items()
         ]
         drift = shown.other_drift(prepared)
@@ -226,7 +231,7 @@ class Controller:
     async def node(self, uid: int, reference: str) -> dict[str, Any]:
         """Everything of one node, without its password."""
         member = self.fleet.find(uid, reference)
-        return {**self._about(member), **shown.shape_json(member.machine)}
+        return {**self._about(member), **shown.shape_json(member.machine, member.host.name)}
 
     async def bmcs(self, uid: int, cluster: str) -> list[dict[str, Any]]:
         """A row a BMC, with credentials: for its owner only."""

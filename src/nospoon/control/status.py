@@ -8,6 +8,7 @@ from typing import Any
 
 from nospoon.control.planner import Prepared
 from nospoon.model.resources import Bmc, Kind, Machine
+from nospoon.plan import identity
 from nospoon.plan.diff import waiting
 from nospoon.plan.steps import Action, Step
 
@@ -78,8 +79,55 @@ def faults(prepared: Prepared) -> dict[str, str]:
     }
 
 
-def shape_json(machine: Machine) -> dict[str, Any]:
-    """A machine's shape for `node show`."""
+def ports(machine: Machine, host: str) -> list[dict[str, Any]]:
+    """A machine's NICs as Ironic's ports: `address`, and `local_link_connection` (none where it has
+    a user-mode network, which is no switch). The same while the machine is off.
+    """
+    return [
+        {
+            "address": nic.mac,
+            "local_link_connection": {
+                "switch_id": identity.switch_id(host, nic.bridge),
+                "port_id": nic.port,
+                "switch_info": nic.bridge,
+            }
+            if nic.port
+            else {},
+        }
+        for nic in machine.nics
+    ]
+
+
+def portgroups(prepared: Prepared) -> dict[str, list[dict[str, Any]]]:
+    """Node -> its portgroups, as Ironic's API names their fields; `ports` are their NICs' MACs."""
+    machines = {
+        key.name: resource.shape
+        for key, resource in prepared.desired.items()
+        if isinstance(resource.shape, Machine)
+    }
+    return {
+        node.name: [
+            {
+                "name": each.name,
+                "address": each.address or None,
+                "mode": each.mode,
+                "properties": dict(each.properties),
+                "standalone_ports_supported": each.standalone_ports,
+                "ports": [
+                    made.mac
+                    for nic, made in zip(node.nics, machines[node.name].nics, strict=True)
+                    if nic.portgroup == each.name
+                ],
+            }
+            for each in node.portgroups
+        ]
+        for node in prepared.cluster.nodes
+        if node.name in machines
+    }
+
+
+def shape_json(machine: Machine, host: str) -> dict[str, Any]:
+    """A machine's shape for `node show`, on the host of this name."""
     return {
         "uuid": str(machine.uuid),
         "cpus": machine.cpus,
@@ -89,6 +137,7 @@ def shape_json(machine: Machine) -> dict[str, Any]:
         "tpm": machine.tpm,
         "disks": [f"{disk.volume} ({disk.bus}, {disk.serial})" for disk in machine.disks],
         "nics": [f"{nic.mac} on {nic.bridge or 'user-mode network'}" for nic in machine.nics],
+        "ports": ports(machine, host),
         "boot_order": [str(device) for device in machine.boot_order],
         "serial_number": machine.serial_number,
     }

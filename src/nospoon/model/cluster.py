@@ -160,11 +160,27 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A NIC of a node; `mac` "" is derived from the node's UUID."""
+    """A NIC of a node; `mac` "" is derived from the node's UUID. `portgroup` names a bond of it."""
 
     network: str
     mac: str = ""
     model: str = "virtio"
+    portgroup: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Portgroup:
+    """NICs that Ironic takes for one bond; the operating system, when deployed, makes it.
+
+    `mode` and `properties` by the names of Linux's bonding.rst. `address` "": no MAC of its own.
+    `standalone_ports`: whether its NICs may be used alone (standalone_ports_supported).
+    """
+
+    name: str
+    mode: str = "active-backup"
+    address: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    standalone_ports: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +241,7 @@ class Node:
     tpm: bool = False
     disks: tuple[Disk, ...] = ()
     nics: tuple[Nic, ...] = ()
+    portgroups: tuple[Portgroup, ...] = ()
     boot_order: tuple[BootDevice, ...] = (BootDevice.DISK, BootDevice.NETWORK)
     boot: str = ""
     bmc: tuple[BmcProtocol, ...] = (BmcProtocol.IPMI, BmcProtocol.REDFISH)

@@ -139,11 +139,15 @@ class MachineDisk:
 
 @dataclass(frozen=True, slots=True)
 class MachineNic:
-    """A NIC as the machine sees it. `bridge` "" is user-mode networking (session hosts)."""
+    """A NIC as the machine sees it. `bridge` "" is user-mode networking (session hosts).
+
+    `port`: name of its port on the bridge, the same at each start; "": the host's choice.
+    """
 
     mac: str
     bridge: str
     model: str
+    port: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,23 @@ def mac_address(node: UUID, nic: int) -> str:
     return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
 
 
+def port_name(node: UUID, nic: int) -> str:
+    """Name of the port into which a node's NIC number `nic` plugs: at most 15 characters.
+
+    libvirt keeps names that do not begin as its own do (vnet, macvtap …), so it is the same at
+    each start (formatdomain.html, "Overriding the target element").
+    """
+    return f"ns{node.hex[:10]}-{nic}"
+
+
+def switch_id(host: str, bridge: str) -> str:
+    """The id of a host's bridge as a switch, in the form of a MAC: derived from their names, so
+    that it is known before the bridge is there.
+    """
+    digest = hashlib.sha256(f"switch/{host}/{bridge}".encode()).digest()[:5]
+    return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
+
+
 def bridge_name(cluster: UUID, network: str) -> str:
     """Name of the bridge of a network: short enough for Linux, the same each time."""
     digest = hashlib.sha256(cluster.bytes + network.encode()).hexdigest()[:6]

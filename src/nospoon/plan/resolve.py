@@ -16,6 +16,7 @@ from nospoon.model.cluster import (
     Host,
     Netboot,
     Network,
+    Nic,
     Node,
 )
 from nospoon.model.resources import (
@@ -234,12 +235,16 @@ class _Resolver:
                 for i, (volume, disk) in enumerate(zip(volumes, node.disks, strict=True))
             ),
             nics=tuple(
-                MachineNic(mac, self._bridge(host, network), nic.model)
-                for (mac, network), nic in zip(self._nics(node), node.nics, strict=True)
+                self._machine_nic(host, nic, mac, identity.port_name(uuid, i))
+                for i, ((mac, _), nic) in enumerate(zip(self._nics(node), node.nics, strict=True))
             ),
             boot_order=node.boot_order,
             boot_iso=host.unprivileged,
         )
+
+    def _machine_nic(self, host: Host, nic: Nic, mac: str, port: str) -> MachineNic:
+        bridge = self._bridge(host, nic.network)
+        return MachineNic(mac, bridge, nic.model, port=port if bridge else "")
 
     def _bridge(self, host: Host, name: str) -> str:
         network = self.networks[name]

@@ -33,7 +33,8 @@ def field_text(name: str, value: object) -> str:
         case MachineDisk():
             return f"{value.volume} on {value.bus}, serial {value.serial}"
         case MachineNic():
-            return f"{value.mac} on {value.bridge or 'user-mode network'}, {value.model}"
+            port = f" port {value.port}" if value.port else ""
+            return f"{value.mac} on {value.bridge or 'user-mode network'}{port}, {value.model}"
         case Reservation():
             return f"{value.hostname} {value.mac} {value.address}"
         case bool():

@@ -28,6 +28,7 @@ def check(
     yield from _hosts(sections)
     yield from _hardware(sections)
     yield from _duplicate_nodes(expansion)
+    yield from _portgroups(expansion)
 
 
 def _identity(sections: Sections) -> Iterator[Complaint]:
@@ -76,6 +77,29 @@ def _hardware(sections: Sections) -> Iterator[Complaint]:
             yield Complaint((*path, "firmware"), message)
         if layer.tpm and layer.firmware is Firmware.BIOS:
             yield Complaint((*path, "tpm"), "a TPM 2.0 needs firmware uefi or uefi-secure")
+
+
+def _portgroups(expansion: Expansion) -> Iterator[Complaint]:
+    """NICs in bonds that are not, bonds without NICs, and MACs of bonds given twice; told once."""
+    told: set[Complaint] = set()
+    owners: dict[str, str] = {}
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        path = ("nodes", group)
+        known = {each.name: each for each in node.portgroups}
+        members = {nic.portgroup for nic in node.nics if nic.portgroup}
+        for name in sorted(members - known.keys()):
+            hint = f"Add `portgroups: {{{name}: {{}}}}`"
+            told.add(Complaint(path, f"a NIC is in no known portgroup {name!r}", hint))
+        for name in sorted(known.keys() - members):
+            hint = f"Write `portgroup: {name}` at its NICs"
+            told.add(Complaint(path, f"portgroup {name!r} has no NIC", hint))
+        for each in node.portgroups:
+            mine = f"{node.name} {each.name}"
+            if each.address and owners.setdefault(each.address, mine) != mine:
+                message = f"MAC {each.address} of {mine!r} is also that of {owners[each.address]!r}"
+                hint = "Give it under `overrides`, node by node, or leave it out"
+                told.add(Complaint(path, message, hint))
+    yield from sorted(told, key=lambda each: (str(each.path), each.message))
 
 
 def _duplicate_nodes(expansion: Expansion) -> Iterator[Complaint]:

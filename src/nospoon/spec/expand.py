@@ -20,6 +20,7 @@ from nospoon.model.cluster import (
     Nic,
     Node,
     Placement,
+    Portgroup,
 )
 from nospoon.spec.document import Path
 from nospoon.spec.fields import NAME_PATTERN
@@ -29,6 +30,7 @@ from nospoon.spec.models import (
     NicSection,
     NodeBmcSection,
     NodeGroupSection,
+    PortgroupSection,
 )
 from nospoon.spec.sections import Sections
 
@@ -150,9 +152,10 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         tpm=bool(pick("tpm", None)),
         disks=tuple(_disk(disk) for disk in pick("disks", [DEFAULT_DISK])),
         nics=tuple(
-            Nic(network=nic.network, mac=nic.mac or "", model=nic.model)
+            Nic(nic.network, mac=nic.mac or "", model=nic.model, portgroup=nic.portgroup or "")
             for nic in pick("nics", default_nics)
         ),
+        portgroups=tuple(_portgroup(*each) for each in sorted(pick("portgroups", {}).items())),
         boot_order=tuple(pick("boot_order", (BootDevice.DISK, BootDevice.NETWORK))),
         boot=pick("boot", ""),
         bmc=tuple(dict.fromkeys(protocols)),
@@ -173,6 +176,16 @@ def _only_flavor(sections: Sections) -> str:
 
 def _disk(section: DiskSection) -> Disk:
     return Disk(size=section.size or 0, image=section.image, bus=section.bus, serial=section.serial)
+
+
+def _portgroup(name: str, section: PortgroupSection) -> Portgroup:
+    return Portgroup(
+        name=name,
+        mode=section.mode,
+        address=section.address or "",
+        properties=tuple(sorted((key, str(value)) for key, value in section.properties.items())),
+        standalone_ports=section.standalone_ports_supported,
+    )
 
 
 def _credentials(sections: Sections, given: list[NodeBmcSection]) -> Credentials:

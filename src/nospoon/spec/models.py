@@ -225,11 +225,33 @@ class NicSection(Section):
     model: Literal["virtio", "e1000e", "e1000"] = Field(
         "virtio", description="What the guest sees."
     )
+    portgroup: Name | None = Field(None, description="Portgroup that it is a member of.")
 
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         return {"network": value} if isinstance(value, str) else value
+
+
+class PortgroupSection(Section):
+    """NICs that make one bond, as Ironic's portgroups; `{}` takes every default.
+
+    It tells deployers what may be bonded. The NICs stay what they are, so any change of it is live.
+    """
+
+    mode: Literal[
+        "balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb",
+        "balance-alb",
+    ] = Field("active-backup", description="Mode of the bond; default active-backup.")  # fmt: skip
+    address: Mac | None = Field(
+        None, description="MAC address of the bond; default: none of its own."
+    )
+    properties: dict[str, Text | Whole] = Field(
+        default_factory=dict, description="Options of the bond, such as `miimon: 100`."
+    )
+    standalone_ports_supported: bool = Field(
+        default=True, description="Whether its NICs may be used without the bond; default yes."
+    )
 
 
 class NodeBmcSection(Section):
@@ -276,6 +298,9 @@ class HardwareSection(Section):
     )
     nics: Annotated[list[NicSection], BeforeValidator(_listed), _OneOrMore()] | None = Field(
         None, max_length=16, description="NICs in order; default one on the first network."
+    )
+    portgroups: dict[Name, PortgroupSection] | None = Field(
+        None, description="Bonds of NICs, by the name that the NICs' `portgroup` gives."
     )
     boot: Name | None = Field(None, description="Boot profile served when it boots from network.")
     boot_order: list[BootDevice] | None = Field(

@@ -27,6 +27,7 @@ from nospoon.spec.models import (
     NodeSection,
     OvercommitSection,
     PlacementSection,
+    PortgroupSection,
 )
 
 M = TypeVar("M", bound=BaseModel)
@@ -275,6 +276,7 @@ FIELDS: dict[str, dict[str, object]] = {
 NESTED: dict[str, dict[str, object]] = {
     "disks": _fields(DiskSection),
     "nics": _fields(NicSection),
+    "portgroups": _fields(PortgroupSection),
     "bmc": _fields(NodeBmcSection),
     "overrides": _fields(NodeSection),
     "overcommit": _fields(OvercommitSection),

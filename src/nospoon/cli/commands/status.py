@@ -10,6 +10,9 @@ from nospoon.cli.output import output_options, print_rows
 
 CLUSTER_COLUMNS = ("name", "nodes", "on", "id", "file", "operation")
 NODE_COLUMNS = ("node", "host", "state", "power", "boot", "bmc", "drift")
+WITH_NESTED = (*NODE_COLUMNS, "portgroups")
+NESTING = frozenset({"json", "yaml"})
+"""Formats that have room for what is no single value."""
 
 
 @click.command("status")
@@ -23,6 +26,7 @@ def command(cluster: str | None, format_: str, columns: tuple[str, ...]) -> None
         print_rows(rows, format_=format_, columns=columns, names=CLUSTER_COLUMNS)
         return
     answer = client.get(f"/v1/clusters/{cluster_name(cluster)}")
-    print_rows(answer["nodes"], format_=format_, columns=columns, names=NODE_COLUMNS)
+    names = NODE_COLUMNS if format_ not in NESTING and not columns else WITH_NESTED
+    print_rows(answer["nodes"], format_=format_, columns=columns, names=names)
     for line in answer["drift"]:
         click.echo(line, err=True)

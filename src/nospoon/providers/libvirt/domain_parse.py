@@ -107,7 +107,13 @@ def _nics(root: ET.Element) -> Iterator[MachineNic]:
             mac=attribute_of(nic, "mac", "address").lower(),
             bridge=bridge,
             model=attribute_of(nic, "model", "type"),
+            port=_port(attribute_of(nic, "target", "dev")),
         )
+
+
+def _port(device: str) -> str:
+    """A name that libvirt made up for one run of the machine is none of the shape."""
+    return "" if device.startswith("vnet") else device
 
 
 def bootables(root: ET.Element) -> list[Bootable]:

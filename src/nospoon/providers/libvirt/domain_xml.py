@@ -212,6 +212,7 @@ def _nic(nic: MachineNic, place: int | None, *, rom: bool) -> ET.Element:
         "interface",
         element("mac", address=nic.mac),
         element("source", bridge=nic.bridge) if nic.bridge else None,
+        element("target", dev=nic.port) if nic.port else None,
         element("model", type=nic.model),
         _boot(place),
         None if rom else element("rom", enabled="no"),
