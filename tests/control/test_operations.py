@@ -48,7 +48,7 @@ async def nothing(running: Running) -> Ended:
 
 async def test_cancelling_what_is_over_changes_nothing(database: SlowAtTheEnd) -> None:
     async with Tasks("test") as tasks:
-        operations = Operations(database, tasks, lambda: 0.0)
+        operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
         row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=nothing)
         following = tasks.start(_all(operations.follow(row.id)), name="follow")
         await database.storing.wait()
@@ -67,7 +67,7 @@ async def test_what_is_cancelled_before_its_first_step_holds_up_nobody(
 ) -> None:
     database.go.set()
     async with Tasks("test") as tasks:
-        operations = Operations(database, tasks, lambda: 0.0)
+        operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
         row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=nothing)
         await operations.cancel(row.id)
         operations.require_free(CLUSTER)

@@ -76,8 +76,12 @@ Work = Callable[[Running], Awaitable[Ended]]
 class Operations:
     """Starts, follows, cancels and remembers operations; one at a time per cluster."""
 
-    def __init__(self, database: Database, tasks: Tasks, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, tasks: Tasks, clock: Clock, *, after: Callable[[], None]
+    ) -> None:
+        """`after`: called whenever one has ended."""
         self._database, self._tasks, self._clock = database, tasks, clock
+        self._after = after
         self._running: dict[UUID, Running] = {}
         self._busy: dict[UUID, OperationRow] = {}
 
@@ -174,6 +178,7 @@ class Operations:
         for waker in running.wakers:
             waker.set()
         del self._running[running.row.id], self._busy[running.row.cluster_id]
+        self._after()
 
     async def _store_later(self, running: Running, ended: Ended) -> None:
         while True:

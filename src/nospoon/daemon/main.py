@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from nospoon import __version__
 from nospoon.daemon.instance import listening, locked
 from nospoon.errors import NospoonError
 from nospoon.runtime import logs
+from nospoon.runtime.heap import starting
 from nospoon.settings import Settings, settings_for
 
 log = structlog.get_logger()
@@ -61,7 +63,9 @@ async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | No
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
-    async with Daemon(settings, listener, ending):
+    async with contextlib.AsyncExitStack() as end:
+        with starting():
+            await end.enter_async_context(Daemon(settings, listener, ending))
         log.info("ready", version=__version__, socket=str(settings.socket), pid=os.getpid())
         _tell_ready(ready_fd)
         await ending.wait()

@@ -45,6 +45,7 @@ from nospoon.probe.grub import find_grub
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection, Driver
 from nospoon.runtime import clock
+from nospoon.runtime.heap import Heap
 from nospoon.runtime.runner import runner_for
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
@@ -139,7 +140,7 @@ class Daemon:
             pool_root=str(settings.pools),
             default_uri=settings.default_uri,
         )
-        self.operations = Operations(database, self._tasks, clock.unix)
+        self.operations = Operations(database, self._tasks, clock.unix, after=Heap().settle)
         self.work = Work(
             database=database,
             cipher=self.cipher,
