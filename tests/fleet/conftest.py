@@ -24,6 +24,9 @@ for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/
          /var/lib/nospoon; do
   mkdir -p $d; mount -t tmpfs tmpfs $d
 done
+if [ -d /etc/network ]; then
+  mount -t tmpfs tmpfs /etc/network; mkdir /etc/network/interfaces.d
+fi
 mkdir -p /run/sshd
 ip link set lo up
 printf 'user="root"\\ngroup="root"\\nsecurity_driver="none"\\n' > /etc/libvirt/qemu.conf
@@ -133,7 +136,8 @@ def _farm() -> Iterator[Farm]:
             hosts[name] = FarHost(name, place / name)
         ssh = _ssh(place, hosts)
         path = f"{ssh}:{BIN}:/usr/sbin:/sbin:{os.environ['PATH']}"
-        rack = Rack.at(place / "daemon", PATH=path)
+        ansible = {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(place / "cp")}
+        rack = Rack.at(place / "daemon", PATH=path, **ansible)
         rack.directory.mkdir(mode=0o711)
         yield Farm(rack, hosts)
         rack.close()

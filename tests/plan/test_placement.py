@@ -151,7 +151,7 @@ def test_a_bridge_decides_where_a_node_can_be() -> None:
         "hosts: {a: {physnets: {public: br-ex}}, b: {}}\n"
         "networks: {net: {physnet: public}, lan: {}}\nnodes: [{count: 2, nics: [net]}]"
     )
-    linked = replace(FACTS, links=frozenset({"br-ex"}))
+    linked = replace(FACTS, links=frozenset({"br-ex"}), bridges=frozenset({"br-ex"}))
     assert set(hosts(cluster, a=linked, b=linked).values()) == {"a"}
 
 

@@ -243,12 +243,30 @@ def test_a_bridge_that_a_host_does_not_have_is_refused() -> None:
         "networks: {a: {physnet: public}, b: {bridge: br0}, c: {bridge: br1}}\n"
         "nodes: [{nics: [a, b, c]}]"
     )
-    facts = {"here": replace(FACTS, links=frozenset({"lo", "br1"}))}
+    facts = {"here": replace(FACTS, links=frozenset({"lo", "br1"}), bridges=frozenset({"br1"}))}
     reasons = list(reasons_against(cluster, ID, decided(cluster), facts))
     assert [reason.partition(". ")[0] for reason in reasons] == [
         "network a: host here has no bridge br-ex",
         "network b: host here has no bridge br0",
     ]
+
+
+def test_an_interface_stands_for_the_bridge_that_it_is_plugged_into() -> None:
+    cluster = read(
+        "hosts: {here: {physnets: {public: eth1, other: eth2}}}\n"
+        "networks: {a: {physnet: public}, b: {physnet: other}}\nnodes: [{nics: [a, b]}]"
+    )
+    links = frozenset({"eth1", "eth2", "br-eth1"})
+    plugged = replace(
+        FACTS, links=links, bridges=frozenset({"br-eth1"}), masters={"eth1": "br-eth1"}
+    )
+    (reason,) = reasons_against(cluster, ID, decided(cluster), {"here": plugged})
+    assert "eth2 is an interface in no bridge. `nospoon host setup` makes one" in reason
+    around = Surroundings({"here": "/pools"}, {}, {}, {"here": plugged})
+    found = resolve(cluster, ID, decided(cluster), around)
+    machine = found[Key(Kind.MACHINE, "here", "node-0")].shape
+    assert isinstance(machine, Machine)
+    assert [nic.bridge for nic in machine.nics] == ["br-eth1", "eth2"]
 
 
 def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> None:

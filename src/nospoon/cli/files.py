@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nospoon.api.client import Client
+from nospoon.cli import ansible
 from nospoon.cli.follow import finish, follow
 from nospoon.errors import SpecError, UsageError
+
+if TYPE_CHECKING:
+    from nospoon.model.cluster import Cluster
 
 CHUNK = 1 << 20
 DEFAULT_HOST = "here"
 _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
+_INVENTORY = re.compile(r"^hosts:[ \t]*[^\s{&*|>!]", re.MULTILINE)
+
+
+def read_cluster(path: str) -> Cluster:
+    """The cluster that a file describes. Raises `SpecError`."""
+    from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
+
+    name, text = _read(path)
+    return load(_with_inventory(text, name, _base(path)), file=name)
 
 
 def read_request(client: Client | None, path: str) -> dict[str, Any]:
@@ -27,7 +41,8 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
 
     name, text = _read(path)
-    base = Path(path).resolve().parent if path != "-" else Path.cwd()
+    base = _base(path)
+    text = _with_inventory(text, name, base)
     cluster = load(text, file=name, local_file=lambda each: _why_unreadable(base / each))
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
     wanted |= {f for profile in cluster.profiles for f in (profile.kernel, *profile.initrd)}
@@ -54,6 +69,29 @@ def _host(given: str) -> tuple[str, str]:
     """Name and URI; a URI may hold an equals sign, too."""
     name, _, uri = given.partition("=")
     return (name, uri) if _NAME.match(name) else (DEFAULT_HOST, given)
+
+
+def _base(path: str) -> Path:
+    """Where the paths in a cluster file begin."""
+    return Path(path).resolve().parent if path != "-" else Path.cwd()
+
+
+def _with_inventory(text: str, name: str, base: Path) -> str:
+    """The file with `hosts: INVENTORY` or `hosts: INVENTORY#GROUP` written out in that line."""
+    if not _INVENTORY.search(text):
+        return text
+    from nospoon.spec.document import Document  # noqa: PLC0415  (imports YAML)
+
+    document = Document(text, name)
+    hosts = document.value.get("hosts") if isinstance(document.value, dict) else None
+    if not isinstance(hosts, str):
+        return text
+    path, _, group = hosts.partition("#")
+    why = _why_unreadable(base / path)
+    if why and not (base / path).is_dir():
+        raise SpecError([document.problem(("hosts",), f"cannot read the inventory {why}")])
+    found = ansible.hosts_of(ansible.inventory(str(base / path)), group or "all")
+    return document.replaced(("hosts",), json.dumps(found))
 
 
 def _read(path: str) -> tuple[str, str]:

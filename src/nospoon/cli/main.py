@@ -27,7 +27,7 @@ COMMANDS = {
     "verify": "Boot a probe on every node and compare its hardware with the file.",
     "node": "Nodes: list, show, power, boot, media, console, fault.",
     "bmc": "BMCs: where they answer, and who may log in.",
-    "host": "Hosts: check what they have of what is needed there.",
+    "host": "Hosts: check what they have of what is needed there, and prepare them.",
     "orphans": "List what nospoon made and no cluster knows any more; remove it.",
     "recover": "Make a lost store again from what is on the hosts.",
     "operation": "Long work: list, show, watch, cancel.",

@@ -133,7 +133,15 @@ def _resources(facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
 
 
 def _bridges(host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
-    for physnet, bridge in host.physnets:
-        there = facts.links is None or bridge in facts.links
-        detail = f"bridge {bridge}" if there else f"there is no bridge {bridge}: make it first"
-        yield f"physnet {physnet}", Verdict.OK if there else Verdict.MISSING, detail
+    for physnet, link in host.physnets:
+        yield f"physnet {physnet}", *_mapped(link, facts)
+
+
+def _mapped(link: str, facts: HostFacts) -> tuple[Verdict, str]:
+    """Where machines plug in that want to reach this link."""
+    if facts.links is not None and link not in facts.links:
+        return Verdict.MISSING, f"there is no interface or bridge {link}"
+    bridge = facts.bridge(link)
+    if facts.links is not None and bridge not in facts.bridges:
+        return Verdict.MISSING, f"{link} is in no bridge: `nospoon host setup` makes one for it"
+    return Verdict.OK, f"bridge {bridge}"

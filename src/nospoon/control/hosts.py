@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
@@ -29,6 +29,8 @@ Connect = Callable[[Host], Connection]
 OnEvent = Callable[[MachineEvent], None]
 RECONNECT_DELAY = 2.0
 """Seconds before a watch that broke is begun again."""
+BRIDGES = frozenset({"bridge", "openvswitch"})
+"""Kinds of links into which machines are plugged."""
 IDLE = 300.0
 """Seconds for which a connection is kept that no machine needs: the next plan may want it."""
 
@@ -84,7 +86,7 @@ class Hosts:
         """What the plan must know of a host. `pools`: directory there in which pools are made."""
         can = await self.capabilities(host)
         routes: tuple[Route, ...] = ()
-        links: frozenset[str] | None = None
+        links: Mapping[str, _Link] | None = None
         disk = 0
         if host.kind is ConnectionKind.LIBVIRT:
             disk = await _free_space(self.use(host).runner, pools)
@@ -101,7 +103,9 @@ class Hosts:
             disk=disk,
             identity=can.identity,
             routes=routes,
-            links=links,
+            links=frozenset(links) if links is not None else None,
+            masters={name: link.master for name, link in (links or {}).items() if link.master},
+            bridges=frozenset(name for name, link in (links or {}).items() if link.kind in BRIDGES),
             real=host.kind is not ConnectionKind.SIMULATED,
         )
 
@@ -238,9 +242,20 @@ async def _free_space(runner: Runner, path: str) -> int:
     return int(told[-1]) if told else 0
 
 
-async def _links(runner: Runner) -> frozenset[str]:
-    done = await runner.run(["ip", "-json", "link", "show"])
-    return frozenset(entry["ifname"] for entry in json.loads(done.stdout or "[]"))
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """`kind` as ip-link(8) calls it; `master`: the bridge that it is plugged into."""
+
+    kind: str
+    master: str
+
+
+async def _links(runner: Runner) -> dict[str, _Link]:
+    done = await runner.run(["ip", "-json", "-details", "link", "show"])
+    return {
+        each["ifname"]: _Link(each.get("linkinfo", {}).get("info_kind", ""), each.get("master", ""))
+        for each in json.loads(done.stdout or "[]")
+    }
 
 
 async def _routes(runner: Runner) -> tuple[Route, ...]:

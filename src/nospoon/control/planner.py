@@ -124,6 +124,7 @@ class Planner:
             pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
             images=images,
             credentials_keys={name: account.key for name, account in accounts.items()},
+            facts=facts,
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
         places = Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts)

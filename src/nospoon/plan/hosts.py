@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Network, Node
@@ -23,6 +23,7 @@ class HostFacts:
     """What is known of a host when the plan is made. `memory`, `disk` in bytes; 0: unknown.
 
     `links`: its network interfaces, None where nobody looked. `real`: guests really run there.
+    `masters`: of an interface that is plugged into a bridge, the bridge; `bridges`: those.
     `identity`: hosts of one identity are one machine with several connections, counted once.
     """
 
@@ -37,6 +38,12 @@ class HostFacts:
     links: frozenset[str] | None = None
     real: bool = False
     identity: str = ""
+    masters: Mapping[str, str] = field(default_factory=dict)
+    bridges: frozenset[str] = frozenset()
+
+    def bridge(self, link: str) -> str:
+        """Where machines plug in that want to reach this interface: itself, or its bridge."""
+        return link if link in self.bridges else self.masters.get(link, link)
 
 
 def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
@@ -83,6 +90,11 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
         yield (
             f"host {host.name} has no bridge {bridge}. Make it there, or leave `bridge` and "
             "`physnet` out to have an isolated network made."
+        )
+    elif facts.bridge(bridge) not in facts.bridges:
+        yield (
+            f"host {host.name}: {bridge} is an interface in no bridge. "
+            "`nospoon host setup` makes one for it."
         )
 
 

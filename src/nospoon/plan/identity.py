@@ -52,6 +52,11 @@ def bridge_name(cluster: UUID, network: str) -> str:
     return f"ns{digest}-{network}"[:BRIDGE_NAME_LENGTH].rstrip("-")
 
 
+def physnet_bridge(interface: str) -> str:
+    """Name of the bridge that `host setup` makes for an interface of a physical network."""
+    return f"nsbr-{interface}"[:BRIDGE_NAME_LENGTH]
+
+
 def pool_name(cluster: UUID, name: str) -> str:
     """Name of a cluster's pool: nobody else's, also when two users' clusters share a name."""
     return f"nospoon-{name}-{cluster.hex[:8]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from uuid import UUID
 
@@ -38,6 +38,7 @@ from nospoon.model.resources import (
 )
 from nospoon.plan import identity, notes
 from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.plan.hosts import HostFacts
 from nospoon.plan.notes import Noted
 
 SILENT = Endpoint(address="", ipmi_port=0, redfish_port=0)
@@ -57,12 +58,14 @@ class ImageFacts:
 class Surroundings:
     """What the file does not say: where pools live, which images are which, and credentials.
 
-    `pool_roots` by host; `images` by the name in the file; `credentials_keys` by node.
+    `pool_roots` by host; `images` by the name in the file; `credentials_keys` by node;
+    `facts` of hosts, by name.
     """
 
     pool_roots: Mapping[str, str]
     images: Mapping[str, ImageFacts]
     credentials_keys: Mapping[str, str]
+    facts: Mapping[str, HostFacts] = field(default_factory=dict)
 
 
 def resolve(
@@ -251,7 +254,9 @@ class _Resolver:
         if host.unprivileged:
             return ""
         if network.physnet and host.kind is not ConnectionKind.SIMULATED:
-            return dict(host.physnets)[network.physnet]
+            link = dict(host.physnets)[network.physnet]
+            known = self.around.facts.get(host.name)
+            return known.bridge(link) if known is not None else link
         return network.bridge or identity.bridge_name(self.id, name)
 
     def _bmc(self, node: Node, uuid: UUID, machine: Key, volumes: list[Resource]) -> Resource:

@@ -48,7 +48,7 @@ class Document:
     """A parsed file: its value, and where each part of it stands."""
 
     def __init__(self, text: str, file: str) -> None:
-        self.file = file
+        self.file, self._text = file, text
         self.problems: list[Problem] = []
         self._root = self._compose(text)
         self._built: dict[int, tuple[Value, int]] = {}
@@ -73,6 +73,15 @@ class Document:
         if chosen is None:
             return 1, 1
         return chosen.start_mark.line + 1, chosen.start_mark.column + 1
+
+    def replaced(self, path: Path, by: str) -> str:
+        """The text with what stands at a path replaced."""
+        node: Node | None = self._root
+        for part in path:
+            found = _child(node, part)
+            node = found[1] if found is not None else node
+        assert node is not None, "a path that is in the file"
+        return self._text[: node.start_mark.index] + by + self._text[node.end_mark.index :]
 
     def _compose(self, text: str) -> Node | None:
         try:

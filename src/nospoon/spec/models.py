@@ -158,7 +158,8 @@ class HostSection(Section):
         "", description="How commands are run there, as ssh(1) takes it; empty: here."
     )
     physnets: dict[Name, Text] = Field(
-        default_factory=dict, description="Physical network name -> existing bridge of this host."
+        default_factory=dict,
+        description="Physical network name -> bridge of this host, or an interface that is in one.",
     )
     drained: bool = Field(
         default=False, description="Place nothing new here; what is here stays. Default no."

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from nospoon.cli import connect
-from nospoon.cli.files import read_request
+from nospoon.cli import ansible, connect
+from nospoon.cli.files import read_cluster, read_request
 from nospoon.cli.output import output_options, print_rows
+from nospoon.errors import UsageError
 
 COLUMNS = ("host", "what", "verdict", "detail")
 
 
 @click.group("host")
 def command() -> None:
-    """Hosts: check what they have of what is needed there."""
+    """Hosts: check what they have of what is needed there, and prepare them."""
 
 
 @command.command("check")
@@ -28,3 +31,65 @@ def check(file: str, format_: str, columns: tuple[str, ...]) -> None:
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
     if any(row["verdict"] == "missing" for row in rows):
         raise click.exceptions.Exit(1)
+
+
+@command.command("setup")
+@click.argument("file")
+@click.option("--undo", is_flag=True, help="Put back what an earlier setup changed.")
+@click.option("-H", "--host", "chosen", multiple=True, help="Only this host; again for more.")
+@click.option("--package", "packages", multiple=True, help="Install this Debian package, too.")
+@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for sudo's password there.")
+@output_options
+def setup(
+    file: str,
+    undo: bool,  # noqa: FBT001  (click passes options by name)
+    chosen: tuple[str, ...],
+    packages: tuple[str, ...],
+    ask_become_pass: bool,  # noqa: FBT001
+    format_: str,
+    columns: tuple[str, ...],
+) -> None:
+    """Prepare the hosts of FILE: packages, libvirt, the directory of pools, bridges.
+
+    Ansible does it, as you: by your ssh, with your sudo. A second run changes nothing.
+    """
+    hosts = _to_prepare(file, chosen)
+    asked = ["--ask-become-pass"] if ask_become_pass else []
+    for variables in hosts.values():
+        variables["nospoon_more_packages"] = list(packages)
+    rows = ansible.play("undo" if undo else "setup", hosts, asked)
+    print_rows(rows, format_=format_, columns=columns, names=("host", *ansible.COUNTS))
+    if any(row["failed"] or row["unreachable"] for row in rows):
+        raise click.exceptions.Exit(1)
+
+
+def _to_prepare(file: str, chosen: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """Name -> Ansible's variables; a machine with several connections once."""
+    from nospoon.model.cluster import ConnectionKind  # noqa: PLC0415  (not needed to check)
+    from nospoon.plan.identity import physnet_bridge  # noqa: PLC0415
+
+    hosts = {h.name: h for h in read_cluster(file).hosts if h.kind is ConnectionKind.LIBVIRT}
+    unknown = sorted(set(chosen) - set(hosts))
+    if unknown or not hosts:
+        wanted = ", ".join(unknown) or "one with libvirt"
+        raise UsageError(
+            f"no host {wanted} in {file}. It has {', '.join(hosts) or 'none to set up'}"
+        )
+    found: dict[str, dict[str, Any]] = {}
+    for host in hosts.values():
+        if chosen and host.name not in chosen:
+            continue
+        same = next((name for name in found if hosts[name].ssh == host.ssh), host.name)
+        variables = found.setdefault(same, _reached(host.ssh) | {"nospoon_bridges": []})
+        variables["nospoon_bridges"] += [
+            {"name": physnet_bridge(link), "uplink": link} for _, link in host.physnets
+        ]
+    return found
+
+
+def _reached(ssh: str) -> dict[str, Any]:
+    """How Ansible gets there, as ssh(1) would."""
+    python = {"ansible_python_interpreter": "auto_silent"}
+    if not ssh:
+        return {"ansible_connection": "local", **python}
+    return {"ansible_host": ssh, **python}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import click
 
+from nospoon.cli import ansible
 from nospoon.cli.output import writable
-from nospoon.errors import MissingTool, UsageError
+from nospoon.errors import UsageError
 
 FORMATS = ("tenks", "instackenv")
 
@@ -26,7 +24,7 @@ def command(file: str, tool: str, inventory: str | None, name: str, out: str | N
     from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
     target = writable(out) if out is not None else None
-    listed = _inventory(inventory) if inventory is not None else {}
+    listed = ansible.inventory(inventory) if inventory is not None else {}
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -39,19 +37,3 @@ def command(file: str, tool: str, inventory: str | None, name: str, out: str | N
         return
     target.write_text(imported.text)
     click.echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
-
-
-def _inventory(path: str) -> Any:
-    """What Ansible itself makes of it."""
-    try:
-        done = subprocess.run(
-            ["ansible-inventory", "--list", "-i", path], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError as error:
-        raise MissingTool(
-            "ansible-inventory is needed to read an inventory",
-            hint="apt-get install -y ansible-core",
-        ) from error
-    if done.returncode != 0:
-        raise UsageError(f"ansible-inventory cannot read {path}: {done.stderr.strip()}")
-    return json.loads(done.stdout)

@@ -1,0 +1,138 @@
+"""Ansible as a subprocess: it reads inventories, and prepares hosts by our collection.
+
+Ansible is not a dependency: who has hosts to prepare has it, or installs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+import nospoon
+from nospoon.errors import MissingTool, UsageError
+
+COLLECTIONS = Path(nospoon.__file__).parent
+PREFIX = "nospoon_"
+"""Variables of a host that begin so are its settings in the cluster file."""
+OF_SETUP = frozenset(
+    {"nospoon_packages", "nospoon_more_packages", "nospoon_pools", "nospoon_bridges"}
+)
+"""Variables of the collection, which are no settings."""
+_SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
+"""What an inventory in INI has for text, and people mean otherwise."""
+COUNTS = ("ok", "changed", "failed", "unreachable")
+_ODD = re.compile(r"[^a-z0-9-]+")
+"""What a host of a cluster file may not have in its name."""
+_RECAP = re.compile(r"(?P<host>\S+)\s+: (?P<counts>ok=\d.*)")
+_COUNT = re.compile(r"(\w+)=(\d+)")
+
+
+def inventory(path: str) -> Any:
+    """What Ansible itself makes of an inventory (`ansible-inventory --list`).
+
+    Raises `MissingTool`, or `UsageError` with Ansible's own words.
+    """
+    argv = [_tool("ansible-inventory"), "--list", "-i", path]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UsageError(f"ansible-inventory cannot read {path}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def hosts_of(listed: Mapping[str, Any], group: str) -> dict[str, dict[str, Any]]:
+    """A group's hosts as a cluster file's `hosts`. Raises `UsageError` for an unknown group."""
+    if group != "all" and group not in listed:
+        known = ", ".join(sorted(each for each in listed if each != "_meta"))
+        raise UsageError(f"no group {group!r} in the inventory. It has {known}")
+    variables = listed.get("_meta", {}).get("hostvars", {})
+    return {
+        _ODD.sub("-", name.lower()): _settings(name, variables.get(name, {}))
+        for name in _members(listed, group)
+    }
+
+
+def _members(listed: Mapping[str, Any], group: str) -> list[str]:
+    found = listed.get(group, {})
+    below = (_members(listed, child) for child in found.get("children", ()))
+    return sorted({*found.get("hosts", ()), *(name for names in below for name in names)})
+
+
+def _settings(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """`nospoon_` variables are settings as they are; how Ansible gets there tells `ssh`."""
+    given = {
+        key.removeprefix(PREFIX): _SWITCHES.get(value, value) if isinstance(value, str) else value
+        for key, value in variables.items()
+        if key.startswith(PREFIX) and key not in OF_SETUP
+    }
+    if "simulated" in given or variables.get("ansible_connection") == "local":
+        return given
+    user, port = variables.get("ansible_user"), variables.get("ansible_port")
+    place = f"{user}@" if user else ""
+    place += str(variables.get("ansible_host", name))
+    place = f"ssh://{place}:{port}" if port else place
+    uri = f"qemu+ssh://{place.removeprefix('ssh://')}/system"
+    return {"ssh": place, "libvirt": uri} | given
+
+
+def play(name: str, hosts: Mapping[str, Mapping[str, Any]], more: Sequence[str]) -> list[Any]:
+    """Run a playbook of our collection on these hosts: their names and variables.
+
+    What Ansible says goes to stderr while it runs; returns a row a host, with `COUNTS`.
+    """
+    with tempfile.TemporaryDirectory(prefix="nospoon-") as place:
+        listed = Path(place, "inventory.json")
+        listed.write_text(json.dumps({"all": {"hosts": hosts}}))
+        argv = [_tool("ansible-playbook"), "-i", str(listed), f"nospoon.host.{name}", *more]
+        ansible = subprocess.Popen(argv, env=_environment(), stdout=subprocess.PIPE, text=True)
+        assert ansible.stdout is not None, "it was asked for"
+        rows = list(_recap(_shown(ansible.stdout)))
+        if ansible.wait() and not rows:
+            raise UsageError(f"ansible-playbook ended with status {ansible.returncode}")
+    return rows
+
+
+def _environment() -> dict[str, str]:
+    plain = {} if sys.stderr.isatty() else {"ANSIBLE_NOCOLOR": "1"}
+    own = {
+        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "0",
+        "ANSIBLE_SSH_TRANSFER_METHOD": "piped",  # no sftp is asked of a host
+        "ANSIBLE_PIPELINING": "1",
+    }
+    colours = {"ANSIBLE_FORCE_COLOR": "1"} if not plain and "NO_COLOR" not in os.environ else {}
+    return {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "0", **own, **plain, **colours}
+
+
+def _shown(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        click.echo(line, nl=False, err=True)
+        yield click.unstyle(line)
+
+
+def _recap(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    ended = False
+    for line in lines:
+        ended = ended or line.startswith("PLAY RECAP")
+        found = _RECAP.match(line) if ended else None
+        if found:
+            counts = dict(_COUNT.findall(found["counts"]))
+            yield {"host": found["host"], **{each: int(counts.get(each, 0)) for each in COUNTS}}
+
+
+def _tool(name: str) -> str:
+    """Beside our interpreter, else anywhere. Raises `MissingTool`."""
+    beside = Path(sys.executable).parent / name
+    places = [str(beside.parent), *os.environ.get("PATH", "").split(os.pathsep)]
+    for place in places:
+        if os.access(Path(place, name), os.X_OK):
+            return str(Path(place, name))
+    raise MissingTool(f"{name} is needed for this", hint="apt-get install -y ansible-core")

@@ -1,0 +1,96 @@
+"""`host setup` prepares hosts over ssh by Ansible, once; `--undo` puts back what it changed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+from tests.fleet.conftest import FarHost, Farm
+
+UPLINK = "trunk0"
+BRIDGE = f"nsbr-{UPLINK}"
+NODES = "networks: {lan: {physnet: public}}\nnodes: [{firmware: bios, memory: 64MiB, nics: [lan]}]"
+
+
+def link_of(host: FarHost, name: str) -> dict[str, Any]:
+    """What ip(8) tells of a link, {} when there is none."""
+    told = json.loads(host.run("ip", "-json", "-details", "link", "show"))
+    return next((each for each in told if each["ifname"] == name), {})
+
+
+def a_file(farm: Farm, host: FarHost) -> str:
+    name = farm.rack.name()
+    uri = f"qemu+ssh://{host.name}/system"
+    mapped = f"{{ssh: {host.name}, libvirt: '{uri}', physnets: {{public: {UPLINK}}}}}"
+    text = f"cluster: {name}\n{farm.rack.bmc()}hosts: {{{host.name}: {mapped}}}\n{NODES}\n"
+    return farm.rack.file(text, f"{name}.yaml")
+
+
+def test_a_bare_host_is_prepared_used_and_put_back(farm: Farm) -> None:
+    rack, host = farm.rack, farm.hosts["rack-b"]
+    host.run("ip", "link", "add", UPLINK, "mtu", "1400", "type", "veth")
+    host.stop()
+    file = a_file(farm, host)
+    try:
+        prepared = rack.json("host", "setup", file)
+        assert prepared[0]["changed"] > 3
+        assert prepared[0]["failed"] == prepared[0]["unreachable"] == 0
+        assert link_of(host, UPLINK)["master"] == BRIDGE
+        assert link_of(host, BRIDGE)["mtu"] == 1400
+        assert rack.json("host", "setup", file)[0]["changed"] == 0, "a second run changes nothing"
+        rack.run("host", "check", file)
+        rack.run("up", "--yes", file)
+        assert f"<source bridge='{BRIDGE}'/>" in domains(host)
+        rack.down()
+        undone = rack.json("host", "setup", "--undo", file)
+        assert undone[0]["failed"] == 0
+        assert not link_of(host, BRIDGE)
+        assert "master" not in link_of(host, UPLINK)
+        assert "ls: cannot" not in host.run("ls", "/var/lib/nospoon")
+    finally:
+        host.run("ip", "link", "delete", UPLINK)
+        host.start()
+
+
+def domains(host: FarHost) -> str:
+    names = host.run("virsh", "list", "--all", "--name").split()
+    return "".join(host.run("virsh", "dumpxml", name) for name in names)
+
+
+def test_what_cannot_be_prepared_is_told_and_nothing_is_lost(farm: Farm) -> None:
+    rack, host = farm.rack, farm.hosts["rack-b"]
+    file = a_file(farm, host)
+    refused = rack.run("host", "setup", file, status=1)
+    assert f"there is no interface {UPLINK}" in refused.stderr
+    host.run("ip", "link", "add", UPLINK, "type", "veth")
+    try:
+        host.run("ip", "address", "add", "192.0.2.1/24", "dev", UPLINK)
+        refused = rack.run("host", "setup", file, status=1)
+        assert f"{UPLINK} has an address" in refused.stderr
+        assert "master" not in link_of(host, UPLINK)
+        refused = rack.run("plan", file, status=1)
+        assert (
+            f"{UPLINK} is an interface in no bridge. `nospoon host setup` makes one"
+            in refused.stderr
+        )
+    finally:
+        rack.run("host", "setup", "--undo", file)
+        host.run("ip", "link", "delete", UPLINK)
+
+
+def test_packages_are_installed_and_removed_again(farm: Farm) -> None:
+    rack, host = farm.rack, farm.hosts["rack-c"]
+    before = host.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n")
+    package = next(p for p in ("hello", "sl", "cowsay") if f"installed {p}\n" not in before)
+    fetch = ["apt-get", "install", "-q", "-y", "--download-only", package]  # a host has no network
+    subprocess.run(fetch, check=True, capture_output=True)
+    mapped = f"{{ssh: {host.name}, libvirt: 'qemu+ssh://{host.name}/system'}}"
+    name = rack.name()
+    file = rack.file(f"cluster: {name}\nhosts: {{far: {mapped}}}\nnodes: [{{}}]\n", f"{name}.yaml")
+    rack.run("host", "setup", file, "--package", package)
+    assert host.run("dpkg-query", "-W", "-f", "${db:Status-Status}", package) == "installed"
+    rack.run("host", "setup", "--undo", file)
+    after = host.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n")
+    assert f"installed {package}\n" not in after
+    assert set(before.splitlines()) <= set(after.splitlines()), "nothing else is gone"
