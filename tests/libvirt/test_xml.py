@@ -207,6 +207,7 @@ links = st.builds(
         ),
     ),
     mtu=st.integers(576, 9000),
+    nat=st.booleans(),
 )
 
 
@@ -219,11 +220,24 @@ def test_a_link_survives_the_way_to_xml_and_back(link: Link, tag: OwnerTag, name
     assert (owner.tag, owner.name) == (tag, name)
 
 
-@pytest.mark.parametrize("added", ["<forward mode='nat'/>", "<ip address='10.0.0.1'><dhcp/></ip>"])
+@pytest.mark.parametrize(
+    "added",
+    [
+        "<forward mode='route'/>",
+        "<forward mode='nat' dev='eth0'/>",
+        "<ip address='10.0.0.1'><dhcp/></ip>",
+    ],
+)
 def test_a_network_that_somebody_opened_shows_as_edited(added: str) -> None:
     root = ET.fromstring(render_network(Link("br0"), Owner(TAG, "n")))
     root.append(ET.fromstring(added))
     assert "edited" in parse_network(root).bridge
+
+
+def test_nat_that_somebody_added_shows_as_what_the_file_did_not_say() -> None:
+    root = ET.fromstring(render_network(Link("br0"), Owner(TAG, "n")))
+    root.append(ET.fromstring("<forward mode='nat'/>"))
+    assert parse_network(root) == Link("br0", nat=True)
 
 
 @given(names, st.integers(0, 1 << 50))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -20,7 +21,9 @@ SERVICE = NetbootService(
 )
 
 
-def lines(directory: str = "/d", user: str = "nobody") -> list[str]:
+def lines(
+    directory: str = "/d", user: str = "nobody", service: NetbootService = SERVICE
+) -> list[str]:
     places = dnsmasq.Places(
         hosts=f"{directory}/hosts",
         leases=f"{directory}/leases",
@@ -29,7 +32,7 @@ def lines(directory: str = "/d", user: str = "nobody") -> list[str]:
         log=f"{directory}/log",
         user=user,
     )
-    return dnsmasq.configuration(SERVICE, places, http_port=8069).splitlines()
+    return dnsmasq.configuration(service, places, http_port=8069).splitlines()
 
 
 def test_it_serves_one_bridge_and_no_dns() -> None:
@@ -40,6 +43,11 @@ def test_it_serves_one_bridge_and_no_dns() -> None:
 def test_it_gives_the_range_and_no_default_route() -> None:
     assert "dhcp-range=172.30.0.2,172.30.0.254,255.255.255.0,1h" in lines()
     assert "dhcp-option=option:router" in lines()
+
+
+def test_where_a_way_leads_out_it_tells_the_default_route_and_names() -> None:
+    routed = lines(service=replace(SERVICE, routed=True))
+    assert set(lines()) - set(routed) == {"port=0", "dhcp-option=option:router"}
 
 
 def test_it_becomes_nobody_only_when_told() -> None:

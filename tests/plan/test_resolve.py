@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from uuid import UUID
 
 from nospoon.model.cluster import Arch, Cluster, Firmware
-from nospoon.model.resources import Bmc, Key, Kind, Machine, NetbootService, Volume
+from nospoon.model.resources import Bmc, Key, Kind, Link, Machine, NetbootService, Volume
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
 from nospoon.plan.hosts import HostFacts, Route
@@ -293,3 +293,15 @@ def test_a_portgroup_is_nobodys_shape_so_that_its_change_touches_no_machine() ->
     plain = "nodes: [{count: 1, nics: [provision, {network: provision%s}]%s}]"
     bonded = plain % (", portgroup: bond0", ", portgroups: {bond0: {mode: 802.3ad}}")
     assert resources(read(plain % ("", ""))) == resources(read(bonded))
+
+
+def test_a_network_with_a_way_out_has_the_hosts_address_and_a_route_for_its_guests() -> None:
+    found = resources(read("networks: {lan: {nat: true, cidr: 10.9.0.0/24}}\nnodes: [{}]"))
+    link = found[Key(Kind.NETWORK, "here", "lan")]
+    assert isinstance(link, Link)
+    assert (link.address, link.nat) == ("10.9.0.1/24", True)
+    assert Key(Kind.NETBOOT, "here", "lan") not in found
+    text = "networks: {lan: {nat: true, netboot: builtin}}\nnodes: [{}]"
+    netboot = resources(read(text))[Key(Kind.NETBOOT, "here", "lan")]
+    assert isinstance(netboot, NetbootService)
+    assert netboot.routed

@@ -132,6 +132,7 @@ class Network:
     """An L2 segment. With `physnet` it is an existing bridge of each host, else nospoon makes one.
 
     `cidr` None: a free network is chosen when the plan is made. `mtu` in bytes.
+    `nat`: its guests reach what the host reaches, from the host's address.
     """
 
     name: str
@@ -141,6 +142,12 @@ class Network:
     bridge: str = ""
     vlan: int | None = None
     mtu: int = 1500
+    nat: bool = False
+
+    @property
+    def addressed(self) -> bool:
+        """Whether hosts have an address on it: to serve it, or to lead out of it."""
+        return self.netboot is Netboot.BUILTIN or self.nat
 
     @property
     def existing(self) -> bool:

@@ -87,14 +87,16 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An isolated L2 network: a bridge that nospoon makes. `address` is the host's on it.
+    """An L2 network: a bridge that nospoon makes. `address` is the host's on it.
 
-    `address` in CIDR form ("172.30.0.1/24"), "" when the host has none there.
+    `address` in CIDR form ("172.30.0.1/24"), "" when the host has none there. `nat`: the host
+    leads out of it by network address translation (RFC 3022); else it is isolated.
     """
 
     bridge: str
     address: str = ""
     mtu: int = 1500
+    nat: bool = False
 
 
 class Loader(StrEnum):
@@ -120,12 +122,16 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class NetbootService:
-    """DHCP, TFTP and HTTP on one link. `range` is first and last address for strangers."""
+    """DHCP, TFTP and HTTP on one link. `range` is first and last address for strangers.
+
+    `routed`: `address` is also the default route and the name server of those on it.
+    """
 
     bridge: str
     address: str
     range: tuple[str, str]
     reservations: tuple[Reservation, ...]
+    routed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 
-from nospoon.model.cluster import BmcProtocol, Cluster, Netboot, Node
+from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import Usage, place
@@ -123,7 +123,7 @@ def _networks(
             continue
         if network.cidr is not None:
             yield network.name, str(network.cidr)
-        elif network.netboot is Netboot.BUILTIN:
+        elif network.addressed and not network.existing:
             chosen = _free_network(earlier.cidrs.get(network.name), taken, first_choice)
             if chosen is None:
                 reasons.append(

@@ -126,6 +126,7 @@ class _Resolver:
                     bridge=identity.bridge_name(self.id, network.name),
                     address=self._host_address(network),
                     mtu=network.mtu,
+                    nat=network.nat,
                 ),
             )
             if network.netboot is Netboot.BUILTIN and host.kind is not ConnectionKind.SIMULATED:
@@ -137,7 +138,7 @@ class _Resolver:
 
     def _host_address(self, network: Network) -> str:
         cidr = self._cidr(network)
-        if cidr is None or network.netboot is not Netboot.BUILTIN:
+        if cidr is None or not network.addressed:
             return ""
         return f"{cidr[1]}/{cidr.prefixlen}"
 
@@ -149,6 +150,7 @@ class _Resolver:
             address=self._host_address(network),
             range=self._range(cidr),
             reservations=tuple(self._reservations(host, network, cidr)),
+            routed=network.nat,
         )
         key = Key(Kind.NETBOOT, host.name, network.name)
         return Resource(key, shape, (Key(Kind.NETWORK, host.name, network.name),))

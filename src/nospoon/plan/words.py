@@ -55,7 +55,7 @@ def describe(shape: Shape) -> str:
         case Volume():
             return size(shape.size) + (f" from {shape.image}" if shape.image else "")
         case Link():
-            return " ".join(filter(None, (f"bridge {shape.bridge}", shape.address)))
+            return " ".join(filter(None, (f"bridge {shape.bridge}", shape.address, _nat(shape))))
         case NetbootService():
             return f"DHCP, TFTP and HTTP for {counted(len(shape.reservations), 'NIC')}"
         case Machine():
@@ -69,6 +69,10 @@ def describe(shape: Shape) -> str:
             place = shape.outlet
             pdu = f"outlet {place.number} of {place.name}" if place is not None else ""
             return ", ".join(filter(None, (ipmi, redfish, pdu))) or "by the API only"
+
+
+def _nat(link: Link) -> str:
+    return "with NAT" if link.nat else ""
 
 
 def counted(number: int, what: str) -> str:

@@ -43,6 +43,12 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     if network.netboot is Netboot.BUILTIN and existing:
         message = "expected netboot: none on an existing bridge: its owner answers DHCP there"
         yield Complaint((*path, "netboot"), message)
+    if network.nat and existing:
+        message = "expected no NAT on an existing bridge: its owner leads out of it"
+        yield Complaint((*path, "nat"), message)
+    if network.cidr is not None and network.cidr.prefixlen > 30 and network.nat:
+        message = f"{network.cidr} has no address for the host beside one for a guest"
+        yield Complaint((*path, "cidr"), message, "Take a larger network")
     if network.cidr is not None:
         unfit = _unfit(network.cidr, (*_NOT_FOR_HOSTS, _LOOPBACK))
         if unfit:
@@ -86,7 +92,7 @@ def _pool(sections: Sections) -> Iterator[Complaint]:
         if not pool.subnet_of(cidr):
             message = f"{pool} overlaps {cidr} of network {name!r} and does not lie within it"
             yield Complaint(path, message)
-        elif network.netboot is Netboot.BUILTIN and cidr[1] in pool:
+        elif (network.netboot is Netboot.BUILTIN or network.nat) and cidr[1] in pool:
             message = f"{pool} holds {cidr[1]}, which is the host's own on network {name!r}"
             upper = list(cidr.subnets(prefixlen_diff=1))[-1] if cidr.prefixlen < 31 else cidr
             yield Complaint(path, message, f"Take a later part of it such as {upper}")

@@ -136,6 +136,7 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             bridge=n.bridge,
             vlan=n.vlan,
             mtu=n.mtu,
+            nat=n.nat,
         )
         for name, n in sections.networks.items()
     )

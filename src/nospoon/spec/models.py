@@ -194,6 +194,10 @@ class NetworkSection(Section):
     mtu: Annotated[Whole, Field(ge=576, le=65535)] = Field(
         1500, description="MTU in bytes; default 1500."
     )
+    nat: bool = Field(
+        default=False,
+        description="Lead out: guests reach what the host reaches, from its address; default no.",
+    )
 
 
 class DiskSection(Section):

@@ -49,7 +49,7 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
     interface = IPv4Interface(service.address)
     first, last = service.range
     return _lines(
-        "port=0",  # no DNS
+        *(() if service.routed else ("port=0",)),  # DNS for those who reach what names lead to
         f"interface={service.bridge}",
         "except-interface=lo",
         "bind-dynamic",  # beside other dnsmasqs, and also when the bridge comes later
@@ -62,7 +62,8 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
         f"dhcp-lease-max={interface.network.num_addresses}",
         "dhcp-authoritative",
         "no-ping",  # addresses are ours to give; pinging each costs 3 s
-        "dhcp-option=option:router",  # an isolated network leads nowhere: no default route
+        # an isolated network leads nowhere: no default route; else it is dnsmasq's own address
+        *(() if service.routed else ("dhcp-option=option:router",)),
         f"enable-tftp={service.bridge}",
         f"tftp-root={places.tftp}",
         "tftp-max=500",

@@ -19,7 +19,11 @@ from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.hypervisor import Connect
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
-    Kind.NETWORK: {"address": ChangeRule.LIVE, "mtu": ChangeRule.LIVE},
+    Kind.NETWORK: {
+        "address": ChangeRule.LIVE,
+        "mtu": ChangeRule.LIVE,
+        "nat": ChangeRule.LIVE,
+    },
     Kind.VOLUME: {"size": ChangeRule.LIVE},
     Kind.MACHINE: {
         "boot_order": ChangeRule.LIVE,

@@ -1,7 +1,9 @@
 """Links as libvirt networks: an isolated bridge, without DHCP and without DNS.
 
 https://libvirt.org/formatnetwork.html. Without `<forward>` libvirt rejects traffic from and to
-other networks by its firewall rules; the host itself is reached on its address. libvirt's own
+other networks by its firewall rules; the host itself is reached on its address. With
+`<forward mode='nat'/>` those rules translate addresses: libvirt makes them with the network, in
+chains of its own, again when the firewall is loaded anew, and takes them away. libvirt's own
 dnsmasq is not started: a network without `<dhcp>` and with `<dns enable='no'/>` has none.
 """
 
@@ -24,6 +26,7 @@ def render_network(link: Link, owner: Owner) -> str:
             "network",
             leaf("name", link.bridge),
             element("metadata", owner_element(owner)),
+            element("forward", mode="nat") if link.nat else None,
             element("bridge", name=link.bridge, stp="off", delay="0"),
             element("mtu", size=str(link.mtu)) if link.mtu != DEFAULT_MTU else None,
             element("dns", enable="no"),
@@ -47,12 +50,15 @@ def parse_network(root: ET.Element) -> Link:
         bridge=bridge if _plain(root) else f"{bridge} (edited)",
         address=_parsed_address(root.find("ip")),
         mtu=int(attribute_of(root, "mtu", "size", str(DEFAULT_MTU))),
+        nat=attribute_of(root, "forward", "mode") == "nat",
     )
 
 
 def _plain(root: ET.Element) -> bool:
     """Whether nobody added forwarding or a DHCP service that would answer in our stead."""
-    return root.find("forward") is None and root.find("ip/dhcp") is None
+    forward = root.find("forward")
+    ours = forward is None or (forward.get("mode") == "nat" and forward.get("dev") is None)
+    return ours and root.find("ip/dhcp") is None
 
 
 def _parsed_address(ip: ET.Element | None) -> str:

@@ -16,7 +16,11 @@ from nospoon.providers.simulated.world import SHAPES, World
 from nospoon.runtime.clock import Clock
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
-    Kind.NETWORK: {"address": ChangeRule.LIVE, "mtu": ChangeRule.LIVE},
+    Kind.NETWORK: {
+        "address": ChangeRule.LIVE,
+        "mtu": ChangeRule.LIVE,
+        "nat": ChangeRule.LIVE,
+    },
     Kind.VOLUME: {"size": ChangeRule.LIVE},
     Kind.MACHINE: {
         "boot_order": ChangeRule.LIVE,
