@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources import Image, Link, Machine, MachineDisk, MachineNic, OwnerTag, Volume
 from nospoon.providers.libvirt.domain_parse import parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, render_domain
@@ -53,6 +53,9 @@ nics = st.builds(
     bridge=st.one_of(st.just(""), st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True)),
     model=st.sampled_from(["virtio", "e1000", "e1000e"]),
     port=st.sampled_from(["", "ns0123456789-0", "ns0123456789-15"]),
+    switch=st.sampled_from(Switch),
+    vlan=st.one_of(st.none(), st.integers(1, 100)),
+    trunk=st.sets(st.integers(101, 4094), max_size=3).map(lambda ids: tuple(sorted(ids))),
 )
 orders = st.permutations(list(BootDevice)).flatmap(
     lambda order: st.integers(0, len(order)).map(lambda count: tuple(order[:count]))

@@ -305,3 +305,14 @@ def test_a_network_with_a_way_out_has_the_hosts_address_and_a_route_for_its_gues
     netboot = resources(read(text))[Key(Kind.NETBOOT, "here", "lan")]
     assert isinstance(netboot, NetbootService)
     assert netboot.routed
+
+
+def test_a_bridge_that_is_not_of_the_kind_that_the_file_says_is_refused() -> None:
+    facts = replace(FACTS, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
+    text = "networks: {lan: {bridge: br0%s}}\nnodes: [{}]"
+    plain, ovs = (read(text % more) for more in ("", ", switch: ovs"))
+    assert reasons(plain, facts) == []
+    assert "is no bridge of Open vSwitch" in "".join(reasons(ovs, facts))
+    facts = replace(facts, bridges=frozenset(), ovs_bridges=frozenset({"br0"}))
+    assert reasons(ovs, facts) == []
+    assert "Write `switch: ovs`" in "".join(reasons(plain, facts))

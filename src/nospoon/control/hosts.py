@@ -87,12 +87,15 @@ class Hosts:
         can = await self.capabilities(host)
         routes: tuple[Route, ...] = ()
         links: Mapping[str, _Link] | None = None
+        ovs: frozenset[str] = frozenset()
         disk = 0
         if host.kind is ConnectionKind.LIBVIRT:
             disk = await _free_space(self.use(host).runner, pools)
         if host.kind is ConnectionKind.LIBVIRT and can.managed_networks:
             runner = self.use(host).runner
-            routes, links = await asyncio.gather(_routes(runner), _links(runner))
+            routes, links, ovs = await asyncio.gather(
+                _routes(runner), _links(runner), _ovs_bridges(runner)
+            )
         return HostFacts(
             firmwares=can.firmwares,
             archs=can.archs,
@@ -106,6 +109,7 @@ class Hosts:
             links=frozenset(links) if links is not None else None,
             masters={name: link.master for name, link in (links or {}).items() if link.master},
             bridges=frozenset(name for name, link in (links or {}).items() if link.kind in BRIDGES),
+            ovs_bridges=ovs,
             real=host.kind is not ConnectionKind.SIMULATED,
         )
 
@@ -256,6 +260,16 @@ async def _links(runner: Runner) -> dict[str, _Link]:
         each["ifname"]: _Link(each.get("linkinfo", {}).get("info_kind", ""), each.get("master", ""))
         for each in json.loads(done.stdout or "[]")
     }
+
+
+OVS_BRIDGES = "! command -v ovs-vsctl >/dev/null || ovs-vsctl --timeout=5 list-br"
+"""A host without Open vSwitch has none of its bridges."""
+
+
+async def _ovs_bridges(runner: Runner) -> frozenset[str]:
+    """None either where it is installed and does not run: the plan then says what is no bridge."""
+    done = await runner.run(["sh", "-c", OVS_BRIDGES], check=False)
+    return frozenset(done.stdout.split()) if done.status == 0 else frozenset()
 
 
 async def _routes(runner: Runner) -> tuple[Route, ...]:

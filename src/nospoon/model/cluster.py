@@ -44,6 +44,15 @@ class Netboot(StrEnum):
     NONE = "none"
 
 
+class Switch(StrEnum):
+    """What switches frames on a network."""
+
+    BRIDGE = "bridge"
+    """A Linux bridge."""
+    OVS = "ovs"
+    """Open vSwitch, with VLANs."""
+
+
 class ConnectionKind(StrEnum):
     """A way to make machines on a host."""
 
@@ -143,6 +152,7 @@ class Network:
     vlan: int | None = None
     mtu: int = 1500
     nat: bool = False
+    switch: Switch = Switch.BRIDGE
 
     @property
     def addressed(self) -> bool:
@@ -167,12 +177,16 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A NIC of a node; `mac` "" is derived from the node's UUID. `portgroup` names a bond of it."""
+    """A NIC of a node; `mac` "" is derived from the node's UUID. `portgroup` names a bond of it.
+
+    `trunk`: ids of VLANs that reach it tagged (IEEE 802.1Q).
+    """
 
     network: str
     mac: str = ""
     model: str = "virtio"
     portgroup: str = ""
+    trunk: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, BmcProtocol, Firmware
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
 
 
 class Kind(StrEnum):
@@ -148,12 +148,16 @@ class MachineNic:
     """A NIC as the machine sees it. `bridge` "" is user-mode networking (session hosts).
 
     `port`: name of its port on the bridge, the same at each start; "": the host's choice.
+    `vlan`: id of the VLAN that it is in, untagged; `trunk`: of those that reach it tagged.
     """
 
     mac: str
     bridge: str
     model: str
     port: str = ""
+    switch: Switch = Switch.BRIDGE
+    vlan: int | None = None
+    trunk: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 
-from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Network, Node
+from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Network, Node, Switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class HostFacts:
 
     `links`: its network interfaces, None where nobody looked. `real`: guests really run there.
     `masters`: of an interface that is plugged into a bridge, the bridge; `bridges`: those.
+    `ovs_bridges`: bridges of Open vSwitch, which are no Linux bridges.
     `identity`: hosts of one identity are one machine with several connections, counted once.
     """
 
@@ -40,6 +41,7 @@ class HostFacts:
     identity: str = ""
     masters: Mapping[str, str] = field(default_factory=dict)
     bridges: frozenset[str] = frozenset()
+    ovs_bridges: frozenset[str] = frozenset()
 
     def bridge(self, link: str) -> str:
         """Where machines plug in that want to reach this interface: itself, or its bridge."""
@@ -91,7 +93,14 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
             f"host {host.name} has no bridge {bridge}. Make it there, or leave `bridge` and "
             "`physnet` out to have an isolated network made."
         )
-    elif facts.bridge(bridge) not in facts.bridges:
+    elif network.switch is Switch.OVS and bridge not in facts.ovs_bridges:
+        yield (
+            f"host {host.name}: {bridge} is no bridge of Open vSwitch. See `ovs-vsctl list-br`, "
+            "install openvswitch-switch there, or leave `switch: ovs` out."
+        )
+    elif network.switch is not Switch.OVS and bridge in facts.ovs_bridges:
+        yield f"host {host.name}: {bridge} is a bridge of Open vSwitch. Write `switch: ovs`."
+    elif network.switch is not Switch.OVS and facts.bridge(bridge) not in facts.bridges:
         yield (
             f"host {host.name}: {bridge} is an interface in no bridge. "
             "`nospoon host setup` makes one for it."

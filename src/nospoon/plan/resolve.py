@@ -249,7 +249,18 @@ class _Resolver:
 
     def _machine_nic(self, host: Host, nic: Nic, mac: str, port: str) -> MachineNic:
         bridge = self._bridge(host, nic.network)
-        return MachineNic(mac, bridge, nic.model, port=port if bridge else "")
+        if not bridge:
+            return MachineNic(mac, bridge, nic.model)
+        network = self.networks[nic.network]
+        return MachineNic(
+            mac,
+            bridge,
+            nic.model,
+            port=port,
+            switch=network.switch,
+            vlan=network.vlan,
+            trunk=tuple(each for each in nic.trunk if each != network.vlan),
+        )
 
     def _bridge(self, host: Host, name: str) -> str:
         network = self.networks[name]

@@ -34,7 +34,10 @@ def field_text(name: str, value: object) -> str:
             return f"{value.volume} on {value.bus}, serial {value.serial}"
         case MachineNic():
             port = f" port {value.port}" if value.port else ""
-            return f"{value.mac} on {value.bridge or 'user-mode network'}{port}, {value.model}"
+            vlan = f" VLAN {value.vlan}" if value.vlan is not None else ""
+            trunk = f" trunk {field_text('trunk', value.trunk)}" if value.trunk else ""
+            place = f"{value.bridge or 'user-mode network'}{port}{vlan}{trunk}"
+            return f"{value.mac} on {place}, {value.model}"
         case Reservation():
             return f"{value.hostname} {value.mac} {value.address}"
         case bool():

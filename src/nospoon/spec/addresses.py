@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from itertools import combinations
 
-from nospoon.model.cluster import BmcProtocol, Netboot
+from nospoon.model.cluster import BmcProtocol, Netboot, Switch
 from nospoon.spec.expand import Complaint, Expansion
 from nospoon.spec.models import NetworkSection
 from nospoon.spec.sections import Sections
@@ -40,6 +40,12 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     if network.vlan is not None and not existing:
         message = "a VLAN needs a physnet or bridge"
         yield Complaint((*path, "vlan"), message, "An isolated network needs none")
+    if network.vlan is not None and existing and network.switch is not Switch.OVS:
+        message = "a VLAN needs an Open vSwitch bridge: a Linux bridge of ours does not tag"
+        yield Complaint((*path, "vlan"), message, "Write `switch: ovs` if it is one")
+    if network.switch is Switch.OVS and not existing:
+        message = "expected a physnet or bridge: nospoon makes Linux bridges only"
+        yield Complaint((*path, "switch"), message, "Make the bridge with `ovs-vsctl add-br`")
     if network.netboot is Netboot.BUILTIN and existing:
         message = "expected netboot: none on an existing bridge: its owner answers DHCP there"
         yield Complaint((*path, "netboot"), message)

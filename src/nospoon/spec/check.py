@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Firmware
+from nospoon.model.cluster import Firmware, Switch
 from nospoon.spec.addresses import addresses
 from nospoon.spec.document import Path
 from nospoon.spec.expand import Complaint, Expansion
@@ -29,6 +29,7 @@ def check(
     yield from _hardware(sections)
     yield from _duplicate_nodes(expansion)
     yield from _portgroups(expansion)
+    yield from _trunks(sections, expansion)
 
 
 def _identity(sections: Sections) -> Iterator[Complaint]:
@@ -77,6 +78,20 @@ def _hardware(sections: Sections) -> Iterator[Complaint]:
             yield Complaint((*path, "firmware"), message)
         if layer.tpm and layer.firmware is Firmware.BIOS:
             yield Complaint((*path, "tpm"), "a TPM 2.0 needs firmware uefi or uefi-secure")
+
+
+def _trunks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """NICs with VLANs on networks that have none; a group's once."""
+    told: set[tuple[int, str]] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        for nic in node.nics:
+            network = sections.networks.get(nic.network)
+            tags = network is not None and network.switch is Switch.OVS
+            if not nic.trunk or tags or (group, nic.network) in told:
+                continue
+            told.add((group, nic.network))
+            message = f"a trunk needs Open vSwitch, and network {nic.network!r} is none"
+            yield Complaint(("nodes", group), message, "Write `switch: ovs` there, or no `trunk`")
 
 
 def _portgroups(expansion: Expansion) -> Iterator[Complaint]:

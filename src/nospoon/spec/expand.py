@@ -151,10 +151,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         firmware=pick("firmware", Firmware.UEFI),
         tpm=bool(pick("tpm", None)),
         disks=tuple(_disk(disk) for disk in pick("disks", [DEFAULT_DISK])),
-        nics=tuple(
-            Nic(nic.network, mac=nic.mac or "", model=nic.model, portgroup=nic.portgroup or "")
-            for nic in pick("nics", default_nics)
-        ),
+        nics=tuple(_nic(nic) for nic in pick("nics", default_nics)),
         portgroups=tuple(_portgroup(*each) for each in sorted(pick("portgroups", {}).items())),
         boot_order=tuple(pick("boot_order", (BootDevice.DISK, BootDevice.NETWORK))),
         boot=pick("boot", ""),
@@ -176,6 +173,16 @@ def _only_flavor(sections: Sections) -> str:
 
 def _disk(section: DiskSection) -> Disk:
     return Disk(size=section.size or 0, image=section.image, bus=section.bus, serial=section.serial)
+
+
+def _nic(section: NicSection) -> Nic:
+    return Nic(
+        network=section.network,
+        mac=section.mac or "",
+        model=section.model,
+        portgroup=section.portgroup or "",
+        trunk=tuple(sorted(set(section.trunk))),
+    )
 
 
 def _portgroup(name: str, section: PortgroupSection) -> Portgroup:

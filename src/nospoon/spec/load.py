@@ -137,6 +137,7 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             vlan=n.vlan,
             mtu=n.mtu,
             nat=n.nat,
+            switch=n.switch,
         )
         for name, n in sections.networks.items()
     )

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Strategy
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Strategy, Switch
 from nospoon.spec.fields import Duration, Mac, Memory, Name, Ports, Size, parse_address
 
 
@@ -189,10 +189,14 @@ class NetworkSection(Section):
     bridge: Text = Field("", description="Plug into this existing bridge on every host.")
     vlan: Annotated[Whole, Field(ge=1, le=4094)] | None = Field(
         None,
-        description="VLAN id on the physical network (needs an Open vSwitch bridge); default none.",
+        description="VLAN id on the physical network (needs `switch: ovs`); default none.",
     )
     mtu: Annotated[Whole, Field(ge=576, le=65535)] = Field(
         1500, description="MTU in bytes; default 1500."
+    )
+    switch: Switch = Field(
+        Switch.BRIDGE,
+        description="The existing bridge: `bridge` (Linux's; default) or `ovs` (Open vSwitch's).",
     )
     nat: bool = Field(
         default=False,
@@ -229,6 +233,9 @@ class NicSection(Section):
     mac: Mac | None = Field(None, description="MAC address; default: derived from the node's UUID.")
     model: Literal["virtio", "e1000e", "e1000"] = Field(
         "virtio", description="What the guest sees."
+    )
+    trunk: list[Annotated[Whole, Field(ge=1, le=4094)]] = Field(
+        default_factory=list, description="VLANs that reach it tagged (needs `switch: ovs`)."
     )
     portgroup: Name | None = Field(None, description="Portgroup that it is a member of.")
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from xml.etree import ElementTree as ET
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import attribute_of, text_of
 from nospoon.providers.libvirt.owner import Owner
@@ -108,7 +108,32 @@ def _nics(root: ET.Element) -> Iterator[MachineNic]:
             bridge=bridge,
             model=attribute_of(nic, "model", "type"),
             port=_port(attribute_of(nic, "target", "dev")),
+            switch=_switch(nic),
+            vlan=_access_vlan(nic),
+            trunk=_trunk(nic),
         )
+
+
+def _switch(nic: ET.Element) -> Switch:
+    ovs = attribute_of(nic, "virtualport", "type") == "openvswitch"
+    return Switch.OVS if ovs else Switch.BRIDGE
+
+
+def _access_vlan(nic: ET.Element) -> int | None:
+    """The only one of an access port, or the native one of a trunk."""
+    tags = list(nic.iterfind("vlan/tag"))
+    untagged = tags if not _is_trunk(nic) else [tag for tag in tags if tag.get("nativeMode")]
+    return int(untagged[0].get("id", "0")) if untagged else None
+
+
+def _trunk(nic: ET.Element) -> tuple[int, ...]:
+    tags = nic.iterfind("vlan/tag") if _is_trunk(nic) else ()
+    return tuple(sorted(int(tag.get("id", "0")) for tag in tags if not tag.get("nativeMode")))
+
+
+def _is_trunk(nic: ET.Element) -> bool:
+    """libvirt takes several tags for a trunk, also where nobody wrote so."""
+    return attribute_of(nic, "vlan", "trunk") == "yes" or len(nic.findall("vlan/tag")) > 1
 
 
 def _port(device: str) -> str:

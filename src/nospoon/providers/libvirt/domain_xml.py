@@ -12,7 +12,7 @@ from string import ascii_lowercase
 from xml.etree import ElementTree as ET
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import element, leaf, written
 from nospoon.providers.libvirt.owner import Owner, owner_element
@@ -212,9 +212,22 @@ def _nic(nic: MachineNic, place: int | None, *, rom: bool) -> ET.Element:
         "interface",
         element("mac", address=nic.mac),
         element("source", bridge=nic.bridge) if nic.bridge else None,
+        element("virtualport", type="openvswitch") if nic.switch is Switch.OVS else None,
+        _vlan(nic),
         element("target", dev=nic.port) if nic.port else None,
         element("model", type=nic.model),
         _boot(place),
         None if rom else element("rom", enabled="no"),
         type="bridge" if nic.bridge else "user",
     )
+
+
+def _vlan(nic: MachineNic) -> ET.Element | None:
+    """formatdomain.html, "Setting VLAN tag": an access port, or a trunk with a native VLAN."""
+    if not nic.trunk:
+        return element("vlan", element("tag", id=str(nic.vlan))) if nic.vlan is not None else None
+    tagged = [element("tag", id=str(each)) for each in nic.trunk]
+    native = (
+        [element("tag", id=str(nic.vlan), nativeMode="untagged")] if nic.vlan is not None else []
+    )
+    return element("vlan", *native, *tagged, trunk="yes")

@@ -1,0 +1,57 @@
+"""VLANs on Open vSwitch: what its own tools say of the ports of running guests."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from nospoon.testing.rack import Rack
+
+pytestmark = [pytest.mark.libvirt]
+
+
+def vsctl(*argv: str) -> str:
+    argv = ("ovs-vsctl", "--timeout=10", *argv)
+    return subprocess.run(argv, text=True, capture_output=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def bridge() -> Iterator[str]:
+    """One on the userspace datapath, which needs no kernel module."""
+    if (
+        shutil.which("ovs-vsctl") is None
+        or subprocess.run(
+            ["ovs-vsctl", "--timeout=2", "show"], capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("needs a running Open vSwitch")
+    name = f"nst{uuid4().hex[:8]}"
+    vsctl("add-br", name, "--", "set", "bridge", name, "datapath_type=netdev")
+    yield name
+    vsctl("del-br", name)
+
+
+def test_a_nic_is_in_its_vlan_and_a_trunk_in_all_of_its(shared: Rack, bridge: str) -> None:
+    name = shared.name()
+    text = (
+        f"cluster: {name}\n{shared.bmc()}"
+        f"networks: {{lan: {{bridge: {bridge}, switch: ovs, vlan: 100}}}}\n"
+        "nodes: [{name: n0, firmware: bios, memory: 64MiB, disks: [16MiB],"
+        " nics: [lan, {network: lan, trunk: [102, 101]}]}]\n"
+    )
+    file = shared.file(text, f"{name}.yaml")
+    shared.run("up", "--yes", file)
+    shared.run("node", "power", f"{name}/n0", "on")
+    ports = shared.json("node", "show", f"{name}/n0")["ports"]
+    access, trunk = (port["local_link_connection"]["port_id"] for port in ports)
+    assert {access, trunk} == set(vsctl("list-ports", bridge).split())
+    assert vsctl("get", "port", access, "tag", "trunks").split("\n") == ["100", "[]"]
+    assert vsctl("get", "port", trunk, "tag", "vlan_mode").split("\n") == ["100", "native-untagged"]
+    assert set(vsctl("get", "port", trunk, "trunks").strip("[]").split(", ")) >= {"101", "102"}
+    assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
+    shared.run("down", "--yes", name)
+    assert vsctl("list-ports", bridge) == ""
