@@ -45,7 +45,7 @@ def test_hosts_are_checked_and_what_is_missing_is_told_with_its_mend(farm: Farm)
     )
     file = farm.rack.file(f"cluster: {name}\nhosts:\n{lacking}nodes: [{{count: 1}}]\n")
     table = farm.rack.run("host", "check", file, status=1).stdout
-    assert "there is no bridge br-none: make it first" in table
+    assert "there is no interface or bridge br-none" in table
     assert "ssh to nowhere.invalid failed" in table
 
 

@@ -8,7 +8,7 @@ Nothing is rolled back here: the next plan starts from what is there.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -52,49 +52,67 @@ async def execute(
     limits: Limits | None = None,
 ) -> Outcome:
     """Carry out every move. Cancelling lets no driver call begin any more."""
-    run = _Run(plan, drivers, tag, journal, emit, limits or Limits())
-    return await run.all()
+    ordered = await asyncio.to_thread(moves, plan)  # ten thousand nodes have forty thousand
+    return await _Run(ordered, drivers, tag, journal, emit, limits or Limits()).all()
 
 
 class _Run:
+    """Moves that wait for nothing more lie in their host's queue; some workers a host take them."""
+
     def __init__(
         self,
-        plan: Plan,
+        moves: Mapping[MoveId, Move],
         drivers: Drivers,
         tag: OwnerTag,
         journal: Journal,
         emit: Emit,
         limits: Limits,
     ) -> None:
-        self.moves = moves(plan)
+        self.moves = moves
         self.drivers, self.tag, self.journal = drivers, tag, journal
         self.emit, self.limits = emit, limits
         self.outcome = Outcome(total=len(self.moves))
         self.calls = Tasks("engine")
-        self.results: dict[MoveId, asyncio.Future[bool]] = {}
-        self.slots: Mapping[str, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(limits.per_host)
-        )
+        self.left = len(moves)
+        self.blocked = {id_: len(move.waits) for id_, move in moves.items()}
+        self.doomed: set[MoveId] = set()
+        self.waiting: defaultdict[MoveId, list[Move]] = defaultdict(list)
+        self.ready: defaultdict[str, asyncio.Queue[Move | None]] = defaultdict(asyncio.Queue)
 
     async def all(self) -> Outcome:
-        loop = asyncio.get_running_loop()
-        self.results = {id_: loop.create_future() for id_ in self.moves}
+        for move in self.moves.values():
+            for id_ in move.waits:
+                self.waiting[id_].append(move)
+            if not move.waits:
+                self.ready[move.step.key.host].put_nowait(move)
+        amounts = Counter(move.step.key.host for move in self.moves.values())
         async with self.calls, asyncio.TaskGroup() as group:
-            for move in self.moves.values():
-                name = f"{move.half} {move.step.key}"
-                group.create_task(self._when_ready(move), name=name)
+            for host, amount in amounts.items():
+                for number in range(min(amount, self.limits.per_host)):
+                    group.create_task(self._work(self.ready[host]), name=f"{host} {number}")
         return self.outcome
 
-    async def _when_ready(self, move: Move) -> None:
-        waited = [await self.results[id_] for id_ in move.waits]
-        if not all(waited):
-            self.outcome.skipped += 1
-            self._tell(Phase.SKIPPED, move, "waits for something that failed")
-            self.results[move.id].set_result(False)
-            return
-        async with self.slots[move.step.key.host]:
-            succeeded = await self._try(move)
-        self.results[move.id].set_result(succeeded)
+    async def _work(self, ready: asyncio.Queue[Move | None]) -> None:
+        while (move := await ready.get()) is not None:
+            self._over(move, succeeded=move.id not in self.doomed and await self._try(move))
+        ready.put_nowait(None)  # the next worker ends, too
+
+    def _over(self, move: Move, *, succeeded: bool) -> None:
+        """What waited for nothing else is ready now, or skipped."""
+        self.left -= 1
+        for other in self.waiting[move.id]:
+            self.blocked[other.id] -= 1
+            if not succeeded:
+                self.doomed.add(other.id)
+            if self.blocked[other.id]:
+                continue
+            if other.id in self.doomed:
+                self.outcome.skipped += 1
+                self._tell(Phase.SKIPPED, other, "waits for something that failed")
+            self.ready[other.step.key.host].put_nowait(other)
+        if not self.left:
+            for queue in self.ready.values():
+                queue.put_nowait(None)
 
     async def _try(self, move: Move) -> bool:
         key = move.step.key
