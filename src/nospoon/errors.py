@@ -7,6 +7,7 @@
     │   └── NotFound             what was named does not exist, or is not the caller's
     ├── Forbidden                the caller may not do this
     ├── Conflict                 somebody else is at it
+    │   ├── Superseded           another daemon controls these hosts now: this one does no more
     │   └── Stale                what was agreed on has changed since: plan again
     ├── ProviderError            a connection could not do what was asked
     │   ├── HostUnreachable      nobody answers there; try again later
@@ -87,6 +88,10 @@ class Forbidden(NospoonError):
 
 class Conflict(NospoonError):
     """Somebody else is at it."""
+
+
+class Superseded(Conflict):
+    """Another daemon controls these hosts now; this one may do nothing more."""
 
 
 class Stale(Conflict):

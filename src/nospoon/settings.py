@@ -66,6 +66,13 @@ TABLE = (
         "TCP port for boot scripts and files; 0 takes any free one on loopback",
     ),
     Setting(
+        "NOSPOON_LEASE",
+        "15",
+        "15",
+        "seconds for which a daemon may be silent before another one on the same database may "
+        "take over its hosts",
+    ),
+    Setting(
         "NOSPOON_BMC_RESTART",
         "2",
         "2",
@@ -87,6 +94,7 @@ class Settings:
     log_level: str
     boot_port: int
     bmc_restart: float
+    lease: float
     privileged: bool
 
     @property
@@ -123,6 +131,7 @@ def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
         log_level=values["NOSPOON_LOG"],
         boot_port=int(values["NOSPOON_BOOT_PORT"]),
         bmc_restart=float(values["NOSPOON_BMC_RESTART"]),
+        lease=float(values["NOSPOON_LEASE"]),
         privileged=uid == 0,
     )
 

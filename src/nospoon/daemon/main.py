@@ -14,7 +14,7 @@ import structlog
 
 from nospoon import __version__
 from nospoon.daemon.instance import listening, locked
-from nospoon.errors import NospoonError
+from nospoon.errors import NospoonError, Superseded
 from nospoon.runtime import logs
 from nospoon.runtime.heap import starting
 from nospoon.settings import Settings, settings_for
@@ -32,6 +32,9 @@ def main() -> None:
         _prepare(settings)
         with locked(settings.pid_file), listening(settings.socket) as listener:
             asyncio.run(_serve(settings, listener, arguments.ready_fd))
+    except Superseded as error:
+        log.error("superseded", why=str(error))
+        sys.exit(1)
     except NospoonError as error:
         log.error("cannot start", error=str(error))
         sys.exit(1)
@@ -65,11 +68,13 @@ async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | No
         loop.add_signal_handler(number, ending.set)
     async with contextlib.AsyncExitStack() as end:
         with starting():
-            await end.enter_async_context(Daemon(settings, listener, ending))
+            daemon = await end.enter_async_context(Daemon(settings, listener, ending))
         log.info("ready", version=__version__, socket=str(settings.socket), pid=os.getpid())
         _tell_ready(ready_fd)
         await ending.wait()
         log.info("stopping")
+    if daemon.superseded:
+        raise Superseded(daemon.superseded)
     log.info("stopped")
 
 

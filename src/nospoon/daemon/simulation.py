@@ -6,6 +6,7 @@ After a sudden end at most the last moments are lost, as if somebody had been at
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from nospoon.model.cluster import Host
@@ -19,10 +20,12 @@ THINGS_A_SECOND = 10_000
 
 
 class Simulations:
-    """Worlds by host name, in one directory."""
+    """Worlds by host name, in one directory; written while `in_control` says so."""
 
-    def __init__(self, directory: Path, deployment: str) -> None:
-        self._directory, self._deployment = directory, deployment
+    def __init__(
+        self, directory: Path, deployment: str, in_control: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._directory, self._deployment, self._in_control = directory, deployment, in_control
         self._connections: dict[str, SimulatedConnection] = {}
         self._kept: dict[str, int] = {}
 
@@ -55,6 +58,8 @@ class Simulations:
             self._write(name, snapshot)
 
     def _changed(self) -> list[tuple[str, Snapshot]]:
+        if not self._in_control():
+            return []
         found = []
         for name, connection in self._connections.items():
             if self._kept.get(name) != connection.world.version:

@@ -33,6 +33,8 @@ from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
 from nospoon.daemon.bmc_state import StoredRuntime, opened
+from nospoon.daemon.fenced import FencedConnection, FencedDriver
+from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes, copied
 from nospoon.daemon.simulation import Simulations
 from nospoon.errors import Gone, NospoonError
@@ -84,11 +86,21 @@ class Daemon:
         self._tasks = Tasks("daemon")
         self._end = contextlib.AsyncExitStack()
         self._building = asyncio.Lock()
+        self._fences: dict[Driver, Driver] = {}
         self.database = _opened(settings)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
         self.files = Files(settings.state / "files")
         self.records = Records(settings.state / "consoles")
-        self.simulations = Simulations(settings.state / "simulated", self.database.deployment)
+        self.lease = Lease(
+            self.database,
+            seconds=settings.lease,
+            pid_file=settings.pid_file,
+            lost=self._superseded,
+        )
+        self.superseded = ""
+        self.simulations = Simulations(
+            settings.state / "simulated", self.database.deployment, lambda: self.lease.fresh
+        )
         self._wire()
 
     def _wire(self) -> None:
@@ -210,8 +222,15 @@ class Daemon:
     async def __aenter__(self) -> Self:
         """Know all nodes, serve all BMCs, take up network boot, then answer."""
         self._end.callback(self.database.close)
+        try:
+            await self.lease.take()
+        except BaseException:
+            await self._end.aclose()
+            raise
+        self._end.push_async_callback(self.lease.give_back)
         self._end.push_async_callback(self._tasks.close)
         self._end.push_async_callback(self.hosts.close)
+        self._tasks.start(self.lease.keep(), name="keep the lease")
         self._end.callback(self.simulations.save)
         self._tasks.start(self.simulations.keep(), name="keep simulations")
         self._tasks.start(self.hosts.tidy(), name="close idle connections")
@@ -254,6 +273,11 @@ class Daemon:
         resources = [(Resource(key, bmc, node=key.name), tag) for key, bmc, tag in records]
         return await self.bmc_driver.restore(resources)
 
+    def _superseded(self, reason: str) -> None:
+        """Somebody else is in control: end, and do nothing on the way."""
+        self.superseded = reason
+        self._ending.set()
+
     def _machine_event(self, event: MachineEvent) -> None:
         self.bmcs.machine_event(event)
         self.consoles.machine_event(event)
@@ -271,9 +295,10 @@ class Daemon:
         """The registry: a connection for each kind of host."""
         match host.kind:
             case ConnectionKind.SIMULATED:
-                return self.simulations.connect(host, self.records.directory)
+                made: Connection = self.simulations.connect(host, self.records.directory)
             case ConnectionKind.LIBVIRT:
-                return self._connect_libvirt(host)
+                made = self._connect_libvirt(host)
+        return FencedConnection(made, self.lease.require)
 
     def _connect_libvirt(self, host: Host) -> Connection:
         from nospoon.providers.libvirt.connection import LibvirtConnection  # noqa: PLC0415  (an extra)
@@ -340,10 +365,16 @@ class Daemon:
     def _drivers_of(self, host: Host) -> Mapping[Kind, Driver]:
         """The connection's drivers, and those of services that the daemon runs itself."""
         drivers = dict(self.hosts.use(host).connection.drivers)
-        drivers[Kind.BMC] = self.bmc_driver
+        drivers[Kind.BMC] = self._fenced(self.bmc_driver)
         if host.kind is ConnectionKind.LIBVIRT and not host.unprivileged:
-            drivers[Kind.NETBOOT] = self._netboot_of(host)
+            drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
         return drivers
+
+    def _fenced(self, driver: Driver) -> Driver:
+        """The same each time, for one driver serves several hosts."""
+        if driver not in self._fences:
+            self._fences[driver] = FencedDriver(driver, self.lease.require)
+        return self._fences[driver]
 
     def _netboot_of(self, host: Host) -> Driver:
         if not host.ssh:

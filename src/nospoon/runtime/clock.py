@@ -13,6 +13,11 @@ def unix() -> float:
     return time.time()  # noqa: TID251  (the one place)
 
 
+def steady() -> float:
+    """Seconds that never go back, nor stand still while the machine sleeps (clock_gettime(2))."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def monotonic() -> float:
     """Seconds that never go back: for deadlines."""
     return time.monotonic()

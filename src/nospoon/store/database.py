@@ -26,15 +26,18 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError
+from sqlalchemy.sql.dml import UpdateBase
 
 from nospoon.errors import HostUnreachable, MissingTool, ProviderError, UsageError
-from nospoon.store import tables
+from nospoon.store import leases, tables
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 BATCH = 64
+POSTGRESQL_OPTIONS = "-c idle_in_transaction_session_timeout=5s -c lock_timeout=10s"
+"""A daemon that is stopped in the middle of a transaction must not keep its locks for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,24 @@ def _settle(future: asyncio.Future[Any], outcome: _Outcome) -> None:
         future.set_result(outcome.value)
 
 
+class Fence:
+    """Checks the epoch at the first write of each transaction. `epoch` 0: nobody's."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.epoch = 0
+        event.listen(engine, "begin", self._begin)
+        event.listen(engine, "before_execute", self._before)
+
+    def _begin(self, connection: Connection) -> None:
+        connection.info[Fence] = False
+
+    def _before(self, connection: Connection, statement: object, *_: object) -> None:
+        writes = isinstance(statement, UpdateBase)
+        if self.epoch and writes and not connection.info.get(Fence):
+            connection.info[Fence] = True
+            leases.check(connection, self.epoch)
+
+
 class Database:
     """The store's connection. Open it once; close it at the end."""
 
@@ -89,6 +110,7 @@ class Database:
         self._thread = Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
         self.deployment = deployment
+        self._fence = Fence(engine)
 
     @classmethod
     def open(cls, url: str, *, deployment: str = "") -> Database:
@@ -166,6 +188,12 @@ class Database:
         with self._engine.begin() as connection:
             return function(connection, *args, **kwargs)
 
+    def fence(self, epoch: int) -> None:
+        """From now on whatever is written is written by the controller of this epoch, or is not:
+        such a transaction raises `Superseded`.
+        """
+        self._fence.epoch = epoch
+
     async def adopt(self, deployment: str) -> None:
         """Be this deployment; whoever was handed the id before has the old one till he starts."""
         await self.call(_adopt, deployment)
@@ -196,7 +224,11 @@ def _engine(url: str) -> Engine:
 
 
 def _connect_args(url: str) -> dict[str, object]:
-    return {"check_same_thread": False} if url.startswith("sqlite") else {}
+    if url.startswith("sqlite"):
+        return {"check_same_thread": False}
+    if url.startswith("postgresql") and "options=" not in url:
+        return {"options": POSTGRESQL_OPTIONS}
+    return {}
 
 
 def _sqlite_pragmas(connection: DBAPIConnection, _record: object) -> None:

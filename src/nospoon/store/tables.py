@@ -105,6 +105,17 @@ operations = Table(
     Index("operations_by_cluster", "cluster_id"),
 )
 
+leases = Table(
+    "leases",
+    metadata,
+    Column("scope", String, primary_key=True),
+    Column("epoch", Integer, nullable=False),
+    Column("beat", Integer, nullable=False),
+    Column("controller", String, nullable=False),
+    Column("instance", String, nullable=False),
+    Column("since", Float, nullable=False),
+)
+
 events = Table(
     "events",
     metadata,
