@@ -27,8 +27,8 @@ from nospoon.model.resources import (
     Resource,
 )
 from nospoon.probe.grub import find_grub
-from nospoon.runtime import clock
-from nospoon.services.netboot import dnsmasq
+from nospoon.runtime import clock, owned
+from nospoon.runtime.owned import Process
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
@@ -278,7 +278,7 @@ async def test_a_stranger_who_got_the_pid_is_not_stopped(
 
 async def test_a_process_of_another_start_time_is_let_be() -> None:
     stranger = await asyncio.create_subprocess_exec("sleep", "60")
-    await dnsmasq.stop(dnsmasq.Process(stranger.pid, started=1))
+    await owned.stop(Process(stranger.pid, started=1), patience=1)
     assert stranger.returncode is None
     stranger.kill()
     await stranger.wait()

@@ -33,6 +33,7 @@ from nospoon.model.resources import (
 )
 from nospoon.providers.base import ChangeRule
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.owned import Process
 from nospoon.services.netboot import dnsmasq, instructions
 from nospoon.services.netboot.ports import BootAuthority
 from nospoon.services.netboot.serving import Advertiser, HttpListeners
@@ -259,7 +260,7 @@ def _configured_alike(before: Saved, after: Saved) -> bool:
     return replace(before.shape, reservations=()) == replace(after.shape, reservations=())
 
 
-def _is_saved(running: dnsmasq.Process, saved: Saved) -> bool:
+def _is_saved(running: Process, saved: Saved) -> bool:
     return (running.pid, running.started) == (saved.pid, saved.started)
 
 
