@@ -35,6 +35,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of cluster files.",
     "doctor": "Say what is missing on this machine, and how to mend it.",
     "support-bundle": "Pack what a bug report needs; secrets are masked.",
+    "dev": "Services for development: a standalone Ironic.",
     "daemon": "Start, stop and look at the daemon.",
 }
 

@@ -1,0 +1,86 @@
+"""nospoon dev: services for development and CI."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.output import output_options, print_record
+from nospoon.dev import ironic
+from nospoon.dev.configuration import CLOUD, Auth, Wanted
+from nospoon.dev.ironic import Ironic
+from nospoon.runtime.logs import configure
+
+
+@click.group("dev")
+def command() -> None:
+    """Services for development and CI: a real standalone Ironic."""
+    configure(connect.current_settings().log_level)
+
+
+@command.group("ironic")
+def ironic_group() -> None:
+    """A standalone Ironic of your own: API and conductor, without Keystone and Neutron."""
+
+
+@ironic_group.command("up")
+@click.option("--address", default="127.0.0.1", show_default=True, help="Where its API listens.")
+@click.option("--port", type=click.IntRange(1, 65535), default=6385, show_default=True,
+              help="TCP port of its API.")  # fmt: skip
+@click.option("--auth", type=click.Choice([str(each) for each in Auth]), default="none",
+              show_default=True, help="How callers are known.")  # fmt: skip
+@click.option("--database", default="", help="SQLAlchemy URL; default: SQLite of its own.")
+@output_options
+def up(
+    address: str, port: int, auth: str, database: str, format_: str, columns: tuple[str, ...]
+) -> None:
+    """Start it, or find it running; with other settings it is started anew.
+
+    The first time its Python packages (400 MB) are brought. It runs until `down`.
+    """
+    settings = connect.current_settings()
+    wanted = Wanted(address, port, Auth(auth), database)
+    click.echo("Ironic: environment, database, API and conductor …", err=True)
+    state = settings.state / "dev" / "ironic"
+    found = asyncio.run(ironic.up(wanted, state=state, cache=settings.cache))
+    print_record(_told(found, answers=True), format_=format_, columns=columns)
+    click.echo(
+        f"Use it: export OS_CLIENT_CONFIG_FILE={found.clouds_file} OS_CLOUD={CLOUD}", err=True
+    )
+
+
+@ironic_group.command("down")
+@click.option("--purge", is_flag=True, help="Remove its Python environment, too.")
+def down(purge: bool) -> None:  # noqa: FBT001  (click passes options by name)
+    """End it and remove everything of it. Harmless when repeated."""
+    settings = connect.current_settings()
+    state = settings.state / "dev" / "ironic"
+    there = asyncio.run(ironic.down(state=state, cache=settings.cache, purge=purge))
+    click.echo("Ironic is gone" if there else "no Ironic is here: nothing to remove", err=True)
+
+
+@ironic_group.command("status")
+@output_options
+def status(format_: str, columns: tuple[str, ...]) -> None:
+    """Show where it answers; exit status 1 when it does not run."""
+    found = ironic.running(connect.current_settings().state / "dev" / "ironic")
+    if found is None:
+        click.echo("no Ironic runs. Start it with `nospoon dev ironic up`.", err=True)
+        raise click.exceptions.Exit(1)
+    told = _told(found, answers=asyncio.run(ironic.answers(found)))
+    print_record(told, format_=format_, columns=columns)
+
+
+def _told(found: Ironic, *, answers: bool) -> dict[str, Any]:
+    return {
+        "endpoint": found.endpoint,
+        "answers": answers,
+        "auth": str(found.wanted.auth),
+        "pid": found.process.pid,
+        "clouds": str(found.clouds_file),
+        "cloud": CLOUD,
+        "log": str(found.log_file),
+    }

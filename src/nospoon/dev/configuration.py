@@ -1,0 +1,123 @@
+"""What Ironic and its clients are told: ironic.conf and clouds.yaml, as text.
+
+One process is API and conductor (`rpc_transport = none`), without Keystone, Neutron and Glance.
+Options: https://docs.openstack.org/ironic/latest/configuration/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import Any
+
+CLOUD = "nospoon-dev"
+"""The cloud's name in clouds.yaml."""
+USER = "admin"
+
+
+class Auth(StrEnum):
+    """How callers of the API are known."""
+
+    NONE = "none"
+    HTTP_BASIC = "http_basic"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An Ironic: where its API listens, and its database ("": SQLite beside its other files)."""
+
+    address: str = "127.0.0.1"
+    port: int = 6385
+    auth: Auth = Auth.NONE
+    database: str = ""
+
+    @property
+    def endpoint(self) -> str:
+        """Where the API answers. IPv6 addresses go in brackets (RFC 3986 §3.2.2)."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{self.port}"
+
+
+INTERFACES: Mapping[str, str] = {
+    "hardware_types": "ipmi,redfish",
+    "bios_interfaces": "no-bios,redfish",
+    "boot_interfaces": "ipxe,pxe,redfish-virtual-media,redfish-https",
+    "console_interfaces": "no-console",
+    "deploy_interfaces": "direct,ramdisk",
+    "firmware_interfaces": "no-firmware,redfish",
+    "inspect_interfaces": "agent,redfish,no-inspect",
+    "management_interfaces": "ipmitool,redfish,noop",
+    "network_interfaces": "noop",
+    "power_interfaces": "ipmitool,redfish",
+    "raid_interfaces": "no-raid,agent,redfish",
+    "rescue_interfaces": "no-rescue,agent",
+    "storage_interfaces": "noop",
+    "vendor_interfaces": "no-vendor,ipmitool,redfish",
+}
+"""Every interface of IPMI and Redfish that needs no other service."""
+
+
+def ironic_conf(wanted: Wanted, *, state: Path) -> str:
+    """ironic.conf, with everything of it below `state`."""
+    strategy = {Auth.NONE: "noauth", Auth.HTTP_BASIC: "http_basic"}[wanted.auth]
+    sections: dict[str, dict[str, Any]] = {
+        "DEFAULT": {
+            "auth_strategy": strategy,
+            "http_basic_auth_user_file": state / "htpasswd",
+            "rpc_transport": "none",
+            "host": CLOUD,  # the same at each start, so that its nodes are its own again
+            "my_ip": wanted.address,
+            "state_path": state,
+            "tempdir": state / "tmp",
+            "use_stderr": "true",
+            "graceful_shutdown_timeout": 5,
+            "default_network_interface": "noop",
+            **{f"enabled_{kind}": names for kind, names in INTERFACES.items()},
+        },
+        "api": {
+            "host_ip": wanted.address,
+            "port": wanted.port,
+            "public_endpoint": wanted.endpoint,
+        },
+        "database": {"connection": wanted.database or f"sqlite:///{state}/ironic.sqlite"},
+        "conductor": {"automated_clean": "false"},
+        "dhcp": {"dhcp_provider": "none"},
+        "ipmi": {"min_command_interval": 1},
+        "deploy": {"http_root": state / "http"},
+        "pxe": {
+            "tftp_root": state / "tftp",
+            "tftp_master_path": state / "tftp-master",
+            "images_path": state / "images",
+            "instance_master_path": state / "master",
+        },
+        "oslo_concurrency": {"lock_path": state / "locks"},
+        "service_catalog": {"auth_type": "none", "endpoint_override": wanted.endpoint},
+    }
+    return "\n".join(_section(name, options) for name, options in sections.items())
+
+
+def _section(name: str, options: Mapping[str, Any]) -> str:
+    # oslo.config substitutes $name in values
+    lines = [f"{key} = {str(value).replace('$', '$$')}" for key, value in options.items()]
+    return "\n".join([f"[{name}]", *lines, ""])
+
+
+def clouds(wanted: Wanted, password: str) -> dict[str, Any]:
+    """clouds.yaml as a value, as openstacksdk and the `baremetal` command read it."""
+    address = ip_address(wanted.address)
+    reached = wanted
+    if address.is_unspecified:  # it listens everywhere: here it is reached by loopback
+        loopback = "::1" if isinstance(address, IPv6Address) else "127.0.0.1"
+        reached = Wanted(loopback, wanted.port)
+    auth: dict[str, Any] = {"endpoint": reached.endpoint}
+    if wanted.auth is Auth.HTTP_BASIC:
+        auth |= {"username": USER, "password": password}
+    cloud = {
+        "auth_type": str(wanted.auth),
+        "auth": auth,
+        "baremetal_endpoint_override": reached.endpoint,
+    }
+    return {"clouds": {CLOUD: cloud}}

@@ -1,0 +1,84 @@
+"""A virtual environment made of a lock file, once, below the cache: its name is its contents' key.
+
+An environment is complete when its stamp is there; what an interrupted run left is made anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nospoon.errors import MissingTool, ProviderError
+from nospoon.runtime import process
+
+LONGEST_INSTALL = 1800.0
+"""Seconds in which 400 MB come through a slow line."""
+STAMP = "complete"
+
+
+def place(cache: Path, name: str, lock: Path) -> Path:
+    """Where the environment of this lock file is, whether made yet or not."""
+    contents = lock.read_bytes() + sys.version.encode()
+    return cache / "environments" / f"{name}-{hashlib.sha256(contents).hexdigest()[:16]}"
+
+
+async def ensure(cache: Path, name: str, lock: Path) -> Path:
+    """The environment of a lock file, made when it is not there. Raises `ProviderError`."""
+    where = place(cache, name, lock)
+    where.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(where):
+        if not (where / STAMP).exists():
+            await _make(where, lock)
+    return where
+
+
+def remove(cache: Path, name: str) -> None:
+    """Remove every environment of this name, also those of other versions."""
+    for found in (cache / "environments").glob(f"{name}-*"):
+        if found.is_dir():
+            shutil.rmtree(found)
+        else:
+            found.unlink()
+
+
+@contextmanager
+def _alone(where: Path) -> Iterator[None]:
+    """Two runs at once make it once: the second one waits."""
+    with where.with_name(f"{where.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+async def _make(where: Path, lock: Path) -> None:
+    if where.exists():
+        shutil.rmtree(where)
+    try:
+        for argv in _commands(where, lock):
+            await process.run(argv, timeout=LONGEST_INSTALL)
+    except MissingTool:
+        raise
+    except ProviderError as error:
+        raise ProviderError(
+            f"the Python packages of {lock.stem} cannot be had: {error}",
+            hint="It needs python3-venv, and a package index that pip can reach (pip.conf(5)).",
+        ) from error
+    (where / STAMP).touch()
+
+
+def _commands(where: Path, lock: Path) -> list[list[str]]:
+    """By uv where there is one (seconds), else by pip (a minute)."""
+    python = str(where / "bin" / "python")
+    uv = shutil.which("uv")
+    if uv is not None:
+        return [
+            [uv, "venv", "--quiet", "--python", sys.executable, str(where)],
+            [uv, "pip", "install", "--quiet", "--python", python, "--requirement", str(lock)],
+        ]
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    base = Path(sys.base_prefix) / "bin" / Path(sys.executable).resolve().name
+    return [[str(base), "-m", "venv", str(where)], [*pip, "--requirement", str(lock)]]

@@ -1,0 +1,268 @@
+"""A real standalone Ironic as a process of ours: started, found again, and ended by its pid.
+
+All that it has lies in one directory; its environment lies in the cache. It outlives who
+started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import http.client
+import json
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from nospoon.dev import environment
+from nospoon.dev.configuration import CLOUD, USER, Auth, Wanted, clouds, ironic_conf
+from nospoon.errors import Conflict, MissingTool, ProviderError
+from nospoon.runtime import clock, owned, process
+from nospoon.runtime.owned import Process
+
+LOCK_FILE = Path(__file__).with_name("ironic.txt")
+NAME = "ironic"
+TOOLS = {"ipmitool": "ipmitool"}
+"""Programs that its conductor runs, and Debian's packages of them."""
+START_SECONDS = 120.0
+STOP_SECONDS = 30.0
+LEAVING_SECONDS = 3.0
+_DIRECTORIES = ("tmp", "http", "tftp", "tftp-master", "images", "master", "locks")
+_TAIL = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Ironic:
+    """An Ironic that was started. `clouds_file` is what clients are given."""
+
+    process: Process
+    wanted: Wanted
+    state: Path
+
+    @property
+    def clouds_file(self) -> Path:
+        return self.state / "clouds.yaml"
+
+    @property
+    def log_file(self) -> Path:
+        return self.state / "ironic.log"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it is reached from here."""
+        return str(clouds(self.wanted, "")["clouds"][CLOUD]["auth"]["endpoint"])
+
+
+async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
+    """The Ironic in `state`, running as wanted: started, or started anew with other settings.
+
+    Raises `ProviderError` with the end of its log when it does not come up.
+    """
+    _need_tools()
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _alone(state):
+        found = running(state)
+        if found is not None and found.wanted == wanted:
+            await _answers(found)
+            return found
+        made = await environment.ensure(cache, NAME, LOCK_FILE)
+        if found is not None:
+            await _stop(found)
+        await _refuse_taken(wanted)
+        await _prepare(wanted, state=state, made=made)
+        started = Ironic(_start(state, made), wanted, state)
+        _record(started)
+        await _answers(started)
+        return started
+
+
+async def down(*, state: Path, cache: Path, purge: bool) -> bool:
+    """End it and remove all that it had; `purge`: its environment, too. False: none was there."""
+    there = state.exists()
+    if there:
+        with _alone(state):
+            found = running(state)
+            if found is not None:
+                await _stop(found)
+            shutil.rmtree(state)
+    if purge:
+        environment.remove(cache, NAME)
+    return there
+
+
+def running(state: Path) -> Ironic | None:
+    """The Ironic that runs from this directory, None where none does."""
+    try:
+        told = json.loads((state / "ironic.json").read_text())
+    except FileNotFoundError:
+        return None
+    wanted = Wanted(**{**told["wanted"], "auth": Auth(told["wanted"]["auth"])})
+    found = Ironic(Process(**told["process"]), wanted, state)
+    return found if owned.is_alive(found.process) else None
+
+
+async def answers(found: Ironic) -> bool:
+    """Whether its API answers, and its conductor serves drivers."""
+    return await asyncio.to_thread(_has_drivers, found)
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """One caller at a time; the directory itself is the lock, so that nothing is left of it."""
+    handle = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not state.exists():
+            raise Conflict("somebody took it down meanwhile", hint="Run the same command again.")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _need_tools() -> None:
+    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    if missing:
+        names = " ".join(missing)
+        raise MissingTool(f"Ironic needs {names}", hint=f"apt-get install -y {names}")
+
+
+async def _refuse_taken(wanted: Wanted) -> None:
+    """Somebody else's service would answer in its place.
+
+    The workers of an Ironic that was killed see within a second that they are alone, and end.
+    """
+    end = clock.monotonic() + LEAVING_SECONDS
+    while (why := _taken(wanted)) and clock.monotonic() < end:  # noqa: ASYNC110  (nobody tells)
+        await asyncio.sleep(0.2)
+    if why:
+        raise Conflict(
+            f"Ironic cannot listen on {wanted.address} port {wanted.port}: {why}",
+            hint="Choose another with --address or --port.",
+        )
+
+
+def _taken(wanted: Wanted) -> str:
+    """Why nobody could listen there, "" when one could."""
+    family = socket.AF_INET6 if ":" in wanted.address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((wanted.address, wanted.port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
+
+
+async def _prepare(wanted: Wanted, *, state: Path, made: Path) -> None:
+    for name in _DIRECTORIES:
+        (state / name).mkdir(exist_ok=True)
+    password = _password(state)
+    _write(state / "ironic.conf", ironic_conf(wanted, state=state))
+    _write(state / "clouds.yaml", yaml.safe_dump(clouds(wanted, password)))
+    if wanted.auth is Auth.HTTP_BASIC:
+        _write(state / "htpasswd", f"{USER}:{await _hashed(password, made)}\n")
+    await _schema(wanted, state=state, made=made)
+
+
+async def _schema(wanted: Wanted, *, state: Path, made: Path) -> None:
+    """Tables as this Ironic has them. Its migrations cannot begin with an empty SQLite."""
+    sync = [str(made / "bin" / "ironic-dbsync"), "--config-file", str(state / "ironic.conf")]
+    done, name = state / "schema", made.name
+    if not wanted.database and done.exists() and done.read_text() == name:
+        return
+    if not wanted.database and not done.exists():
+        (state / "ironic.sqlite").unlink(missing_ok=True)  # one that was begun and not finished
+    told = await process.run([*sync, "version"], timeout=START_SECONDS)
+    empty = told.stdout.split()[-1:] == ["None"]
+    await process.run([*sync, "create_schema" if empty else "upgrade"], timeout=START_SECONDS)
+    if not wanted.database:
+        _write(done, name)
+
+
+def _password(state: Path) -> str:
+    """Chosen once."""
+    kept = state / "password"
+    if not kept.exists():
+        _write(kept, secrets.token_hex(16))
+    return kept.read_text()
+
+
+async def _hashed(password: str, made: Path) -> str:
+    """By bcrypt, which Ironic asks for (auth_basic) and brings along."""
+    script = (
+        "import bcrypt, sys\n"
+        "print(bcrypt.hashpw(sys.stdin.buffer.read(), bcrypt.gensalt(4)).decode())"
+    )
+    done = await process.run([str(made / "bin" / "python"), "-c", script], stdin=password.encode())
+    return done.stdout.strip()
+
+
+def _write(path: Path, text: str) -> None:
+    """Only its owner reads it: it may have a password in it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
+
+
+def _start(state: Path, made: Path) -> Process:
+    binaries = made / "bin"
+    argv = [str(binaries / "python"), str(binaries / "ironic")]
+    argv += ["--config-file", str(state / "ironic.conf")]
+    env = {**os.environ, "PATH": f"{binaries}:{os.environ.get('PATH', os.defpath)}"}
+    return owned.begin(argv, output=state / "ironic.log", env=env)
+
+
+def _record(started: Ironic) -> None:
+    told = {"process": asdict(started.process), "wanted": asdict(started.wanted)}
+    _write(started.state / "ironic.json", json.dumps(told))
+
+
+async def _stop(found: Ironic) -> None:
+    await owned.stop(found.process, patience=STOP_SECONDS, with_session=True)
+    (found.state / "ironic.json").unlink()
+
+
+async def _answers(found: Ironic) -> None:
+    """Wait until it does; nobody tells when but the API itself."""
+    end = clock.monotonic() + START_SECONDS
+    while not await answers(found):
+        if not owned.is_alive(found.process):
+            raise ProviderError(f"Ironic ended at once:\n{_tail(found.log_file)}")
+        if clock.monotonic() > end:
+            raise ProviderError(
+                f"Ironic did not answer at {found.endpoint} within {START_SECONDS:.0f} s:\n"
+                f"{_tail(found.log_file)}"
+            )
+        await asyncio.sleep(0.2)
+
+
+def _tail(path: Path) -> str:
+    return "\n".join(f"  {line}" for line in path.read_text(errors="replace").splitlines()[-_TAIL:])
+
+
+def _has_drivers(found: Ironic) -> bool:
+    place = urlsplit(found.endpoint)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=10)
+    headers = {"X-OpenStack-Ironic-API-Version": "1.109"}
+    if found.wanted.auth is Auth.HTTP_BASIC:
+        import base64  # noqa: PLC0415  (only here)
+
+        secret = base64.b64encode(f"{USER}:{_password(found.state)}".encode()).decode()
+        headers["Authorization"] = f"Basic {secret}"
+    try:
+        connection.request("GET", "/v1/drivers", headers=headers)
+        answer = connection.getresponse()
+        told = answer.read()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    return answer.status == http.HTTPStatus.OK and bool(json.loads(told)["drivers"])

@@ -1,0 +1,61 @@
+"""A real standalone Ironic for the tests of this directory, which one worker runs."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nospoon.dev import ironic
+from nospoon.dev.configuration import Wanted
+from nospoon.dev.ironic import Ironic
+from nospoon.testing.rack import CACHE
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One Ironic is enough, and takes all that a machine of CI has to give."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("ironic"))
+
+
+@pytest.fixture
+def cache() -> Path:
+    return CACHE
+
+
+@pytest.fixture
+def free_port() -> int:
+    return _free_port()
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def running_ironic() -> Iterator[Ironic]:
+    """Made by the product's own command, from the environment that all tests share."""
+    state = Path(tempfile.mkdtemp(prefix="nospoon-ironic-"))
+    wanted = Wanted(port=_free_port())
+    try:
+        yield asyncio.run(ironic.up(wanted, state=state, cache=CACHE))
+    finally:
+        asyncio.run(ironic.down(state=state, cache=CACHE, purge=False))
+    assert not state.exists()
+
+
+@pytest.fixture
+def own_directory() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="nospoon-ironic-"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)

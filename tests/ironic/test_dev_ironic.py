@@ -1,0 +1,123 @@
+"""`nospoon dev ironic`: a real Ironic that is started, found again, started anew and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nospoon.dev import environment, ironic
+from nospoon.dev.configuration import Auth, Wanted, clouds, ironic_conf
+from nospoon.dev.ironic import Ironic
+from nospoon.errors import Conflict, ProviderError
+from nospoon.runtime import owned
+from nospoon.runtime.owned import Process
+from nospoon.testing.rack import Rack
+
+
+@pytest.fixture
+def rack(own_directory: Path) -> Iterator[Rack]:
+    made = Rack.at(own_directory)
+    yield made
+    made.run("dev", "ironic", "down")
+
+
+def _status_of(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_an_ironic_outlives_its_command_and_is_found_again(rack: Rack, free_port: int) -> None:
+    up = ("dev", "ironic", "up", "--port", str(free_port))
+    first = rack.json(*up)
+    assert rack.json(*up)["pid"] == first["pid"]
+    assert _status_of(f"{first['endpoint']}/v1/nodes") == 200
+    with_password = rack.json(*up, "--auth", "http_basic")
+    assert _status_of(f"{first['endpoint']}/v1/nodes") == 401
+    cloud = yaml.safe_load(Path(with_password["clouds"]).read_text())["clouds"]["nospoon-dev"]
+    assert cloud["auth"]["password"] not in rack.run("dev", "ironic", "status").stdout
+    assert Path(with_password["clouds"]).stat().st_mode & 0o077 == 0
+    assert rack.json("dev", "ironic", "status")["answers"] is True
+    rack.run("dev", "ironic", "down")
+    assert "no Ironic runs" in rack.run("dev", "ironic", "status", status=1).stderr
+    assert list((rack.directory / "state" / "dev").iterdir()) == []
+    with socket.create_server(("127.0.0.1", free_port)):
+        pass
+    assert "nothing to remove" in rack.run("dev", "ironic", "down").stderr
+
+
+async def test_one_that_was_killed_is_started_again_with_its_nodes(
+    running_ironic: Ironic, cache: Path
+) -> None:
+    os.killpg(running_ironic.process.pid, signal.SIGKILL)
+    while owned.is_alive(running_ironic.process):
+        pass
+    assert ironic.running(running_ironic.state) is None
+    again = await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)
+    assert again.process != running_ironic.process
+    assert await ironic.answers(again)
+
+
+async def test_a_port_that_somebody_has_is_told_before_anything_is_started(
+    own_directory: Path, cache: Path, free_port: int
+) -> None:
+    refused = pytest.raises(Conflict, match=f"port {free_port}.*--port")
+    with socket.create_server(("127.0.0.1", free_port)), refused:
+        await ironic.up(Wanted(port=free_port), state=own_directory, cache=cache)
+
+
+async def test_packages_that_cannot_be_had_are_told_with_what_is_needed(tmp_path: Path) -> None:
+    lock = tmp_path / "broken.txt"
+    lock.write_text(f"file://{tmp_path}/nothing-1.0-py3-none-any.whl\n")
+    for _ in range(2):  # what a failed run leaves is no environment
+        with pytest.raises(ProviderError, match=r"packages of broken cannot be had.*index"):
+            await environment.ensure(tmp_path, "broken", lock)
+    environment.remove(tmp_path, "broken")
+    assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_an_address_of_ipv6_is_written_as_urls_need_it() -> None:
+    wanted = Wanted("fd00::1", 6385)
+    assert "public_endpoint = http://[fd00::1]:6385" in ironic_conf(wanted, state=Path("/s"))
+    everywhere = clouds(Wanted("0.0.0.0", 1, Auth.HTTP_BASIC), "secret")["clouds"]["nospoon-dev"]
+    assert everywhere["auth"]["endpoint"] == "http://127.0.0.1:1"
+    assert everywhere["auth"]["password"] == "secret"
+
+
+def test_a_dollar_in_a_setting_is_no_reference_to_another() -> None:
+    text = ironic_conf(Wanted(database="mysql://u:p$w@h/d"), state=Path("/s"))
+    assert "connection = mysql://u:p$$w@h/d" in text
+
+
+async def test_a_process_of_another_start_time_is_no_process_of_ours() -> None:
+    stranger = await asyncio.create_subprocess_exec("sleep", "60")
+    which = Process(stranger.pid, started=1)
+    assert not owned.is_alive(which)
+    await owned.stop(which, patience=1, with_session=True)
+    assert stranger.returncode is None
+    stranger.kill()
+    await stranger.wait()
+
+
+async def test_what_does_not_heed_sigterm_is_killed_with_its_session(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    stubborn = "trap '' TERM; sleep 60 & echo $!; wait; wait"
+    which = owned.begin(["/bin/sh", "-c", stubborn], output=said, env={"PATH": os.defpath})
+    while not said.read_text().endswith("\n"):
+        pass
+    child = int(said.read_text())
+    await owned.stop(which, patience=0.2, with_session=True)
+    assert not owned.is_alive(which)
+    while owned.start_time(child) is not None:
+        pass
