@@ -128,7 +128,7 @@ def test_a_power_command_that_waited_for_a_sleeping_daemon_is_not_carried_out(
     os.kill(pid, signal.SIGSTOP)
     try:
         power = subprocess.Popen(
-            ["nospoon", "node", "power", "on", f"{name}/node-0"], env=first.environment,
+            ["nospoon", "node", "power", f"{name}/node-0", "on"], env=first.environment,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         second.run("daemon", "start")

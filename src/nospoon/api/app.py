@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from nospoon import __version__
 from nospoon.api.errors import encode, status_of
-from nospoon.api.routes import clusters, files, nodes, operations, system, upkeep
+from nospoon.api.routes import clusters, files, nodes, operations, snapshots, system, upkeep
 from nospoon.control.controller import Controller
 from nospoon.errors import NospoonError, UsageError
 
@@ -25,7 +25,7 @@ def create_app(controller: Controller, *, group: str) -> FastAPI:
     app.state.group = group
     app.add_exception_handler(NospoonError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for module in (system, files, clusters, nodes, operations, upkeep):
+    for module in (system, files, clusters, nodes, operations, snapshots, upkeep):
         app.include_router(module.router, prefix="/v1")
     return app
 

@@ -57,6 +57,12 @@ class AdoptRequest(HostsRequest):
     deployment: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
+class SnapshotRequest(Wire):
+    """`name`: of the new snapshot."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}$")]
+
+
 class DownRequest(Wire):
     """`purge` removes console records too."""
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "host": "Hosts: check what they have of what is needed there, and prepare them.",
     "orphans": "List what nospoon made and no cluster knows any more; remove it.",
     "recover": "Make a lost store again from what is on the hosts.",
+    "snapshot": "Snapshots of a whole cluster: create, list, restore, delete.",
     "operation": "Long work: list, show, watch, cancel.",
     "import": "Make a cluster file of what Tenks or TripleO was given.",
     "schema": "Print the JSON Schema of cluster files.",

@@ -27,6 +27,7 @@ from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
 from nospoon.control.planner import Planner, Request
 from nospoon.control.recover import Recovery
+from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work, record_group
@@ -66,6 +67,7 @@ class Controller:
     survey: Survey
     orphans: Orphans
     recovery: Recovery
+    snapshots: Snapshots
     bmc_service: BmcService
     consoles: ConsoleService
     media: Media

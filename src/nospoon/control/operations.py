@@ -24,6 +24,10 @@ log = structlog.get_logger()
 Event = Mapping[str, Any]
 AS_IT_IS = "cancelled; `up` or `down` goes on from here"
 CANCELLED = {
+    "snapshot": "cancelled; there is no snapshot, and the nodes go on",
+    "restore": "cancelled; restore it again to have all nodes of one moment",
+    "delete snapshot": "cancelled; delete it again",
+    "reap": "cancelled; what was not removed yet is kept",
     "verify": "cancelled; the nodes are left as they were found",
     "fetch": "cancelled; what has arrived whole is kept for a while",
 }

@@ -72,6 +72,26 @@ class FencedMachines(FencedDriver):
         await self._require()
         await self._machines.eject(machine)
 
+    async def pause(self, machine: UUID) -> bool:
+        await self._require()
+        return await self._machines.pause(machine)
+
+    async def resume(self, machine: UUID) -> None:
+        await self._require()
+        await self._machines.resume(machine)
+
+    async def take(self, machine: UUID, name: str) -> None:
+        await self._require()
+        await self._machines.take(machine, name)
+
+    async def revert(self, machine: UUID, name: str) -> None:
+        await self._require()
+        await self._machines.revert(machine, name)
+
+    async def drop(self, machine: UUID, name: str) -> None:
+        await self._require()
+        await self._machines.drop(machine, name)
+
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
         return await self._machines.key_databases(machine)
 

@@ -29,6 +29,7 @@ from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
 from nospoon.control.planner import Planner
 from nospoon.control.recover import Recovery
+from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
@@ -166,6 +167,15 @@ class Daemon:
             fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             clock=clock.unix,
         )
+        self.snapshots = Snapshots(
+            database=database,
+            fleet=self.fleet,
+            hosts=self.hosts,
+            bmcs=self.bmcs,
+            operations=self.operations,
+            tasks=self._tasks,
+            clock=clock.unix,
+        )
         self.controller = self._controller()
         api = create_app(self.controller, group=settings.group)
         self.api = HttpServer(api, [self._listener], http=PeerHttp, ws=PeerWebSocket)
@@ -210,6 +220,7 @@ class Daemon:
             survey=survey,
             orphans=orphans,
             recovery=recovery,
+            snapshots=self.snapshots,
             bmc_service=self.bmcs,
             consoles=self.consoles,
             media=self.media,
@@ -247,6 +258,8 @@ class Daemon:
         self._end.push_async_callback(self.netboot.close)
         self.consoles.start()
         self._end.push_async_callback(self.consoles.close)
+        half_made = await self.snapshots.half_made()
+        self._tasks.start(self.snapshots.mend(half_made), name="mend snapshots")
         self._ready = True
         await self.api.start()
         self._end.push_async_callback(self.api.close)

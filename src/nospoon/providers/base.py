@@ -51,6 +51,7 @@ class Capabilities:
 
     `rules`: per kind, field name -> rule; a field that is not named is replaced.
     `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`.
+    `snapshots`: `take`, `revert` and `drop` of its machines do what they say.
     `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
     the machine behind the connection; those of one identity share what it has.
     """
@@ -63,6 +64,7 @@ class Capabilities:
     managed_networks: bool
     accelerator: str
     accelerator_note: str = ""
+    snapshots: bool = False
     cpus: int = 0
     memory: int = 0
     identity: str = ""
@@ -124,6 +126,30 @@ class MachineDriver(Driver, Protocol):
 
     async def eject(self, machine: UUID) -> None:
         """Empty the CD drive; an empty one is no error."""
+
+    async def pause(self, machine: UUID) -> bool:
+        """Stop its CPUs for a while, once a start that is under way has ended.
+
+        Returns whether it is on; one that is off is left alone.
+        """
+
+    async def resume(self, machine: UUID) -> None:
+        """Let it go on; nothing for one that is not paused."""
+
+    async def take(self, machine: UUID, name: str) -> None:
+        """Keep its disks and firmware variables under this name, anew if there is one so called.
+
+        Only of a machine that is paused or off. `name`: [a-z0-9-]+.
+        """
+
+    async def revert(self, machine: UUID, name: str) -> None:
+        """Bring the disks and variables of a machine that is off to what they were.
+
+        Raises `Gone` when its disks know nothing of that name.
+        """
+
+    async def drop(self, machine: UUID, name: str) -> None:
+        """Forget that state; one that is not there is no error."""
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
         """What its firmware trusts now, running or not; () where that is not known."""

@@ -105,6 +105,16 @@ operations = Table(
     Index("operations_by_cluster", "cluster_id"),
 )
 
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("cluster_id", ForeignKey("clusters.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String(63), primary_key=True),
+    Column("state", String, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("members", JSON, nullable=False),
+)
+
 leases = Table(
     "leases",
     metadata,

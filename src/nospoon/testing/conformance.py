@@ -384,6 +384,34 @@ class DriverPromises:
         with pytest.raises(Gone):
             await machines.eject(uuid4())
 
+    async def test_a_snapshot_is_taken_of_what_does_not_run_and_restored_to_what_is_off(
+        self, bench: Bench, rack: Rack
+    ) -> None:
+        await make(bench, *rack.all)
+        machines = bench.connection.machine_driver
+        await machines.drop(rack.uuid, "none")
+        assert not await machines.pause(rack.uuid)
+        await machines.take(rack.uuid, "off")
+        await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+        with pytest.raises(ProviderError, match="goes on"):
+            await machines.take(rack.uuid, "on")
+        with pytest.raises(ProviderError, match="runs"):
+            await machines.revert(rack.uuid, "off")
+        for _ in range(2):
+            assert await machines.pause(rack.uuid)
+            await machines.take(rack.uuid, "on")
+        assert await self.power_of(bench, rack.uuid) is PowerState.ON
+        for _ in range(2):
+            await machines.resume(rack.uuid)
+        await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+        for name in ("on", "off"):
+            await machines.revert(rack.uuid, name)
+            await machines.drop(rack.uuid, name)
+            with pytest.raises(Gone):
+                await machines.revert(rack.uuid, name)
+        with pytest.raises(Gone):
+            await machines.take(uuid4(), "none")
+
     async def test_the_console_speaks_and_ends(self, bench: Bench, rack: Rack) -> None:
         await make(bench, *rack.all)
         driver = bench.connection.machine_driver

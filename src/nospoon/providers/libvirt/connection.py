@@ -94,6 +94,7 @@ class LibvirtConnection:
             cpus=facts.cpus,
             memory=facts.memory,
             identity=facts.name,
+            snapshots=True,
             rules=RULES,
         )
 

@@ -37,6 +37,7 @@ from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
+from nospoon.providers.libvirt.snapshots import Snapshots, remove_copies
 from nospoon.providers.libvirt.states import POWER
 from nospoon.providers.libvirt.storage_xml import MEDIUM, nvram_file, parse_pool
 from nospoon.providers.libvirt.volumes import file_named
@@ -114,6 +115,7 @@ class MachineDriver:
             {},
         )
         self._media = Media(hypervisor, self._roster)
+        self._snapshots = Snapshots(hypervisor, self._roster, runner)
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._records_made = False
 
@@ -267,6 +269,7 @@ class MachineDriver:
             with ignoring(NO_STORAGE_POOL):
                 pool = our_pool(connect, self._hypervisor.host, owner.tag, owner.pool)
                 remove_added(refreshed(pool), owner.name)
+                remove_copies(pool, owner.name)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         await self._presence.ready()
@@ -367,6 +370,26 @@ class MachineDriver:
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
         return await self._nvram.key_databases(machine)
+
+    async def pause(self, machine: UUID) -> bool:
+        async with self._locks[machine]:
+            return await self._snapshots.pause(machine)
+
+    async def resume(self, machine: UUID) -> None:
+        async with self._locks[machine]:
+            await self._snapshots.resume(machine)
+
+    async def take(self, machine: UUID, name: str) -> None:
+        async with self._locks[machine]:
+            await self._snapshots.take(machine, name)
+
+    async def revert(self, machine: UUID, name: str) -> None:
+        async with self._locks[machine]:
+            await self._snapshots.revert(machine, name)
+
+    async def drop(self, machine: UUID, name: str) -> None:
+        async with self._locks[machine]:
+            await self._snapshots.drop(machine, name)
 
     async def _settled(self, machine: UUID) -> None:
         await self._boots.settled(machine)

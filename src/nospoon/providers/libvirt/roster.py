@@ -13,7 +13,7 @@ from nospoon.model.cluster import Firmware
 from nospoon.providers.libvirt.domain_parse import boot_order, has_boot_iso, parse_firmware
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN
-from nospoon.providers.libvirt.hypervisor import Connect
+from nospoon.providers.libvirt.hypervisor import Connect, ignoring
 from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.owner import Owner, owner_in
 
@@ -42,8 +42,9 @@ class Roster:
         """What this domain is, from memory when it was seen before."""
         uuid = UUID(bytes=domain.UUID())
         if uuid not in self._known:
-            self._known[uuid] = self._read(domain)
-        return self._known[uuid]
+            with ignoring(NO_DOMAIN):  # it went while we looked
+                self._known[uuid] = self._read(domain)
+        return self._known.get(uuid)
 
     def _read(self, domain: Domain) -> Known | None:
         root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))

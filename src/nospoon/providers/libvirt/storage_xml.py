@@ -6,6 +6,7 @@ https://libvirt.org/formatstorage.html. One directory pool per cluster and host.
     NAME--SHA256.FORMAT               an image, named in full so that it says what it is
     NAME--SHA256.FORMAT.complete      written when the upload of that image had ended
     NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
+    NODE.FIRMWARE.nvram.NAME.snapshot those variables, as a snapshot keeps them
     NODE.ID.volume                    a volume that a BMC client made
     boot-DIGEST.iso                   the ISO that session machines boot
     media-DIGEST.iso                  virtual media in some machine's CD drive
@@ -33,7 +34,7 @@ ADDED = re.compile(r"^(?P<node>.+)\.(?P<id>[0-9a-f]{8})\.volume$")
 BOOT_ISO = re.compile(r"^boot-[0-9a-f]+\.iso$")
 MEDIUM = re.compile(r"^media-[0-9a-f]{64}\.iso$")
 OURS = re.compile(
-    r"(\.qcow2|\.complete|\.nvram|\.volume|^(boot|media)-[0-9a-f]+\.iso"
+    r"(\.qcow2|\.complete|\.nvram|\.volume|\.snapshot|^(boot|media)-[0-9a-f]+\.iso"
     rf"|--[0-9a-f]{{64}}\.({FORMATS}))$"
 )
 COMPLETE = ".complete"
@@ -96,7 +97,10 @@ def render_volume(
     backing: tuple[str, str] | None = None,
     mode: str = "",
 ) -> str:
-    """A volume; `backing` is path and format of the image below it, `mode` in octal."""
+    """A volume; `backing` is path and format of the image below it, `mode` in octal.
+
+    qcow2 of version 3 (compat 1.1): one of version 2 with snapshots cannot grow.
+    """
     below = None
     if backing is not None:
         path, backing_format = backing
@@ -111,6 +115,7 @@ def render_volume(
                 "target",
                 element("format", type=file_format),
                 element("permissions", leaf("mode", mode)) if mode else None,
+                leaf("compat", "1.1") if file_format == "qcow2" else None,
             ),
             below,
         )

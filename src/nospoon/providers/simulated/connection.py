@@ -87,6 +87,7 @@ class SimulatedConnection:
             tpm=True,
             managed_networks=True,
             accelerator="simulated",
+            snapshots=True,
             rules=RULES,
         )
 

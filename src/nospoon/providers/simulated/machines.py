@@ -17,7 +17,7 @@ from nospoon.providers.base import Medium
 from nospoon.providers.simulated.console import Recorder, SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.surroundings import Surroundings
-from nospoon.providers.simulated.world import Made, Running
+from nospoon.providers.simulated.world import Kept, Made, Running
 from nospoon.runtime.tasks import Tasks
 
 
@@ -88,6 +88,40 @@ class SimulatedMachines(SimulatedDriver):
     async def eject(self, machine: UUID) -> None:
         self.around.begin("eject")
         self._state(machine).medium = ""
+
+    async def pause(self, machine: UUID) -> bool:
+        self.around.begin("pause")
+        state = self._state(machine)
+        state.paused = state.power is PowerState.ON
+        return state.paused
+
+    async def resume(self, machine: UUID) -> None:
+        self.around.begin("resume")
+        self._state(machine).paused = False
+
+    async def take(self, machine: UUID, name: str) -> None:
+        self.around.begin("take")
+        state = self._state(machine)
+        if state.power is PowerState.ON and not state.paused:
+            raise ProviderError(f"machine {machine} goes on: somebody resumed it")
+        await asyncio.sleep(self.around.simulation.make)
+        state.kept[name] = Kept(state.booted, state.boots)
+        self.around.world.version += 1
+
+    async def revert(self, machine: UUID, name: str) -> None:
+        self.around.begin("revert")
+        state = self._state(machine)
+        if state.power is PowerState.ON:
+            raise ProviderError(f"machine {machine} runs: its snapshot cannot be restored")
+        if name not in state.kept:
+            raise Gone(f"machine {machine} has no state {name}")
+        state.booted, state.boots = state.kept[name].booted, state.kept[name].boots
+        self.around.world.version += 1
+
+    async def drop(self, machine: UUID, name: str) -> None:
+        self.around.begin("drop")
+        self._state(machine).kept.pop(name, None)
+        self.around.world.version += 1
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
         """There is no firmware that trusts anybody."""

@@ -42,9 +42,20 @@ class Made:
     tag: OwnerTag | None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a snapshot keeps of a machine without disks: what it booted, and how often."""
+
+    booted: BootDevice | None
+    boots: int
+
+
 @dataclass(slots=True)
 class Running:
-    """Runtime state of one machine. `after`: what it boots when its guest resets itself."""
+    """Runtime state of one machine. `after`: what it boots when its guest resets itself.
+
+    `kept`: name of a snapshot -> what it keeps.
+    """
 
     power: PowerState = PowerState.OFF
     after: tuple[BootDevice, ...] = ()
@@ -52,6 +63,8 @@ class Running:
     booted: BootDevice | None = None
     boots: int = 0
     medium: str = ""
+    paused: bool = False
+    kept: dict[str, Kept] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

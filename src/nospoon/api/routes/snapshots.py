@@ -1,0 +1,43 @@
+"""Snapshots of clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from nospoon.api.depends import Called, Controlled
+from nospoon.api.routes.operations import operation_json
+from nospoon.api.wire import SnapshotRequest
+
+router = APIRouter(tags=["snapshots"])
+
+
+@router.get("/clusters/{name}/snapshots")
+async def snapshots(name: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """A row a snapshot: name, state, created (Unix seconds), nodes, and how many were on."""
+    return await controller.snapshots.rows(caller.uid, name)
+
+
+@router.post("/clusters/{name}/snapshots", status_code=202)
+async def create(
+    name: str, body: SnapshotRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Take one, as an operation; nodes that run are paused together meanwhile."""
+    return operation_json(await controller.snapshots.create(caller.uid, name, body.name))
+
+
+@router.post("/clusters/{name}/snapshots/{snapshot}/restore", status_code=202)
+async def restore(
+    name: str, snapshot: str, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Bring its nodes' disks, firmware variables and power back, as an operation."""
+    return operation_json(await controller.snapshots.restore(caller.uid, name, snapshot))
+
+
+@router.delete("/clusters/{name}/snapshots/{snapshot}", status_code=202)
+async def delete(
+    name: str, snapshot: str, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Delete one, as an operation."""
+    return operation_json(await controller.snapshots.delete(caller.uid, name, snapshot))

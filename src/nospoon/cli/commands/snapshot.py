@@ -1,0 +1,69 @@
+"""nospoon snapshot."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.commands.up import confirm
+from nospoon.cli.files import cluster_name
+from nospoon.cli.follow import finish, follow
+from nospoon.cli.output import output_options, print_rows
+
+COLUMNS = ("name", "state", "created", "nodes", "on")
+
+
+@click.group("snapshot")
+def command() -> None:
+    """Snapshots of a whole cluster: create, list, restore, delete."""
+
+
+@command.command("create")
+@click.argument("cluster")
+@click.argument("name", required=False)
+def create(cluster: str, name: str | None) -> None:
+    """Keep disks and firmware variables of all nodes of CLUSTER, as they are now, as NAME.
+
+    Nodes that run stand still meanwhile. Without NAME, the time is taken.
+    """
+    client = connect.client()
+    name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")  # noqa: TID251  (for people)
+    path = f"/v1/clusters/{cluster_name(cluster)}/snapshots"
+    finish(follow(client, client.post(path, {"name": name})))
+    click.echo(name)
+
+
+@command.command("list")
+@click.argument("cluster")
+@output_options
+def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
+    """List the snapshots of CLUSTER, oldest first."""
+    rows = connect.client().get(f"/v1/clusters/{cluster_name(cluster)}/snapshots")
+    for row in rows:
+        row["created"] = datetime.fromtimestamp(row["created"], UTC).isoformat(timespec="seconds")
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+
+
+@command.command("restore")
+@click.argument("cluster")
+@click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def restore(cluster: str, name: str, yes: bool) -> None:  # noqa: FBT001  (click passes by name)
+    """Bring all nodes of CLUSTER back to NAME: disks, firmware variables, power."""
+    client = connect.client()
+    if not yes:
+        confirm(f"Switch off all nodes of {cluster}, and give up what is on their disks now?")
+    path = f"/v1/clusters/{cluster_name(cluster)}/snapshots/{name}/restore"
+    finish(follow(client, client.post(path)))
+
+
+@command.command("delete")
+@click.argument("cluster")
+@click.argument("name")
+def delete(cluster: str, name: str) -> None:
+    """Delete the snapshot NAME of CLUSTER."""
+    client = connect.client()
+    path = f"/v1/clusters/{cluster_name(cluster)}/snapshots/{name}"
+    finish(follow(client, client.delete(path)))

@@ -1,0 +1,196 @@
+"""Snapshots of a machine's disks and UEFI variables (ADR 7).
+
+Disks keep them inside their qcow2 files: QEMU makes them while the guest is paused, all disks of a
+machine in one transaction, qemu-img while it is off. Variables are copied beside their file, as
+VARIABLES.NAME.snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import libvirt
+
+from nospoon.errors import Gone, ProviderError
+from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.monitor import Domain, execute
+from nospoon.providers.libvirt.pools import VirPool
+from nospoon.providers.libvirt.roster import Roster
+from nospoon.runtime.process import Finished
+from nospoon.runtime.runner import Runner
+
+PREFIX = "nospoon-"
+COPY = re.compile(r"^(?P<node>.+)\.[a-z-]+\.nvram\.[a-z0-9-]+(\.part)?\.snapshot$")
+KEEP = 'if [ -e "$1" ]; then cp --reflink=auto --preserve=all -- "$1" "$2.part.snapshot" && '
+KEEP += 'mv -- "$2.part.snapshot" "$2.snapshot"; fi'
+PUT_BACK = 'if [ -e "$2.snapshot" ]; then cp --reflink=auto --preserve=all -- "$2.snapshot" "$1"; '
+PUT_BACK += 'else rm -f -- "$1"; fi'
+DROP = 'rm -f -- "$2.snapshot" "$2.part.snapshot"'
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What a machine keeps its state in: paths on its host; `variables` "" without UEFI."""
+
+    disks: tuple[str, ...]
+    variables: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """Of the machines of one host. `runner` runs qemu-img and cp there."""
+
+    hypervisor: Hypervisor
+    roster: Roster
+    runner: Runner
+
+    async def pause(self, machine: UUID) -> bool:
+        """Stop its CPUs, if it is on; whether it is."""
+
+        def suspend(connect: Connect) -> bool:
+            domain = self.roster.find(connect, machine)
+            if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
+                domain.suspend()
+            return bool(domain.isActive())
+
+        return await self.hypervisor.work(suspend, f"pause machine {machine}")
+
+    async def resume(self, machine: UUID) -> None:
+        """Let it go on; nothing for one that is not paused."""
+
+        def resume(connect: Connect) -> None:
+            domain = self.roster.find(connect, machine)
+            if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
+                domain.resume()
+
+        await self.hypervisor.work(resume, f"resume machine {machine}")
+
+    async def take(self, machine: UUID, name: str) -> None:
+        """Keep the state under this name, anew if it is there. Raises for one that runs."""
+        active, files = await self._look(machine, f"take snapshot {name}")
+        await self._drop(machine, name, files, active=active)
+        if active:
+            await self._by_qemu(machine, files, name, "blockdev-snapshot-internal-sync")
+        else:
+            for disk in files.disks:
+                self._refuse(await self._image("-c", name, disk), f"take a snapshot of {disk}")
+        await self._variables(KEEP, files, name)
+
+    async def revert(self, machine: UUID, name: str) -> None:
+        """Bring a machine that is off to the state of this name."""
+        active, files = await self._look(machine, f"restore snapshot {name}")
+        if active:
+            raise ProviderError(f"{self._who(machine)} runs: its snapshot cannot be restored")
+        for disk in files.disks:
+            done = await self._image("-a", name, disk)
+            if done.status != 0:
+                raise Gone(
+                    f"{self._who(machine)}: {disk} has no state {name}: {done.stderr.strip()}",
+                    hint="The disk was made anew since the snapshot was taken.",
+                )
+        await self._variables(PUT_BACK, files, name)
+
+    async def drop(self, machine: UUID, name: str) -> None:
+        """Forget it; what is gone already is no error."""
+        active, files = await self._look(machine, f"delete snapshot {name}")
+        await self._drop(machine, name, files, active=active)
+
+    async def _drop(self, machine: UUID, name: str, files: Files, *, active: bool) -> None:
+        if active:
+            await self._by_qemu(machine, files, name, "blockdev-snapshot-delete-internal-sync")
+        else:
+            for disk in files.disks:
+                done = await self._image("-l", "", disk)
+                if f" {PREFIX}{name} " in done.stdout:
+                    self._refuse(await self._image("-d", name, disk), f"delete {name} of {disk}")
+        await self._variables(DROP, files, name)
+
+    async def _look(self, machine: UUID, doing: str) -> tuple[bool, Files]:
+        def look(connect: Connect) -> tuple[bool, Files]:
+            domain = self.roster.find(connect, machine)
+            state = domain.state()[0]
+            if state == libvirt.VIR_DOMAIN_RUNNING and doing.startswith("take"):
+                raise ProviderError(f"{self._who(machine)} goes on: somebody resumed it")
+            return bool(domain.isActive()), _files_of(domain)
+
+        return await self.hypervisor.work(look, f"{doing} of machine {machine}")
+
+    async def _by_qemu(self, machine: UUID, files: Files, name: str, command: str) -> None:
+        """Through the QEMU that has the disks open: all of them, or none."""
+
+        def act(connect: Connect) -> None:
+            domain = self.roster.find(connect, machine)
+            nodes = _nodes(domain, files.disks)
+            if command.startswith("blockdev-snapshot-delete"):
+                for node, known in nodes:
+                    if PREFIX + name in known:
+                        execute(domain, command, device=node, name=PREFIX + name)
+                return
+            actions = [
+                {"type": command, "data": {"device": node, "name": PREFIX + name}}
+                for node, _ in nodes
+            ]
+            execute(domain, "transaction", actions=actions)
+
+        await self.hypervisor.work(act, f"{command} {name} of machine {machine}")
+
+    async def _image(self, option: str, name: str, disk: str) -> Finished:
+        words = [option, *([PREFIX + name] if name else []), disk]
+        return await self.runner.run(["qemu-img", "snapshot", *words], check=False)
+
+    async def _variables(self, script: str, files: Files, name: str) -> None:
+        if files.variables:
+            copy = f"{files.variables}.{name}"
+            done = await self.runner.run(
+                ["sh", "-c", script, "sh", files.variables, copy], check=False
+            )
+            self._refuse(done, f"copy {files.variables}")
+
+    def _refuse(self, done: Finished, doing: str) -> None:
+        if done.status != 0:
+            why = done.stderr.strip()
+            raise ProviderError(f"host {self.hypervisor.host}: cannot {doing}: {why}")
+
+    def _who(self, machine: UUID) -> str:
+        return f"host {self.hypervisor.host}: machine {machine}"
+
+
+def remove_copies(pool: VirPool, node: str) -> None:
+    """Delete the variables of all snapshots of a node."""
+    for file in pool.listAllVolumes(0):
+        match = COPY.match(file.name())
+        if match is not None and match["node"] == node:
+            file.delete(0)
+
+
+def _files_of(domain: Domain) -> Files:
+    root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    disks = [
+        attribute_of(disk, "source", "file")
+        for disk in root.iterfind("devices/disk")
+        if disk.get("device", "disk") == "disk" and attribute_of(disk, "driver", "type") == "qcow2"
+    ]
+    return Files(tuple(filter(None, disks)), text_of(root, "os/nvram"))
+
+
+def _nodes(domain: Domain, disks: Sequence[str]) -> list[tuple[str, set[str]]]:
+    """QEMU's name of each of these disks, and the names of the snapshots in it."""
+    found = {
+        block["inserted"]["file"]: block["inserted"]
+        for block in execute(domain, "query-block")
+        if "inserted" in block
+    }
+    missing = [disk for disk in disks if disk not in found]
+    if missing:
+        raise ProviderError(
+            f"the running machine {domain.name()} does not have {', '.join(missing)} yet",
+            hint="Power it off and on, and do it again.",
+        )
+    return [
+        (found[disk]["node-name"], {s["name"] for s in found[disk]["image"].get("snapshots", [])})
+        for disk in disks
+    ]
