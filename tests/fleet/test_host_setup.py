@@ -6,7 +6,10 @@ import json
 import subprocess
 from typing import Any
 
+import pytest
 from tests.fleet.conftest import FarHost, Farm
+
+pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
 
 UPLINK = "trunk0"
 BRIDGE = f"nsbr-{UPLINK}"

@@ -269,6 +269,44 @@ def test_an_interface_stands_for_the_bridge_that_it_is_plugged_into() -> None:
     assert [nic.bridge for nic in machine.nics] == ["br-eth1", "eth2"]
 
 
+FAR = "{ssh: ADDRESS, libvirt: 'qemu+ssh://ADDRESS/system'}"
+
+
+def far(*addresses: str) -> str:
+    named = (f"h{n}: {FAR.replace('ADDRESS', each)}" for n, each in enumerate(addresses))
+    return f"hosts: {{{', '.join(named)}}}\n"
+
+
+def test_an_overlay_joins_the_hosts_that_are_used() -> None:
+    text = "networks: {lan: {overlay: vxlan, netboot: builtin}}\nnodes: [{count: 2}]"
+    found = resources(read(far("root@198.51.100.1", "198.51.100.2", "198.51.100.3") + text))
+    links = [shape for shape in found.values() if isinstance(shape, Link)]
+    ends = [link.tunnel for link in links if link.tunnel is not None]
+    assert [(end.local, end.peers) for end in ends] == [
+        ("198.51.100.1", ("198.51.100.2",)),
+        ("198.51.100.2", ("198.51.100.1",)),
+    ]
+    assert len({end.vni for end in ends}) == 1
+    assert 0 < ends[0].vni < 1 << 24
+    served = [shape for shape in found.values() if isinstance(shape, NetbootService)]
+    assert [each.address.partition("/")[0].rpartition(".")[2] for each in served] == ["1", "2"]
+    assert {each.range for each in served} == {("", "")}
+    given = [each.address.rpartition(".")[2] for serve in served for each in serve.reservations]
+    assert given == ["4", "5"]
+
+
+def test_a_tunnel_needs_two_machines_with_addresses() -> None:
+    text = "networks: {lan: {overlay: vxlan}}\nnodes: [{count: 2}]"
+    for hosts, expected in (
+        (far("198.51.100.1", "198.51.100.1"), "hosts h0 and h1 have the address 198.51.100.1"),
+        (far("rack-a", "198.51.100.1"), "host h0 has no `address` for others"),
+    ):
+        cluster = read(hosts + text)
+        facts = {host.name: FACTS for host in cluster.hosts}
+        (reason,) = reasons_against(cluster, ID, decided(cluster), facts)
+        assert expected in reason
+
+
 def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> None:
     text = "nodes: [{memory: 128MiB, name: u}, {memory: 128MiB, firmware: bios, name: b}]"
     cluster = read(text)

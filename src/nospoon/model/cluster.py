@@ -53,6 +53,12 @@ class Switch(StrEnum):
     """Open vSwitch, with VLANs."""
 
 
+class Overlay(StrEnum):
+    """How a network is one on several hosts that share no L2."""
+
+    VXLAN = "vxlan"
+
+
 class ConnectionKind(StrEnum):
     """A way to make machines on a host."""
 
@@ -91,7 +97,7 @@ class Host:
     """A place with capacity. `ssh` names how to run commands there; "" is this machine.
 
     `uri` is the libvirt connection URI, "" for other kinds. `physnets` maps a physical network
-    to an existing bridge of this host.
+    to an existing bridge of this host. `address`: by which the other hosts reach it, "" unknown.
     """
 
     name: str
@@ -102,6 +108,7 @@ class Host:
     drained: bool = False
     overcommit: Overcommit = Overcommit()
     simulation: Simulation = Simulation()
+    address: str = ""
 
     @property
     def unprivileged(self) -> bool:
@@ -153,6 +160,7 @@ class Network:
     mtu: int = 1500
     nat: bool = False
     switch: Switch = Switch.BRIDGE
+    overlay: Overlay | None = None
 
     @property
     def addressed(self) -> bool:

@@ -86,17 +86,30 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class Tunnel:
+    """One end of a VXLAN (RFC 7348): its network identifier of 24 bits, the address from which the
+    host sends, and those of the other hosts.
+    """
+
+    vni: int
+    local: str
+    peers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """An L2 network: a bridge that nospoon makes. `address` is the host's on it.
 
     `address` in CIDR form ("172.30.0.1/24"), "" when the host has none there. `nat`: the host
-    leads out of it by network address translation (RFC 3022); else it is isolated.
+    leads out of it by network address translation (RFC 3022); else it is isolated. `tunnel` leads
+    to the same network on other hosts.
     """
 
     bridge: str
     address: str = ""
     mtu: int = 1500
     nat: bool = False
+    tunnel: Tunnel | None = None
 
 
 class Loader(StrEnum):
@@ -122,7 +135,8 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class NetbootService:
-    """DHCP, TFTP and HTTP on one link. `range` is first and last address for strangers.
+    """DHCP, TFTP and HTTP on one link. `range` is first and last address for strangers; two empty
+    ones: they get none.
 
     `routed`: `address` is also the default route and the name server of those on it.
     """

@@ -52,6 +52,12 @@ def bridge_name(cluster: UUID, network: str) -> str:
     return f"ns{digest}-{network}"[:BRIDGE_NAME_LENGTH].rstrip("-")
 
 
+def network_identifier(cluster: UUID, network: str) -> int:
+    """The VXLAN network identifier of a network: 24 bits, never 0 (RFC 7348 §5)."""
+    digest = hashlib.sha256(cluster.bytes + b"vxlan" + network.encode()).digest()
+    return int.from_bytes(digest[:3]) or 1
+
+
 def physnet_bridge(interface: str) -> str:
     """Name of the bridge that `host setup` makes for an interface of a physical network."""
     return f"nsbr-{interface}"[:BRIDGE_NAME_LENGTH]

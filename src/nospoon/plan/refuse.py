@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 from uuid import UUID
 
-from nospoon.model.cluster import Cluster, Firmware
+from nospoon.model.cluster import Cluster, ConnectionKind, Firmware
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.hosts import HostFacts, Route, against_network, against_node
@@ -26,6 +26,26 @@ def reasons_against(
     for name, fact in facts.items():
         if name in allocations.hosts.values():
             yield from _against_networks(cluster, cluster_id, allocations, name, fact)
+    yield from _against_overlays(cluster, set(allocations.hosts.values()))
+
+
+def _against_overlays(cluster: Cluster, used: Container[str]) -> Iterator[str]:
+    """A tunnel has two ends, and each an address of its own."""
+    ends = [h for h in cluster.hosts if h.name in used and h.kind is not ConnectionKind.SIMULATED]
+    overlays = [network.name for network in cluster.networks if network.overlay is not None]
+    if not overlays or len(ends) < 2:
+        return
+    for host in ends:
+        others = [h.name for h in ends if h.address == host.address and h is not host]
+        if host.unprivileged:
+            yield f"network {overlays[0]}: host {host.name} may make no tunnel. Use qemu:///system."
+        elif not host.address:
+            yield f"network {overlays[0]}: host {host.name} has no `address` for others."
+        elif others and host.name < others[0]:
+            yield (
+                f"network {overlays[0]}: hosts {host.name} and {others[0]} have the address "
+                f"{host.address}. A tunnel needs two machines."
+            )
 
 
 def _against_networks(

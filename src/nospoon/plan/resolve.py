@@ -34,6 +34,7 @@ from nospoon.model.resources import (
     Pool,
     Reservation,
     Resource,
+    Tunnel,
     Volume,
 )
 from nospoon.plan import identity, notes
@@ -41,6 +42,8 @@ from nospoon.plan.allocate import Allocations, Endpoint
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.notes import Noted
 
+NOBODY = ("", "")
+"""The range for strangers on an overlay: each of its hosts would answer them all."""
 SILENT = Endpoint(address="", ipmi_port=0, redfish_port=0)
 """Where the BMC of a node answers that speaks no protocol: it serves the API only."""
 
@@ -124,9 +127,10 @@ class _Resolver:
                 Key(Kind.NETWORK, host.name, network.name),
                 Link(
                     bridge=identity.bridge_name(self.id, network.name),
-                    address=self._host_address(network),
+                    address=self._host_address(host, network),
                     mtu=network.mtu,
                     nat=network.nat,
+                    tunnel=self._tunnel(host, network),
                 ),
             )
             if network.netboot is Netboot.BUILTIN and host.kind is not ConnectionKind.SIMULATED:
@@ -136,19 +140,34 @@ class _Resolver:
         text = self.allocations.cidrs.get(network.name)
         return IPv4Network(text) if text else None
 
-    def _host_address(self, network: Network) -> str:
+    def _tunnel(self, host: Host, network: Network) -> Tunnel | None:
+        peers = tuple(self.hosts[name].address for name in self.used_hosts if name != host.name)
+        if network.overlay is None or not peers or host.kind is ConnectionKind.SIMULATED:
+            return None
+        vni = identity.network_identifier(self.id, network.name)
+        return Tunnel(vni, host.address, peers)
+
+    def _own_addresses(self, network: Network) -> int:
+        """How many of its addresses are hosts': of an overlay each has one."""
+        return 1 if network.overlay is None else len(self.hosts)
+
+    def _number(self, host: Host, network: Network) -> int:
+        """The host's place on a network, from 0; steady while the file names the same hosts."""
+        return 0 if network.overlay is None else list(self.hosts).index(host.name)
+
+    def _host_address(self, host: Host, network: Network) -> str:
         cidr = self._cidr(network)
         if cidr is None or not network.addressed:
             return ""
-        return f"{cidr[1]}/{cidr.prefixlen}"
+        return f"{cidr[1 + self._number(host, network)]}/{cidr.prefixlen}"
 
     def _netboot(self, host: Host, network: Network) -> Resource:
         cidr = self._cidr(network)
         assert cidr is not None, "netboot networks have a cidr by allocation"
         shape = NetbootService(
             bridge=identity.bridge_name(self.id, network.name),
-            address=self._host_address(network),
-            range=self._range(cidr),
+            address=self._host_address(host, network),
+            range=self._range(cidr) if network.overlay is None else NOBODY,
             reservations=tuple(self._reservations(host, network, cidr)),
             routed=network.nat,
         )
@@ -159,7 +178,7 @@ class _Resolver:
         self, host: Host, network: Network, cidr: IPv4Network
     ) -> Iterator[Reservation]:
         """Addresses by the node's place in the file, so that they fit also on several hosts."""
-        addresses = self._machine_addresses(cidr)
+        addresses = self._machine_addresses(network, cidr)
         for node in self.cluster.nodes:
             for mac, nic_network in self._nics(node):
                 if nic_network != network.name:
@@ -169,10 +188,10 @@ class _Resolver:
                     uuid = identity.node_uuid(self.id, node.name)
                     yield Reservation(mac, str(address), node.name, uuid, _loader(node))
 
-    def _machine_addresses(self, cidr: IPv4Network) -> Iterator[IPv4Address]:
+    def _machine_addresses(self, network: Network, cidr: IPv4Network) -> Iterator[IPv4Address]:
         """Those of a netboot network that are neither the host's own nor of a BMC."""
         pool = self.cluster.addressing.pool
-        for number in range(2, cidr.num_addresses - 1):
+        for number in range(1 + self._own_addresses(network), cidr.num_addresses - 1):
             if pool is None or cidr[number] not in pool:
                 yield cidr[number]
 

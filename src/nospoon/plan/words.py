@@ -75,7 +75,12 @@ def describe(shape: Shape) -> str:
 
 
 def _nat(link: Link) -> str:
-    return "with NAT" if link.nat else ""
+    nat = "with NAT" if link.nat else ""
+    tunnel = link.tunnel
+    if tunnel is None:
+        return nat
+    led = f"VXLAN {tunnel.vni} to {counted(len(tunnel.peers), 'host')}"
+    return " ".join(filter(None, (nat, led)))
 
 
 def counted(number: int, what: str) -> str:

@@ -49,6 +49,9 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     if network.netboot is Netboot.BUILTIN and existing:
         message = "expected netboot: none on an existing bridge: its owner answers DHCP there"
         yield Complaint((*path, "netboot"), message)
+    if network.overlay is not None and existing:
+        message = "expected no overlay on an existing bridge: it leads where its owner wants"
+        yield Complaint((*path, "overlay"), message)
     if network.nat and existing:
         message = "expected no NAT on an existing bridge: its owner leads out of it"
         yield Complaint((*path, "nat"), message)

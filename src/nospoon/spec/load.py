@@ -6,6 +6,7 @@ Syntax errors end it, for nothing can be said of the rest; all other problems ar
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from uuid import UUID
 
 from nospoon.errors import Problem, SpecError
@@ -108,7 +109,20 @@ def _host(name: str, section: HostSection, default_uri: str) -> Host:
         simulation=_simulation(section.simulated),
         overcommit=Overcommit(over.cpus, over.memory, over.disk),
         physnets=tuple(sorted(section.physnets.items())),
+        address=str(section.address or _address_in(section.ssh)),
     )
+
+
+def _address_in(ssh: str) -> str:
+    """The address that an ssh destination names, "" when it names none (ssh(1))."""
+    host = ssh.removeprefix("ssh://").rpartition("@")[2]
+    bare = host[1:].partition("]")[0] if host.startswith("[") else host
+    for candidate in (bare, bare.partition(":")[0]):
+        try:
+            return str(ip_address(candidate))
+        except ValueError:
+            continue
+    return ""
 
 
 def _simulation(section: SimulatedSection | None) -> Simulation:
@@ -138,6 +152,7 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             mtu=n.mtu,
             nat=n.nat,
             switch=n.switch,
+            overlay=n.overlay,
         )
         for name, n in sections.networks.items()
     )

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Strategy, Switch
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Overlay, Strategy, Switch
 from nospoon.spec.fields import Duration, Mac, Memory, Name, Ports, Size, parse_address
 
 
@@ -161,6 +161,11 @@ class HostSection(Section):
         default_factory=dict,
         description="Physical network name -> bridge of this host, or an interface that is in one.",
     )
+    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)] | None = Field(
+        None,
+        description="Address by which the other hosts reach this one, for networks with `overlay`; "
+        "default: that in `ssh`.",
+    )
     drained: bool = Field(
         default=False, description="Place nothing new here; what is here stays. Default no."
     )
@@ -197,6 +202,11 @@ class NetworkSection(Section):
     switch: Switch = Field(
         Switch.BRIDGE,
         description="The existing bridge: `bridge` (Linux's; default) or `ovs` (Open vSwitch's).",
+    )
+    overlay: Overlay | None = Field(
+        None,
+        description="`vxlan`: one network on all hosts, by tunnels between their addresses; "
+        "default: each host has one of its own.",
     )
     nat: bool = Field(
         default=False,

@@ -47,7 +47,6 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
     `http_port`: where the daemon answers on the service's address.
     """
     interface = IPv4Interface(service.address)
-    first, last = service.range
     return _lines(
         *(() if service.routed else ("port=0",)),  # DNS for those who reach what names lead to
         f"interface={service.bridge}",
@@ -56,7 +55,7 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
         *([f"user={places.user}"] if places.user else []),
         f"pid-file={places.pid}",
         f"log-facility={places.log}",
-        f"dhcp-range={first},{last},{interface.netmask},{LEASE}",
+        f"dhcp-range={_range(interface, service.range)},{interface.netmask},{LEASE}",
         f"dhcp-hostsdir={places.hosts}",
         f"dhcp-leasefile={places.leases}",
         f"dhcp-lease-max={interface.network.num_addresses}",
@@ -74,6 +73,12 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
         "dhcp-option-force=tag:http,60,HTTPClient",
         f"dhcp-boot=tag:http,http://{interface.ip}:{http_port}/nothing",
     )
+
+
+def _range(interface: IPv4Interface, addresses: tuple[str, str]) -> str:
+    """Addresses for strangers, or none: then those who are known get theirs, and nobody else."""
+    first, last = addresses
+    return f"{first},{last}" if first else f"{interface.network.network_address},static"
 
 
 def reservation(each: Reservation) -> str:

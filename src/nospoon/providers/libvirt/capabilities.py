@@ -23,6 +23,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         "address": ChangeRule.LIVE,
         "mtu": ChangeRule.LIVE,
         "nat": ChangeRule.LIVE,
+        "tunnel": ChangeRule.LIVE,
     },
     Kind.VOLUME: {"size": ChangeRule.LIVE},
     Kind.MACHINE: {

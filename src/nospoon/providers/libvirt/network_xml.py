@@ -12,9 +12,9 @@ from __future__ import annotations
 from ipaddress import ip_interface
 from xml.etree import ElementTree as ET
 
-from nospoon.model.resources import Link
+from nospoon.model.resources import Link, Tunnel
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text_of, written
-from nospoon.providers.libvirt.owner import Owner, owner_element
+from nospoon.providers.libvirt.owner import NAMESPACE, OWNER, Owner, owner_element
 
 DEFAULT_MTU = 1500
 
@@ -25,7 +25,7 @@ def render_network(link: Link, owner: Owner) -> str:
         element(
             "network",
             leaf("name", link.bridge),
-            element("metadata", owner_element(owner)),
+            element("metadata", _tagged(owner, link.tunnel)),
             element("forward", mode="nat") if link.nat else None,
             element("bridge", name=link.bridge, stp="off", delay="0"),
             element("mtu", size=str(link.mtu)) if link.mtu != DEFAULT_MTU else None,
@@ -33,6 +33,26 @@ def render_network(link: Link, owner: Owner) -> str:
             _address(link.address) if link.address else None,
         )
     )
+
+
+TUNNEL = f"{{{NAMESPACE}}}tunnel"
+
+
+def _tagged(owner: Owner, tunnel: Tunnel | None) -> ET.Element:
+    """libvirt knows no tunnels, and keeps one element of a namespace: ours holds it."""
+    tag = owner_element(owner)
+    if tunnel is not None:
+        peers = " ".join(tunnel.peers)
+        ET.SubElement(tag, TUNNEL, vni=str(tunnel.vni), local=tunnel.local, peers=peers)
+    return tag
+
+
+def _parsed_tunnel(root: ET.Element) -> Tunnel | None:
+    found = root.find(f"./metadata/{OWNER}/{TUNNEL}")
+    if found is None:
+        return None
+    peers = tuple(found.get("peers", "").split())
+    return Tunnel(int(found.get("vni", "0")), found.get("local", ""), peers)
 
 
 def _address(address: str) -> ET.Element:
@@ -51,6 +71,7 @@ def parse_network(root: ET.Element) -> Link:
         address=_parsed_address(root.find("ip")),
         mtu=int(attribute_of(root, "mtu", "size", str(DEFAULT_MTU))),
         nat=attribute_of(root, "forward", "mode") == "nat",
+        tunnel=_parsed_tunnel(root),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 from xml.etree import ElementTree as ET
@@ -21,6 +22,7 @@ from nospoon.providers.libvirt.faults import NO_NETWORK, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
+from nospoon.providers.libvirt.tunnels import Tunnels
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
@@ -37,11 +39,20 @@ class NetworkDriver:
     ) -> None:
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
         self._runner = runner
+        self._tunnels = Tunnels(runner, f"nospoon {deployment}")
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        return await self._hypervisor.ask(
+        found = await self._hypervisor.ask(
             lambda connect: self._list(connect, cluster), "list networks"
         )
+        return [await self._with_tunnel(each) for each in found]
+
+    async def _with_tunnel(self, observed: Observed) -> Observed:
+        link = observed.shape
+        assert isinstance(link, Link)
+        if link.tunnel is None or observed.fault:
+            return observed
+        return replace(observed, fault=await self._tunnels.fault(link.bridge, link.tunnel))
 
     def _list(self, connect: Connect, cluster: UUID | None) -> list[Observed]:
         return [
@@ -71,6 +82,8 @@ class NetworkDriver:
         ports = await self._ports(link.bridge)
         await self._hypervisor.work(lambda connect: self._make(connect, link, name, tag), doing)
         await self._plug_in(link.bridge, ports)
+        if link.tunnel is not None:
+            await self._tunnels.make(link.bridge, link.mtu, link.tunnel)
 
     def _refuse_strangers(self, connect: Connect, link: Link, tag: OwnerTag) -> bool:
         """Whether our network is there; raises `NotOurs` for one that has its name or bridge."""
@@ -139,11 +152,15 @@ class NetworkDriver:
         assert isinstance(after, Link)
         if before.bridge != after.bridge:
             await self.delete(observed)
+        elif before.tunnel is not None and after.tunnel is None:
+            await self._tunnels.remove(before.bridge)
         await self.create(desired, tag)
 
     async def delete(self, observed: Observed) -> None:
         assert isinstance(observed.shape, Link)
         bridge = observed.shape.bridge.removesuffix(" (edited)")
+        if observed.shape.tunnel is not None:
+            await self._tunnels.remove(bridge)
         await self._hypervisor.work(
             lambda connect: self._remove(connect, bridge, observed.tag),
             f"remove network {observed.key.name}",

@@ -1,0 +1,105 @@
+"""Tunnels between the bridges of one network on several hosts: VXLAN (RFC 7348), by ip-link(8).
+
+What a bridge does not know yet goes to all peers: each has an entry of its own in the forwarding
+database, so that no multicast is asked of what lies between the hosts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nospoon.errors import NotOurs
+from nospoon.model.resources import Tunnel
+from nospoon.runtime.runner import Runner
+
+PORT = 4789
+"""UDP port (RFC 7348 §5)."""
+EVERYBODY = "00:00:00:00:00:00"
+"""The address in the forwarding database that stands for whatever is not known (bridge(8))."""
+
+
+def device_of(bridge: str) -> str:
+    """Name of the tunnel's device: as its bridge's, and as short."""
+    return f"vx{bridge.removeprefix('ns')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnels:
+    """The tunnels of one host. `owner` is the alias of their devices; others are left alone."""
+
+    runner: Runner
+    owner: str
+
+    async def make(self, bridge: str, mtu: int, tunnel: Tunnel) -> None:
+        """Have this tunnel plugged into the bridge; one that is there as it shall be stays.
+
+        Raises `NotOurs` where somebody else's device has its name.
+        """
+        name = device_of(bridge)
+        if _leads(await self._look(name), tunnel) is False:
+            await self.remove(bridge)
+        if not await self._look(name):
+            where = ("id", str(tunnel.vni), "local", tunnel.local, "dstport", str(PORT))
+            await self._ip("link", "add", "name", name, "type", "vxlan", *where)
+        await self._ip("link", "set", "dev", name, "alias", self.owner)
+        await self._ip("link", "set", "dev", name, "mtu", str(mtu), "master", bridge, "up")
+        known = await self._peers(name)
+        for peer in sorted(known ^ set(tunnel.peers)):
+            change = "append" if peer in tunnel.peers else "delete"
+            await self.runner.run(["bridge", "fdb", change, EVERYBODY, "dev", name, "dst", peer])
+
+    async def remove(self, bridge: str) -> None:
+        """Take the bridge's tunnel away; one that is not there is no error. Raises `NotOurs`."""
+        name = device_of(bridge)
+        found = await self._look(name)
+        if not found:
+            return
+        if found.get("ifalias", self.owner) != self.owner or _kind(found) != "vxlan":
+            raise NotOurs(
+                f"a device {name} is there, and nospoon did not make it",
+                hint=f"See `ip link show {name}`; remove it.",
+            )
+        await self._ip("link", "delete", "dev", name)
+
+    async def fault(self, bridge: str, tunnel: Tunnel) -> str:
+        """What is wrong with a tunnel that shall be there, "" when nothing is."""
+        name = device_of(bridge)
+        found = await self._look(name)
+        if not found or found.get("master") != bridge or not _leads(found, tunnel):
+            return "the tunnel to the other hosts is not there"
+        return "" if await self._peers(name) == set(tunnel.peers) else "the tunnel's peers differ"
+
+    async def _look(self, name: str) -> Mapping[str, Any]:
+        argv = ["ip", "-json", "-details", "link", "show", "dev", name]
+        done = await self.runner.run(argv, check=False)
+        told = json.loads(done.stdout or "[]") if done.status == 0 else []
+        return next((each for each in told if each.get("ifname") == name), {})
+
+    async def _peers(self, name: str) -> set[str]:
+        told = (await self.runner.run(["bridge", "-json", "fdb", "show", "dev", name])).stdout
+        return set(_destinations(json.loads(told or "[]")))
+
+    async def _ip(self, *argv: str) -> None:
+        await self.runner.run(["ip", *argv])
+
+
+def _destinations(entries: list[Mapping[str, Any]]) -> Iterator[str]:
+    for each in entries:
+        if each.get("mac") == EVERYBODY and "dst" in each:
+            yield each["dst"]
+
+
+def _kind(link: Mapping[str, Any]) -> str:
+    return str(link.get("linkinfo", {}).get("info_kind", ""))
+
+
+def _leads(link: Mapping[str, Any], tunnel: Tunnel) -> bool | None:
+    """Whether a device is this tunnel's end; None where there is none."""
+    if not link:
+        return None
+    data = link.get("linkinfo", {}).get("info_data", {})
+    local = data.get("local") or data.get("local6")
+    return (data.get("id"), local, data.get("port")) == (tunnel.vni, tunnel.local, PORT)
