@@ -27,6 +27,8 @@ class ClusterRequest(Wire):
     `cluster_id`: the id that a plan showed, so that a first `up` makes what was planned.
     `fingerprint`: refuse (409) unless the plan is still this one; "" carries out any.
     `rebalance`: place all nodes anew, also those that are on a host already.
+    `targets`: only these nodes and what they need; empty: all.
+    `parallel`: driver calls at once on one host; null: the default.
     """
 
     file: Annotated[str, Field(max_length=4096)]
@@ -35,6 +37,8 @@ class ClusterRequest(Wire):
     cluster_id: UUID | None = None
     fingerprint: str = ""
     rebalance: bool = False
+    targets: list[str] = []
+    parallel: Annotated[int, Field(ge=1, le=1000)] | None = None
 
 
 class HostsRequest(Wire):

@@ -6,8 +6,9 @@ Nothing is changed here, so that a plan can be asked for as often as one likes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from ipaddress import IPv4Network
 from pathlib import PurePosixPath
 from uuid import UUID, uuid4
@@ -29,6 +30,7 @@ from nospoon.plan.placement import Usage
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
+from nospoon.plan.targets import only
 from nospoon.providers.base import Capabilities
 from nospoon.spec.load import load
 from nospoon.store import clusters as stored
@@ -49,7 +51,9 @@ PortsInUse = Callable[[], frozenset[tuple[str, int]]]
 class Request:
     """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`.
 
-    `fetches`: URLs of which there is no copy are fetched; who only looks does without.
+    `targets`: nodes to which the plan is limited; empty: all. `parallel`: driver calls at once on
+    one host; None: the engine's default. `fetches`: URLs of which there is no copy are fetched;
+    who only looks does without.
     """
 
     uid: int
@@ -59,6 +63,8 @@ class Request:
     cluster_id: UUID | None = None
     fingerprint: str = ""
     rebalance: bool = False
+    targets: tuple[str, ...] = ()
+    parallel: int | None = None
     fetches: bool = True
 
 
@@ -143,9 +149,13 @@ class Planner:
             why=_reasons(cluster, allocations),
             notes=(*_notes(capabilities), *cautions(cluster, allocations, facts)),
         )
-        leavers = {row.name for row in rows} - {node.name for node in cluster.nodes}
+        names = {node.name for node in cluster.nodes}
+        leavers = {row.name for row in rows} - names
+        _refuse_unknown(request.targets, names | leavers)
+        plan = only(plan, desired, request.targets)
         remembers = self._says_something_new(earlier, request, uploads)
-        plan = replace(plan, remembers=remembers or places.left or bool(leavers))
+        leaves = not request.targets and (places.left or bool(leavers))
+        plan = replace(plan, remembers=remembers or leaves)
         if request.fingerprint and request.fingerprint != plan.fingerprint:
             raise Stale(
                 "the plan is stale: something has changed since it was made",
@@ -309,6 +319,14 @@ class Planner:
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""
         return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
+
+
+def _refuse_unknown(targets: Iterable[str], names: Collection[str]) -> None:
+    for target in targets:
+        if target not in names:
+            near = get_close_matches(target, names, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"no node {target!r} in the file", hint=hint)
 
 
 def _images_of(cluster: Cluster) -> set[str]:

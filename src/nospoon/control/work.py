@@ -17,7 +17,7 @@ from nospoon.control.hosts import Hosts
 from nospoon.control.journal import Journal
 from nospoon.control.operations import Ended, Running
 from nospoon.control.planner import Planner, Prepared, Request
-from nospoon.engine.execute import execute
+from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
 from nospoon.errors import Conflict, Stale
@@ -72,7 +72,8 @@ class Work:
     ) -> Ended:
         """Make the cluster what its file says; `row` is what `remember` gave."""
         running.note(summary(prepared.plan))
-        outcome = await self._execute(running, prepared.plan, prepared.drivers, row)
+        limits = Limits(per_host=request.parallel) if request.parallel else None
+        outcome = await self._execute(running, prepared.plan, prepared.drivers, row, limits=limits)
         await self._look_at_machines(prepared.cluster.hosts)
         if not outcome.complete:
             return _fallen_short(outcome, f"up {row.name}")
@@ -81,9 +82,11 @@ class Work:
         if not again.plan.empty:
             names = ", ".join(str(step.key) for step in again.plan.steps[:5])
             return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
-        await self._forget_leavers(prepared)
+        if not request.targets:
+            await self._forget_leavers(prepared)
         late = [note for each in again.observed if (note := waiting(each))]
-        said = f"cluster {row.name} is up: {len(prepared.cluster.nodes)} nodes"
+        amount = len(request.targets) or len(prepared.cluster.nodes)
+        said = f"cluster {row.name} is up: {amount} nodes"
         return Ended(OperationState.DONE, "; ".join((said, *late)))
 
     async def down(
@@ -126,12 +129,20 @@ class Work:
         return len(rows)
 
     async def _execute(
-        self, running: Running, plan: Plan, drivers: Drivers, row: ClusterRow
+        self,
+        running: Running,
+        plan: Plan,
+        drivers: Drivers,
+        row: ClusterRow,
+        *,
+        limits: Limits | None = None,
     ) -> Outcome:
         token = uuid4().hex
         tag = OwnerTag(self._database.deployment, row.id, row.generation, token, row.name, row.uid)
         kept = Journal(self._database, running.row.id, row.id, self._clock)
-        return await execute(plan, drivers=drivers, tag=tag, journal=kept, emit=running.emit)
+        return await execute(
+            plan, drivers=drivers, tag=tag, journal=kept, emit=running.emit, limits=limits
+        )
 
     async def remember(self, prepared: Prepared, request: Request) -> ClusterRow:
         """Rows before resources: what is made from now on has somebody who knows of it.

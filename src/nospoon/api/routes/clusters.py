@@ -26,6 +26,8 @@ def _request(body: ClusterRequest, caller: Caller) -> Request:
         cluster_id=body.cluster_id,
         fingerprint=body.fingerprint,
         rebalance=body.rebalance,
+        targets=tuple(dict.fromkeys(body.targets)),
+        parallel=body.parallel,
     )
 
 

@@ -19,6 +19,7 @@ CHANGES = 2
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Save it for `nospoon apply`.")
 @click.option("--down", "removal", is_flag=True, help="Show what `down` would remove.")
 @click.option("--rebalance", is_flag=True, help="Place all nodes anew, also those that are made.")
+@click.option("-t", "--target", "targets", multiple=True, help="Only this node; again for more.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
 def command(
     file: str,
@@ -26,6 +27,7 @@ def command(
     out: str | None,
     removal: bool,  # noqa: FBT001  (click passes options by name)
     rebalance: bool,  # noqa: FBT001
+    targets: tuple[str, ...],
     detailed_exitcode: bool,  # noqa: FBT001
 ) -> None:
     """Show what `up FILE` would do, and why. Changes nothing."""
@@ -35,7 +37,7 @@ def command(
         answer = client.get(f"/v1/clusters/{cluster_name(file)}/removal")
         body = None
     else:
-        body = {**read_request(client, file), "rebalance": rebalance}
+        body = {**read_request(client, file), "rebalance": rebalance, "targets": targets}
         answer = client.post("/v1/plan", body)
     plan = answer["plan"]
     click.echo(json.dumps(plan, indent=2) if format_ == "json" else answer["text"])

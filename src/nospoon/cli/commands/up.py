@@ -24,6 +24,8 @@ AGAIN = 5
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--rebalance", is_flag=True, help="Place all nodes anew, also those that are made.")
+@click.option("-t", "--target", "targets", multiple=True, help="Only this node; again for more.")
+@click.option("--parallel", type=click.IntRange(1, 1000), help="Calls at once on one host.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
 @click.option("--timeout", type=float, help="Seconds to wait at most.")
 @output_options
@@ -32,6 +34,8 @@ def command(
     yes: bool,  # noqa: FBT001  (click passes options by name)
     dry_run: bool,  # noqa: FBT001
     rebalance: bool,  # noqa: FBT001
+    targets: tuple[str, ...],
+    parallel: int | None,
     wait: bool,  # noqa: FBT001
     timeout: float | None,
     format_: str,
@@ -39,7 +43,8 @@ def command(
 ) -> None:
     """Bring a cluster to what FILE says: plan, confirm, apply, wait."""
     client = connect.client()
-    body = {**read_request(client, file), "rebalance": rebalance}
+    chosen = {"rebalance": rebalance, "targets": targets, "parallel": parallel}
+    body = {**read_request(client, file), **chosen}
     plan = _plan(client, body)
     if dry_run:
         return

@@ -1,0 +1,58 @@
+"""A part of a plan: some nodes, what they need, and what a replacement of that disturbs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from nospoon.model.resources import Key, Kind, Resource
+from nospoon.plan.steps import Action, Plan, Step
+
+OF_A_NODE = frozenset({Kind.MACHINE, Kind.BMC})
+"""Kinds whose resources are named as their nodes."""
+
+
+def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) -> Plan:
+    """The plan with the steps for these nodes alone; all of it where there are no nodes."""
+    if not nodes:
+        return plan
+    wanted = _closure(desired, {step.key for step in plan.steps if _node_of(step) in nodes})
+    wanted |= _closure(desired, {key for key, each in desired.items() if each.node in nodes})
+    replaced = {s.key for s in plan.steps if s.action is Action.REPLACE and s.key in wanted}
+    while disturbed := set(_disturbed(plan, replaced)) - wanted:
+        wanted |= _closure(desired, disturbed)
+        replaced |= disturbed
+    kept = tuple(step for step in plan.steps if step.key in wanted)
+    left = len(plan.steps) - len(kept)
+    note = f"{left} other steps are left for an `up` without --target"
+    notes = (*plan.notes, note) if left else plan.notes
+    return replace(plan, steps=kept, notes=notes)
+
+
+def _node_of(step: Step) -> str:
+    """Whose a step is; what nobody desires any more tells it by its name."""
+    if step.desired is not None:
+        return step.desired.node
+    key = step.key
+    if key.kind is Kind.VOLUME:
+        return key.name.rpartition("-")[0]
+    return key.name if key.kind in OF_A_NODE else ""
+
+
+def _closure(desired: Mapping[Key, Resource], keys: Collection[Key]) -> set[Key]:
+    """These and all that they need."""
+    found: set[Key] = set()
+    open_ = list(keys)
+    while open_:
+        key = open_.pop()
+        if key not in found:
+            found.add(key)
+            open_ += desired[key].needs if key in desired else ()
+    return found
+
+
+def _disturbed(plan: Plan, replaced: Collection[Key]) -> Iterator[Key]:
+    """Steps for what needs something that is replaced."""
+    for step in plan.steps:
+        if step.desired is not None and not set(step.desired.needs).isdisjoint(replaced):
+            yield step.key

@@ -1,0 +1,49 @@
+"""`--target`: a part of the plan, with what it needs; the rest stays as it is."""
+
+from __future__ import annotations
+
+from nospoon.testing.rack import Rack
+
+
+def cluster(rack: Rack, nodes: str) -> tuple[str, str]:
+    name = rack.names[-1] if rack.names else rack.name()
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{BMC[name]}nodes: [{nodes}]\n"
+    return name, rack.file(text, f"{name}.yaml")
+
+
+BMC: dict[str, str] = {}
+
+
+def states(rack: Rack, name: str) -> dict[str, str]:
+    return {row["node"]: row["state"] for row in rack.json("status", name)}
+
+
+def test_only_what_is_named_is_made_changed_and_removed(rack: Rack) -> None:
+    BMC[rack.name()] = rack.bmc()
+    name, file = cluster(rack, "{count: 3}")
+    planned = rack.run("plan", "-t", "node-1", file).stdout
+    assert "machine node-1" in planned
+    assert "machine node-0" not in planned
+    assert "network provision" in planned
+    rack.run("up", "--yes", "-t", "node-1", "--parallel", "1", file)
+    assert states(rack, name) == {"node-0": "missing", "node-1": "present", "node-2": "missing"}
+    rack.run("up", "--yes", file)
+    _, file = cluster(rack, "{count: 3, memory: 2GiB}")
+    rack.run("up", "--yes", "-t", "node-0", "-t", "node-2", file)
+    memory = {n: rack.json("node", "show", f"node-{n}")["memory"] for n in range(3)}
+    assert rack.run("plan", file).stdout.count("memory") >= 1, "node-1 is left"
+    assert len(set(memory.values())) == 1, "what is desired of all is remembered"
+    _, file = cluster(rack, "{count: 1, memory: 2GiB}")
+    rack.run("up", "--yes", "-t", "node-2", file)
+    assert set(states(rack, name)) >= {"node-0", "node-1"}, "node-1 left the file and is there"
+    assert "- machine node-1" in rack.run("plan", file).stdout
+    assert "machine node-2" not in rack.run("plan", file).stdout
+    rack.run("up", "--yes", file)
+    assert states(rack, name) == {"node-0": "present"}
+
+
+def test_a_target_that_is_no_node_is_refused(shared: Rack) -> None:
+    BMC[shared.name()] = shared.bmc()
+    _, file = cluster(shared, "{count: 2}")
+    refused = shared.run("up", "--yes", "-t", "nod-1", file, status=2).stderr
+    assert "no node 'nod-1' in the file. Did you mean 'node-1'?" in refused
