@@ -122,6 +122,28 @@ def test_hosts_come_from_the_inventory() -> None:
     assert (remote.ssh, dict(remote.physnets)) == ("stack@10.0.0.2", {"physnet0": "br9"})
 
 
+STATE = """
+localhost:
+  physnet_indices: {physnet0: 0}
+  nodes:
+    - {name: tk0, type: type0, ipmi_port: 6230, ironic_driver: ipmi,
+       ironic_config: {resource_class: testing-rc, traits: [CUSTOM_GOLD]}}
+    - {name: tk1, type: type0, ipmi_port: 6231, state: absent}
+    - {name: tk7, type: type0, ipmi_port: 6237}
+"""
+
+
+def test_nodes_of_a_running_cluster_are_taken_as_they_are() -> None:
+    made = READERS["tenks"](Source("override.yml", EXAMPLE, "tenks", state=STATE))
+    cluster = load(made.text, file="made")
+    assert [node.name for node in cluster.nodes] == ["tk0", "tk7"]
+    assert {node.host for node in cluster.nodes} == {cluster.hosts[0].name}
+    assert cluster.nodes[0].traits == ("CUSTOM_GOLD",)
+    assert "Tenks has it on port 6237" in made.text
+    with pytest.raises(UsageError, match=r"state of localhost: nodes\[0\]: expected a node"):
+        READERS["tenks"](Source("o", EXAMPLE, "c", state=STATE.replace("type0", "type9")))
+
+
 def test_instackenv_gives_nodes_with_their_macs_and_accounts() -> None:
     text = """{"nodes": [
       {"name": "Control_0", "pm_type": "ipmi", "pm_addr": "192.168.24.1", "pm_port": "6230",

@@ -17,19 +17,27 @@ FORMATS = ("tenks", "instackenv")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--from", "tool", required=True, type=click.Choice(FORMATS), help="What wrote FILE.")
 @click.option("--inventory", type=click.Path(exists=True), help="Tenks's Ansible inventory.")
+@click.option(
+    "--state",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Tenks's state.yml; default: beside.",
+)
 @click.option("--name", default="imported", show_default=True, help="Name of the cluster.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
-def command(file: str, tool: str, inventory: str | None, name: str, out: str | None) -> None:
+def command(
+    file: str, tool: str, inventory: str | None, state: str | None, name: str, out: str | None
+) -> None:
     """Make a cluster file of another tool's FILE, and tell what it could not carry over."""
     from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
     target = writable(out) if out is not None else None
     listed = ansible.inventory(inventory) if inventory is not None else {}
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {file}: {error}") from error
-    imported = READERS[tool](Source(Path(file).name, text, name, listed))
+    beside = Path(file).with_name("state.yml")
+    if state is None and tool == "tenks" and beside.is_file():
+        state = str(beside)
+        click.echo(f"Its cluster runs: nodes and their hosts are taken from {beside}", err=True)
+    running = _text(state) if state is not None else ""
+    imported = READERS[tool](Source(Path(file).name, _text(file), name, listed, running))
     for each in imported.left_out:
         click.echo(f"Not carried over: {each}", err=True)
     if target is None:
@@ -37,3 +45,10 @@ def command(file: str, tool: str, inventory: str | None, name: str, out: str | N
         return
     target.write_text(imported.text)
     click.echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error

@@ -60,7 +60,7 @@ class _Reader:
             "networks": self._networks(),
             "flavors": dict(self._flavors()),
             "bmc": self._bmc(sum(int(spec["count"]) for spec in specs)),
-            "nodes": [self._group(spec) for spec in specs],
+            "nodes": list(self._made()) or [self._group(spec) for spec in specs],
         }
         self._tell_the_rest()
         heading = [f"Made from {self.source.file} by `nospoon import --from tenks`."]
@@ -78,6 +78,32 @@ class _Reader:
                 )
             self._left(f"specs[{index}]", spec.keys() - _SPEC)
             yield spec
+
+    def _made(self) -> Iterator[Any]:
+        """The nodes of a cluster that runs, each where it is: Tenks's state.yml lists them by
+        hypervisor, with a copy of their type.
+        """
+        hosts = self._hosts()
+        for hypervisor, state in self.source.state_mapping().items():
+            given = state if isinstance(state, dict) else {}
+            for index, node in enumerate(as_sequence(given.get("nodes"))):
+                if not isinstance(node, dict) or node.get("type") not in self._types():
+                    raise UsageError(
+                        f"{self.source.file}: state of {hypervisor}: nodes[{index}]: expected a "
+                        "node of a type in the override file"
+                    )
+                if node.get("state") != "absent":
+                    host = name_of(hypervisor)
+                    yield self._node(node, host if host in hosts else next(iter(hosts)))
+
+    def _node(self, node: Mapping[str, Any], host: str) -> Any:
+        made = self._settings({**node, "count": 1})
+        named = {"flavor": made.pop("flavor"), "name": name_of(node.get("name", ""))}
+        port = node.get("ipmi_port")
+        return Said(
+            {**named, "host": host, **made},
+            f"Tenks has it on port {port}" if port else "as in Tenks",
+        )
 
     def _types(self) -> Mapping[str, Any]:
         types = self.given.get("node_types")
@@ -123,11 +149,19 @@ class _Reader:
         return f"{match[1]}{_UNITS.get(match[2], match[2])}"
 
     def _group(self, spec: Mapping[str, Any]) -> Any:
-        group: dict[str, Any] = {
-            "flavor": name_of(spec["type"]),
+        group = {
             "count": spec["count"],
             "name": f"{name_of(spec.get('node_name_prefix', 'tk'))}{{n}}",
+            **self._settings(spec),
         }
+        ironic = spec.get("ironic_config")
+        if not isinstance(ironic, dict):
+            return group
+        return Said(group, f"resource class {ironic.get('resource_class', '')}")
+
+    def _settings(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """What a spec, or a node of the state, says besides its number and name."""
+        group: dict[str, Any] = {"flavor": name_of(spec["type"])}
         ironic = spec.get("ironic_config")
         if not isinstance(ironic, dict):
             return group
@@ -137,8 +171,9 @@ class _Reader:
         if mode:
             group["firmware"] = mode[1]
         rest = sorted(ironic.keys() - {"traits"})
-        self.left_out.append(f"specs of type {spec['type']}: Ironic's {', '.join(rest)}")
-        return Said(group, f"resource class {ironic.get('resource_class', '')}")
+        left = f"specs of type {spec['type']}: Ironic's {', '.join(rest)}"
+        self.left_out += [left] if left not in self.left_out else []
+        return group
 
     def _networks(self) -> Mapping[str, Any]:
         names = {
@@ -177,7 +212,7 @@ class _Reader:
         if uri or socket:
             host["libvirt"] = uri or f"qemu+unix:///system?socket={socket}/libvirt-sock"
         if physnets:
-            why = "bridges; where Tenks was given an interface, put it into a bridge first"
+            why = "`nospoon host setup` puts interfaces into bridges"
             host["physnets"] = Said(physnets, why)
         return host
 

@@ -18,16 +18,26 @@ _SCALARS = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is imported. `inventory`: as `ansible-inventory --list` prints it."""
+    """What is imported. `inventory`: as `ansible-inventory --list` prints it. `state`: the text of
+    Tenks's state.yml, "" without.
+    """
 
     file: str
     text: str
     cluster: str
     inventory: Mapping[str, Any] = field(default_factory=dict)
+    state: str = ""
 
     def mapping(self) -> dict[str, Value]:
         """The file as a mapping. Raises `SpecError`, `UsageError`."""
-        document = Document(self.text, self.file)
+        return self._mapping(self.text)
+
+    def state_mapping(self) -> dict[str, Value]:
+        """The state as a mapping, empty without one. Raises `SpecError`, `UsageError`."""
+        return self._mapping(self.state) if self.state else {}
+
+    def _mapping(self, text: str) -> dict[str, Value]:
+        document = Document(text, self.file)
         if document.problems:
             raise SpecError(document.problems)
         if not isinstance(document.value, dict):
