@@ -68,9 +68,14 @@ class SnapshotRequest(Wire):
 
 
 class DownRequest(Wire):
-    """`purge` removes console records too."""
+    """`purge` removes console records too. `force`: also nodes that are in use in Ironic.
+
+    `leaves_enrolment`: what is in Ironic stays there, or was lost with it.
+    """
 
     purge: bool = False
+    force: bool = False
+    leaves_enrolment: bool = False
 
 
 class VerifyRequest(Wire):

@@ -30,7 +30,7 @@ from nospoon.control.recover import Recovery
 from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
-from nospoon.control.work import Work, record_group
+from nospoon.control.work import Removal, Work, record_group
 from nospoon.errors import (
     NospoonError,
     NotFound,
@@ -123,15 +123,15 @@ class Controller:
             work=lambda running: self.work.up(running, prepared, request, row),
         )
 
-    async def removal(self, uid: int, name: str) -> Plan:
+    async def removal(self, uid: int, name: str, how: Removal) -> Plan:
         """What `down` would do; an empty plan for a cluster that is not there."""
         row = await self.database.call(stored.find, uid=uid, name=name)
         if row is None:
             return Plan(cluster=name, cluster_id=_nobody(uid, name), steps=())
-        plan, _, _ = await self.work.removal(row)
+        plan, _, _ = await self.work.removal(row, how)
         return plan
 
-    async def down(self, uid: int, name: str, *, purge: bool) -> OperationRow:
+    async def down(self, uid: int, name: str, how: Removal) -> OperationRow:
         """Begin to remove everything of a cluster."""
         row = await self.database.call(stored.find, uid=uid, name=name)
         return await self.operations.start(
@@ -139,7 +139,7 @@ class Controller:
             cluster_id=row.id if row is not None else _nobody(uid, name),
             cluster=name,
             uid=uid,
-            work=lambda running: self.work.down(running, row, uid=uid, name=name, purge=purge),
+            work=lambda running: self.work.down(running, row, uid=uid, name=name, how=how),
         )
 
     async def clusters(self, uid: int) -> list[dict[str, Any]]:

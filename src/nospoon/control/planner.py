@@ -14,6 +14,8 @@ from pathlib import PurePosixPath
 from uuid import UUID, uuid4
 
 from nospoon.control.accounts import Account, accounts_for
+from nospoon.control.enrolment import RULES as ENROLMENT_RULES
+from nospoon.control.enrolment import Enrolment
 from nospoon.control.files import Files, is_url
 from nospoon.control.hosts import Hosts, routes_here
 from nospoon.control.images import image_facts
@@ -25,13 +27,14 @@ from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Re
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
+from nospoon.plan.enrol import PLACE
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.placement import Usage
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import only
-from nospoon.providers.base import Capabilities
+from nospoon.providers.base import Capabilities, Driver
 from nospoon.spec.load import load
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
@@ -96,9 +99,11 @@ class Planner:
         hosts: Hosts,
         drivers_of: DriversOf,
         ports_in_use: PortsInUse,
+        enrolment: Enrolment,
         pool_root: str,
         default_uri: str,
     ) -> None:
+        self.enrolment = enrolment
         self._database, self._cipher, self._files, self._hosts = database, cipher, files, hosts
         self._drivers_of, self._ports_in_use = drivers_of, ports_in_use
         self._pool_root, self._default_uri = pool_root, default_uri
@@ -134,8 +139,12 @@ class Planner:
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
         places = Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts)
-        drivers = self.drivers(places.all)
+        before, now = self.enrolment.place_of(earlier), cluster.ironic
+        drivers = self.drivers(places.all) | self.enrolment.drivers(now or before)
         observed = await observe(drivers, cluster_id)
+        await self.enrolment.refuse_left_behind(
+            before, now, cluster_id, here=[each.key for each in observed]
+        )
         reasons = await against_moves(places, cluster_id, observed, self._drivers_of)
         if reasons:
             raise PlanRefused(reasons)
@@ -182,7 +191,7 @@ class Planner:
         text = self._cipher.decrypt(earlier.text.encode())
         return text != request.text or dict(uploads) != dict(earlier.uploads)
 
-    def drivers(self, hosts: Iterable[Host]) -> Drivers:
+    def drivers(self, hosts: Iterable[Host]) -> dict[tuple[str, Kind], Driver]:
         """Every driver of these hosts."""
         return {
             (host.name, kind): driver
@@ -348,7 +357,9 @@ def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[str]:
 
 
 def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:
-    return {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
+    rules = {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
+    # a host may have the name that stands for Ironic: their kinds differ
+    return rules | {PLACE: {**rules.get(PLACE, {}), **ENROLMENT_RULES}}
 
 
 def _reasons(cluster: Cluster, allocations: Allocations) -> dict[Key, str]:

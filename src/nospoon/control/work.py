@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import structlog
 from sqlalchemy import Connection
 
 from nospoon.control.authority import Publish
+from nospoon.control.enrolment import FORGET
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
@@ -24,6 +25,7 @@ from nospoon.errors import Conflict, Stale
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.resources import Key, Kind, Machine, OwnerTag
 from nospoon.plan.diff import removal, waiting
+from nospoon.plan.enrol import PLACE
 from nospoon.plan.steps import Plan
 from nospoon.plan.text import summary
 from nospoon.runtime.clock import Clock
@@ -42,6 +44,17 @@ log = structlog.get_logger()
 
 FetchRecords = Callable[[], Awaitable[None]]
 """Copies what is new in the console records of other hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How `down` goes about it. `purge`: console records too; `force`: also nodes that are in use
+    in Ironic; `leaves_enrolment`: what is in Ironic stays, also one that is there no more.
+    """
+
+    purge: bool = False
+    force: bool = False
+    leaves_enrolment: bool = False
 
 
 class Work:
@@ -84,20 +97,26 @@ class Work:
             return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
         if not request.targets:
             await self._forget_leavers(prepared)
+            if prepared.cluster.ironic is None:
+                await self._database.call(stored.forget_enrolment, row.id)
         late = [note for each in again.observed if (note := waiting(each))]
         amount = len(request.targets) or len(prepared.cluster.nodes)
         said = f"cluster {row.name} is up: {amount} nodes"
         return Ended(OperationState.DONE, "; ".join((said, *late)))
 
     async def down(
-        self, running: Running, row: ClusterRow | None, *, uid: int, name: str, purge: bool
+        self, running: Running, row: ClusterRow | None, *, uid: int, name: str, how: Removal
     ) -> Ended:
         """Remove everything of a cluster; what is gone already is no error."""
+        purge = how.purge
         if row is None:
             if purge:
                 await self._records.purge(record_group(uid, name))
             return Ended(OperationState.DONE, f"no cluster {name}: nothing to remove")
-        plan, drivers, away = await self.removal(row)
+        plan, drivers, away = await self.removal(row, how)
+        if PLACE in away:
+            why = f"nothing is removed: {away[PLACE].rstrip('.')}. {FORGET}"
+            return Ended(OperationState.FAILED, why)
         running.note(summary(plan))
         outcome = await self._execute(running, plan, drivers, row)
         if away or not outcome.complete:
@@ -109,12 +128,16 @@ class Work:
             await self._records.purge(record_group(uid, name))
         return Ended(OperationState.DONE, f"cluster {name} is down")
 
-    async def removal(self, row: ClusterRow) -> tuple[Plan, Drivers, dict[str, str]]:
+    async def removal(self, row: ClusterRow, how: Removal) -> tuple[Plan, Drivers, dict[str, str]]:
         """What `down` would remove, with which drivers, and which hosts are away."""
         nodes = await self._database.call(stored.nodes_of, row.id)
         hosts = {host.name: host for host in await self._planner.hosts_of(row)}
         hosts = {node.host.name: node.host for node in nodes} | hosts
-        drivers = self._planner.drivers(hosts.values())
+        drivers: Drivers = self._planner.drivers(hosts.values())
+        if not how.leaves_enrolment:
+            enrolment = self._planner.enrolment
+            place = enrolment.place_of(row)
+            drivers = {**drivers, **enrolment.drivers(place, force=how.force)}
         observed, away = await observe_reachable(drivers, row.id)
         return removal(cluster=row.name, cluster_id=row.id, observed=observed), drivers, away
 
@@ -149,7 +172,7 @@ class Work:
 
         Raises `Stale` when another cluster took the same addresses since this one was prepared.
         """
-        earlier = prepared.earlier
+        earlier, enrolment = prepared.earlier, self._planner.enrolment
         row = ClusterRow(
             id=prepared.id,
             name=prepared.cluster.name,
@@ -160,6 +183,7 @@ class Work:
             uploads=prepared.uploads,
             allocations=prepared.allocations,
             created=earlier.created if earlier else self._clock(),
+            enrolled=enrolment.sealed(prepared.cluster.ironic or enrolment.place_of(earlier)),
         )
         nodes = list(self._node_rows(prepared))
         await self._database.call(_save, row, nodes, prepared.cluster.hosts)

@@ -21,6 +21,7 @@ from nospoon.bmc.log import Record
 from nospoon.control.accounts import pdu_secret
 from nospoon.control.authority import Authority
 from nospoon.control.controller import Controller
+from nospoon.control.enrolment import Enrolment
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
@@ -41,12 +42,15 @@ from nospoon.daemon.simulation import Simulations
 from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
 from nospoon.model.cluster import Arch, ConnectionKind, Host
+from nospoon.model.ironic import IronicPlace
 from nospoon.model.machine import MachineEvent, PowerState
 from nospoon.model.resources import Bmc, Key, Kind, OwnerTag, Resource
 from nospoon.probe.build import Probe, build
 from nospoon.probe.grub import find_grub
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection, Driver
+from nospoon.providers.ironic.connection import Ironics
+from nospoon.providers.ironic.drivers import Secrets
 from nospoon.runtime import clock
 from nospoon.runtime.heap import Heap
 from nospoon.runtime.runner import runner_for
@@ -143,7 +147,11 @@ class Daemon:
         )
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.hosts)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
+        self.ironics = Ironics(
+            database.deployment, self.bmc_records.secrets, clock.unix, self._tasks
+        )
         self.planner = Planner(
+            enrolment=Enrolment(self.cipher, self._ironic_drivers),
             database=database,
             cipher=self.cipher,
             files=self.files,
@@ -241,6 +249,7 @@ class Daemon:
         self._end.push_async_callback(self.lease.give_back)
         self._end.push_async_callback(self._tasks.close)
         self._end.push_async_callback(self.hosts.close)
+        self._end.push_async_callback(self.ironics.close)
         self._tasks.start(self.lease.keep(), name="keep the lease")
         self._end.callback(self.simulations.save)
         self._tasks.start(self.simulations.keep(), name="keep simulations")
@@ -383,6 +392,10 @@ class Daemon:
             drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
         return drivers
 
+    def _ironic_drivers(self, place: IronicPlace, force: bool) -> Mapping[Kind, Driver]:  # noqa: FBT001
+        drivers = self.ironics.drivers(place, force=force)
+        return {kind: FencedDriver(each, self.lease.require) for kind, each in drivers.items()}
+
     def _fenced(self, driver: Driver) -> Driver:
         """The same each time, for one driver serves several hosts."""
         if driver not in self._fences:
@@ -420,6 +433,14 @@ class StoredBmcs:
 
     async def remove(self, bmc: UUID) -> None:
         await self._database.call(bmc_rows.remove, bmc)
+
+    async def secrets(self, node: UUID) -> Secrets:
+        """What Ironic needs to log in to a node's BMC."""
+        row = await self._database.call(stored.node, node)
+        if row is None:
+            raise Gone(f"node {node} is not in the store")
+        k_g = self._cipher.decrypt(row.k_g) if row.k_g else ""
+        return Secrets(self._cipher.decrypt(row.password), k_g)
 
     async def config(self, resource: Resource) -> BmcConfig:
         bmc = resource.shape

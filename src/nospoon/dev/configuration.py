@@ -82,7 +82,9 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
             "port": wanted.port,
             "public_endpoint": wanted.endpoint,
         },
-        "database": {"connection": wanted.database or f"sqlite:///{state}/ironic.sqlite"},
+        "database": {
+            "connection": wanted.database or f"sqlite:///{state}/ironic.sqlite?timeout=30"
+        },
         "conductor": {"automated_clean": "false"},
         "dhcp": {"dhcp_provider": "none"},
         "ipmi": {"min_command_interval": 1},

@@ -16,7 +16,7 @@ from typing import Protocol
 from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, MissingTool, NospoonError
-from nospoon.model.resources import Key, OwnerTag
+from nospoon.model.resources import Key, Kind, OwnerTag
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
 from nospoon.providers.base import Driver
@@ -24,6 +24,12 @@ from nospoon.runtime.tasks import Tasks
 
 RETRY_DELAYS = (1.0, 3.0)
 """Seconds before a second and third try of a move whose host was away."""
+
+
+PATIENT = frozenset({Kind.IRONIC_STANDING})
+"""Kinds whose drivers wait for a conductor, and take nothing of a host meanwhile."""
+Lane = tuple[str, bool]
+"""A host's moves; those that wait have a lane of their own."""
 
 
 class Journal(Protocol):
@@ -36,9 +42,13 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much happens at once on one host, and between retries how long is waited (seconds)."""
+    """How much happens at once on one host, and between retries how long is waited (seconds).
+
+    `waiting`: how many moves at once that only wait for what somebody else does.
+    """
 
     per_host: int = 8
+    waiting: int = 256
     retry_delays: tuple[float, ...] = RETRY_DELAYS
 
 
@@ -77,19 +87,20 @@ class _Run:
         self.blocked = {id_: len(move.waits) for id_, move in moves.items()}
         self.doomed: set[MoveId] = set()
         self.waiting: defaultdict[MoveId, list[Move]] = defaultdict(list)
-        self.ready: defaultdict[str, asyncio.Queue[Move | None]] = defaultdict(asyncio.Queue)
+        self.ready: defaultdict[Lane, asyncio.Queue[Move | None]] = defaultdict(asyncio.Queue)
 
     async def all(self) -> Outcome:
         for move in self.moves.values():
             for id_ in move.waits:
                 self.waiting[id_].append(move)
             if not move.waits:
-                self.ready[move.step.key.host].put_nowait(move)
-        amounts = Counter(move.step.key.host for move in self.moves.values())
+                self.ready[_lane(move)].put_nowait(move)
+        amounts = Counter(_lane(move) for move in self.moves.values())
         async with self.calls, asyncio.TaskGroup() as group:
-            for host, amount in amounts.items():
-                for number in range(min(amount, self.limits.per_host)):
-                    group.create_task(self._work(self.ready[host]), name=f"{host} {number}")
+            for lane, amount in amounts.items():
+                most = self.limits.waiting if lane[1] else self.limits.per_host
+                for number in range(min(amount, most)):
+                    group.create_task(self._work(self.ready[lane]), name=f"{lane[0]} {number}")
         return self.outcome
 
     async def _work(self, ready: asyncio.Queue[Move | None]) -> None:
@@ -109,7 +120,7 @@ class _Run:
             if other.id in self.doomed:
                 self.outcome.skipped += 1
                 self._tell(Phase.SKIPPED, other, "waits for something that failed")
-            self.ready[other.step.key.host].put_nowait(other)
+            self.ready[_lane(other)].put_nowait(other)
         if not self.left:
             for queue in self.ready.values():
                 queue.put_nowait(None)
@@ -196,6 +207,10 @@ class _Run:
         over = self.outcome.done + len(self.outcome.failures) + self.outcome.skipped
         what, node = str(move.step.key), move.step.node
         self.emit(Progress(phase, message, what, node, over, self.outcome.total))
+
+
+def _lane(move: Move) -> Lane:
+    return move.step.key.host, move.step.key.kind in PATIENT
 
 
 def _verb(move: Move) -> str:

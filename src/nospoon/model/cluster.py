@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
+from nospoon.model.ironic import Enrolment, IronicPlace
 
 
 class Arch(StrEnum):
@@ -187,7 +188,8 @@ class Disk:
 class Nic:
     """A NIC of a node; `mac` "" is derived from the node's UUID. `portgroup` names a bond of it.
 
-    `trunk`: ids of VLANs that reach it tagged (IEEE 802.1Q).
+    `trunk`: ids of VLANs that reach it tagged (IEEE 802.1Q). `pxe`: whether Ironic
+    boots from it; None: if its network has network boot or is that of the first NIC.
     """
 
     network: str
@@ -195,6 +197,7 @@ class Nic:
     model: str = "virtio"
     portgroup: str = ""
     trunk: tuple[int, ...] = ()
+    pxe: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +281,7 @@ class Node:
     traits: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     placement: Placement = Placement()
+    enrolment: Enrolment = Enrolment()
 
     def value_of(self, key: str) -> str:
         """Of "flavor" or of a label; "" where it has no such label."""
@@ -295,3 +299,4 @@ class Cluster:
     nodes: tuple[Node, ...]
     addressing: BmcAddressing = BmcAddressing()
     id: UUID | None = None
+    ironic: IronicPlace | None = None

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
+from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup, IronicStanding
 
 
 class Kind(StrEnum):
@@ -25,6 +26,10 @@ class Kind(StrEnum):
     NETBOOT = "netboot"
     MACHINE = "machine"
     BMC = "bmc"
+    IRONIC_NODE = "ironic-node"
+    IRONIC_PORTGROUP = "ironic-portgroup"
+    IRONIC_PORT = "ironic-port"
+    IRONIC_STANDING = "ironic-standing"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -251,7 +256,8 @@ def _place(address: str, port: int) -> str:
     return f"{host}:{port}" if port else ""
 
 
-Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc
+Enrolled = IronicNode | IronicPortgroup | IronicPort | IronicStanding
+Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled
 
 
 @dataclass(frozen=True, slots=True)

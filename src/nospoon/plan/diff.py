@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from uuid import UUID
 
+from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
 from nospoon.plan.words import HIDDEN, field_text
@@ -115,12 +116,21 @@ def field_changes(
         return
     for field in fields(desired):
         before, after = getattr(observed, field.name), getattr(desired, field.name)
-        if before != after:
+        if before != after and field.name == "settings":
+            yield from _settings(before, after, rules.get(field.name, "replace"))
+        elif before != after:
             shrinks = _shrinks(before, after, desired)
             rule = "replace" if shrinks else rules.get(field.name, "replace")
             name, secret = field.name, not field.repr
             was, will = (HIDDEN if secret else field_text(name, each) for each in (before, after))
             yield FieldChange(name, was, will, rule)
+
+
+def _settings(before: Settings, after: Settings, rule: str) -> Iterable[FieldChange]:
+    was, will = ({each.name: each.value for each in some} for some in (before, after))
+    for name in sorted(was.keys() | will.keys()):
+        if was.get(name) != will.get(name):
+            yield FieldChange(name, was.get(name, "none"), will.get(name, "none"), rule)
 
 
 def _shrinks(before: object, after: object, desired: Shape) -> bool:

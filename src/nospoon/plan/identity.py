@@ -82,3 +82,8 @@ def domain_name(cluster: UUID, name: str, node: str) -> str:
 def disk_serial(node: UUID, disk: int) -> str:
     """Serial number of a disk; 20 characters at most, as virtio-blk carries no more."""
     return f"NS{node.hex[:12]}-{disk}"
+
+
+def part_uuid(node: UUID, part: str) -> UUID:
+    """Of a port (`port-0`) or portgroup of a node in Ironic."""
+    return uuid5(node, part)

@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from uuid import UUID
 
+from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup, IronicStanding
 from nospoon.model.resources import (
     Bmc,
     Image,
@@ -93,6 +95,8 @@ def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:
         if each.key.kind is Kind.NETWORK and hasattr(each.shape, "bridge")
     }
     machines = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Machine)}
+    bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
+    enrolled, parts = _enrolled(observed)
     result: dict[Key, list[Key]] = defaultdict(list)
     for each in observed:
         host = each.key.host
@@ -110,11 +114,36 @@ def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:
                 needs = [bridges[host, bridge]] if (host, bridge) in bridges else []
             case Bmc(uuid=uuid):
                 needs = [machines[uuid]] if uuid in machines else []
+            case IronicNode(uuid=uuid):
+                needs = [bmcs[uuid]] if uuid in bmcs else []
+            case IronicPortgroup(node=node):
+                needs = [enrolled[node]] if node in enrolled else []
+            case IronicPort(node=node, portgroup=group):
+                needs = [enrolled[id_] for id_ in (node, group) if id_ in enrolled]
+            case IronicStanding(node=node):
+                needs = parts[node]
             case _:
                 needs = []
         for need in dict.fromkeys(needs):
             result[need].append(each.key)
     return result
+
+
+def _enrolled(observed: list[Observed]) -> tuple[dict[UUID | None, Key], dict[UUID, list[Key]]]:
+    """Ironic's UUIDs -> keys, and a node's -> the keys of all that it has there, itself too."""
+    keys: dict[UUID | None, Key] = {}
+    parts: dict[UUID, list[Key]] = defaultdict(list)
+    for each in observed:
+        match each.shape:
+            case IronicNode(uuid=uuid):
+                keys[uuid] = each.key
+                parts[uuid].append(each.key)
+            case IronicPortgroup(uuid=uuid, node=node) | IronicPort(uuid=uuid, node=node):
+                keys[uuid] = each.key
+                parts[node].append(each.key)
+            case _:
+                pass
+    return keys, parts
 
 
 def _sorted(unordered: dict[MoveId, Move]) -> dict[MoveId, Move]:

@@ -39,6 +39,7 @@ from nospoon.model.resources import (
 )
 from nospoon.plan import identity, notes
 from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.plan.enrol import enrolled
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.notes import Noted
 
@@ -224,7 +225,10 @@ class _Resolver:
             ]
         machine = self._machine(node, host, uuid, volumes)
         yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
-        yield self._bmc(node, uuid, key, volumes)
+        bmc = self._bmc(node, uuid, key, volumes)
+        yield bmc
+        if self.cluster.ironic is not None:
+            yield from enrolled(self.cluster, node, machine, bmc)
 
     def _note(self, node: Node, host: Host) -> str:
         given = self.allocations

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from nospoon.model.ironic import (
+    IronicNode,
+    IronicPort,
+    IronicPortgroup,
+    IronicStanding,
+    Settings,
+)
 from nospoon.model.resources import (
     Bmc,
     Image,
@@ -72,6 +79,16 @@ def describe(shape: Shape) -> str:
             place = shape.outlet
             pdu = f"outlet {place.number} of {place.name}" if place is not None else ""
             return ", ".join(filter(None, (ipmi, redfish, pdu))) or "by the API only"
+        case IronicNode():
+            return f"driver {_setting(shape.settings, 'driver')}"
+        case IronicPort() | IronicPortgroup():
+            return _setting(shape.settings, "address")
+        case IronicStanding():
+            return shape.state
+
+
+def _setting(settings: Settings, name: str) -> str:
+    return next((each.value.strip('"') for each in settings if each.name == name), "")
 
 
 def _nat(link: Link) -> str:

@@ -24,6 +24,7 @@ from nospoon.model.cluster import (
 )
 from nospoon.spec.document import Path
 from nospoon.spec.fields import NAME_PATTERN
+from nospoon.spec.ironic import enrolment
 from nospoon.spec.models import (
     DiskSection,
     HardwareSection,
@@ -127,6 +128,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
     flavor_name = group.flavor or _only_flavor(sections)
     flavor = sections.flavors.get(flavor_name)
     layers: tuple[HardwareSection | None, ...] = (override, group, flavor)
+    enrolments = [*(layer.ironic if layer else None for layer in layers), sections.ironic]
 
     def pick(attribute: str, default: Any) -> Any:
         for layer in layers:
@@ -159,6 +161,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         credentials=_credentials(sections, bmcs),
         traits=tuple(pick("traits", ())),
         labels=tuple(sorted(pick("labels", {}).items())),
+        enrolment=enrolment(enrolments),
         placement=Placement(
             strategy=group.placement.strategy,
             affinity=tuple(group.placement.affinity),
@@ -182,6 +185,7 @@ def _nic(section: NicSection) -> Nic:
         model=section.model,
         portgroup=section.portgroup or "",
         trunk=tuple(sorted(set(section.trunk))),
+        pxe=section.pxe,
     )
 
 

@@ -26,6 +26,7 @@ from nospoon.spec.check import check
 from nospoon.spec.document import Document
 from nospoon.spec.expand import Complaint, expand
 from nospoon.spec.fields import NAME_PATTERN
+from nospoon.spec.ironic import place
 from nospoon.spec.models import HostSection, SimulatedSection
 from nospoon.spec.references import LocalFile
 from nospoon.spec.sections import Sections, read_sections
@@ -73,6 +74,7 @@ def load(
             pdu=PduAddressing(outlets=sections.bmc.pdu.outlets, ports=sections.bmc.pdu.ports),
         ),
         id=UUID(sections.id) if sections.id else None,
+        ironic=place(sections.ironic) if sections.ironic is not None else None,
     )
 
 

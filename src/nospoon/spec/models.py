@@ -9,9 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     GetJsonSchemaHandler,
     model_validator,
@@ -21,12 +19,8 @@ from pydantic_core import CoreSchema
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Overlay, Strategy, Switch
 from nospoon.spec.fields import Duration, Mac, Memory, Name, Ports, Size, parse_address
-
-
-class Section(BaseModel):
-    """A section of the file: unknown keys are refused, numbers are not made of strings."""
-
-    model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+from nospoon.spec.ironic import EnrolmentSection, IronicSection
+from nospoon.spec.section import Section, Text, Whole, parse_text
 
 
 def _listed(value: Any) -> Any:
@@ -39,18 +33,6 @@ class _OneOrMore:
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
         listed = handler(core)
         return {"anyOf": [listed["items"], listed]}
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"expected a whole number, got {value!r}")
-    return value
-
-
-def _text(value: Any) -> Any:
-    if not isinstance(value, str):
-        raise ValueError(f"expected text, got {value!r}. Put it in quotes")
-    return value
 
 
 def _account_name(value: Any) -> Any:
@@ -89,7 +71,7 @@ _ENDS_A_COMMAND = frozenset({"||", "&&", ";", "#"})
 
 def _command_line(value: Any) -> Any:
     """Words that no kernel takes, and that iPXE would take for its own (ipxe.org/scripting)."""
-    found = sorted(_ENDS_A_COMMAND & set(_text(value).split()))
+    found = sorted(_ENDS_A_COMMAND & set(parse_text(value).split()))
     if found:
         raise ValueError(f"expected a kernel command line, got the word {found[0]!r}")
     return value
@@ -100,8 +82,6 @@ AccountName = Annotated[str, BeforeValidator(_account_name)]
 Password = Annotated[str, BeforeValidator(_password)]
 Key = Annotated[str, BeforeValidator(_key)]
 PassPhrase = Annotated[str, BeforeValidator(_pass_phrase)]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Text = Annotated[str, BeforeValidator(_text)]
 
 
 Ratio = Annotated[float, Field(gt=0, le=1000)]
@@ -182,7 +162,7 @@ class HostSection(Section):
 class NetworkSection(Section):
     """An L2 segment that nodes plug into."""
 
-    cidr: Annotated[IPv4Network, BeforeValidator(_text)] | None = Field(
+    cidr: Annotated[IPv4Network, BeforeValidator(parse_text)] | None = Field(
         None, description="IPv4 network of the segment; when missing, a free one is chosen."
     )
     netboot: Netboot = Field(
@@ -246,6 +226,11 @@ class NicSection(Section):
     )
     trunk: list[Annotated[Whole, Field(ge=1, le=4094)]] = Field(
         default_factory=list, description="VLANs that reach it tagged (needs `switch: ovs`)."
+    )
+    pxe: bool | None = Field(
+        None,
+        description="Whether Ironic boots from it; default: if its network has network boot or "
+        "is that of the first NIC.",
     )
     portgroup: Name | None = Field(None, description="Portgroup that it is a member of.")
 
@@ -331,6 +316,9 @@ class HardwareSection(Section):
         description="Persistent boot order of `disk`, `network`, `cdrom`; default disk, network.",
     )
     bmc: NodeBmcSection | None = Field(None, description="Protocols and credentials of its BMC.")
+    ironic: EnrolmentSection | None = Field(
+        None, description="What is different for Ironic than the file's `ironic` says."
+    )
 
 
 class FlavorSection(HardwareSection):
@@ -432,7 +420,7 @@ class BmcSection(Section):
         default=False,
         description="Redfish over TLS, with a certificate of its own for each address; default no.",
     )
-    pool: Annotated[IPv4Network, BeforeValidator(_text)] | None = Field(
+    pool: Annotated[IPv4Network, BeforeValidator(parse_text)] | None = Field(
         None, description="An address a node from this network, IPMI on port 623 of each."
     )
     username: AccountName = Field(
@@ -467,4 +455,7 @@ class ClusterFile(Section):
         default_factory=dict, description="Boot profiles, by name."
     )
     bmc: BmcSection = Field(default_factory=BmcSection, description="BMC addresses and accounts.")
+    ironic: IronicSection | None = Field(
+        None, description="Enrol the nodes in an Ironic; default: they are not."
+    )
     nodes: list[NodeGroupSection] = Field(description="Groups of nodes.")

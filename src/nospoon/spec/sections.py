@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from nospoon.errors import Problem
 from nospoon.spec.document import Document, Path, Value, as_sequence
 from nospoon.spec.fields import NAME_PATTERN, Name
+from nospoon.spec.ironic import IronicSection
 from nospoon.spec.models import (
     BmcSection,
     BootProfileSection,
@@ -47,6 +48,7 @@ class Sections:
     flavors: dict[str, FlavorSection] = field(default_factory=dict)
     boot: dict[str, BootProfileSection] = field(default_factory=dict)
     bmc: BmcSection = field(default_factory=BmcSection)
+    ironic: IronicSection | None = None
     groups: dict[int, NodeGroupSection] = field(default_factory=dict)
     names: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -69,6 +71,10 @@ def read_sections(document: Document) -> Sections:
     if value.get("bmc") is not None:
         bmc = _read(document, ("bmc",), value["bmc"], BmcSection.model_validate, found)
         found.bmc = bmc or found.bmc
+    if value.get("ironic") is not None:
+        found.ironic = _read(
+            document, ("ironic",), value["ironic"], IronicSection.model_validate, found
+        )
     _read_groups(document, value, found)
     return found
 

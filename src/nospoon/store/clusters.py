@@ -21,7 +21,10 @@ clusters, cluster_hosts, nodes = tables.clusters, tables.cluster_hosts, tables.n
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """A cluster as it was last asked for. `uploads`: name in the file -> sha256 of the content."""
+    """A cluster as it was last asked for. `uploads`: name in the file -> sha256 of the content.
+
+    `enrolled`: the Ironic in which it may have nodes, encrypted; b"" for none.
+    """
 
     id: UUID
     name: str
@@ -32,6 +35,7 @@ class ClusterRow:
     uploads: Mapping[str, str]
     allocations: Allocations
     created: float
+    enrolled: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ def save(connection: Connection, row: ClusterRow) -> None:
         "uploads": dict(row.uploads),
         "allocations": msgspec.to_builtins(row.allocations),
         "created": row.created,
+        "enrolled": row.enrolled or None,
     }
     whose = {"id": str(row.id), "uid": row.uid, "name": row.name}
     same = (clusters.c[column] == value for column, value in whose.items())
@@ -98,6 +103,12 @@ def save(connection: Connection, row: ClusterRow) -> None:
 
 def remove(connection: Connection, id: UUID) -> None:  # noqa: A002  (the column's name)
     connection.execute(delete(clusters).where(clusters.c.id == str(id)))
+
+
+def forget_enrolment(connection: Connection, id: UUID) -> None:  # noqa: A002  (the column's name)
+    """Nothing of it is in any Ironic."""
+    of_it = clusters.c.id == str(id)
+    connection.execute(update(clusters).where(of_it).values(enrolled=None))
 
 
 def hosts_of(connection: Connection, cluster_id: UUID) -> list[Host]:
@@ -192,6 +203,7 @@ def _cluster(row: Row[Any]) -> ClusterRow:
         uploads=row.uploads,
         allocations=msgspec.convert(row.allocations, Allocations),
         created=row.created,
+        enrolled=row.enrolled or b"",
     )
 
 

@@ -33,6 +33,7 @@ clusters = Table(
     Column("uploads", JSON, nullable=False),
     Column("allocations", JSON, nullable=False),
     Column("created", Float, nullable=False),
+    Column("enrolled", LargeBinary, nullable=True),
     UniqueConstraint("uid", "name"),
 )
 

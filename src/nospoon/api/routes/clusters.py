@@ -12,6 +12,7 @@ from nospoon.api.peer import Caller
 from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import ClusterRequest, DownRequest, VerifyRequest
 from nospoon.control.planner import Request
+from nospoon.control.work import Removal
 from nospoon.plan.text import plan_json, plan_text
 
 router = APIRouter(tags=["clusters"])
@@ -74,9 +75,13 @@ async def status(name: str, controller: Controlled, caller: Called) -> dict[str,
 
 
 @router.get("/clusters/{name}/removal")
-async def removal(name: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def removal(
+    name: str, controller: Controlled, caller: Called, *, leaves_enrolment: bool = False
+) -> dict[str, Any]:
     """What `down` would remove: `{plan, text}`; changes nothing."""
-    prepared = await controller.removal(caller.uid, name)
+    prepared = await controller.removal(
+        caller.uid, name, Removal(leaves_enrolment=leaves_enrolment)
+    )
     return {"plan": plan_json(prepared), "text": plan_text(prepared)}
 
 
@@ -85,7 +90,8 @@ async def down(
     name: str, body: DownRequest, controller: Controlled, caller: Called
 ) -> dict[str, Any]:
     """Remove everything of a cluster, as an operation."""
-    return operation_json(await controller.down(caller.uid, name, purge=body.purge))
+    how = Removal(body.purge, body.force, body.leaves_enrolment)
+    return operation_json(await controller.down(caller.uid, name, how))
 
 
 @router.post("/clusters/{name}/verify", status_code=202)

@@ -14,23 +14,32 @@ from nospoon.cli.follow import finish, follow
 @click.argument("cluster")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--purge", is_flag=True, help="Remove console records too.")
+@click.option("--force", is_flag=True, help="Also nodes that are in use in Ironic.")
+@click.option("--keep-enrolment", is_flag=True, help="Leave in Ironic what is there.")
+@click.option("--forget-enrolment", is_flag=True, help="Ironic is gone for good: do not ask it.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
 @click.option("--timeout", type=float, help="Seconds to wait at most.")
 def command(
     cluster: str,
     yes: bool,  # noqa: FBT001  (click passes options by name)
     purge: bool,  # noqa: FBT001
+    force: bool,  # noqa: FBT001
+    keep_enrolment: bool,  # noqa: FBT001
+    forget_enrolment: bool,  # noqa: FBT001
     wait: bool,  # noqa: FBT001
     timeout: float | None,
 ) -> None:
     """Remove everything of CLUSTER (its name, or its file). Harmless when repeated."""
     client = connect.client()
     name = cluster_name(cluster)
-    answer = client.get(f"/v1/clusters/{name}/removal")
+    leaves = keep_enrolment or forget_enrolment
+    answer = client.get(f"/v1/clusters/{name}/removal", leaves_enrolment=str(leaves).lower())
     if answer["plan"]["steps"] and not yes:
         click.echo(answer["text"], err=True)
         confirm("Remove all of this?")
-    operation = client.post(f"/v1/clusters/{name}/down", {"purge": purge})
+    operation = client.post(
+        f"/v1/clusters/{name}/down", {"purge": purge, "force": force, "leaves_enrolment": leaves}
+    )
     if not wait:
         click.echo(operation["id"])
         return

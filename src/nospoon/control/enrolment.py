@@ -1,0 +1,92 @@
+"""In which Ironic a cluster may have nodes: that of its file, or one that it has not left yet.
+
+It is remembered, encrypted, before anything is made there, and forgotten when nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from uuid import UUID
+
+import msgspec
+
+from nospoon.engine.observe import observe
+from nospoon.errors import HostUnreachable, PlanRefused
+from nospoon.model.ironic import (
+    IronicNode,
+    IronicPlace,
+    IronicPort,
+    IronicPortgroup,
+    IronicStanding,
+)
+from nospoon.model.resources import Key, Kind
+from nospoon.plan.enrol import PLACE
+from nospoon.providers.base import Driver
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.crypt import Cipher
+
+IronicDrivers = Callable[[IronicPlace, bool], Mapping[Kind, Driver]]
+"""The drivers of one Ironic; the second says whether nodes in use are removed, too."""
+FORGET = (
+    "`nospoon down --forget-enrolment` takes the cluster down without it, if it is gone for good."
+)
+_FIXED = frozenset({"uuid", "node"})
+RULES: Mapping[Kind, Mapping[str, str]] = {
+    kind: {each.name: "live" for each in fields(shape) if each.name not in _FIXED}
+    for kind, shape in (
+        (Kind.IRONIC_NODE, IronicNode),
+        (Kind.IRONIC_PORTGROUP, IronicPortgroup),
+        (Kind.IRONIC_PORT, IronicPort),
+        (Kind.IRONIC_STANDING, IronicStanding),
+    )
+}
+
+
+class Enrolment:
+    """Knows the Ironic of each cluster, and hands out its drivers."""
+
+    def __init__(self, cipher: Cipher, drivers: IronicDrivers) -> None:
+        self._cipher, self._drivers = cipher, drivers
+
+    def sealed(self, place: IronicPlace | None) -> bytes:
+        """As the store keeps it; b"" for none."""
+        if place is None:
+            return b""
+        return self._cipher.encrypt(msgspec.json.encode(place).decode())
+
+    def place_of(self, row: ClusterRow | None) -> IronicPlace | None:
+        """Where a cluster may have nodes; None where it has none."""
+        if row is None or not row.enrolled:
+            return None
+        return msgspec.json.decode(self._cipher.decrypt(row.enrolled), type=IronicPlace)
+
+    def drivers(
+        self, place: IronicPlace | None, *, force: bool = False
+    ) -> dict[tuple[str, Kind], Driver]:
+        """The drivers of a place, under the name that its resources' keys have for a host."""
+        if place is None:
+            return {}
+        return {(PLACE, kind): each for kind, each in self._drivers(place, force).items()}
+
+    async def refuse_left_behind(
+        self, before: IronicPlace | None, now: IronicPlace | None, cluster: UUID, *,
+        here: Iterable[Key],
+    ) -> None:  # fmt: skip
+        """Raises `PlanRefused` when the file names another Ironic, and something is left in the
+        one before. One that has the same things is the same by another address.
+        """
+        if before is None or now is None or before.endpoint == now.endpoint:
+            return
+        try:
+            found = {each.key for each in await observe(self.drivers(before), cluster)}
+        except HostUnreachable as error:
+            raise PlanRefused(
+                [f"nobody can tell what is left in {before}: {error} {FORGET}"]
+            ) from error
+        if found - set(here):
+            reason = (
+                f"the cluster has {len(found)} things in Ironic at {before}, and its file names "
+                f"{now}. Take the cluster down first, or drop `ironic:` once."
+            )
+            raise PlanRefused([reason])

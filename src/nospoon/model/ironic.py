@@ -1,0 +1,116 @@
+"""Enrolment in Ironic: what the file says of it, and what nospoon makes there.
+
+Names are those of Ironic's API (https://docs.openstack.org/api-ref/baremetal/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from uuid import UUID
+
+
+class Standing(StrEnum):
+    """How far a node is brought, in the order of Ironic's states."""
+
+    ENROLL = "enroll"
+    MANAGEABLE = "manageable"
+    INSPECTED = "inspected"
+    AVAILABLE = "available"
+
+
+class IronicAuth(StrEnum):
+    """How a standalone Ironic knows its callers."""
+
+    NONE = "none"
+    HTTP_BASIC = "http_basic"
+
+
+@dataclass(frozen=True, slots=True)
+class IronicPlace:
+    """Which Ironic. `endpoint`: a standalone one's URL; else a `cloud` of clouds.yaml."""
+
+    endpoint: str = ""
+    auth: IronicAuth = IronicAuth.NONE
+    username: str = ""
+    password: str = field(default="", repr=False)
+    cloud: str = ""
+
+    def __str__(self) -> str:
+        return self.endpoint or f"cloud {self.cloud or 'of the environment'}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """One value by its name; `value` is JSON with sorted keys, so that equal values are equal."""
+
+    name: str
+    value: str
+
+
+Settings = tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """What the file says of a node for Ironic. `driver` "": by what its BMC speaks.
+
+    `automated_clean` None leaves it to the conductor. `name`: with {cluster} and {node} in it.
+    """
+
+    driver: str = ""
+    name: str = "{node}"
+    interfaces: Settings = ()
+    driver_info: Settings = ()
+    properties: Settings = ()
+    capabilities: Settings = ()
+    extra: Settings = ()
+    resource_class: str = "baremetal"
+    conductor_group: str = ""
+    owner: str = ""
+    lessee: str = ""
+    description: str = ""
+    automated_clean: bool | None = None
+    state: Standing = Standing.AVAILABLE
+
+
+@dataclass(frozen=True, slots=True)
+class IronicNode:
+    """A node. `settings` by their paths: `driver`, `driver_info/ipmi_port` …; only those are ours.
+
+    Credentials are no part of it; `credentials_key` changes when they do.
+    """
+
+    uuid: UUID
+    settings: Settings
+    traits: tuple[str, ...] = ()
+    credentials_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IronicPortgroup:
+    """A bond of a node's ports."""
+
+    uuid: UUID
+    node: UUID
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class IronicPort:
+    """A port of a node, in a portgroup or in none."""
+
+    uuid: UUID
+    node: UUID
+    settings: Settings
+    portgroup: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IronicStanding:
+    """How far a node is to be: `state` is a Standing, or Ironic's own word for
+    where it is instead.
+    """
+
+    node: UUID
+    state: str

@@ -1,0 +1,174 @@
+"""A node of the file -> what stands for it in Ironic: node, portgroups, ports, and its standing.
+
+Settings of drivers: https://docs.openstack.org/ironic/latest/admin/drivers/{ipmitool,redfish}.html
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Netboot, Node
+from nospoon.model.ironic import (
+    IronicNode,
+    IronicPort,
+    IronicPortgroup,
+    IronicStanding,
+    Setting,
+    Settings,
+    Standing,
+)
+from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource
+from nospoon.plan import identity
+
+PLACE = "ironic"
+"""What stands for a host in the keys of everything in Ironic."""
+GIB = 1 << 30
+
+
+def settings(values: Mapping[str, Any]) -> Settings:
+    """Values by name as settings; None and "" are left out, for they say nothing."""
+    told = {name: value for name, value in values.items() if value not in (None, "", {})}
+    return tuple(Setting(name, json.dumps(told[name], sort_keys=True)) for name in sorted(told))
+
+
+def values(some: Settings) -> dict[str, Any]:
+    """The values that `settings` was given."""
+    return {each.name: json.loads(each.value) for each in some}
+
+
+def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> Iterator[Resource]:
+    """All that is made in Ironic for a node, in the order in which one would."""
+    assert isinstance(bmc.shape, Bmc), "BMC keys have BMC shapes"
+    key = Key(Kind.IRONIC_NODE, PLACE, node.name)
+    shape = IronicNode(
+        uuid=machine.uuid,
+        settings=settings(_node(cluster, node, machine, bmc.shape)),
+        traits=tuple(sorted(set(node.traits))),
+        credentials_key=bmc.shape.credentials_key,
+    )
+    yield Resource(key, shape, (bmc.key,), node.name)
+    groups = list(_portgroups(node, machine.uuid, key))
+    ports = list(_ports(cluster, node, machine, host=bmc.key.host))
+    yield from groups
+    yield from ports
+    needs = (key, *(each.key for each in (*groups, *ports)))
+    standing = IronicStanding(machine.uuid, str(node.enrolment.state))
+    yield Resource(Key(Kind.IRONIC_STANDING, PLACE, node.name), standing, needs, node.name)
+
+
+def driver_of(node: Node) -> str:
+    """The hardware type: what the file says, else what its BMC speaks."""
+    return node.enrolment.driver or ("ipmi" if BmcProtocol.IPMI in node.bmc else "redfish")
+
+
+def _node(cluster: Cluster, node: Node, machine: Machine, bmc: Bmc) -> dict[str, Any]:
+    said = node.enrolment
+    told: dict[str, Any] = {
+        "driver": driver_of(node),
+        "name": said.name.replace("{cluster}", cluster.name).replace("{node}", node.name),
+        "resource_class": said.resource_class,
+        "conductor_group": said.conductor_group,
+        "owner": said.owner,
+        "lessee": said.lessee,
+        "description": said.description,
+        "automated_clean": said.automated_clean,
+    }
+    told |= {f"{name}_interface": value for name, value in values(said.interfaces).items()}
+    info = {**_access(node, bmc), **values(said.driver_info)}
+    properties = {**_properties(node, machine, bmc), **values(said.properties)}
+    told |= {f"driver_info/{name}": value for name, value in info.items()}
+    told |= {f"properties/{name}": value for name, value in properties.items()}
+    return told | {f"extra/{name}": value for name, value in values(said.extra).items()}
+
+
+def _access(node: Node, bmc: Bmc) -> dict[str, Any]:
+    """How the driver reaches the BMC, without its password."""
+    match driver_of(node):
+        case "ipmi":
+            return {
+                "ipmi_address": bmc.address,
+                "ipmi_port": bmc.ipmi_port,
+                "ipmi_username": bmc.username,
+            }
+        case "redfish":
+            return {
+                "redfish_address": f"{'https' if bmc.tls else 'http'}://{bmc.redfish}",
+                "redfish_system_id": f"/redfish/v1/Systems/{bmc.uuid}",
+                "redfish_username": bmc.username,
+                # its certificate is its own; who trusts it names it in driver_info
+                "redfish_verify_ca": False if bmc.tls else None,
+            }
+        case _:
+            return {}
+
+
+def _properties(node: Node, machine: Machine, bmc: Bmc) -> dict[str, Any]:
+    """What its hardware is. An inspection finds this out by itself."""
+    uefi = node.firmware is not Firmware.BIOS
+    capabilities = {
+        "boot_mode": "uefi" if uefi else "bios",
+        "secure_boot": "true" if node.firmware is Firmware.UEFI_SECURE else None,
+        **values(node.enrolment.capabilities),
+    }
+    listed = ",".join(f"{name}:{value}" for name, value in capabilities.items() if value)
+    told: dict[str, Any] = {"capabilities": listed, "cpu_arch": str(machine.arch)}
+    if node.enrolment.state is Standing.INSPECTED:
+        return told
+    first = bmc.disk_sizes[0] if bmc.disk_sizes else 0
+    return told | {
+        "cpus": machine.cpus,
+        "memory_mb": machine.memory >> 20,
+        "local_gb": first // GIB or None,
+    }
+
+
+def _portgroups(node: Node, uuid: UUID, needs: Key) -> Iterator[Resource]:
+    for each in node.portgroups:
+        told = {
+            "name": f"{node.name}-{each.name}",
+            "address": each.address,
+            "mode": each.mode,
+            "properties": dict(each.properties),
+            "standalone_ports_supported": each.standalone_ports,
+        }
+        shape = IronicPortgroup(_group_uuid(uuid, each.name), uuid, settings(told))
+        key = Key(Kind.IRONIC_PORTGROUP, PLACE, f"{node.name}-{each.name}")
+        yield Resource(key, shape, (needs,), node.name)
+
+
+def _group_uuid(node: UUID, name: str) -> UUID:
+    return identity.part_uuid(node, f"portgroup-{name}")
+
+
+def _ports(cluster: Cluster, node: Node, machine: Machine, *, host: str) -> Iterator[Resource]:
+    networks = {each.name: each for each in cluster.networks}
+    owner = Key(Kind.IRONIC_NODE, PLACE, node.name)
+    for index, (nic, made) in enumerate(zip(node.nics, machine.nics, strict=True)):
+        network = networks[nic.network]
+        boots = nic.network == node.nics[0].network or network.netboot is Netboot.BUILTIN
+        told = {
+            "address": made.mac,
+            "pxe_enabled": boots if nic.pxe is None else nic.pxe,
+            "physical_network": network.physnet or network.name,
+            "local_link_connection": {
+                "switch_id": identity.switch_id(host, made.bridge),
+                "port_id": made.port,
+                "switch_info": made.bridge,
+            }
+            if made.port
+            else {},
+        }
+        group = _group_uuid(machine.uuid, nic.portgroup) if nic.portgroup else None
+        group_key = Key(Kind.IRONIC_PORTGROUP, PLACE, f"{node.name}-{nic.portgroup}")
+        shape = IronicPort(
+            identity.part_uuid(machine.uuid, f"port-{index}"), machine.uuid, settings(told), group
+        )
+        yield Resource(
+            Key(Kind.IRONIC_PORT, PLACE, f"{node.name}-{index}"),
+            shape,
+            (owner, group_key) if group else (owner,),
+            node.name,
+        )

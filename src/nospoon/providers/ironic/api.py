@@ -1,0 +1,165 @@
+"""Ironic's API by openstacksdk, whose calls block: they run in a few threads of their own.
+
+https://docs.openstack.org/api-ref/baremetal/
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from nospoon.errors import Conflict, Gone, HostUnreachable, MissingTool, ProviderError
+from nospoon.model.ironic import IronicPlace
+from nospoon.providers.ironic.errors import said
+
+NEWEST = (1, 95)
+"""The newest version of the API whose answers are known here."""
+PARALLEL = 8
+PAGE = 1000
+LOCKED_TRIES = 20
+LOCKED_DELAY = 0.5
+R = TypeVar("R")
+
+
+class Api:
+    """One Ironic. Raises `HostUnreachable` when it is away, `Gone`, `Conflict`, `ProviderError`."""
+
+    def __init__(self, place: IronicPlace) -> None:
+        self.place = place
+        self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix="ironic")
+        self._adapter: Any = None
+        self._base, self._version = "", ""
+        self._connecting = asyncio.Lock()
+
+    async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:
+        """Everything of one kind (`nodes`, `ports`, `portgroups`), a thousand a call."""
+        found: list[Mapping[str, Any]] = []
+        marker = ""
+        while True:
+            page = (await self.get(f"/{what}?limit={PAGE}{query}{marker}"))[what]
+            found += page
+            if len(page) < PAGE:
+                return found
+            marker = f"&marker={page[-1]['uuid']}"
+
+    async def get(self, path: str) -> Any:
+        return await self._call("GET", path, None)
+
+    async def post(self, path: str, body: Any) -> Any:
+        return await self._call("POST", path, body)
+
+    async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> None:
+        """JSON Patch (RFC 6902)."""
+        await self._call("PATCH", path, operations)
+
+    async def put(self, path: str, body: Any) -> None:
+        await self._call("PUT", path, body)
+
+    async def delete(self, path: str) -> None:
+        await self._call("DELETE", path, None)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def _call(self, method: str, path: str, body: Any) -> Any:
+        await self._connected()
+        for _ in range(LOCKED_TRIES):
+            answer = await self._thread(lambda: self._send(method, path, body))
+            if not _busy(answer):
+                break
+            await asyncio.sleep(LOCKED_DELAY)  # nobody tells when it is free again
+        return self._judged(answer, f"{method} {path}")
+
+    async def _connected(self) -> None:
+        async with self._connecting:
+            if self._adapter is None:
+                self._adapter = await self._thread(lambda: _adapter(self.place))
+            if not self._base:
+                await self._thread(self._meet)
+
+    async def _thread(self, call: Callable[[], R]) -> R:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._guarded(call))
+        except _Away as away:
+            raise HostUnreachable(
+                f"Ironic at {self.place} does not answer: {away}",
+                hint="`nospoon dev ironic status` tells of one of your own.",
+            ) from away
+
+    def _guarded(self, call: Callable[[], R]) -> Callable[[], R]:
+        def guarded() -> R:
+            from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
+
+            try:
+                return call()
+            except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
+                raise _Away(str(error)) from error
+            except exceptions.ClientException as error:
+                raise ProviderError(f"Ironic at {self.place}: {error}") from error
+
+        return guarded
+
+    def _meet(self) -> None:
+        """Find where the API's version 1 is, and the newest minor version that both know."""
+        base = str(self._adapter.get_endpoint() or self.place.endpoint).rstrip("/")
+        self._base = base if base.endswith("/v1") else f"{base}/v1"
+        answer = self._adapter.get(self._base, raise_exc=False)
+        newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "1.80")
+        major, minor = newest.split(".")
+        known = min((int(major), int(minor)), NEWEST)
+        self._version = f"{known[0]}.{known[1]}"
+
+    def _send(self, method: str, path: str, body: Any) -> Any:
+        headers = {"X-OpenStack-Ironic-API-Version": self._version}
+        more = {} if body is None else {"json": body}
+        return self._adapter.request(
+            f"{self._base}{path}", method, headers=headers, raise_exc=False, **more
+        )
+
+    def _judged(self, answer: Any, call: str) -> Any:
+        status = answer.status_code
+        if status < 400:
+            return answer.json() if answer.text else None
+        message = f"Ironic refused {call} with {status}: {said(answer.text)}"
+        match status:
+            case 404:
+                raise Gone(message)
+            case 409:
+                raise Conflict(message)
+            case 502 | 503 | 504:
+                raise HostUnreachable(message)
+            case _:
+                raise ProviderError(message)
+
+
+def _busy(answer: Any) -> bool:
+    """A conductor looks at the node, or somebody else writes into its SQLite."""
+    conductor = answer.status_code == 409 and "is locked by host" in answer.text
+    return conductor or (answer.status_code == 500 and "database is locked" in answer.text)
+
+
+class _Away(Exception):
+    """Nobody answers; carried out of a thread."""
+
+
+def _adapter(place: IronicPlace) -> Any:
+    try:
+        import openstack  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise MissingTool(
+            "openstacksdk is needed to enrol nodes", hint="pip install 'nospoon[ironic]'"
+        ) from error
+    auth: dict[str, str] = {"endpoint": place.endpoint}
+    if place.username:
+        auth |= {"username": place.username, "password": place.password}
+    connection = openstack.connect(
+        load_yaml_config=False,
+        load_envvars=False,
+        auth_type=str(place.auth),
+        auth=auth,
+        baremetal_endpoint_override=place.endpoint,
+    )
+    return connection.baremetal

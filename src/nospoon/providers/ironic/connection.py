@@ -1,0 +1,45 @@
+"""Every Ironic that clusters are enrolled in, and its drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nospoon.model.ironic import IronicPlace
+from nospoon.model.resources import Kind
+from nospoon.providers.base import Driver
+from nospoon.providers.ironic.api import Api
+from nospoon.providers.ironic.drivers import (
+    Around,
+    NodeDriver,
+    PortDriver,
+    PortgroupDriver,
+    SecretsOf,
+)
+from nospoon.providers.ironic.standing import StandingDriver
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.tasks import Tasks
+
+
+class Ironics:
+    """Every Ironic in use, by its place; connected when first asked."""
+
+    def __init__(self, deployment: str, secrets: SecretsOf, clock: Clock, tasks: Tasks) -> None:
+        self._deployment, self._secrets = deployment, secrets
+        self._clock, self._tasks = clock, tasks
+        self._apis: dict[IronicPlace, Api] = {}
+
+    def drivers(self, place: IronicPlace, *, force: bool = False) -> Mapping[Kind, Driver]:
+        """The drivers of one Ironic. `force`: they remove nodes that are in use, too."""
+        if place not in self._apis:
+            self._apis[place] = Api(place)
+        around = Around(self._apis[place], self._deployment, self._secrets, self._clock, force)
+        return {
+            Kind.IRONIC_NODE: NodeDriver(around),
+            Kind.IRONIC_PORTGROUP: PortgroupDriver(around),
+            Kind.IRONIC_PORT: PortDriver(around),
+            Kind.IRONIC_STANDING: StandingDriver(around, self._tasks),
+        }
+
+    async def close(self) -> None:
+        for api in self._apis.values():
+            await api.close()

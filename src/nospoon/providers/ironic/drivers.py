@@ -1,0 +1,268 @@
+"""Drivers of nodes, portgroups and ports: one bulk call looks at all, one call each makes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
+from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup
+from nospoon.model.resources import Enrolled, Key, Kind, Observed, OwnerTag, Resource, Shape
+from nospoon.plan.enrol import PLACE, values
+from nospoon.providers.ironic import records
+from nospoon.providers.ironic.api import Api
+from nospoon.providers.ironic.records import TAG, Record
+from nospoon.runtime.clock import Clock
+
+FAILED = " failed"
+"""How the states end in which a node stays when something failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What a driver needs to log in to a BMC. `k_g` in hexadecimal digits, "" for none."""
+
+    password: str = field(repr=False)
+    k_g: str = field(default="", repr=False)
+
+
+SecretsOf = Callable[[UUID], Awaitable[Secrets]]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One kind of things in Ironic: its name in paths, and how records are read."""
+
+    kind: Kind
+    path: str
+    shape: Callable[[Record], Enrolled]
+
+
+NODES = Collection(Kind.IRONIC_NODE, "nodes", records.node_shape)
+PORTGROUPS = Collection(Kind.IRONIC_PORTGROUP, "portgroups", records.portgroup_shape)
+PORTS = Collection(Kind.IRONIC_PORT, "ports", records.port_shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What all drivers of one Ironic share. `force`: nodes in use are removed, too."""
+
+    api: Api
+    deployment: str
+    secrets: SecretsOf
+    clock: Clock
+    force: bool = False
+
+
+class _Records:
+    """Looks at one collection, and makes, changes and removes single things in it."""
+
+    collection: Collection
+
+    def __init__(self, around: Around) -> None:
+        self._around, self._api = around, around.api
+
+    @property
+    def kind(self) -> Kind:
+        return self.collection.kind
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        listed = await self._api.listed(self.collection.path, query="&detail=true")
+        found = []
+        for record in listed:
+            tag = records.tag_of(record)
+            if tag is None or tag.deployment != self._around.deployment:
+                continue
+            if cluster is None or tag.cluster == cluster:
+                found.append(self._observed(record, tag))
+        return found
+
+    def _observed(self, record: Record, tag: OwnerTag) -> Observed:
+        key = Key(self.kind, PLACE, str(records.noted(record, "key")))
+        shape = self.collection.shape(record)
+        return Observed(key, shape, tag, self._around.clock(), fault=fault_of(record))
+
+    async def _make(
+        self, resource: Resource, tag: OwnerTag, more: Mapping[str, Any], **notes: Any
+    ) -> None:
+        """Post it; one of ours that is there already is brought to the shape."""
+        shape = _of_a_record(resource.shape)
+        own = {f"extra/{TAG}": self._tag(resource, tag, **notes)}
+        made = records.body(shape.settings, {"uuid": str(shape.uuid), **more, **own})
+        try:
+            await self._api.post(f"/{self.collection.path}", made)
+        except Conflict as error:
+            await self._take_over(resource, tag, more, str(error), **notes)
+
+    async def _take_over(
+        self, resource: Resource, tag: OwnerTag, more: Mapping[str, Any], why: str, **notes: Any
+    ) -> None:
+        shape = _of_a_record(resource.shape)
+        try:
+            there = await self._record(shape.uuid)
+        except Gone:
+            raise NotOurs(
+                f"{resource.key} cannot be made: {why}",
+                hint="Something of that name or address is in Ironic and is not ours: it is let "
+                'be. Give `ironic: {name: "{cluster}-{node}"}`, or another MAC.',
+            ) from None
+        await self._bring(there, resource, tag, more, **notes)
+
+    async def _bring(
+        self, there: Record, resource: Resource, tag: OwnerTag, more: Mapping[str, Any],
+        **notes: Any,
+    ) -> None:  # fmt: skip
+        """Patch what is there to the shape; what carries no tag of ours is let be."""
+        self._must_be_ours(there, resource.key, tag.cluster)
+        shape = _of_a_record(resource.shape)
+        own = {f"extra/{TAG}": self._tag(resource, tag, **notes)}
+        changes = records.operations(there, shape.settings, {**more, **own})
+        await self._api.patch(f"/{self.collection.path}/{shape.uuid}", changes)
+
+    def _tag(self, resource: Resource, tag: OwnerTag, **notes: Any) -> dict[str, Any]:
+        shape = _of_a_record(resource.shape)
+        ours = [each.name for each in shape.settings]
+        return records.tag_body(tag, key=resource.key.name, ours=ours, **notes)
+
+    def _must_be_ours(self, there: Record, key: Key, cluster: UUID) -> None:
+        tag = records.tag_of(there)
+        if tag is None or (tag.deployment, tag.cluster) != (self._around.deployment, cluster):
+            raise NotOurs(f"{key}: {there['uuid']} in Ironic is not ours, and is let be")
+
+    async def _record(self, uuid: UUID) -> Record:
+        record: Record = await self._api.get(f"/{self.collection.path}/{uuid}")
+        return record
+
+    async def delete(self, observed: Observed) -> None:
+        uuid = _of_a_record(observed.shape).uuid
+        try:
+            self._must_be_ours(await self._record(uuid), observed.key, observed.tag.cluster)
+            await self._api.delete(f"/{self.collection.path}/{uuid}")
+        except Gone:
+            return
+
+
+class NodeDriver(_Records):
+    """Nodes, with the credentials of their BMCs and their traits."""
+
+    collection = NODES
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        node = _node(resource)
+        more = await self._secret(node)
+        await self._make(resource, tag, more, credentials=node.credentials_key)
+        await self._traits(node, await self._record(node.uuid))
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        node = _node(desired)
+        there = await self._record(node.uuid)
+        notes = {"credentials": node.credentials_key, "state": records.noted(there, "state")}
+        kept = {name: value for name, value in notes.items() if value is not None}
+        await self._bring(there, desired, tag, await self._secret(node), **kept)
+        await self._traits(node, there)
+
+    async def _secret(self, node: IronicNode) -> dict[str, str]:
+        """Ironic shows no passwords: they are written each time anything is."""
+        secrets = await self._around.secrets(node.uuid)
+        match _driver(node):
+            case "ipmi":
+                told = {"driver_info/ipmi_password": secrets.password}
+                if secrets.k_g:
+                    told["driver_info/ipmi_hex_kg_key"] = secrets.k_g
+                return told
+            case _:
+                return {"driver_info/redfish_password": secrets.password}
+
+    async def _traits(self, node: IronicNode, there: Record) -> None:
+        if tuple(sorted(there.get("traits") or ())) != node.traits:
+            await self._api.put(f"/nodes/{node.uuid}/traits", {"traits": list(node.traits)})
+
+
+class PortgroupDriver(_Records):
+    """Portgroups."""
+
+    collection = PORTGROUPS
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        shape = resource.shape
+        assert isinstance(shape, IronicPortgroup), "portgroup keys have portgroup shapes"
+        await self._make(resource, tag, {"node_uuid": str(shape.node)})
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        shape = desired.shape
+        assert isinstance(shape, IronicPortgroup), "portgroup keys have portgroup shapes"
+        async with _maintained(self._api, shape.node):
+            await self._bring(await self._record(shape.uuid), desired, tag, {})
+
+
+class PortDriver(_Records):
+    """Ports."""
+
+    collection = PORTS
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        port = _port(resource)
+        more = {"node_uuid": str(port.node)}
+        group = {"portgroup_uuid": str(port.portgroup)} if port.portgroup else {}
+        await self._make(resource, tag, {**more, **group})
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        port = _port(desired)
+        group = str(port.portgroup) if port.portgroup else None
+        async with _maintained(self._api, port.node):
+            there = await self._record(port.uuid)
+            more = {} if there.get("portgroup_uuid") == group else {"portgroup_uuid": group}
+            await self._bring(there, desired, tag, more)
+
+
+@asynccontextmanager
+async def _maintained(api: Api, node: UUID) -> AsyncIterator[None]:
+    """The node in maintenance meanwhile: Ironic lets ports of available nodes change only then.
+
+    One that was in maintenance before stays so.
+    """
+    record = await api.get(f"/nodes/{node}?fields=maintenance,provision_state")
+    if record["maintenance"] or record["provision_state"] != "available":
+        yield
+        return
+    await api.put(f"/nodes/{node}/maintenance", {"reason": "nospoon changes its ports"})
+    try:
+        yield
+    finally:
+        await api.delete(f"/nodes/{node}/maintenance")
+
+
+def fault_of(record: Record) -> str:
+    """Why a node, though there, does not do what it is for, "" where it does."""
+    if record.get("maintenance"):
+        return f"in maintenance: {record.get('maintenance_reason') or 'no reason given'}"
+    if str(record.get("provision_state", "")).endswith(FAILED):
+        return f"{record['provision_state']}: {record.get('last_error') or 'no reason given'}"
+    return ""
+
+
+def _of_a_record(shape: Shape) -> IronicNode | IronicPortgroup | IronicPort:
+    assert isinstance(shape, IronicNode | IronicPortgroup | IronicPort), "it is a record of Ironic"
+    return shape
+
+
+def _node(resource: Resource) -> IronicNode:
+    if not isinstance(resource.shape, IronicNode):
+        raise ProviderError(f"{resource.key} is no node of Ironic")
+    return resource.shape
+
+
+def _port(resource: Resource) -> IronicPort:
+    if not isinstance(resource.shape, IronicPort):
+        raise ProviderError(f"{resource.key} is no port of Ironic")
+    return resource.shape
+
+
+def _driver(node: IronicNode) -> str:
+    return str(values(tuple(each for each in node.settings if each.name == "driver"))["driver"])

@@ -1,0 +1,153 @@
+"""What is in Ironic <-> shapes and owner tags. A tag is in `extra`, under `nospoon`.
+
+Only settings that we made are ours: the tag names them (`ours`), and what others add beside them
+(an inspection, an operator) is no drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from nospoon.model.ironic import (
+    IronicNode,
+    IronicPort,
+    IronicPortgroup,
+    Settings,
+)
+from nospoon.model.resources import OwnerTag
+from nospoon.plan.enrol import settings, values
+
+TAG = "nospoon"
+NESTED = frozenset({"driver_info", "properties", "extra"})
+"""Fields of a node whose keys are settings of their own."""
+Record = Mapping[str, Any]
+Operation = dict[str, Any]
+
+
+def tag_of(record: Record) -> OwnerTag | None:
+    """Whose it is; None where it carries no tag of ours, or one that nobody can read."""
+    told = (record.get("extra") or {}).get(TAG)
+    if not isinstance(told, dict):
+        return None
+    try:
+        return OwnerTag(
+            deployment=str(told["deployment"]),
+            cluster=UUID(told["cluster"]),
+            generation=int(told["generation"]),
+            token=str(told["token"]),
+            name=str(told["name"]),
+            uid=told["uid"] if isinstance(told["uid"], int) else None,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def noted(record: Record, what: str) -> Any:
+    """What the tag notes besides: `key` (in the cluster), `ours`, `credentials`, `state`."""
+    return (record.get("extra") or {}).get(TAG, {}).get(what)
+
+
+def tag_body(tag: OwnerTag, **more: Any) -> dict[str, Any]:
+    """A tag as `extra` has it."""
+    return {
+        "deployment": tag.deployment,
+        "cluster": str(tag.cluster),
+        "generation": tag.generation,
+        "token": tag.token,
+        "name": tag.name,
+        "uid": tag.uid,
+        **more,
+    }
+
+
+def found_settings(record: Record) -> Settings:
+    """Those of our settings that are there, as they are."""
+    ours = noted(record, "ours")
+    paths = ours if isinstance(ours, list) else []
+    return settings({path: value for path in paths if (value := _at(record, path)) is not None})
+
+
+def _at(record: Record, path: str) -> Any:
+    field, _, key = path.partition("/")
+    value = record.get(field)
+    if not key:
+        return value
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def node_shape(record: Record) -> IronicNode:
+    """Of a node with our tag."""
+    return IronicNode(
+        uuid=UUID(record["uuid"]),
+        settings=found_settings(record),
+        traits=tuple(sorted(record.get("traits") or ())),
+        credentials_key=str(noted(record, "credentials") or ""),
+    )
+
+
+def portgroup_shape(record: Record) -> IronicPortgroup:
+    """Of a portgroup with our tag."""
+    node = UUID(record["node_uuid"])
+    return IronicPortgroup(UUID(record["uuid"]), node, found_settings(record))
+
+
+def port_shape(record: Record) -> IronicPort:
+    """Of a port with our tag."""
+    group = record.get("portgroup_uuid")
+    return IronicPort(
+        UUID(record["uuid"]),
+        UUID(record["node_uuid"]),
+        found_settings(record),
+        UUID(group) if group else None,
+    )
+
+
+def body(told: Settings, more: Mapping[str, Any]) -> dict[str, Any]:
+    """What is posted to make it."""
+    made: dict[str, Any] = {}
+    for path, value in values(told).items():
+        field, _, key = path.partition("/")
+        if key:
+            made.setdefault(field, {})[key] = value
+        else:
+            made[field] = value
+    for path, value in more.items():
+        field, _, key = path.partition("/")
+        if key:
+            made.setdefault(field, {})[key] = value
+        else:
+            made[field] = value
+    return made
+
+
+def operations(record: Record, told: Settings, more: Mapping[str, Any]) -> list[Operation]:
+    """JSON Patch that brings a record to these settings; ours that are wanted no more go.
+
+    `more`: paths and values that are written also if nobody can tell whether they differ.
+    """
+    wanted = values(told)
+    result = list(_removed(record, wanted, noted(record, "ours") or ()))
+    for path, value in wanted.items():
+        if _at(record, path) != value:
+            result.append(_put(path, value))
+    return result + [_put(path, value) for path, value in more.items()]
+
+
+def _put(path: str, value: Any) -> Operation:
+    # "add" replaces what is there, too (RFC 6902 §4.1)
+    return {"op": "add", "path": _pointer(path), "value": value}
+
+
+def _removed(record: Record, wanted: Mapping[str, Any], ours: Sequence[str]) -> Iterator[Operation]:
+    for path in ours:
+        if path not in wanted and _at(record, path) is not None:
+            yield {"op": "remove", "path": _pointer(path)}
+
+
+def _pointer(path: str) -> str:
+    """RFC 6901 §3; the first slash parts the field from its key."""
+    field, _, key = path.partition("/")
+    escaped = key.replace("~", "~0").replace("/", "~1")
+    return f"/{field}/{escaped}" if key else f"/{field}"

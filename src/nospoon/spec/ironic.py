@@ -1,0 +1,147 @@
+"""`ironic:` of the cluster file, of flavors, groups and nodes.
+
+Names are those of Ironic's API (https://docs.openstack.org/api-ref/baremetal/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Standing
+from nospoon.plan.enrol import settings
+from nospoon.spec.section import Section, Text, parse_text
+
+INTERFACES = Literal[
+    "bios", "boot", "console", "deploy", "firmware", "inspect", "management", "network", "power",
+    "raid", "rescue", "storage", "vendor",
+]  # fmt: skip
+FILES = ("deploy_kernel", "deploy_ramdisk", "rescue_kernel", "rescue_ramdisk", "deploy_iso")
+_SECRETS = ("password", "secret", "kg_key", "auth_token")
+
+
+def _no_secrets(value: Any) -> Any:
+    """Ironic shows secrets masked, so that nobody could compare them."""
+    found = [key for key in value if any(word in str(key) for word in _SECRETS)]
+    if found:
+        raise ValueError(f"credentials are those of the node's BMC: leave out {found[0]!r}")
+    return value
+
+
+def _no_tag(value: Any) -> Any:
+    if "nospoon" in value:
+        raise ValueError("the key 'nospoon' is where nospoon notes whose a node is")
+    return value
+
+
+def _url(value: Any) -> Any:
+    if not parse_text(value).startswith(("http://", "https://")):
+        raise ValueError(f"expected a URL that begins with http:// or https://, got {value!r}")
+    return value.rstrip("/")
+
+
+ResourceClass = Annotated[str, StringConstraints(min_length=1, max_length=80)]
+
+
+class EnrolmentSection(Section):
+    """How nodes are enrolled in Ironic. Mappings add to those of the sections above, by key."""
+
+    driver: Literal["ipmi", "redfish"] | None = Field(
+        None, description="Hardware type; default: `ipmi` if the BMC speaks it, else `redfish`."
+    )
+    state: Standing | None = Field(
+        None,
+        description="How far it is brought: `enroll`, `manageable`, `inspected` or `available` "
+        "(default).",
+    )
+    name: Text | None = Field(
+        None, description="Name in Ironic, with `{cluster}` and `{node}` in it; default `{node}`."
+    )
+    interfaces: dict[INTERFACES, Text] | None = Field(
+        None, description="Interface -> implementation (`deploy: direct`); default: the driver's."
+    )
+    driver_info: Annotated[dict[str, Any], BeforeValidator(_no_secrets)] | None = Field(
+        None, description="More for the driver; the BMC's address and credentials are filled in."
+    )
+    deploy_kernel: Text | None = Field(None, description="Kernel of the deploy ramdisk: a URL.")
+    deploy_ramdisk: Text | None = Field(None, description="Deploy ramdisk: a URL.")
+    deploy_iso: Text | None = Field(None, description="Deploy ISO for virtual media: a URL.")
+    rescue_kernel: Text | None = Field(None, description="Kernel of the rescue ramdisk: a URL.")
+    rescue_ramdisk: Text | None = Field(None, description="Rescue ramdisk: a URL.")
+    properties: dict[str, Any] | None = Field(
+        None, description="More properties; cpus, memory_mb, local_gb, cpu_arch are filled in."
+    )
+    capabilities: dict[str, Text] | None = Field(
+        None, description="More capabilities; boot_mode and secure_boot are filled in."
+    )
+    root_device: dict[str, Any] | None = Field(None, description="Hints for the root device.")
+    resource_class: ResourceClass | None = Field(
+        None, description="Resource class; default baremetal."
+    )
+    conductor_group: Text | None = Field(None, description="Conductor group; default none.")
+    owner: Text | None = Field(None, description="Project that owns it; default none.")
+    lessee: Text | None = Field(None, description="Project that leases it; default none.")
+    description: Text | None = Field(None, description="Description; default none.")
+    extra: Annotated[dict[str, Any], BeforeValidator(_no_tag)] | None = Field(
+        None, description="Anything, for whoever reads it."
+    )
+    automated_clean: bool | None = Field(
+        None, description="Clean it when it becomes available; default: as the conductor says."
+    )
+
+
+class IronicSection(EnrolmentSection):
+    """The Ironic in which nodes are enrolled, and what holds for all of them."""
+
+    endpoint: Annotated[str, BeforeValidator(_url)] = Field(
+        description="URL of a standalone Ironic."
+    )
+    auth: IronicAuth = Field(
+        IronicAuth.NONE, description="How it knows its callers: `none` (default) or `http_basic`."
+    )
+    username: Text = Field("", description="User name for `http_basic`.")
+    password: Text = Field("", description="Password for `http_basic`.", repr=False)
+
+
+def place(section: IronicSection) -> IronicPlace:
+    """Which Ironic it is."""
+    return IronicPlace(section.endpoint, section.auth, section.username, section.password)
+
+
+def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:
+    """What the layers say, the nearest first."""
+    given = [layer for layer in layers if layer is not None]
+
+    def pick(name: str, default: Any) -> Any:
+        values = (getattr(layer, name) for layer in given)
+        return next((value for value in values if value is not None), default)
+
+    info = {name: pick(name, None) for name in FILES} | _merged(given, "driver_info")
+    properties = {"root_device": pick("root_device", None)} | _merged(given, "properties")
+    return Enrolment(
+        driver=pick("driver", ""),
+        name=pick("name", "{node}"),
+        interfaces=settings(_merged(given, "interfaces")),
+        driver_info=settings(info),
+        properties=settings(properties),
+        capabilities=settings(_merged(given, "capabilities")),
+        extra=settings(_merged(given, "extra")),
+        resource_class=pick("resource_class", "baremetal"),
+        conductor_group=pick("conductor_group", ""),
+        owner=pick("owner", ""),
+        lessee=pick("lessee", ""),
+        description=pick("description", ""),
+        automated_clean=pick("automated_clean", None),
+        state=pick("state", Standing.AVAILABLE),
+    )
+
+
+def _merged(layers: Sequence[EnrolmentSection], name: str) -> dict[str, Any]:
+    """By key, the nearest layer's value."""
+    return {key: value for layer in reversed(layers) for key, value in _items(layer, name)}
+
+
+def _items(layer: EnrolmentSection, name: str) -> Iterator[tuple[str, Any]]:
+    yield from (getattr(layer, name) or {}).items()

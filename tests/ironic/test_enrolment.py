@@ -1,0 +1,231 @@
+"""Nodes of simulated machines, enrolled in a real Ironic, which talks to our BMCs."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nospoon.dev.ironic import Ironic
+from nospoon.testing.rack import Rack
+
+VERSION = {"X-OpenStack-Ironic-API-Version": "1.90", "Content-Type": "application/json"}
+
+
+class Api:
+    """What somebody else sees and does in Ironic."""
+
+    def __init__(self, ironic: Ironic) -> None:
+        self.endpoint = ironic.endpoint
+
+    def __call__(self, method: str, path: str, body: Any = None) -> Any:
+        data = json.dumps(body).encode() if body is not None else None
+        url = f"{self.endpoint}/v1{path}"
+        request = urllib.request.Request(url, data, VERSION, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        return {each["name"]: each for each in self("GET", "/nodes?detail=true")["nodes"]}
+
+    def ports(self, node: str) -> list[dict[str, Any]]:
+        ports: list[dict[str, Any]] = self("GET", f"/ports?detail=true&node={node}")["ports"]
+        return sorted(ports, key=lambda port: str(port["extra"]["nospoon"]["key"]))
+
+
+@pytest.fixture
+def api(running_ironic: Ironic) -> Api:
+    return Api(running_ironic)
+
+
+@pytest.fixture
+def rack(own_directory: Path) -> Iterator[Rack]:
+    made = Rack.at(own_directory)
+    try:
+        yield made
+        made.close()
+    except BaseException:
+        print(made.log()[-8000:])  # noqa: T201  (what its reader needs)
+        raise
+    finally:
+        made.kill()
+
+
+class Cluster:
+    """A cluster file for an Ironic; each `write` says something else."""
+
+    def __init__(self, rack: Rack, ironic: Ironic) -> None:
+        self.rack, self.name, self.endpoint = rack, rack.name(), ironic.endpoint
+        self.bmc = rack.bmc()
+
+    def write(self, nodes: str, **ironic: Any) -> str:
+        told = {
+            "endpoint": self.endpoint,
+            "name": "{cluster}-{node}",
+            "automated_clean": False,
+            **ironic,
+        }
+        text = f"cluster: {self.name}\nhosts: {{sim: simulated}}\n{self.bmc}"
+        text += f"networks: {{lan: {{}}}}\nironic: {json.dumps(told)}\nnodes: {nodes}\n"
+        return self.rack.file(text, f"{self.name}.yaml")
+
+
+@pytest.fixture
+def cluster(rack: Rack, running_ironic: Ironic) -> Cluster:
+    return Cluster(rack, running_ironic)
+
+
+FIVE = (
+    "[{name: 'i{n}', count: 3, traits: [CUSTOM_GOLD], ironic: {resource_class: gold}},"
+    " {name: 'r{n}', count: 2, ironic: {driver: redfish, state: manageable}, nics: [lan,"
+    " {network: lan, portgroup: b, pxe: false}], portgroups: {b: {mode: 802.3ad}}}]"
+)
+
+
+def test_five_nodes_are_enrolled_changed_and_removed(
+    rack: Rack, api: Api, cluster: Cluster
+) -> None:
+    file = cluster.write(FIVE, capabilities={"rack": "7"}, deploy_kernel="http://192.0.2.1/k")
+    assert "+ ironic-node i0 on ironic" in rack.run("plan", file).stdout
+    rack.run("up", "--yes", file)
+    nodes = api.nodes()
+    names = [f"{cluster.name}-{each}" for each in ("i0", "i1", "i2", "r0", "r1")]
+    states = {name: nodes[name]["provision_state"] for name in names}
+    assert states == dict(zip(names, ["available"] * 3 + ["manageable"] * 2, strict=True))
+    first, bonded = nodes[names[0]], nodes[names[3]]
+    assert (first["uuid"], first["driver"]) == (rack.bmcs(cluster.name)["i0"]["uuid"], "ipmi")
+    assert first["power_state"] == "power off"
+    assert (first["traits"], first["resource_class"]) == (["CUSTOM_GOLD"], "gold")
+    assert first["properties"]["memory_mb"] == 1024
+    assert "rack:7" in first["properties"]["capabilities"]
+    assert first["driver_info"]["deploy_kernel"] == "http://192.0.2.1/k"
+    assert bonded["driver"] == "redfish"
+    one, two = api.ports(names[3])
+    assert (one["pxe_enabled"], two["pxe_enabled"]) == (True, False)
+    assert two["local_link_connection"]["port_id"] != one["local_link_connection"]["port_id"]
+    (bond,) = api("GET", f"/portgroups?detail=true&node={names[3]}")["portgroups"]
+    assert (bond["mode"], two["portgroup_uuid"]) == ("802.3ad", bond["uuid"])
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+    _change(rack, api, cluster)
+    rack.run("down", "--yes", cluster.name)
+    assert not set(names) & set(api.nodes())
+
+
+def _change(rack: Rack, api: Api, cluster: Cluster) -> None:
+    """A changed file changes what it says, in place; what others did is put right, or let be."""
+    name = f"{cluster.name}-r0"
+    before = api.nodes()
+    file = cluster.write(
+        FIVE.replace("manageable", "available").replace("pxe: false", "pxe: true"),
+        owner="me", properties={"vendor": "nobody"}, capabilities={"rack": "7"},
+    )  # fmt: skip
+    plan = rack.run("plan", file).stdout
+    assert 'properties/vendor: none -> "nobody"' in plan
+    assert "0 to create" in plan
+    assert "0 to replace" in plan
+    rack.run("up", "--yes", file)
+    node = api.nodes()[name]
+    assert (node["uuid"], node["provision_state"]) == (before[name]["uuid"], "available")
+    assert (node["owner"], node["properties"]["vendor"]) == ("me", "nobody")
+    assert "deploy_kernel" not in node["driver_info"]
+    assert [port["pxe_enabled"] for port in api.ports(name)] == [True, True]
+    assert node["maintenance"] is False
+    api("PATCH", f"/nodes/{name}", [
+        {"op": "replace", "path": "/properties/vendor", "value": "other"},
+        {"op": "add", "path": "/properties/theirs", "value": "1"},
+    ])  # fmt: skip
+    (row,) = [row for row in rack.json("status", cluster.name) if row["node"] == "r0"]
+    assert 'properties/vendor: "other", file says "nobody"' in row["drift"]
+    rack.run("up", "--yes", file)
+    properties = api.nodes()[name]["properties"]
+    assert (properties["vendor"], properties["theirs"]) == ("nobody", "1")
+
+
+def test_another_password_reaches_ironic(rack: Rack, api: Api, cluster: Cluster) -> None:
+    one = "[{name: n0, ironic: {state: manageable}, bmc: {password: %s}}]"
+    rack.run("up", "--yes", cluster.write(one % "first-pass"))
+    file = cluster.write(one % "second-pass")
+    plan = rack.run("plan", file).stdout
+    assert "second-pass" not in plan
+    assert "credentials_key: changed" in plan
+    rack.run("up", "--yes", file)
+    name = f"{cluster.name}-n0"
+    api("PUT", f"/nodes/{name}/states/power", {"target": "power on"})
+    _until(lambda: api.nodes()[name]["power_state"] == "power on")
+    assert rack.run("node", "power", f"{cluster.name}/n0", "status").stdout.strip() == "on"
+    assert "second-pass" not in rack.log()
+
+
+def test_a_node_that_is_not_ours_is_let_be(rack: Rack, api: Api, cluster: Cluster) -> None:
+    name = f"{cluster.name}-n0"
+    theirs = api("POST", "/nodes", {"name": name, "driver": "ipmi"})
+    try:
+        file = cluster.write("[{name: n0, ironic: {state: enroll}}]")
+        refused = rack.run("up", "--yes", file, status=3).stderr
+        assert "is not ours: it is let be" in refused
+        rack.run("down", "--yes", cluster.name)
+        assert api.nodes()[name]["uuid"] == theirs["uuid"]
+    finally:
+        api("DELETE", f"/nodes/{theirs['uuid']}")
+
+
+def test_a_node_in_use_is_removed_only_by_force(rack: Rack, api: Api, cluster: Cluster) -> None:
+    rack.run("up", "--yes", cluster.write("[{name: n0, ironic: {state: manageable}}]"))
+    name = f"{cluster.name}-n0"
+    instance = "11111111-2222-4333-8444-555555555555"
+    api("PATCH", f"/nodes/{name}", [{"op": "add", "path": "/instance_uuid", "value": instance}])
+    refused = rack.run("down", "--yes", cluster.name, status=1).stderr
+    assert instance in refused
+    assert "--force" in refused
+    assert rack.bmcs(cluster.name)["n0"]["ipmi"]
+    rack.run("down", "--yes", "--force", cluster.name)
+    assert name not in api.nodes()
+
+
+def test_a_node_that_fails_shows_what_ironic_says_and_is_mended(
+    rack: Rack, api: Api, cluster: Cluster
+) -> None:
+    cannot = "[{name: n0, ironic: {driver_info: {ipmi_port: 9}}}]"
+    failed = rack.run("up", "--yes", cluster.write(cannot), status=3).stderr
+    assert "n0 is enroll, not available" in failed
+    assert "ipmi" in failed.lower()
+    rack.run("up", "--yes", cluster.write("[{name: n0}]"))
+    assert api.nodes()[f"{cluster.name}-n0"]["provision_state"] == "available"
+
+
+def test_an_ironic_that_is_away_is_told_and_a_cluster_can_leave_it_its_nodes(
+    rack: Rack, api: Api, cluster: Cluster, running_ironic: Ironic
+) -> None:
+    rack.run("up", "--yes", cluster.write("[{name: n0, ironic: {state: enroll}}]"))
+    text = Path(rack.directory / f"{cluster.name}.yaml").read_text()
+    gone = text.replace(running_ironic.endpoint, "http://127.0.0.1:9")
+    refused = rack.run("plan", rack.file(gone, f"{cluster.name}.yaml"), status=1).stderr
+    assert "127.0.0.1:9 does not answer" in refused
+    rack.run("down", "--yes", "--keep-enrolment", cluster.name)
+    name = f"{cluster.name}-n0"
+    api("DELETE", f"/nodes/{api.nodes()[name]['uuid']}")
+
+
+def test_a_file_that_enrols_no_more_takes_its_nodes_out(
+    rack: Rack, api: Api, cluster: Cluster
+) -> None:
+    file = cluster.write("[{name: n0, ironic: {state: enroll}}]")
+    rack.run("up", "--yes", file)
+    assert f"{cluster.name}-n0" in api.nodes()
+    lines = [line for line in Path(file).read_text().splitlines() if 'ironic: {"' not in line]
+    rack.run("up", "--yes", rack.file("\n".join(lines), f"{cluster.name}.yaml"))
+    assert f"{cluster.name}-n0" not in api.nodes()
+    rack.run("down", "--yes", cluster.name)
+
+
+def _until(done: Any, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.2)
