@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -13,12 +13,9 @@ from typing import Self
 from uuid import UUID
 
 import structlog
-from sqlalchemy import Connection as Transaction
 
 from nospoon.api.app import create_app
 from nospoon.api.peer import PeerHttp, PeerWebSocket
-from nospoon.bmc.log import Record
-from nospoon.control.accounts import pdu_secret
 from nospoon.control.authority import Authority
 from nospoon.control.controller import Controller
 from nospoon.control.enrolment import Enrolment
@@ -34,23 +31,23 @@ from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
-from nospoon.daemon.bmc_state import StoredRuntime, opened
+from nospoon.daemon.bmc_state import StoredRuntime
 from nospoon.daemon.fenced import FencedConnection, FencedDriver
 from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes, copied
 from nospoon.daemon.simulation import Simulations
-from nospoon.errors import Gone, NospoonError
+from nospoon.daemon.stored_bmcs import StoredBmcs
+from nospoon.errors import NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
 from nospoon.model.cluster import Arch, ConnectionKind, Host
 from nospoon.model.ironic import IronicPlace
-from nospoon.model.machine import MachineEvent, PowerState
-from nospoon.model.resources import Bmc, Key, Kind, OwnerTag, Resource
+from nospoon.model.machine import MachineEvent
+from nospoon.model.resources import Kind, Resource
 from nospoon.probe.build import Probe, build
 from nospoon.probe.grub import find_grub
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection, Driver
 from nospoon.providers.ironic.connection import Ironics
-from nospoon.providers.ironic.drivers import Secrets
 from nospoon.runtime import clock
 from nospoon.runtime.heap import Heap
 from nospoon.runtime.runner import runner_for
@@ -59,7 +56,6 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import ports_in_use
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.driver import BmcDriver
-from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
@@ -69,7 +65,6 @@ from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.iso import build_boot_iso
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
-from nospoon.store import bmc_log
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import operations as journal
@@ -416,59 +411,6 @@ class Daemon:
 
     async def _fetch_record(self, machine: UUID) -> None:
         await self.remotes.fetch_records(machine, hosts=self.hosts)
-
-
-class StoredBmcs:
-    """BMCs on record, and what is needed to serve each: node rows, decrypted passwords, power."""
-
-    def __init__(self, database: Database, cipher: Cipher, fleet: Fleet, hosts: Hosts) -> None:
-        self._database, self._cipher = database, cipher
-        self._fleet, self._hosts = fleet, hosts
-
-    async def all(self, cluster: UUID | None) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
-        return await self._database.call(bmc_rows.records, cluster)
-
-    async def put(self, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
-        await self._database.call(bmc_rows.put, key, bmc, tag)
-
-    async def remove(self, bmc: UUID) -> None:
-        await self._database.call(bmc_rows.remove, bmc)
-
-    async def secrets(self, node: UUID) -> Secrets:
-        """What Ironic needs to log in to a node's BMC."""
-        row = await self._database.call(stored.node, node)
-        if row is None:
-            raise Gone(f"node {node} is not in the store")
-        k_g = self._cipher.decrypt(row.k_g) if row.k_g else ""
-        return Secrets(self._cipher.decrypt(row.password), k_g)
-
-    async def config(self, resource: Resource) -> BmcConfig:
-        bmc = resource.shape
-        assert isinstance(bmc, Bmc), "BMC keys have BMC shapes"
-        row, log_records = await self._database.call(_node_and_log, bmc.uuid)
-        member = self._fleet.get(bmc.uuid)
-        if row is None or member is None:
-            raise Gone(f"{resource.key}: its node is not in the store")
-        last = self._hosts.last(bmc.uuid)
-        return BmcConfig(
-            node=row.name,
-            cluster=member.cluster,
-            bmc=bmc,
-            machine=row.machine,
-            password=self._cipher.decrypt(row.password),
-            k_g=self._cipher.decrypt(row.k_g) if row.k_g else "",
-            pdu_secret=pdu_secret(bmc.outlet, row.pdu_secret, self._cipher),
-            runtime=opened(row.runtime, self._cipher),
-            log=log_records,
-            power=last.power if last is not None else PowerState.UNKNOWN,
-        )
-
-
-def _node_and_log(
-    connection: Transaction, uuid: UUID
-) -> tuple[stored.NodeRow | None, Sequence[Record]]:
-    """In one go, for a start with ten thousand of them."""
-    return stored.node(connection, uuid), bmc_log.records(connection, uuid)
 
 
 def _opened(settings: Settings) -> Database:

@@ -1,0 +1,77 @@
+"""BMCs on record: what the store, the fleet and the hosts know of each, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection as Transaction
+
+from nospoon.bmc.log import Record
+from nospoon.control.accounts import pdu_secret
+from nospoon.control.fleet import Fleet
+from nospoon.control.hosts import Hosts
+from nospoon.daemon.bmc_state import opened
+from nospoon.errors import Gone
+from nospoon.model.machine import PowerState
+from nospoon.model.resources import Bmc, Key, OwnerTag, Resource
+from nospoon.providers.ironic.drivers import Secrets
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.store import bmc_log
+from nospoon.store import bmcs as bmc_rows
+from nospoon.store import clusters as stored
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+
+class StoredBmcs:
+    """BMCs on record, and what is needed to serve each: node rows, decrypted passwords, power."""
+
+    def __init__(self, database: Database, cipher: Cipher, fleet: Fleet, hosts: Hosts) -> None:
+        self._database, self._cipher = database, cipher
+        self._fleet, self._hosts = fleet, hosts
+
+    async def all(self, cluster: UUID | None) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
+        return await self._database.call(bmc_rows.records, cluster)
+
+    async def put(self, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
+        await self._database.call(bmc_rows.put, key, bmc, tag)
+
+    async def remove(self, bmc: UUID) -> None:
+        await self._database.call(bmc_rows.remove, bmc)
+
+    async def secrets(self, node: UUID) -> Secrets:
+        """What Ironic needs to log in to a node's BMC."""
+        row = await self._database.call(stored.node, node)
+        if row is None:
+            raise Gone(f"node {node} is not in the store")
+        k_g = self._cipher.decrypt(row.k_g) if row.k_g else ""
+        return Secrets(self._cipher.decrypt(row.password), k_g)
+
+    async def config(self, resource: Resource) -> BmcConfig:
+        bmc = resource.shape
+        assert isinstance(bmc, Bmc), "BMC keys have BMC shapes"
+        row, log_records = await self._database.call(_node_and_log, bmc.uuid)
+        member = self._fleet.get(bmc.uuid)
+        if row is None or member is None:
+            raise Gone(f"{resource.key}: its node is not in the store")
+        last = self._hosts.last(bmc.uuid)
+        return BmcConfig(
+            node=row.name,
+            cluster=member.cluster,
+            bmc=bmc,
+            machine=row.machine,
+            password=self._cipher.decrypt(row.password),
+            k_g=self._cipher.decrypt(row.k_g) if row.k_g else "",
+            pdu_secret=pdu_secret(bmc.outlet, row.pdu_secret, self._cipher),
+            runtime=opened(row.runtime, self._cipher),
+            log=log_records,
+            power=last.power if last is not None else PowerState.UNKNOWN,
+        )
+
+
+def _node_and_log(
+    connection: Transaction, uuid: UUID
+) -> tuple[stored.NodeRow | None, Sequence[Record]]:
+    """In one go, for a start with ten thousand of them."""
+    return stored.node(connection, uuid), bmc_log.records(connection, uuid)
