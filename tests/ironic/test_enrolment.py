@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from nospoon.dev import ironic
 from nospoon.dev.ironic import Ironic
 from nospoon.testing.rack import Rack
 
@@ -20,8 +25,8 @@ VERSION = {"X-OpenStack-Ironic-API-Version": "1.90", "Content-Type": "applicatio
 class Api:
     """What somebody else sees and does in Ironic."""
 
-    def __init__(self, ironic: Ironic) -> None:
-        self.endpoint = ironic.endpoint
+    def __init__(self, found: Ironic) -> None:
+        self.endpoint = found.endpoint
 
     def __call__(self, method: str, path: str, body: Any = None) -> Any:
         data = json.dumps(body).encode() if body is not None else None
@@ -60,16 +65,16 @@ def rack(own_directory: Path) -> Iterator[Rack]:
 class Cluster:
     """A cluster file for an Ironic; each `write` says something else."""
 
-    def __init__(self, rack: Rack, ironic: Ironic) -> None:
-        self.rack, self.name, self.endpoint = rack, rack.name(), ironic.endpoint
+    def __init__(self, rack: Rack, found: Ironic) -> None:
+        self.rack, self.name, self.endpoint = rack, rack.name(), found.endpoint
         self.bmc = rack.bmc()
 
-    def write(self, nodes: str, **ironic: Any) -> str:
+    def write(self, nodes: str, **more: Any) -> str:
         told = {
             "endpoint": self.endpoint,
             "name": "{cluster}-{node}",
             "automated_clean": False,
-            **ironic,
+            **more,
         }
         text = f"cluster: {self.name}\nhosts: {{sim: simulated}}\n{self.bmc}"
         text += f"networks: {{lan: {{}}}}\nironic: {json.dumps(told)}\nnodes: {nodes}\n"
@@ -84,7 +89,8 @@ def cluster(rack: Rack, running_ironic: Ironic) -> Cluster:
 FIVE = (
     "[{name: 'i{n}', count: 3, traits: [CUSTOM_GOLD], ironic: {resource_class: gold}},"
     " {name: 'r{n}', count: 2, ironic: {driver: redfish, state: manageable}, nics: [lan,"
-    " {network: lan, portgroup: b, pxe: false}], portgroups: {b: {mode: 802.3ad}}}]"
+    " {network: lan, portgroup: b, pxe: false}], portgroups: {b: {mode: 802.3ad}},"
+    " overrides: {r1: {ironic: {state: inspected, interfaces: {inspect: redfish}}}}}]"
 )
 
 
@@ -106,6 +112,8 @@ def test_five_nodes_are_enrolled_changed_and_removed(
     assert "rack:7" in first["properties"]["capabilities"]
     assert first["driver_info"]["deploy_kernel"] == "http://192.0.2.1/k"
     assert bonded["driver"] == "redfish"
+    assert nodes[names[4]]["inspection_finished_at"]
+    assert nodes[names[4]]["properties"]["memory_mb"] in (1024, "1024")
     one, two = api.ports(names[3])
     assert (one["pxe_enabled"], two["pxe_enabled"]) == (True, False)
     assert two["local_link_connection"]["port_id"] != one["local_link_connection"]["port_id"]
@@ -191,12 +199,15 @@ def test_a_node_in_use_is_removed_only_by_force(rack: Rack, api: Api, cluster: C
 def test_a_node_that_fails_shows_what_ironic_says_and_is_mended(
     rack: Rack, api: Api, cluster: Cluster
 ) -> None:
-    cannot = "[{name: n0, ironic: {driver_info: {ipmi_port: 9}}}]"
+    cannot = "[{name: n0, ironic: {driver: redfish, driver_info: {redfish_system_id: /none}}}]"
     failed = rack.run("up", "--yes", cluster.write(cannot), status=3).stderr
     assert "n0 is enroll, not available" in failed
-    assert "ipmi" in failed.lower()
+    assert "Failed to validate power driver interface" in failed or "/none" in failed
     rack.run("up", "--yes", cluster.write("[{name: n0}]"))
     assert api.nodes()[f"{cluster.name}-n0"]["provision_state"] == "available"
+    api("PUT", f"/nodes/{cluster.name}-n0/maintenance", {"reason": "a fan"})
+    (row,) = rack.json("status", cluster.name)
+    assert "in maintenance: a fan" in row["drift"]
 
 
 def test_an_ironic_that_is_away_is_told_and_a_cluster_can_leave_it_its_nodes(
@@ -229,3 +240,29 @@ def _until(done: Any, seconds: float = 30) -> None:
     while not done():
         assert time.monotonic() < end
         time.sleep(0.2)
+
+
+async def test_an_ironic_that_dies_while_nodes_are_enrolled_is_mended_by_a_second_up(
+    rack: Rack, api: Api, cluster: Cluster, running_ironic: Ironic, cache: Path
+) -> None:
+    file = cluster.write("[{name: 'n{n}', count: 4, ironic: {state: manageable}}]")
+    argv = [*rack.prefix, "nospoon", "up", "--yes", file]
+    first = await asyncio.create_subprocess_exec(
+        *argv, env=rack.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert first.stderr is not None
+    while b"ironic-node/" not in await first.stderr.readline():
+        pass
+    found = ironic.running(running_ironic.state)
+    assert found is not None
+    os.killpg(found.process.pid, signal.SIGKILL)
+    said = (await first.stderr.read()).decode()
+    assert await first.wait() == 3, said
+    assert "does not answer" in said
+    refused = rack.run("down", "--yes", cluster.name, status=1).stderr
+    assert "--forget-enrolment" in refused
+    assert len(rack.bmcs(cluster.name)) == 4
+    await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)
+    rack.run("up", "--yes", file)
+    states = {n: each["provision_state"] for n, each in api.nodes().items() if cluster.name in n}
+    assert states == {f"{cluster.name}-n{n}": "manageable" for n in range(4)}

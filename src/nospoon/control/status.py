@@ -11,6 +11,10 @@ from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff import waiting
 from nospoon.plan.steps import Action, Step
+from nospoon.plan.targets import OF_A_NODE
+
+FAULTY = frozenset({Kind.MACHINE, Kind.IRONIC_STANDING})
+"""Kinds whose faults are told as their nodes'."""
 
 
 def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
@@ -45,7 +49,7 @@ def _steps_by_node(prepared: Prepared) -> dict[str, list[Step]]:
 
 def _node_of(step: Step) -> str:
     """A step's node; a machine or BMC that nobody desires any more is its own."""
-    if step.node or step.key.kind not in {Kind.MACHINE, Kind.BMC}:
+    if step.node or step.key.kind not in OF_A_NODE:
         return step.node
     return step.key.name
 
@@ -71,12 +75,12 @@ def _drift(step: Step) -> str:
 
 
 def faults(prepared: Prepared) -> dict[str, str]:
-    """Node -> why its machine, though there, does not work."""
-    return {
-        each.key.name: each.fault
-        for each in prepared.observed
-        if each.key.kind is Kind.MACHINE and each.fault
-    }
+    """Node -> why its machine, or what is in Ironic for it, does not work, though there."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for each in prepared.observed:
+        if each.key.kind in FAULTY and each.fault:
+            found[each.key.name].append(each.fault)
+    return {name: "; ".join(faults) for name, faults in found.items()}
 
 
 def ports(machine: Machine, host: str) -> list[dict[str, Any]]:

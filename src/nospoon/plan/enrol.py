@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Netboot, Node
+from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Netboot, Nic, Node
 from nospoon.model.ironic import (
     IronicNode,
     IronicPort,
@@ -139,6 +139,13 @@ def _portgroups(node: Node, uuid: UUID, needs: Key) -> Iterator[Resource]:
         yield Resource(key, shape, (needs,), node.name)
 
 
+def _pxe(node: Node, nic: Nic, *, boots: bool) -> bool | None:
+    """An inspection finds out by itself what the file does not say."""
+    if nic.pxe is None and node.enrolment.state is Standing.INSPECTED:
+        return None
+    return boots if nic.pxe is None else nic.pxe
+
+
 def _group_uuid(node: UUID, name: str) -> UUID:
     return identity.part_uuid(node, f"portgroup-{name}")
 
@@ -151,7 +158,7 @@ def _ports(cluster: Cluster, node: Node, machine: Machine, *, host: str) -> Iter
         boots = nic.network == node.nics[0].network or network.netboot is Netboot.BUILTIN
         told = {
             "address": made.mac,
-            "pxe_enabled": boots if nic.pxe is None else nic.pxe,
+            "pxe_enabled": _pxe(node, nic, boots=boots),
             "physical_network": network.physnet or network.name,
             "local_link_connection": {
                 "switch_id": identity.switch_id(host, made.bridge),

@@ -8,8 +8,10 @@ from dataclasses import replace
 from nospoon.model.resources import Key, Kind, Resource
 from nospoon.plan.steps import Action, Plan, Step
 
-OF_A_NODE = frozenset({Kind.MACHINE, Kind.BMC})
+OF_A_NODE = frozenset({Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_STANDING})
 """Kinds whose resources are named as their nodes."""
+NUMBERED = frozenset({Kind.VOLUME, Kind.IRONIC_PORT})
+"""Kinds of which a node has several: its name, a hyphen and a number."""
 
 
 def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) -> Plan:
@@ -34,7 +36,7 @@ def _node_of(step: Step) -> str:
     if step.desired is not None:
         return step.desired.node
     key = step.key
-    if key.kind is Kind.VOLUME:
+    if key.kind in NUMBERED:
         return key.name.rpartition("-")[0]
     return key.name if key.kind in OF_A_NODE else ""
 

@@ -83,7 +83,7 @@ class _Records:
     def _observed(self, record: Record, tag: OwnerTag) -> Observed:
         key = Key(self.kind, PLACE, str(records.noted(record, "key")))
         shape = self.collection.shape(record)
-        return Observed(key, shape, tag, self._around.clock(), fault=fault_of(record))
+        return Observed(key, shape, tag, self._around.clock())
 
     async def _make(
         self, resource: Resource, tag: OwnerTag, more: Mapping[str, Any], **notes: Any
@@ -120,7 +120,10 @@ class _Records:
         shape = _of_a_record(resource.shape)
         own = {f"extra/{TAG}": self._tag(resource, tag, **notes)}
         changes = records.operations(there, shape.settings, {**more, **own})
-        await self._api.patch(f"/{self.collection.path}/{shape.uuid}", changes)
+        # interfaces of another driver fit no more: those that are not named go to its defaults
+        other = any(each["path"] == "/driver" for each in changes)
+        query = "?reset_interfaces=True" if other else ""
+        await self._api.patch(f"/{self.collection.path}/{shape.uuid}{query}", changes)
 
     def _tag(self, resource: Resource, tag: OwnerTag, **notes: Any) -> dict[str, Any]:
         shape = _of_a_record(resource.shape)
