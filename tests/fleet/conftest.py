@@ -4,6 +4,7 @@ own, and is reached over ssh, by an sshd that is started for each connection and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,7 +46,7 @@ LogLevel ERROR
 SSH = """
 Host {name}
   User root
-  ProxyCommand {enter} /usr/sbin/sshd -i -f {place}/sshd_config
+  ProxyCommand {place}/{name}/connect
   IdentityFile {place}/key
   UserKnownHostsFile /dev/null
   StrictHostKeyChecking no
@@ -98,6 +100,35 @@ class FarHost:
         self.daemon.wait(30)
         self.daemon = None
         self.run("rm", "-f", "/run/libvirt/libvirt-sock")
+
+    def kill(self, *programs: str) -> None:
+        """End programs of this host without a warning."""
+        for process in self._processes(programs):
+            os.kill(process, signal.SIGKILL)
+        if "libvirtd" in programs and self.daemon is not None:
+            self.daemon.wait(30)
+            self.daemon = None
+
+    def _processes(self, programs: tuple[str, ...]) -> Iterator[int]:
+        """Those in this host's mount namespace."""
+        ours = Path(f"/proc/{self.keeper.pid}/ns/mnt").readlink()
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (path / "ns/mnt").readlink() == ours:
+                    program = (path / "comm").read_text().strip()
+                    if program.startswith(programs):
+                        yield int(path.name)
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """The network to this host is cut."""
+        cut = self.place / "cut"
+        cut.touch()
+        self.kill("sshd")
+        try:
+            yield
+        finally:
+            cut.unlink()
 
     def close(self) -> None:
         if self.daemon is not None:
@@ -160,10 +191,12 @@ def _ssh(place: Path, hosts: dict[str, FarHost]) -> Path:
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / key)]
         subprocess.run(argv, check=True)
     (place / "sshd_config").write_text(SSHD.format(place=place))
-    entries = [
-        SSH.format(name=name, place=place, enter=" ".join(host.enter))
-        for name, host in hosts.items()
-    ]
+    for host in hosts.values():
+        sshd = f"exec {' '.join(host.enter)} /usr/sbin/sshd -i -f {place}/sshd_config"
+        connect = host.place / "connect"
+        connect.write_text(f"#!/bin/sh\ntest -e {host.place}/cut || {sshd}\n")
+        connect.chmod(0o755)
+    entries = [SSH.format(name=name, place=place) for name in hosts]
     (place / "ssh_config").write_text("".join(entries))
     (place / "bin").mkdir()
     ours = place / "bin" / "ssh"

@@ -21,7 +21,7 @@ from nospoon.control.planner import Planner, Prepared, Request
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
-from nospoon.errors import Conflict, Stale
+from nospoon.errors import Conflict, HostUnreachable, Stale
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.resources import Key, Kind, Machine, OwnerTag
 from nospoon.plan.diff import removal, waiting
@@ -222,7 +222,14 @@ class Work:
         return self._cipher.encrypt(secret) if secret else b""
 
     async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:
-        await asyncio.gather(*(self._hosts.look(host) for host in hosts))
+        await asyncio.gather(*(self._look_at(host) for host in hosts))
+
+    async def _look_at(self, host: Host) -> None:
+        """Of one that is away, its watch tells when it is back."""
+        try:
+            await self._hosts.look(host)
+        except HostUnreachable as error:
+            log.warning("host is away", host=host.name, why=str(error))
 
     async def _forget_leavers(self, prepared: Prepared) -> None:
         """Nodes and hosts that the file names no more; a second look found nothing of them."""

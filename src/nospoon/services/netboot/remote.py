@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path, PurePosixPath
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 import msgspec
@@ -61,7 +61,7 @@ for d in "$1"/$2/*; do
   bridge=$(sed -n 's/^interface=//p' "$d/dnsmasq.conf")
   now=$(ip -o link show dev "$bridge" 2>/dev/null | cut -d: -f1)
   then=$(cat "$d/bridge-index" 2>/dev/null) || then=unknown
-  echo "${{pid:-none}} ${{now:-none}} $then $(base64 -w0 "$d/service.json")"
+  echo "${{pid:-none}} ${{now:-none}} $then $d $(base64 -w0 "$d/service.json")"
 done
 """
 
@@ -141,8 +141,10 @@ class RemoteNetbootDriver:
         done = await self._sh(LOOK, str(self._place.there), str(cluster or "*"))
         return [self._observed(*line.split()) for line in done.splitlines()]
 
-    def _observed(self, pid: str, bridge: str, then: str, packed: str) -> Observed:
-        saved = msgspec.json.decode(b64decode(packed), type=Saved)
+    def _observed(self, pid: str, bridge: str, then: str, place: str, packed: str = "") -> Observed:
+        saved = _read(packed)
+        if saved is None:
+            return self._half_copied(PurePosixPath(place))
         tree = self._tree(saved.tag.cluster, saved.key)
         if tree.load() is None:
             tree.save(saved)
@@ -153,6 +155,17 @@ class RemoteNetbootDriver:
             fault = f"the bridge {saved.shape.bridge} was made anew since, or is gone"
         return Observed(
             key=saved.key, shape=saved.shape, tag=saved.tag, at=self._clock(), fault=fault
+        )
+
+    def _half_copied(self, place: PurePosixPath) -> Observed:
+        """A service whose files did not all get there: its directory tells whose it is."""
+        host, _, network = place.name.partition("@")
+        return Observed(
+            key=Key(Kind.NETBOOT, unquote(host), unquote(network)),
+            shape=NetbootService(bridge="", address="", range=("", ""), reservations=()),
+            tag=OwnerTag(self._deployment, UUID(place.parent.name)),
+            at=self._clock(),
+            fault="its files are not whole",
         )
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
@@ -173,8 +186,8 @@ class RemoteNetbootDriver:
         packed = await self._sh(script, str(tree.there))
         if not packed:
             return
-        earlier = msgspec.json.decode(b64decode(packed), type=Saved)
-        if earlier.tag.deployment != self._deployment:
+        earlier = _read(packed)
+        if earlier is not None and earlier.tag.deployment != self._deployment:
             raise NotOurs(
                 f"{tree.there} on host {earlier.key.host} belongs to the deployment "
                 f"{earlier.tag.deployment}",
@@ -291,3 +304,11 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
+
+
+def _read(packed: str) -> Saved | None:
+    """service.json in base64; None where a full disk left nothing, or half, of it."""
+    try:
+        return msgspec.json.decode(b64decode(packed), type=Saved)
+    except (ValueError, msgspec.MsgspecError):
+        return None
