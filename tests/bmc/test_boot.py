@@ -174,6 +174,26 @@ def test_after_a_restart_of_the_daemon_a_running_machine_is_told_again() -> None
     assert hear(subject, SEEN_ON) == [SetBoot(ONCE_PLAN, 0)]
 
 
+def finished(now: BootPlan) -> MachineReported:
+    event = MachineEvent(UUID(int=1), MachineChange.STARTED, PowerState.ON, 0.0, told=now)
+    return MachineReported(event)
+
+
+def test_a_start_that_a_dead_daemon_began_uses_up_the_once_that_it_followed() -> None:
+    subject = Bmc(order=ORDER, script=False, runtime=Runtime(override=ONCE))
+    hear(subject, SEEN_ON)
+    effects = hear(subject, finished(ONCE_PLAN))
+    assert subject.runtime.override == NO_OVERRIDE
+    assert effects[-1] == SetBoot(PERSISTENT, 1), "the next reset follows the order"
+
+
+def test_a_start_that_followed_something_else_leaves_once() -> None:
+    subject = Bmc(order=ORDER, script=False, runtime=Runtime(override=ONCE))
+    hear(subject, SEEN_ON)
+    hear(subject, finished(PERSISTENT))
+    assert subject.runtime.override == ONCE
+
+
 def test_a_persistent_override_is_not_used_up() -> None:
     subject = bmc()
     hear(subject, OverrideRequested(ALWAYS, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nospoon.control.fetch import Access, Transfer, download
 from nospoon.control.files import Files
 from nospoon.errors import ProviderError, UsageError
 
@@ -72,6 +74,16 @@ async def test_the_account_in_a_url_is_used_and_told_to_nobody(files: Files) -> 
         with pytest.raises(ProviderError, match="401") as refused:
             await files.fetch(f"http://bob:wrong@{place}/secret")
     assert "wrong" not in str(refused.value)
+
+
+def test_a_full_disk_is_not_told_as_the_servers_fault() -> None:
+    class Full(io.BytesIO):
+        def write(self, data: object) -> int:
+            del data
+            raise OSError(28, "No space left on device")
+
+    with serving() as place, pytest.raises(OSError, match="No space left"):
+        download(f"http://{place}/whole", Access(), Full(), Transfer())
 
 
 @pytest.mark.parametrize(

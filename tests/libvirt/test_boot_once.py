@@ -124,7 +124,8 @@ async def test_a_start_that_a_dead_daemon_left_half_done_is_finished(
     domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
     listener = guests.Listener(connection.machine_driver.console_record(rack.uuid))
     async with events_of(bench, rack.uuid) as queue:
-        await until(queue, MachineChange.STARTED, 20)
+        event = await until(queue, MachineChange.STARTED, 20)
+        assert event.told == BootPlan(ONCE.now, ONCE.after)
         assert await listener.hears(BIOS_NETWORK, BIOS_DISK) == BIOS_NETWORK
     reset_as_the_guest_would(connection, rack)
     assert await listener.hears(BIOS_NETWORK, BIOS_DISK) == BIOS_DISK

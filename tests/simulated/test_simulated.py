@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +16,8 @@ from nospoon.model.cluster import Simulation
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, Resource
 from nospoon.providers.simulated import SimulatedConnection, World
+from nospoon.providers.simulated.console import Recorder
+from nospoon.runtime.tasks import Tasks
 from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until
 
 ONCE = BootPlan(
@@ -211,3 +214,18 @@ async def test_as_many_power_commands_fail_as_was_asked(tmp_path: Path) -> None:
     (event,) = await connection.machine_driver.machines()
     assert event.power is PowerState.OFF
     await connection.close()
+
+
+async def test_what_a_console_said_waits_for_room_in_its_record(tmp_path: Path) -> None:
+    place = tmp_path / "full"
+    async with Tasks("test") as tasks:
+        recorder = Recorder(place, tasks)
+        machine = UUID(int=1)
+        recorder.take(machine, b"one ")
+        recorder.take(machine, b"two")
+        await asyncio.sleep(0.1)
+        place.mkdir()
+        await recorder.flush()
+        path = recorder.path(machine)
+        assert path is not None
+        assert path.read_bytes() == b"one two"

@@ -99,8 +99,14 @@ class Boot:
         if not self.script and (yield from self._use_up(edition)):
             self.told = self.edition
 
-    def booted_by_itself(self, *, busy: bool) -> Iterator[Effect]:
-        """The guest rebooted: it followed what the machine was told last."""
+    def booted_by_itself(self, told: BootPlan | None, *, busy: bool) -> Iterator[Effect]:
+        """The guest rebooted: it followed what the machine was told last.
+
+        `told`: of a start that a daemon before us began; if we say the same, it followed that.
+        """
+        plan = self.plan
+        if told is not None and (told.now, told.after) == (plan.now, plan.after):
+            self.told = self.edition
         yield from self._begins(self.told)
         if not self.script:
             yield from self._use_up(self.told)

@@ -258,12 +258,12 @@ class Power:
         if self._pending is not None:
             self._pending.reported = True
         if event.change in {MachineChange.STARTED, MachineChange.RESET}:
-            yield from self._booted(event.change, now)
+            yield from self._booted(event, now)
         elif event.change is MachineChange.OBSERVED:
             yield from self._boot.catch_up(busy=self.busy)
         yield from self._go_on()
 
-    def _booted(self, change: MachineChange, now: float) -> Iterator[Effect]:
+    def _booted(self, event: MachineEvent, now: float) -> Iterator[Effect]:
         """A boot was seen: of the command under way, of one that just ended, or of the guest."""
         pending = self._pending
         if pending is not None and pending.command in _BOOTING and not pending.booted:
@@ -272,16 +272,16 @@ class Power:
         elif self._unseen_until is not None and now <= self._unseen_until:
             self._unseen_until = None
         else:
-            yield from self._booted_by_itself(change, now)
+            yield from self._booted_by_itself(event, now)
 
-    def _booted_by_itself(self, change: MachineChange, now: float) -> Iterator[Effect]:
-        state = self._state
+    def _booted_by_itself(self, event: MachineEvent, now: float) -> Iterator[Effect]:
+        state, change = self._state, event.change
         if change is MachineChange.RESET:
             yield from state.persist(replace(state.runtime, restart_cause=CAUSE_SOFT_RESET))
         reset = change is MachineChange.RESET
         yield from state.record(Kind.REBOOTED if reset else Kind.BOOTED, now)
         yield from self._begun(now)
-        yield from self._boot.booted_by_itself(busy=self.busy)
+        yield from self._boot.booted_by_itself(event.told, busy=self.busy)
 
     def ac_lost(self, now: float) -> Iterator[Effect]:
         """AC power is gone: the machine goes off at once, or once what is under way has ended."""

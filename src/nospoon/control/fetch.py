@@ -8,6 +8,8 @@ import ssl
 import urllib.error
 import urllib.request
 from base64 import b64encode
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import IO
 from urllib.parse import unquote, urlsplit
@@ -79,6 +81,15 @@ def download(url: str, access: Access, target: IO[bytes], transfer: Transfer) ->
     if urlsplit(place).scheme not in {"http", "https"}:
         raise UsageError(f"expected an http or https URL, got {place!r}")
     digest = hashlib.sha256()
+    with closing(_chunks(place, access, transfer)) as chunks:
+        for chunk in chunks:
+            digest.update(chunk)
+            target.write(chunk)  # an error of the file is none of the server
+    return digest.hexdigest()
+
+
+def _chunks(place: str, access: Access, transfer: Transfer) -> Generator[bytes, None, None]:
+    """What is there, piece by piece; `ProviderError` when that is not all of it."""
     try:
         with urllib.request.urlopen(  # noqa: S310  (checked above)
             access.request(place), timeout=FETCH_TIMEOUT, context=access.tls()
@@ -86,8 +97,8 @@ def download(url: str, access: Access, target: IO[bytes], transfer: Transfer) ->
             wanted = answer.headers.get("Content-Length", "")
             transfer.total = int(wanted) if wanted.isdigit() else 0
             while not transfer.unwanted and (chunk := answer.read(CHUNK)):
-                digest.update(chunk)
-                transfer.got += target.write(chunk)
+                transfer.got += len(chunk)
+                yield chunk
     except (urllib.error.URLError, http.client.HTTPException, ValueError, OSError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # it holds the answer
@@ -98,4 +109,3 @@ def download(url: str, access: Access, target: IO[bytes], transfer: Transfer) ->
         raise ProviderError(
             f"cannot fetch {place}: got {transfer.got} of {wanted} bytes, then the server hung up"
         )
-    return digest.hexdigest()

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
+
+if TYPE_CHECKING:  # it knows machines' volumes
+    from nospoon.model.boot import BootPlan
 
 
 class PowerState(StrEnum):
@@ -66,6 +70,7 @@ class MachineEvent:
     """Something happened to a machine, or was found when looking. `at`: Unix seconds.
 
     A RESET is a reboot seen without a change of power: the guest did it, or the BMC asked for it.
+    `told`: what a machine was told to boot whose start a daemon before us began; else None.
     """
 
     uuid: UUID
@@ -73,3 +78,4 @@ class MachineEvent:
     power: PowerState
     at: float
     reason: str = ""
+    told: BootPlan | None = None

@@ -46,7 +46,7 @@ def field_text(name: str, value: object) -> str:
             place = f"{value.bridge or 'user-mode network'}{port}{vlan}{trunk}"
             return f"{value.mac} on {place}, {value.model}"
         case Reservation():
-            return f"{value.hostname} {value.mac} {value.address}"
+            return f"{value.hostname} {value.mac} {value.address} by {value.loader}"
         case bool():
             return "yes" if value else "no"
         case "":

@@ -4,16 +4,43 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any, TextIO
 
 import structlog
 
 
+class Unfailing:
+    """A stream to which a line that cannot be written is lost, and counted: a full disk must not
+    break what only wanted to tell of it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost = 0
+
+    def write(self, text: str) -> int:
+        try:
+            if self.lost:
+                self._stream.write(f'{{"level": "error", "lost_lines": {self.lost}}}\n')
+                self._stream.flush()
+                self.lost = 0
+            self._stream.write(text)
+        except OSError:
+            self.lost += text.count("\n")
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self.lost += 1
+
+
 def configure(level: str) -> None:
     """Set logging up for a process. `level`: debug, info, warning or error."""
+    stream: Any = Unfailing(sys.stderr)
     threshold = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
-    logging.basicConfig(
-        level=max(threshold, logging.WARNING), stream=sys.stderr, format="%(message)s"
-    )
+    logging.basicConfig(level=max(threshold, logging.WARNING), stream=stream, format="%(message)s")
     terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
@@ -24,6 +51,6 @@ def configure(level: str) -> None:
             structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )

@@ -126,7 +126,7 @@ class Boots:
             await self._let_go(machine, boot)
         finally:
             self.presence.starting.discard(machine)
-        self.presence.publish(machine, MachineChange.STARTED, PowerState.ON)
+        self.presence.finished(machine, boot)
 
     async def _let_go(self, machine: UUID, boot: BootPlan) -> None:
         def reset(connect: Connect) -> None:

@@ -184,11 +184,12 @@ class MachineDriver:
                 f"{resource.key} boots our ISO, but this connection was given none",
                 hint="Run `nospoon doctor`: what the boot ISO is made from may be missing.",
             )
-        await self._hypervisor.work(
-            lambda connect: self._make(connect, machine, Owner(tag, name, machine.pool,
-                                       machine.boot_order), accelerator, iso),
-            f"define machine {name}",
-        )  # fmt: skip
+        async with self._locks[machine.uuid]:  # a start keeps its intent in what is made anew here
+            await self._hypervisor.work(
+                lambda connect: self._make(connect, machine, Owner(tag, name, machine.pool,
+                                           machine.boot_order), accelerator, iso),
+                f"define machine {name}",
+            )  # fmt: skip
 
     def _make(
         self, connect: Connect, machine: Machine, owner: Owner, accelerator: str, iso: Iso

@@ -22,6 +22,7 @@ import libvirt
 import structlog
 
 from nospoon.errors import NospoonError
+from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.providers.feed import EventFeed
@@ -78,6 +79,12 @@ class Presence:
 
     def publish(self, uuid: UUID, change: MachineChange, power: PowerState, why: str = "") -> None:
         self.feed.publish(MachineEvent(uuid, change, power, self._clock(), why))
+
+    def finished(self, uuid: UUID, told: BootPlan) -> None:
+        """A machine runs whose start a daemon before us began, and what it was told to boot."""
+        now = self._clock()
+        event = MachineEvent(uuid, MachineChange.STARTED, PowerState.ON, now, told=told)
+        self.feed.publish(event)
 
     def expect_reset(self, uuid: UUID) -> asyncio.Event:
         """An event that is set by the next reset of this machine."""

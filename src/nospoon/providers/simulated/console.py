@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import errno
+import os
+from collections import deque
 from pathlib import Path
 from uuid import UUID
 
+import structlog
+
 from nospoon.errors import Conflict
 from nospoon.runtime.tasks import Tasks
+
+log = structlog.get_logger()
+AGAIN = 2.0
+"""Seconds until what could not be written is tried again."""
 
 
 class SimulatedConsole:
@@ -44,7 +52,7 @@ class Recorder:
 
     def __init__(self, directory: Path | None, tasks: Tasks) -> None:
         self._directory, self._tasks = directory, tasks
-        self._said: list[tuple[Path, bytes]] = []
+        self._said: deque[tuple[Path, bytes]] = deque()
         self._writing: asyncio.Task[None] | None = None
 
     def path(self, machine: UUID) -> Path | None:
@@ -68,16 +76,38 @@ class Recorder:
     async def _write(self) -> None:
         try:
             while self._said:
-                said, self._said = self._said, []
-                await asyncio.to_thread(_append, said)
+                why = await asyncio.to_thread(_append, self._said)
+                if why:
+                    log.warning("records of consoles wait for room", why=why)
+                    await asyncio.sleep(AGAIN)
         finally:
             self._writing = None
 
 
-def _append(said: Sequence[tuple[Path, bytes]]) -> None:
-    for path, data in said:
-        with path.open("ab") as file:
-            file.write(data)
+def _append(said: deque[tuple[Path, bytes]]) -> str:
+    """Write all there is; why it had to stop, "" when it had not. What stopped it stays."""
+    while said:
+        path, data = said[0]
+        try:
+            _write_whole(path, data)
+        except OSError as error:
+            return str(error)
+        said.popleft()
+    return ""
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """All of it or nothing."""
+    with path.open("ab", buffering=0) as file:
+        before = file.tell()
+        try:
+            if file.write(data) == len(data):
+                return
+        except OSError:
+            file.truncate(before)
+            raise
+        file.truncate(before)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 class SerialPort:

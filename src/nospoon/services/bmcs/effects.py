@@ -124,8 +124,8 @@ class Effects:
         try:
             await self._store.save(served.bmc.uuid, effect.runtime)
         except Exception:
-            log.exception("BMC state not saved", node=served.config.node)
             served.aggregate.revert(served.saved)
+            log.exception("BMC state not saved", node=served.config.node)
             reason = "the state could not be stored"
             served.effects = deque(
                 Answer(each.ticket, Verdict.FAILED, reason) if isinstance(each, Answer) else each

@@ -88,6 +88,7 @@ class BmcService:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._restart_seconds = restart_seconds
         self._served: dict[UUID, Served] = {}
+        self._early: dict[UUID, MachineEvent] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
         self._effects = Effects(
@@ -153,6 +154,8 @@ class BmcService:
         await self.events.end(accounts)
         if known is None and config.power is not PowerState.UNKNOWN:
             self.feed(served, MachineReported(_seen(config)))
+        if early := self._early.pop(config.bmc.uuid, None):
+            self.feed(served, MachineReported(early))
 
     def _new(self, config: BmcConfig) -> Served:
         machine = config.machine
@@ -284,6 +287,8 @@ class BmcService:
         served = self._served.get(event.uuid)
         if served is not None:
             self.feed(served, MachineReported(event))
+        elif event.told is not None:
+            self._early[event.uuid] = event
 
     async def boot_observed(self, uuid: UUID) -> None:
         """A machine that boots by script fetched what it shall boot."""
