@@ -17,9 +17,8 @@ WANTED = (
     *("ahci", "ata_piix", "nvme"),
     # NICs that QEMU and its relatives offer
     *("virtio_net", "e1000", "e1000e", "8139cp", "pcnet32", "vmxnet3", "ne2k_pci"),
-    # buttons, entropy, firmware, TPMs
+    # buttons, entropy, firmware
     *("button", "evdev", "gpio_keys", "virtio_rng", "efivarfs", "af_packet"),
-    *("tpm_tis", "tpm_crb"),
 )
 """Modules by name; those that a kernel has built in or doesn't know are left out."""
 
