@@ -50,6 +50,16 @@ def test_up_again_and_down_twice(shared: Rack) -> None:
     assert shared.json("status") == []
 
 
+def test_the_first_up_makes_what_the_plan_before_it_showed(shared: Rack) -> None:
+    name, file = simulated(shared)
+    planned = shared.json("plan", file)["cluster_id"]
+    assert shared.json("plan", file)["cluster_id"] == planned
+    shared.run("up", "--yes", file)
+    assert [row["id"] for row in shared.json("status") if row["name"] == name] == [planned]
+    shared.run("down", "--yes", name)
+    assert shared.json("plan", file)["cluster_id"] != planned, "another cluster of the same name"
+
+
 def test_a_plan_says_what_and_why_as_text_and_json(shared: Rack) -> None:
     _, file = simulated(shared)
     text = shared.run("plan", file).stdout

@@ -107,6 +107,7 @@ class Planner:
         self._database, self._cipher, self._files, self._hosts = database, cipher, files, hosts
         self._drivers_of, self._ports_in_use = drivers_of, ports_in_use
         self._pool_root, self._default_uri = pool_root, default_uri
+        self._proposed: dict[tuple[int, str], UUID] = {}
 
     def read(self, file: str, text: str) -> Cluster:
         """The cluster of a file. Raises `SpecError`."""
@@ -206,6 +207,7 @@ class Planner:
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:
+            self._proposed.pop((request.uid, cluster.name), None)
             if cluster.id is not None and cluster.id != earlier.id:
                 reason = (
                     f"cluster {cluster.name} has id {earlier.id}, the file pins {cluster.id}. "
@@ -213,7 +215,9 @@ class Planner:
                 )
                 raise PlanRefused([reason])
             return earlier.id
-        return cluster.id or request.cluster_id or uuid4()
+        if (request.uid, cluster.name) not in self._proposed:
+            self._proposed[request.uid, cluster.name] = uuid4()
+        return cluster.id or request.cluster_id or self._proposed[request.uid, cluster.name]
 
     async def _refuse_anothers(self, cluster_id: UUID, uid: int) -> None:
         """A file, or a client, may name any id: that of a cluster which is there is that one's."""
