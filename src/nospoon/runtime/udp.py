@@ -7,6 +7,7 @@ IP_PKTINFO), so that ten thousand addresses cost one descriptor.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -97,8 +98,14 @@ def _cannot_bind(address: str, port: int, error: OSError) -> ProviderError:
     by = f" by {holder}" if holder else ""
     return ProviderError(
         f"cannot serve UDP {address}:{port}: {error.strerror}{by}",
-        hint="Stop that, or choose other `bmc.ports` in the cluster file.",
+        hint=instead(holder, "other `bmc.ports`"),
     )
+
+
+def instead(holder: str, fields: str) -> str:
+    """What to do about a port that `holder` has; to end ourselves would mend nothing."""
+    stop = "" if holder.endswith(f"(pid {os.getpid()})") else "Stop that, or choose "
+    return f"{stop or 'Choose '}{fields} in the cluster file."
 
 
 def holder_of(protocol: str, port: int) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from nospoon.errors import Conflict, ProviderError
-from nospoon.model.resources import Bmc, Outlet
+import structlog
+
+from nospoon.errors import Conflict, NospoonError, ProviderError
+from nospoon.model.addresses import same_place
+from nospoon.model.resources import Bmc
 from nospoon.runtime import process
 from nospoon.runtime.serve import HttpServer
-from nospoon.runtime.udp import Peer, UdpSocket, family_of, holder_of
+from nospoon.runtime.udp import Peer, UdpSocket, family_of, holder_of, instead
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.redfish.app import App
@@ -27,8 +32,48 @@ if TYPE_CHECKING:
 LOOPBACK = IPv4Network("127.0.0.0/8")
 ROUTE_PROTOCOL = "242"
 """Protocol number of the routes that we add: the owner tag that a route can carry."""
-K = TypeVar("K")
+BACKLOG = 2048
 Datagram = Callable[[UdpSocket, bytes, Peer], None]
+
+log = structlog.get_logger()
+
+
+class _Kind(Enum):
+    """What a BMC is reached by, in the order in which it is opened."""
+
+    ROUTE = "a route"
+    IPMI = "IPMI"
+    SNMP = "SNMP"
+    REDFISH = "Redfish"
+
+
+FIELDS = {
+    _Kind.IPMI: "other `bmc.ports`",
+    _Kind.SNMP: "other `bmc.pdu.ports`",
+    _Kind.REDFISH: "another `bmc.redfish_port`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Of one kind, at one place; BMCs that need the same share it. A route's `address` is CIDR."""
+
+    kind: _Kind
+    address: str
+    port: int = 0
+    tls: bool = False
+
+    def hinders(self, other: _Need) -> bool:
+        """Whether only one of both can be open."""
+        return (
+            self != other
+            and self.port == other.port != 0
+            and (self.kind is _Kind.REDFISH) is (other.kind is _Kind.REDFISH)
+            and same_place(self.address, other.address)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} on {self.address}:{self.port}"
 
 
 @dataclass(slots=True)
@@ -38,11 +83,10 @@ class _Shared:
     users: set[UUID] = field(default_factory=set)
     udp: UdpSocket | None = None
     http: HttpServer | None = None
-    tls: bool = False
 
 
 class Listeners:
-    """Opens and closes what BMCs answer on."""
+    """Opens and closes what BMCs answer on, one at a time."""
 
     def __init__(
         self,
@@ -52,91 +96,161 @@ class Listeners:
         certificates: Certificates | None,
         account_key: bytes,
     ) -> None:
-        self._rmcp, self._snmp, self._service = rmcp, snmp, service
-        self._certificates = certificates
-        self._udp: dict[tuple[str, int], _Shared] = {}
-        self._http: dict[tuple[str, int], _Shared] = {}
-        self._routes: dict[str, _Shared] = {}
+        self._datagram = {_Kind.IPMI: rmcp, _Kind.SNMP: snmp}
+        self._service, self._certificates = service, certificates
+        self._open: dict[_Need, _Shared] = {}
+        self._lock = asyncio.Lock()
         self.accounts = Accounts(account_key)
 
-    async def open(self, bmc: Bmc) -> None:
-        """Make sure that this BMC can be reached. Raises `ProviderError` and leaves nothing."""
-        try:
-            await self._open(bmc)
-        except BaseException:
-            await self.close(bmc)
-            raise
+    async def open(self, bmc: Bmc, *, instead_of: Bmc | None = None) -> None:
+        """Make sure that this BMC can be reached, and no more where it was before.
 
-    async def _open(self, bmc: Bmc) -> None:
-        if bmc.pool and not IPv4Network(bmc.pool).subnet_of(LOOPBACK):
-            await self._open_route(bmc)
-        if bmc.ipmi_port:
-            self._open_udp((bind_address(bmc), bmc.ipmi_port), bmc.uuid, self._rmcp)
-        if bmc.outlet is not None:
-            self._open_udp(_pdu_place(bmc, bmc.outlet), bmc.uuid, self._snmp)
-        if bmc.redfish_port:
-            await self._open_http(bmc)
+        What it leaves is closed when what it wants is open; only what hinders that (the same port
+        with or without TLS, or of all addresses) is closed before, for its other users too: they
+        are about to move as well, plans keep other clusters off. Raises `ProviderError`, and all
+        is as before then, or `serves` denies it.
+        """
+        wanted = _needs(bmc)
+        left = _needs(instead_of) if instead_of is not None else ()
+        joined: list[_Need] = []
+        closed: dict[_Need, set[UUID]] = {}
+        async with self._lock:
+            try:
+                await self._clear(left, wanted, bmc.uuid, closed)
+                for need in wanted:
+                    await self._join(need, bmc.uuid, joined)
+            except BaseException:
+                for need in joined:
+                    await self._leave(need, bmc.uuid)
+                await self._reopen(closed)
+                raise
+            for need in set(left) - set(wanted):
+                await self._leave(need, bmc.uuid)
+
+    def serves(self, bmc: Bmc) -> bool:
+        """Whether all is open that it is reached by."""
+        return all(
+            need in self._open and bmc.uuid in self._open[need].users for need in _needs(bmc)
+        )
 
     async def close(self, bmc: Bmc) -> None:
         """This BMC needs its sockets no more."""
-        address = bind_address(bmc)
-        _leave(self._udp, (address, bmc.ipmi_port), bmc.uuid, _close_udp)
-        if bmc.outlet is not None:
-            _leave(self._udp, _pdu_place(bmc, bmc.outlet), bmc.uuid, _close_udp)
-        http = _leave(self._http, (address, bmc.redfish_port), bmc.uuid, lambda _: None)
-        if http is not None and http.http is not None:
-            await http.http.close()
-        if _leave(self._routes, bmc.pool, bmc.uuid, lambda _: None) is not None:
-            await _route("del", bmc.pool)
+        async with self._lock:
+            for need in _needs(bmc):
+                await self._leave(need, bmc.uuid)
 
     async def close_all(self) -> None:
-        for shared in self._udp.values():
-            _close_udp(shared)
-        for shared in self._http.values():
-            if shared.http is not None:
-                await shared.http.close()
-        self._udp.clear()
-        self._http.clear()
+        """Sockets only: routes are for the next daemon."""
+        for need, shared in list(self._open.items()):
+            if need.kind is not _Kind.ROUTE:
+                await self._shut(need, shared)
 
-    def _open_udp(self, key: tuple[str, int], user: UUID, datagram: Datagram) -> None:
-        shared = self._udp.get(key)
-        if shared is None:
-            shared = self._udp[key] = _Shared()
-            try:
-                shared.udp = UdpSocket(*key, lambda data, peer: _take(shared, datagram, data, peer))
-            except ProviderError:
-                del self._udp[key]
-                raise
-        shared.users.add(user)
+    async def _clear(
+        self,
+        left: Iterable[_Need],
+        wanted: Iterable[_Need],
+        user: UUID,
+        closed: dict[_Need, set[UUID]],
+    ) -> None:
+        """Close what this user leaves and that hinders what it wants."""
+        for need in left:
+            shared = self._open.get(need)
+            if shared is None or user not in shared.users:
+                continue
+            if any(need.hinders(each) for each in wanted):
+                closed[need] = shared.users
+                await self._shut(need, shared)
 
-    async def _open_http(self, bmc: Bmc) -> None:
-        key = (bind_address(bmc), bmc.redfish_port)
-        shared = self._http.get(key)
+    async def _join(self, need: _Need, user: UUID, joined: list[_Need]) -> None:
+        shared = self._open.get(need)
         if shared is None:
-            shared = self._http[key] = _Shared(tls=bmc.tls)
-            try:
-                app = App(self._service, self.accounts)
-                settings = {"ws": "none", "http": RedfishHttp, **self._tls(bmc)}
-                shared.http = HttpServer(app, [_bound(*key)], **settings)
-                await shared.http.start()
-            except ProviderError:
-                del self._http[key]
-                raise
-        elif shared.tls is not bmc.tls:
+            self._refuse_hindered(need)
+            shared = self._open[need] = await self._opened(need)
+        if user not in shared.users:
+            shared.users.add(user)
+            joined.append(need)
+
+    def _refuse_hindered(self, need: _Need) -> None:
+        """By sockets of our own: to stop who has them would be bad advice."""
+        for held in self._open:
+            if not held.hinders(need):
+                continue
+            if held.address == need.address and held.kind is need.kind:
+                raise Conflict(
+                    f"{held} is served {'with' if held.tls else 'without'} TLS for other nodes",
+                    hint="Give this cluster another `bmc.redfish_port`, or the same `bmc.tls`.",
+                )
             raise Conflict(
-                f"Redfish on {key[0]}:{key[1]} is served {'with' if shared.tls else 'without'} TLS "
-                "for other nodes",
-                hint="Give this cluster another `bmc.redfish_port`, or the same `bmc.tls`.",
+                f"cannot serve {need}: nospoon serves {held} for other nodes",
+                hint=f"Choose {FIELDS[need.kind]} in the cluster file.",
             )
-        shared.users.add(bmc.uuid)
 
-    def _tls(self, bmc: Bmc) -> dict[str, object]:
+    async def _leave(self, need: _Need, user: UUID) -> None:
+        shared = self._open.get(need)
+        if shared is None:
+            return
+        shared.users.discard(user)
+        if not shared.users:
+            await self._shut(need, shared)
+
+    async def _reopen(self, closed: Mapping[_Need, set[UUID]]) -> None:
+        for need, users in closed.items():
+            try:
+                shared = await self._opened(need)
+            except NospoonError as error:
+                log.error("BMCs are no more served", by=str(need), nodes=len(users), why=str(error))
+                continue
+            shared.users |= users
+            self._open[need] = shared
+
+    async def _opened(self, need: _Need) -> _Shared:
+        match need.kind:
+            case _Kind.ROUTE:
+                await _route("replace", need.address)
+                return _Shared()
+            case _Kind.REDFISH:
+                return _Shared(http=await self._http(need))
+            case _Kind.IPMI | _Kind.SNMP:
+                return self._udp(need)
+
+    async def _shut(self, need: _Need, shared: _Shared) -> None:
+        self._open.pop(need, None)
+        if shared.udp is not None:
+            shared.udp.close()
+        elif shared.http is not None:
+            await shared.http.close()
+        elif need.kind is _Kind.ROUTE:
+            await _route("del", need.address)
+
+    def _udp(self, need: _Need) -> _Shared:
+        shared, datagram = _Shared(), self._datagram[need.kind]
+        shared.udp = UdpSocket(
+            need.address, need.port, lambda data, peer: _take(shared, datagram, data, peer)
+        )
+        return shared
+
+    async def _http(self, need: _Need) -> HttpServer:
+        """Returned when it serves. Raises `ProviderError` and leaves nothing."""
+        settings = {"ws": "none", "http": RedfishHttp, **self._tls(need)}
+        listener = _bound(need.address, need.port)
+        http = HttpServer(App(self._service, self.accounts), [listener], **settings)
+        try:
+            await http.start()
+        except OSError as error:  # that of TLS is one, for a certificate that cannot be served
+            await http.close()
+            raise ProviderError(f"cannot serve {need}: {error}") from error
+        except BaseException:
+            await http.close()
+            raise
+        return http
+
+    def _tls(self, need: _Need) -> dict[str, object]:
         """TLS 1.2 and 1.3 (DSP0266 §13.2.2)."""
-        if not bmc.tls:
+        if not need.tls:
             return {}
         if self._certificates is None:
             raise ProviderError("this service has no place for certificates")
-        pem = str(self._certificates.path(bind_address(bmc)))
+        pem = str(self._certificates.path(need.address))
         return {"ssl_certfile": pem, "ssl_keyfile": pem, "ssl_version": ssl.PROTOCOL_TLS_SERVER}
 
     def certificates(self, bmc: Bmc) -> Certificates | None:
@@ -147,8 +261,8 @@ class Listeners:
         """Serve the certificate that is kept now, on every port of its address."""
         assert self._certificates is not None, "it is served with TLS"
         address = bind_address(bmc)
-        for (place, _), shared in self._http.items():
-            if place == address and shared.http is not None and shared.tls:
+        for need, shared in self._open.items():
+            if need.address == address and shared.http is not None and need.tls:
                 shared.http.renew(self._certificates.path(address))
 
     def beside(self, bmc: Bmc) -> set[UUID]:
@@ -156,16 +270,26 @@ class Listeners:
         address = bind_address(bmc)
         return {
             user
-            for (place, _), shared in self._http.items()
-            if place == address and shared.tls
+            for need, shared in self._open.items()
+            if need.address == address and need.tls
             for user in shared.users
         }
 
-    async def _open_route(self, bmc: Bmc) -> None:
-        if bmc.pool not in self._routes:
-            await _route("replace", bmc.pool)
-            self._routes[bmc.pool] = _Shared()
-        self._routes[bmc.pool].users.add(bmc.uuid)
+
+def _needs(bmc: Bmc) -> tuple[_Need, ...]:
+    address = bind_address(bmc)
+    needs = []
+    if bmc.pool and not IPv4Network(bmc.pool).subnet_of(LOOPBACK):
+        needs.append(_Need(_Kind.ROUTE, bmc.pool))
+    if bmc.ipmi_port:
+        needs.append(_Need(_Kind.IPMI, address, bmc.ipmi_port))
+    if bmc.outlet is not None:
+        # PDUs with addresses of a pool share one socket, as BMCs do
+        place = address if bmc.pool else bmc.outlet.address
+        needs.append(_Need(_Kind.SNMP, place, bmc.outlet.port))
+    if bmc.redfish_port:
+        needs.append(_Need(_Kind.REDFISH, address, bmc.redfish_port, tls=bmc.tls))
+    return tuple(needs)
 
 
 def _take(shared: _Shared, datagram: Datagram, data: bytes, peer: Peer) -> None:
@@ -173,43 +297,19 @@ def _take(shared: _Shared, datagram: Datagram, data: bytes, peer: Peer) -> None:
         datagram(shared.udp, data, peer)
 
 
-def _pdu_place(bmc: Bmc, outlet: Outlet) -> tuple[str, int]:
-    """PDUs with addresses of a pool share one socket, as BMCs do."""
-    return (bind_address(bmc) if bmc.pool else outlet.address), outlet.port
-
-
-def _leave(
-    table: dict[K, _Shared], key: K, user: UUID, close: Callable[[_Shared], None]
-) -> _Shared | None:
-    """Take a user out; the shared thing when that was its last one."""
-    shared = table.get(key)
-    if shared is None:
-        return None
-    shared.users.discard(user)
-    if shared.users:
-        return None
-    del table[key]
-    close(shared)
-    return shared
-
-
-def _close_udp(shared: _Shared) -> None:
-    if shared.udp is not None:
-        shared.udp.close()
-
-
 def _bound(address: str, port: int) -> socket.socket:
     listener = socket.socket(family_of(address), socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((address, port))
+        listener.listen(BACKLOG)  # of two that may both bind, one may listen (SO_REUSEADDR)
     except OSError as error:
         listener.close()
         holder = holder_of("tcp", port)
         by = f" by {holder}" if holder else ""
         raise ProviderError(
             f"cannot serve Redfish on {address}:{port}: {error.strerror}{by}",
-            hint="Stop that, or choose another `bmc.redfish_port` in the cluster file.",
+            hint=instead(holder, "another `bmc.redfish_port`"),
         ) from error
     return listener
 

@@ -131,12 +131,15 @@ class BmcService:
         return asyncio.get_running_loop().time()
 
     async def put(self, config: BmcConfig) -> None:
-        """Serve a BMC, or serve it as it is now described; runtime state goes on."""
+        """Serve a BMC, or serve it as it is now described; runtime state goes on.
+
+        Raises `ProviderError`; what was served before goes on then, or `is_served` denies it.
+        """
         known = self._served.get(config.bmc.uuid)
         accounts = self.listeners.accounts.of(config.bmc.uuid)
+        await self.listeners.open(config.bmc, instead_of=known.bmc if known is not None else None)
         if known is not None and _where(known.bmc) != _where(config.bmc):
-            await self._silence(known)
-        await self.listeners.open(config.bmc)
+            self._hide(known)
         served = known if known is not None else self._new(config)
         served.config = config
         served.aggregate.reshape(
@@ -179,7 +182,8 @@ class BmcService:
             served.timer.cancel()
         self._end_sessions(served)
         accounts = self.listeners.accounts.of(uuid)
-        await self._silence(served)
+        self._hide(served)
+        await self.listeners.close(served.bmc)
         await self.events.end(accounts)
 
     def _end_sessions(self, served: Served) -> None:
@@ -189,13 +193,13 @@ class BmcService:
             self._sol.deactivate(served)
         served.endpoint.close(None)
 
-    async def _silence(self, served: Served) -> None:
+    def _hide(self, served: Served) -> None:
+        """Nobody finds it where it was."""
         bmc = served.bmc
         self._by_endpoint.pop((bmc.address, bmc.ipmi_port), None)
         self._hide_redfish(bmc)
         self.listeners.accounts.remove(bmc.uuid)
         self._pdus.unplug(bmc.outlet)
-        await self.listeners.close(bmc)
 
     def _saved(self, served: Served, before: Runtime) -> None:
         """What follows from runtime state that is durable now."""
@@ -271,7 +275,7 @@ class BmcService:
     def is_served(self, bmc: Bmc) -> bool:
         """Whether this very shape is served now."""
         served = self._served.get(bmc.uuid)
-        return served is not None and served.bmc == bmc
+        return served is not None and served.bmc == bmc and self.listeners.serves(bmc)
 
     async def close(self) -> None:
         for served in self._served.values():

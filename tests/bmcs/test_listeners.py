@@ -1,0 +1,229 @@
+"""Sockets of BMCs while they change: what cannot be opened costs nothing that was open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nospoon.errors import Conflict, ProviderError
+from nospoon.model.addresses import same_place
+from nospoon.model.resources import Outlet
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.certificates import Certificates
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.service import BmcService
+from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
+
+UDP, TCP = socket.SOCK_DGRAM, socket.SOCK_STREAM
+
+
+@asynccontextmanager
+async def service(directory: Path) -> AsyncIterator[BmcService]:
+    async with Tasks("test") as tasks:
+        made = BmcService(
+            MemoryMachines(), MemoryStore(), tasks, certificates=Certificates(directory)
+        )
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+def bmcs(count: int) -> list[BmcConfig]:
+    port = free_port(TCP)
+    return [config(number, redfish_port=port) for number in range(count)]
+
+
+def changed(each: BmcConfig, **fields: object) -> BmcConfig:
+    return replace(each, bmc=replace(each.bmc, **fields))  # type: ignore[arg-type]
+
+
+def pooled(each: BmcConfig) -> BmcConfig:
+    """With an address of its own, at the same ports."""
+    third = os.getpid() % 250
+    address = f"127.98.{third}.{each.bmc.ipmi_port % 250 + 1}"
+    return changed(each, address=address, pool=f"127.98.{third}.0/24")
+
+
+async def answers(each: BmcConfig) -> bool:
+    """Whether Redfish does, as it should (with TLS or without), and IPMI's port is held."""
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_INET, UDP) as probe:
+        try:
+            probe.bind((each.bmc.address, each.bmc.ipmi_port))
+        except OSError:
+            pass
+        else:
+            return False
+    hello = b"\x16\x03\x01" if each.bmc.tls else b"GET /redfish HTTP/1.0\r\n\r\n"
+    with socket.socket(socket.AF_INET, TCP) as client:
+        client.settimeout(0)
+        try:
+            await loop.sock_connect(client, (each.bmc.address, each.bmc.redfish_port))
+        except OSError:
+            return False
+        await loop.sock_sendall(client, hello)
+        client.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(5):
+            first = await loop.sock_recv(client, 100)
+    return first.startswith(b"HTTP/") is not each.bmc.tls
+
+
+async def test_a_change_to_a_redfish_port_in_use_leaves_the_bmc_where_it_was(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path) as s:
+        [each] = bmcs(1)
+        await s.put(each)
+        with socket.create_server(("127.0.0.1", 0)) as stranger:
+            moved = changed(each, redfish_port=stranger.getsockname()[1], ipmi_port=free_port(UDP))
+            with pytest.raises(ProviderError, match="cannot serve Redfish"):
+                await s.put(moved)
+            with socket.socket(socket.AF_INET, UDP) as probe:
+                probe.bind(("127.0.0.1", moved.bmc.ipmi_port))
+        assert await answers(each)
+        assert s.is_served(each.bmc)
+        assert s.at((each.bmc.address, each.bmc.ipmi_port)) is not None
+        assert each.bmc.uuid in s.redfish_at((each.bmc.address, each.bmc.redfish_port))
+        await s.put(moved)
+        assert await answers(moved)
+        assert not await answers(each)
+
+
+async def test_a_port_that_two_nodes_share_stays_when_the_change_of_one_fails(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path) as s:
+        one, other = bmcs(2)
+        await s.put(one)
+        await s.put(other)
+        with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(ProviderError):
+            await s.put(changed(one, redfish_port=stranger.getsockname()[1]))
+        await s.remove(other.bmc.uuid)
+        assert await answers(one)
+
+
+async def test_what_had_to_be_closed_first_is_opened_again_when_the_change_fails(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path) as s:
+        [each] = bmcs(1)
+        await s.put(each)
+        (tmp_path / "127.0.0.1.pem").write_text("no certificate")
+        with pytest.raises(ProviderError, match="cannot serve Redfish"):
+            await s.put(changed(each, tls=True))
+        assert await answers(each)
+        assert s.is_served(each.bmc)
+
+
+async def test_what_cannot_be_opened_again_is_told_and_mended_by_the_next_put(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path) as s:
+        [each] = bmcs(1)
+        with socket.socket(socket.AF_INET, UDP) as stranger:
+            stranger.bind(("127.0.0.2", each.bmc.ipmi_port))
+            await s.put(changed(each, tls=True))
+            (tmp_path / "127.0.0.1.pem").write_text("no certificate")
+            with pytest.raises(ProviderError, match=r"cannot serve UDP 0\.0\.0\.0"):
+                await s.put(pooled(changed(each, tls=True)))
+        assert not s.is_served(changed(each, tls=True).bmc)
+        (tmp_path / "127.0.0.1.pem").unlink()
+        await s.put(changed(each, tls=True))
+        assert s.is_served(changed(each, tls=True).bmc)
+        assert await answers(changed(each, tls=True))
+
+
+@pytest.mark.parametrize("change", [pooled, lambda each: changed(each, tls=True)])
+async def test_all_nodes_of_a_port_go_over_to_what_excludes_the_old_and_back(
+    tmp_path: Path, change: Callable[[BmcConfig], BmcConfig]
+) -> None:
+    before = bmcs(3)
+    after = [change(each) for each in before]
+    async with service(tmp_path) as s:
+        for step in (before, after, before):
+            for each in step:
+                await s.put(each)
+            assert [await answers(each) for each in step] == [True] * 3
+            assert all(s.is_served(each.bmc) for each in step)
+
+
+async def test_who_joins_a_service_that_then_fails_to_start_is_not_served(tmp_path: Path) -> None:
+    (tmp_path / "127.0.0.1.pem").write_text("no certificate")
+    async with service(tmp_path) as s:
+        pair = [changed(each, tls=True) for each in bmcs(2)]
+        told = await asyncio.gather(*(s.put(each) for each in pair), return_exceptions=True)
+        assert [type(each) for each in told] == [ProviderError] * 2
+        assert [s.status(each.bmc.uuid) for each in pair] == [None] * 2
+        (tmp_path / "127.0.0.1.pem").unlink()
+        await asyncio.gather(*(s.put(each) for each in pair))
+        assert [await answers(each) for each in pair] == [True] * 2
+
+
+async def test_who_comes_anew_may_not_change_how_a_port_is_served(tmp_path: Path) -> None:
+    async with service(tmp_path) as s:
+        one, other = bmcs(2)
+        await s.put(one)
+        with pytest.raises(Conflict, match="served without TLS for other nodes"):
+            await s.put(changed(other, tls=True))
+        with pytest.raises(Conflict, match=r"nospoon serves Redfish on 127\.0\.0\.1") as refused:
+            await s.put(pooled(other))
+        assert "Stop" not in refused.value.hint
+        assert await answers(one)
+
+
+async def test_a_pdu_does_not_answer_where_a_bmc_does(tmp_path: Path) -> None:
+    async with service(tmp_path) as s:
+        one, other = bmcs(2)
+        await s.put(one)
+        outlet = Outlet(other.bmc.uuid, "pdu", "127.0.0.1", one.bmc.ipmi_port, 1)
+        with pytest.raises(Conflict, match=r"SNMP.*IPMI.*other nodes"):
+            await s.put(changed(other, outlet=outlet))
+
+
+async def test_nobody_is_told_to_stop_the_process_that_tells(tmp_path: Path) -> None:
+    async with service(tmp_path) as s:
+        with socket.create_server(("127.0.0.1", 0)) as own:
+            [each] = bmcs(1)
+            with pytest.raises(ProviderError) as refused:
+                await s.put(changed(each, redfish_port=own.getsockname()[1]))
+    assert refused.value.hint == "Choose another `bmc.redfish_port` in the cluster file."
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "127.0.0.2", False),
+        ("0.0.0.0", "127.0.0.1", True),
+        ("0.0.0.0", "::1", False),
+        ("0.0.0.0", "::", True),
+        ("::", "127.0.0.1", True),
+        ("::", "::1", True),
+        ("::1", "127.0.0.1", False),
+    ],
+)
+def test_addresses_hinder_each_other_as_the_kernel_says(
+    one: str, other: str, *, same: bool
+) -> None:
+    assert same_place(one, other) is same_place(other, one) is same
+    with socket.socket(_family(one), TCP) as first, socket.socket(_family(other), TCP) as second:
+        first.bind((one, 0))
+        first.listen()
+        try:
+            second.bind((other, first.getsockname()[1]))
+        except OSError:
+            assert same
+        else:
+            assert not same
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
