@@ -266,3 +266,20 @@ async def test_an_ironic_that_dies_while_nodes_are_enrolled_is_mended_by_a_secon
     rack.run("up", "--yes", file)
     states = {n: each["provision_state"] for n, each in api.nodes().items() if cluster.name in n}
     assert states == {f"{cluster.name}-n{n}": "manageable" for n in range(4)}
+
+
+def test_a_cloud_of_clouds_yaml_is_written_out_for_the_daemon(
+    rack: Rack, api: Api, cluster: Cluster, running_ironic: Ironic
+) -> None:
+    file = Path(cluster.write("[{name: n0, ironic: {state: enroll}}]"))
+    endpoint = json.dumps(running_ironic.endpoint)
+    text = file.read_text().replace(f'"endpoint": {endpoint}', '"cloud": "nospoon-dev"')
+    file.write_text(text)
+    rack.environment["OS_CLIENT_CONFIG_FILE"] = "/dev/null"
+    assert "nospoon-dev" in rack.run("plan", str(file), status=2).stderr
+    rack.environment["OS_CLIENT_CONFIG_FILE"] = str(running_ironic.clouds_file)
+    rack.run("up", "--yes", str(file))
+    assert f"{cluster.name}-n0" in api.nodes()
+    del rack.environment["OS_CLIENT_CONFIG_FILE"]
+    rack.run("down", "--yes", cluster.name)
+    assert f"{cluster.name}-n0" not in api.nodes()

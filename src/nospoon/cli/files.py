@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 DEFAULT_HOST = "here"
 _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
+_CLOUD = re.compile(r"\bcloud\W*:")
 _INVENTORY = re.compile(r"^hosts:[ \t]*[^\s{&*|>!]", re.MULTILINE)
 
 
@@ -31,7 +32,7 @@ def read_cluster(path: str) -> Cluster:
     from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
 
     name, text = _read(path)
-    return load(_with_inventory(text, name, _base(path)), file=name)
+    return load(_with_cloud(_with_inventory(text, name, _base(path)), name), file=name)
 
 
 def read_request(client: Client | None, path: str) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
 
     name, text = _read(path)
     base = _base(path)
-    text = _with_inventory(text, name, base)
+    text = _with_cloud(_with_inventory(text, name, base), name)
     cluster = load(text, file=name, local_file=lambda each: _why_unreadable(base / each))
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
     wanted |= {f for profile in cluster.profiles for f in (profile.kernel, *profile.initrd)}
@@ -92,6 +93,22 @@ def _with_inventory(text: str, name: str, base: Path) -> str:
         raise SpecError([document.problem(("hosts",), f"cannot read the inventory {why}")])
     found = ansible.hosts_of(ansible.inventory(str(base / path)), group or "all")
     return document.replaced(("hosts",), json.dumps(found))
+
+
+def _with_cloud(text: str, name: str) -> str:
+    """The file with the name of a cloud in `ironic` replaced by what clouds.yaml says of it."""
+    if not _CLOUD.search(text):
+        return text
+    from nospoon.spec.document import Document  # noqa: PLC0415  (imports YAML)
+
+    document = Document(text, name)
+    ironic = document.value.get("ironic") if isinstance(document.value, dict) else None
+    given = ironic.get("cloud") if isinstance(ironic, dict) else None
+    if not isinstance(given, str):
+        return text
+    from nospoon.cli.clouds import cloud  # noqa: PLC0415  (imports openstacksdk)
+
+    return document.replaced(("ironic", "cloud"), json.dumps(cloud(given)))
 
 
 def _read(path: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ MASK = "********"
 LOG_TAIL = 2 << 20
 """Bytes of the daemon's log that are packed, from its end."""
 _PASSWORD = re.compile(
-    r"""(?i)(?P<key>\b(?:password|secret|k_g)\b['"]?\s*:\s*)"""
+    r"""(?i)(?P<key>\b(?:\w*(?:password|secret|passcode|token)|k_g)\b['"]?\s*:\s*)"""
     r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s,}\]"'][^,}\]\n]*)"""
 )
 """A key of a password in YAML or JSON, and its value: in double quotes, in single ones, plain."""

@@ -76,7 +76,7 @@ class Enrolment:
         """Raises `PlanRefused` when the file names another Ironic, and something is left in the
         one before. One that has the same things is the same by another address.
         """
-        if before is None or now is None or before.endpoint == now.endpoint:
+        if before is None or now is None or before.where == now.where:
             return
         try:
             found = {each.key for each in await observe(self.drivers(before), cluster)}

@@ -5,6 +5,7 @@ Names are those of Ironic's API (https://docs.openstack.org/api-ref/baremetal/).
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
@@ -28,16 +29,29 @@ class IronicAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IronicPlace:
-    """Which Ironic. `endpoint`: a standalone one's URL; else a `cloud` of clouds.yaml."""
+    """Which Ironic. `endpoint`: a standalone one's URL; else `cloud`: what openstacksdk is told of
+    the cloud `name`, as JSON.
+    """
 
     endpoint: str = ""
     auth: IronicAuth = IronicAuth.NONE
     username: str = ""
     password: str = field(default="", repr=False)
-    cloud: str = ""
+    cloud: str = field(default="", repr=False)
+    name: str = ""
 
     def __str__(self) -> str:
-        return self.endpoint or f"cloud {self.cloud or 'of the environment'}"
+        return self.endpoint or f"cloud {self.name}"
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """Its URL, or its Keystone's, and region: the same for the same Ironic."""
+        told = json.loads(self.cloud or "{}")
+        auth = told.get("auth", {})
+        url = (
+            told.get("baremetal_endpoint_override") or auth.get("endpoint") or auth.get("auth_url")
+        )
+        return self.endpoint or str(url), str(told.get("region_name", ""))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -5,11 +5,13 @@ Names are those of Ironic's API (https://docs.openstack.org/api-ref/baremetal/).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
+from nospoon.errors import UsageError
 from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Standing
 from nospoon.plan.enrol import settings
 from nospoon.spec.section import Section, Text, parse_text
@@ -95,8 +97,13 @@ class EnrolmentSection(Section):
 class IronicSection(EnrolmentSection):
     """The Ironic in which nodes are enrolled, and what holds for all of them."""
 
-    endpoint: Annotated[str, BeforeValidator(_url)] = Field(
-        description="URL of a standalone Ironic."
+    endpoint: Annotated[str, BeforeValidator(_url)] | None = Field(
+        None, description="URL of a standalone Ironic; or:"
+    )
+    cloud: Text | dict[str, Any] | None = Field(
+        None,
+        description="A cloud of your clouds.yaml; `envvars`: what `OS_*` says. Its place is taken "
+        "by what openstacksdk knows of it.",
     )
     auth: IronicAuth = Field(
         IronicAuth.NONE, description="How it knows its callers: `none` (default) or `http_basic`."
@@ -104,10 +111,27 @@ class IronicSection(EnrolmentSection):
     username: Text = Field("", description="User name for `http_basic`.")
     password: Text = Field("", description="Password for `http_basic`.", repr=False)
 
+    @model_validator(mode="after")
+    def _one_of_both(self) -> IronicSection:
+        if (self.endpoint is None) is (self.cloud is None):
+            raise ValueError("expected one of endpoint and cloud")
+        if self.auth is IronicAuth.HTTP_BASIC and not (self.username and self.password):
+            raise ValueError("expected username and password with auth http_basic")
+        return self
+
 
 def place(section: IronicSection) -> IronicPlace:
-    """Which Ironic it is."""
-    return IronicPlace(section.endpoint, section.auth, section.username, section.password)
+    """Which Ironic it is. Raises `UsageError` for a cloud of which there is only the name."""
+    if section.endpoint is not None:
+        return IronicPlace(section.endpoint, section.auth, section.username, section.password)
+    if not isinstance(section.cloud, dict):
+        raise UsageError(
+            f"nobody here knows the cloud {section.cloud!r}",
+            hint="The nospoon command reads clouds.yaml and writes out what it says.",
+        )
+    told = dict(section.cloud)
+    name = str(told.pop("name", ""))
+    return IronicPlace(cloud=json.dumps(told, sort_keys=True), name=name)
 
 
 def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:

@@ -6,6 +6,7 @@ https://docs.openstack.org/api-ref/baremetal/
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -152,14 +153,14 @@ def _adapter(place: IronicPlace) -> Any:
         raise MissingTool(
             "openstacksdk is needed to enrol nodes", hint="pip install 'nospoon[ironic]'"
         ) from error
-    auth: dict[str, str] = {"endpoint": place.endpoint}
+    auth = {"endpoint": place.endpoint}
     if place.username:
         auth |= {"username": place.username, "password": place.password}
-    connection = openstack.connect(
-        load_yaml_config=False,
-        load_envvars=False,
-        auth_type=str(place.auth),
-        auth=auth,
-        baremetal_endpoint_override=place.endpoint,
-    )
+    told = {
+        "auth_type": str(place.auth),
+        "auth": auth,
+        "baremetal_endpoint_override": place.endpoint,
+    }
+    told = json.loads(place.cloud) if place.cloud else told
+    connection = openstack.connect(load_yaml_config=False, load_envvars=False, **told)
     return connection.baremetal
