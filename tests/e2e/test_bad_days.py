@@ -447,3 +447,25 @@ def test_verify_says_at_once_where_no_probe_can_come(shared: Rack) -> None:
     shared.run("up", "--yes", file)
     refused = shared.run("verify", name, status=1)
     assert "a simulated machine runs no probe" in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize("pool_first", [True, False])
+def test_ports_that_another_cluster_serves_otherwise_are_refused_in_the_plan(
+    rack: Rack, *, pool_first: bool
+) -> None:
+    names, files = [], []
+    bmc = rack.bmc()
+    port = int(bmc.split("redfish_port: ")[1].split("}")[0].split(",")[0])
+    pool = f"bmc: {{pool: 127.99.{os.getpid() % 250}.0/29, redfish_port: {port}}}\n"
+    for addressing in (pool, bmc) if pool_first else (bmc, pool):
+        names.append(rack.name())
+        # Redfish alone: whether port 623 is free here is not what is asked
+        text = f"cluster: {names[-1]}\nhosts: {{sim: simulated}}\n{addressing}"
+        files.append(rack.file(text + "nodes: [{bmc: [redfish]}]\n", f"{names[-1]}.yaml"))
+    rack.run("up", "--yes", files[0])
+    refused = rack.run("plan", files[1], status=1).stderr
+    assert "bmc.redfish_port: TCP" in refused
+    assert f"your cluster {names[0]} is served" in refused
+    assert "Stop" not in refused
+    rack.run("down", "--yes", names[0])
+    rack.run("up", "--yes", files[1])

@@ -30,12 +30,14 @@ from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.placement import Usage
+from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import only
 from nospoon.providers.base import Capabilities, Driver
 from nospoon.spec.load import load
+from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
@@ -139,6 +141,10 @@ class Planner:
             facts=facts,
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
+        neighbours = await self._neighbours(cluster_id, request.uid)
+        reasons = against_ports(desired.values(), neighbours)
+        if reasons:
+            raise PlanRefused(reasons)
         places = Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts)
         before, now = self.enrolment.place_of(earlier), cluster.ironic
         drivers = self.drivers(places.all) | self.enrolment.drivers(now or before)
@@ -318,6 +324,14 @@ class Planner:
         if reasons:
             raise PlanRefused(reasons)
         return allocations
+
+    async def _neighbours(self, cluster_id: UUID, uid: int) -> list[Neighbour]:
+        """The BMCs of other clusters; those of other users are not named."""
+        return [
+            Neighbour(f"your cluster {tag.name}" if tag.uid == uid else "another cluster", bmc)
+            for _, bmc, tag in await self._database.call(bmc_rows.records, None)
+            if tag.cluster != cluster_id
+        ]
 
     async def _usage_of_others(self, cluster_id: UUID) -> dict[str, Usage]:
         """What nodes of other clusters take of their hosts, by the hosts' identity."""

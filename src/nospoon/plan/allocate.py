@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import Usage, place
+from nospoon.plan.ports import hindered
 
 PRIVATE = IPv4Network("172.30.0.0/16")
 """Where free networks are looked for: /24s in here, then in 10.213.0.0/16."""
@@ -200,9 +202,11 @@ def _free_endpoints(
     addressing = cluster.addressing
     if addressing.pool is not None:
         pairs = ((str(address), IPMI_PORT) for address in addressing.pool.hosts())
+        taken = occupied.endpoints.__contains__  # the socket of all addresses is shared
     else:
         first, last = addressing.ports
         pairs = ((str(addressing.address), port) for port in range(first, last + 1))
+        taken = partial(hindered, taken=occupied.endpoints)
     for pair in pairs:
-        if pair not in used and pair not in occupied.endpoints:
+        if pair not in used and not taken(pair):
             yield Endpoint(*pair, addressing.redfish_port)

@@ -1,0 +1,79 @@
+"""Ports of BMCs: those with addresses of a pool share one socket, of all addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+
+from nospoon.model.addresses import ANY, ANY_IPV4, same_place
+from nospoon.model.resources import Bmc, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A socket. Clusters may share it where all of it is the same."""
+
+    field: str
+    protocol: str
+    address: str
+    port: int
+    tls: bool = False
+
+    def clashes(self, other: Bound) -> bool:
+        """Whether only one of both can be open."""
+        apart = (self.address, self.tls) != (other.address, other.tls)
+        return apart and same_place(self.address, other.address)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A BMC of another cluster. `whose`: as a message names that."""
+
+    whose: str
+    bmc: Bmc
+
+
+def hindered(place: tuple[str, int], taken: Container[tuple[str, int]]) -> bool:
+    """Whether this address and port, or the port of all addresses, is taken."""
+    address, port = place
+    wide = [each for each in (ANY_IPV4, ANY) if same_place(each, address)]
+    return any((each, port) in taken for each in (address, *wide))
+
+
+def against_ports(desired: Iterable[Resource], others: Iterable[Neighbour]) -> list[str]:
+    """Why sockets of these BMCs cannot be open beside those of other clusters."""
+    held: dict[tuple[str, int], dict[Bound, str]] = {}
+    for other in others:
+        for bound in _sockets(other.bmc):
+            held.setdefault((bound.protocol, bound.port), {})[bound] = other.whose
+    wanted = dict.fromkeys(
+        bound for each in desired if isinstance(each.shape, Bmc) for bound in _sockets(each.shape)
+    )
+    return [
+        f"{bound.field}: {_told(bound)} cannot be served while {whose} is served at "
+        f"{_told(there)}. Choose another port{_mend(bound, there)}."
+        for bound in wanted
+        for there, whose in held.get((bound.protocol, bound.port), {}).items()
+        if bound.clashes(there)
+    ]
+
+
+def _sockets(bmc: Bmc) -> Iterator[Bound]:
+    address = ANY_IPV4 if bmc.pool else bmc.address
+    if bmc.ipmi_port:
+        yield Bound("bmc.pool" if bmc.pool else "bmc.ports", "UDP", address, bmc.ipmi_port)
+    if bmc.outlet is not None:
+        place = address if bmc.pool else bmc.outlet.address
+        yield Bound("bmc.pool" if bmc.pool else "bmc.pdu.ports", "UDP", place, bmc.outlet.port)
+    if bmc.redfish_port:
+        yield Bound("bmc.redfish_port", "TCP", address, bmc.redfish_port, bmc.tls)
+
+
+def _told(bound: Bound) -> str:
+    where = f"[{bound.address}]" if ":" in bound.address else bound.address
+    how = {True: " with TLS", False: " without TLS"}[bound.tls] if bound.protocol == "TCP" else ""
+    return f"{bound.protocol} {where}:{bound.port}{how}"
+
+
+def _mend(bound: Bound, there: Bound) -> str:
+    return ", or the same `bmc.tls`" if bound.address == there.address else ""

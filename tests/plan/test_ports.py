@@ -1,0 +1,66 @@
+"""Ports of BMCs beside those of other clusters: what cannot be open together is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from nospoon.model.cluster import BmcProtocol
+from nospoon.model.resources import Bmc, Key, Kind, Resource
+from nospoon.plan.ports import Neighbour, against_ports, hindered
+
+SHARED = Bmc(uuid4(), (BmcProtocol.REDFISH,), "127.0.0.1", 6230, 26999, "admin")
+POOLED = replace(SHARED, uuid=uuid4(), address="127.44.0.1", ipmi_port=623, pool="127.44.0.0/29")
+
+
+def reasons(wanted: Bmc, held: Bmc) -> list[str]:
+    resource = Resource(Key(Kind.BMC, "here", "node-0"), wanted)
+    return against_ports([resource, resource], [Neighbour("your cluster a", held)] * 2)
+
+
+def test_redfish_of_all_addresses_is_refused_beside_that_of_one_and_the_reverse() -> None:
+    (reason,) = reasons(POOLED, SHARED)
+    assert reason == (
+        "bmc.redfish_port: TCP 0.0.0.0:26999 without TLS cannot be served while your cluster a is "
+        "served at TCP 127.0.0.1:26999 without TLS. Choose another port."
+    )
+    (reverse,) = reasons(SHARED, POOLED)
+    assert "TCP 127.0.0.1:26999 without TLS cannot be served" in reverse
+
+
+def test_ipmi_of_a_pool_is_refused_beside_the_same_port_of_one_address() -> None:
+    (reason,) = reasons(POOLED, replace(SHARED, ipmi_port=623, redfish_port=0))
+    assert reason.startswith("bmc.pool: UDP 0.0.0.0:623 cannot be served while your cluster a")
+
+
+def test_one_port_speaks_tls_or_does_not() -> None:
+    (reason,) = reasons(SHARED, replace(SHARED, ipmi_port=6231, tls=True))
+    assert reason.endswith("Choose another port, or the same `bmc.tls`.")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SHARED, ipmi_port=6231),
+        replace(SHARED, address="127.0.0.2", tls=True),
+        replace(SHARED, ipmi_port=6231, redfish_port=0),
+        replace(POOLED, redfish_port=27000),
+    ],
+)
+def test_what_can_be_open_together_or_shared_is_allowed(other: Bmc) -> None:
+    assert reasons(SHARED, other) == reasons(other, SHARED) == []
+
+
+def test_pools_share_their_sockets() -> None:
+    assert reasons(POOLED, replace(POOLED, address="127.45.0.1", pool="127.45.0.0/29")) == []
+
+
+@pytest.mark.parametrize(
+    ("taken", "is_hindered"),
+    [("127.0.0.1", True), ("0.0.0.0", True), ("::", True), ("127.0.0.2", False)],
+)
+def test_a_port_of_all_addresses_is_no_free_one_of_any(taken: str, *, is_hindered: bool) -> None:
+    assert hindered(("127.0.0.1", 623), {(taken, 623)}) is is_hindered
+    assert not hindered(("127.0.0.1", 624), {(taken, 623)})
