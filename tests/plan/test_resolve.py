@@ -95,6 +95,14 @@ def test_ports_that_others_use_are_passed_over() -> None:
     assert ports == [6231, 6233]
 
 
+def test_a_port_taken_on_all_addresses_is_passed_over_by_ports_and_shared_by_pools() -> None:
+    taken = frozenset({("0.0.0.0", 623)})
+    ported = decided(read("bmc: {ports: 623-630}\nnodes: [{}]"), endpoints=taken)
+    assert [each.ipmi_port for each in ported.endpoints.values()] == [624]
+    pooled = decided(read("bmc: {pool: 127.5.0.0/29}\nnodes: [{}]"), endpoints=taken)
+    assert [each.ipmi_port for each in pooled.endpoints.values()] == [623]
+
+
 def test_a_pool_gives_each_bmc_an_address_and_the_standard_port() -> None:
     cluster = read("bmc: {pool: 127.5.0.0/29}\nnodes: [{count: 2}]")
     assert list(decided(cluster).endpoints.values()) == [
