@@ -132,6 +132,8 @@ class FarHost:
 
     def close(self) -> None:
         if self.daemon is not None:
+            for guest in self.run("virsh", "list", "--name").split():  # of a test that failed
+                self.run("virsh", "destroy", guest)
             self.stop()
         logger = self.place / "virtlogd.pid"
         os.kill(int(logger.read_text()), signal.SIGTERM)
