@@ -53,10 +53,10 @@ def cluster_of(rack: Rack, *urls: str) -> tuple[str, str]:
     return name, rack.file(text, f"{name}.yaml")
 
 
-def test_a_plan_tells_how_far_a_download_is(shared: Rack) -> None:
+def test_a_plan_tells_how_far_a_download_is(rack: Rack) -> None:
     with slow_server(0.4) as url:
-        _, file = cluster_of(shared, f"{url}/disk.raw")
-        planned = shared.run("plan", file)
+        _, file = cluster_of(rack, f"{url}/disk.raw")
+        planned = rack.run("plan", file)
     assert f"{url}/disk.raw: fetched {PIECES} MiB" in planned.stderr
     assert f" MiB of {PIECES} MiB" in planned.stderr
     assert "+ machine node-0" in planned.stdout
@@ -98,14 +98,14 @@ def test_every_url_that_cannot_be_had_is_told_at_once(shared: Rack) -> None:
     assert all(f"cannot fetch {url}" in refused.stderr for url in nowhere)
 
 
-def test_every_image_that_cannot_be_read_is_told_at_once(shared: Rack) -> None:
-    (shared.directory / "empty.raw").write_bytes(b"")
-    (shared.directory / "cut.qcow2").write_bytes(b"QFI\xfb\x00")
-    (shared.directory / "large.raw").write_bytes(bytes(2 * MIB))
-    name = shared.name()
+def test_every_image_that_cannot_be_read_is_told_at_once(rack: Rack) -> None:
+    (rack.directory / "empty.raw").write_bytes(b"")
+    (rack.directory / "cut.qcow2").write_bytes(b"QFI\xfb\x00")
+    (rack.directory / "large.raw").write_bytes(bytes(2 * MIB))
+    name = rack.name()
     text = (
-        f"cluster: {name}\nhosts: {{sim: simulated}}\n{shared.bmc()}nodes: [{{disks: ["
+        f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}nodes: [{{disks: ["
         "{image: empty.raw}, {image: cut.qcow2}, {image: large.raw, size: 1MiB}]}]\n"
     )
-    refused = shared.run("plan", shared.file(text, f"{name}.yaml"), status=2)
+    refused = rack.run("plan", rack.file(text, f"{name}.yaml"), status=2)
     assert all(each in refused.stderr for each in ("empty.raw", "cut.qcow2", "large.raw"))
