@@ -46,7 +46,9 @@ def test_a_bare_host_is_prepared_used_and_put_back(farm: Farm) -> None:
         rack.run("up", "--yes", file)
         assert f"<source bridge='{BRIDGE}'/>" in domains(host)
         rack.down()
+        assert "virtlogd-sock" in host.run("ss", "-Hlx"), "its owner is the same as before"
         undone = rack.json("host", "setup", "--undo", file)
+        assert "virtlogd-sock" in host.run("ss", "-Hlx"), "who ran before runs still"
         assert undone[0]["failed"] == 0
         assert not link_of(host, BRIDGE)
         assert "master" not in link_of(host, UPLINK)
