@@ -142,19 +142,9 @@ class Planner:
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
         neighbours = await self._neighbours(cluster_id, request.uid)
-        reasons = against_ports(desired.values(), neighbours)
-        if reasons:
-            raise PlanRefused(reasons)
+        _refuse(against_ports(desired.values(), neighbours))
         places = Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts)
-        before, now = self.enrolment.place_of(earlier), cluster.ironic
-        drivers = self.drivers(places.all) | self.enrolment.drivers(now or before)
-        observed = await observe(drivers, cluster_id)
-        await self.enrolment.refuse_left_behind(
-            before, now, cluster_id, here=[each.key for each in observed]
-        )
-        reasons = await against_moves(places, cluster_id, observed, self._drivers_of)
-        if reasons:
-            raise PlanRefused(reasons)
+        drivers, observed = await self._look(cluster, cluster_id, earlier, places)
         plan = await asyncio.to_thread(
             diff,
             cluster=cluster.name,
@@ -172,11 +162,7 @@ class Planner:
         remembers = self._says_something_new(earlier, request, uploads)
         leaves = not request.targets and (places.left or bool(leavers))
         plan = replace(plan, remembers=remembers or leaves)
-        if request.fingerprint and request.fingerprint != plan.fingerprint:
-            raise Stale(
-                "the plan is stale: something has changed since it was made",
-                hint="Look at a new one with `nospoon plan`.",
-            )
+        _refuse_stale(request.fingerprint, plan)
         return Prepared(
             id=cluster_id,
             cluster=cluster,
@@ -189,6 +175,19 @@ class Planner:
             observed=tuple(observed),
             plan=plan,
         )
+
+    async def _look(
+        self, cluster: Cluster, cluster_id: UUID, earlier: ClusterRow | None, places: Places
+    ) -> tuple[Drivers, Sequence[Observed]]:
+        """What is there now, and who handles it; refuses to leave anything behind unseen."""
+        before, now = self.enrolment.place_of(earlier), cluster.ironic
+        drivers = self.drivers(places.all) | self.enrolment.drivers(now or before)
+        observed = await observe(drivers, cluster_id)
+        await self.enrolment.refuse_left_behind(
+            before, now, cluster_id, here=[each.key for each in observed]
+        )
+        _refuse(await against_moves(places, cluster_id, observed, self._drivers_of))
+        return drivers, observed
 
     def _says_something_new(
         self, earlier: ClusterRow | None, request: Request, uploads: Mapping[str, str]
@@ -346,6 +345,20 @@ class Planner:
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""
         return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
+
+
+def _refuse(reasons: Sequence[str]) -> None:
+    if reasons:
+        raise PlanRefused(reasons)
+
+
+def _refuse_stale(fingerprint: str, plan: Plan) -> None:
+    """`fingerprint`: of the plan that was agreed on, "" for none."""
+    if fingerprint and fingerprint != plan.fingerprint:
+        raise Stale(
+            "the plan is stale: something has changed since it was made",
+            hint="Look at a new one with `nospoon plan`.",
+        )
 
 
 def _refuse_unknown(targets: Iterable[str], names: Collection[str]) -> None:
