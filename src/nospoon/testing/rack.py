@@ -61,8 +61,11 @@ class Rack:
         """A `bmc:` section with ports that no other daemon on this machine uses, and below those
         that the kernel gives to outgoing connections (32768 and more, ip(7)).
         """
-        first = 10_000 + int(uuid4().hex[:4], 16) % 430 * 50
-        settings = {"redfish_port": str(first), **more}
+        slot = int(uuid4().hex[:4], 16) % 430
+        first, snmp = 10_000 + slot * 50, 5_000 + slot * 10
+        settings = {
+            "redfish_port": str(first), "pdu": f"{{ports: {snmp}-{snmp + 9}}}", **more,
+        }  # fmt: skip
         if "pool" not in more:
             settings["ports"] = f"{first + 1}-{first + 999}"
         return f"bmc: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}\n"
