@@ -126,7 +126,7 @@ def stream_of(service: ConsoleService, machine: UUID) -> ConsoleStream:
 async def test_the_record_is_read_from_an_offset_and_followed(
     connection: SimulatedConnection, service: ConsoleService, machine: UUID
 ) -> None:
-    await service.keep(machine, group="0/dev", node="n")
+    await service.keep({machine: "n"}, group="0/dev")
     await connection.machine_driver.power(machine, PowerCommand.ON, PLAN)
     whole = b"".join([chunk async for chunk in service.read(machine, follow=False)])
     assert b"boots disk" in whole

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -24,6 +25,7 @@ from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 Connect = Callable[[Host], Connection]
 OnEvent = Callable[[MachineEvent], None]
@@ -85,17 +87,12 @@ class Hosts:
     async def facts(self, host: Host, *, pools: str) -> HostFacts:
         """What the plan must know of a host. `pools`: directory there in which pools are made."""
         can = await self.capabilities(host)
-        routes: tuple[Route, ...] = ()
-        links: Mapping[str, _Link] | None = None
-        ovs: frozenset[str] = frozenset()
-        disk = 0
-        if host.kind is ConnectionKind.LIBVIRT:
-            disk = await _free_space(self.use(host).runner, pools)
-        if host.kind is ConnectionKind.LIBVIRT and can.managed_networks:
-            runner = self.use(host).runner
-            routes, links, ovs = await asyncio.gather(
-                _routes(runner), _links(runner), _ovs_bridges(runner)
-            )
+        real = host.kind is ConnectionKind.LIBVIRT
+        runner = self.use(host).runner
+        disk, (routes, links, ovs) = await asyncio.gather(
+            _free_space(runner, pools) if real else _nothing(0),
+            _surroundings(runner) if real and can.managed_networks else _nothing(UNSEEN),
+        )
         return HostFacts(
             firmwares=can.firmwares,
             archs=can.archs,
@@ -236,6 +233,19 @@ async def _let_go(used: HostInUse) -> None:
 async def routes_here() -> tuple[Route, ...]:
     """The routes of the machine on which BMCs answer: this one."""
     return await _routes(runner_for(""))
+
+
+Surroundings = tuple[tuple[Route, ...], "Mapping[str, _Link] | None", frozenset[str]]
+UNSEEN: Surroundings = ((), None, frozenset())
+"""What is known of a host on which we make no networks: no routes, links, OVS bridges."""
+
+
+async def _nothing(value: T) -> T:
+    return value
+
+
+async def _surroundings(runner: Runner) -> Surroundings:
+    return await asyncio.gather(_routes(runner), _links(runner), _ovs_bridges(runner))
 
 
 async def _free_space(runner: Runner, path: str) -> int:

@@ -193,9 +193,8 @@ class Work:
             self._fleet.put(_member(row, node, profile))
             if before is not None and before.profile != profile:
                 await self._publish(node.uuid)
-            await self._consoles.keep(
-                node.uuid, group=record_group(row.uid, row.name), node=node.name
-            )
+        names = {node.uuid: node.name for node in nodes}
+        await self._consoles.keep(names, group=record_group(row.uid, row.name))
         return row
 
     def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:

@@ -8,8 +8,9 @@ a controller checks its epoch (`nospoon.store.database`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from nospoon.errors import Superseded
 from nospoon.store import tables
@@ -17,6 +18,13 @@ from nospoon.store import tables
 leases = tables.leases
 SCOPE = "*"
 """All hosts: one controller has them all. A host's name, once several controllers share them."""
+
+_CHECK = (
+    update(leases)
+    .where(leases.c.scope == SCOPE, leases.c.epoch == bindparam("mine"))
+    .values(epoch=leases.c.epoch)
+)
+"""Built once: it goes before every writing transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,8 @@ def check(connection: Connection, epoch: int) -> None:
 
     It writes, since a look alone would lock nothing.
     """
-    _change(connection, epoch, epoch=epoch)
+    if not connection.execute(_CHECK, {"mine": epoch}).rowcount:
+        _refuse(connection)
 
 
 def give_back(connection: Connection, epoch: int) -> None:
@@ -75,9 +84,13 @@ def give_back(connection: Connection, epoch: int) -> None:
 def _change(connection: Connection, mine: int, /, **values: object) -> None:
     ours = (leases.c.scope == SCOPE, leases.c.epoch == mine)
     if not connection.execute(update(leases).where(*ours).values(**values)).rowcount:
-        now = look(connection)
-        who = now.controller if now is not None and now.controller else "somebody"
-        raise Superseded(
-            f"{who} has taken over these hosts: this daemon was silent for too long",
-            hint="It does nothing more. Use the other one.",
-        )
+        _refuse(connection)
+
+
+def _refuse(connection: Connection) -> NoReturn:
+    now = look(connection)
+    who = now.controller if now is not None and now.controller else "somebody"
+    raise Superseded(
+        f"{who} has taken over these hosts: this daemon was silent for too long",
+        hint="It does nothing more. Use the other one.",
+    )

@@ -8,7 +8,7 @@ power cycles: when the machine starts again the stream is opened again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -126,9 +126,13 @@ class ConsoleService:
         """Keep records from being rotated away."""
         self._tasks.start(self._sweep(), name="sweep records")
 
-    async def keep(self, machine: UUID, *, group: str, node: str) -> None:
-        """Keep this machine's record, as a node's of this group."""
-        await asyncio.to_thread(self._records.keep, machine, group=group, node=node)
+    async def keep(self, nodes: Mapping[UUID, str], *, group: str) -> None:
+        """Keep the records of these machines, each as a node's of this group."""
+        await asyncio.to_thread(self._keep, nodes, group)
+
+    def _keep(self, nodes: Mapping[UUID, str], group: str) -> None:
+        for machine, node in nodes.items():
+            self._records.keep(machine, group=group, node=node)
 
     async def kept(self, group: str, node: str) -> UUID | None:
         """The machine whose record is kept for a node, though its cluster may be gone."""
