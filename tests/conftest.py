@@ -9,13 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from nospoon.testing.postgresql import PostgreSql
 
 ALLOWED = Path(__file__).parent / "skips.toml"
 
-settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
+settings.register_profile(
+    "ci",
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
+)
 settings.load_profile("ci")
 
 
