@@ -101,9 +101,12 @@ class Daemon:
         self.simulations = Simulations(
             settings.state / "simulated", self.database.deployment, lambda: self.lease.fresh
         )
-        self._wire()
+        self._wire_machines()
+        self._wire_boot()
+        self._wire_control()
 
-    def _wire(self) -> None:
+    def _wire_machines(self) -> None:
+        """Hosts, and what belongs to each machine: its console, its media, its BMC."""
         settings, database = self._settings, self.database
         sockets = settings.runtime
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
@@ -128,6 +131,10 @@ class Daemon:
             restart_seconds=settings.bmc_restart,
             account_key=self.cipher.derived("accounts"),
         )
+
+    def _wire_boot(self) -> None:
+        """Who decides what a machine boots, and what serves it."""
+        settings, database = self._settings, self.database
         self.authority = Authority(self._override_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)
         app = create_boot_app(self.authority, ready=lambda: self._ready)
@@ -140,6 +147,10 @@ class Daemon:
             clock=clock.unix,
             find_grub=self._find_grub,
         )
+
+    def _wire_control(self) -> None:
+        """What plans and works, and the API before it."""
+        settings, database = self._settings, self.database
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.hosts)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
         self.ironics = Ironics(
