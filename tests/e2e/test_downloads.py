@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import threading
@@ -95,7 +96,8 @@ def test_every_url_that_cannot_be_had_is_told_at_once(shared: Rack) -> None:
     nowhere = [f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}/{n}" for n in range(2)]
     _, file = cluster_of(shared, *nowhere)
     refused = shared.run("up", "--yes", file, status=1)
-    assert all(f"cannot fetch {url}" in refused.stderr for url in nowhere)
+    for url in nowhere:
+        assert re.search(rf"\.yaml:4:\d+: cannot fetch {url}", refused.stderr)
 
 
 def test_every_image_that_cannot_be_read_is_told_at_once(rack: Rack) -> None:
@@ -108,4 +110,6 @@ def test_every_image_that_cannot_be_read_is_told_at_once(rack: Rack) -> None:
         "{image: empty.raw}, {image: cut.qcow2}, {image: large.raw, size: 1MiB}]}]\n"
     )
     refused = rack.run("plan", rack.file(text, f"{name}.yaml"), status=2)
-    assert all(each in refused.stderr for each in ("empty.raw", "cut.qcow2", "large.raw"))
+    at = {image: text.splitlines()[3].index(image) + 1 for image in ("empty.raw", "cut.qcow2")}
+    assert all(f"{name}.yaml:4:{at[image]}: image {image} " in refused.stderr for image in at)
+    assert re.search(rf"{name}\.yaml:4:\d+: node node-0: disk 2 .*large\.raw", refused.stderr)

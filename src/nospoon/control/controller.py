@@ -44,6 +44,7 @@ from nospoon.plan.text import plan_text
 from nospoon.runtime.clock import Clock
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.service import Attached, ConsoleService
+from nospoon.spec.document import Document
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
@@ -93,12 +94,14 @@ class Controller:
         urls = await self.planner.to_fetch(request)
         if not urls:
             return None
+        document = Document(request.text, request.file)
+        places = {url: document.place_of(url) for url in urls}
         return await self.operations.start(
             "fetch",
             cluster_id=uuid4(),  # it holds up nobody
             cluster=self.planner.read(request.file, request.text).name,
             uid=request.uid,
-            work=lambda running: fetch_all(running, urls, self.files),
+            work=lambda running: fetch_all(running, places, self.files),
         )
 
     async def check_hosts(self, request: Request) -> Sequence[Finding]:

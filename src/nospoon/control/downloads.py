@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from nospoon.control.fetch import Access, Transfer, separated
 from nospoon.control.files import Files
@@ -18,16 +18,19 @@ TOLD = 2.0
 MIB = 1 << 20
 
 
-async def fetch_all(running: Running, urls: Sequence[str], files: Files) -> Ended:
-    """Fetch one after the other, and tell how far it is; what cannot be had is told at the end."""
+async def fetch_all(running: Running, urls: Mapping[str, str], files: Files) -> Ended:
+    """Fetch one after the other, and tell how far it is; what cannot be had is told at the end.
+
+    `urls`: each with its place in the cluster file.
+    """
     failures = []
-    for number, url in enumerate(urls):
+    for number, (url, written) in enumerate(urls.items()):
         place, _ = separated(url, Access())
         running.emit(Progress(Phase.STARTED, "fetch", what=place, done=number, total=len(urls)))
         try:
             got = await _fetch(running, url, place, files)
         except (ProviderError, UsageError) as error:
-            failures.append({"what": place, "node": "", "message": str(error)})
+            failures.append({"what": place, "node": "", "message": f"{written}: {error}"})
             continue
         running.emit(
             Progress(Phase.DONE, f"fetched {got}", what=place, done=number + 1, total=len(urls))

@@ -36,6 +36,7 @@ from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import only
 from nospoon.providers.base import Capabilities, Driver
+from nospoon.spec.document import Document
 from nospoon.spec.load import load
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
@@ -243,21 +244,23 @@ class Planner:
             if not self._files.has(known):
                 known = await self._missing(name, request)
             uploads[name] = known
-        return uploads, await self._facts_of_images(cluster, uploads)
+        return uploads, await self._facts_of_images(cluster, uploads, request)
 
     async def _facts_of_images(
-        self, cluster: Cluster, uploads: Mapping[str, str]
+        self, cluster: Cluster, uploads: Mapping[str, str], request: Request
     ) -> dict[str, ImageFacts]:
-        facts, reasons = {}, []
+        facts: dict[str, ImageFacts] = {}
+        refused: list[tuple[str, str]] = []
         for name in sorted(_images_of(cluster)):
             try:
                 path = self._files.path(uploads[name])
                 facts[name] = await image_facts(path, name, uploads[name])
             except UsageError as error:
-                reasons.append(str(error))
-        reasons += _too_small(cluster, facts)
-        if reasons:
-            raise UsageError("\n".join(reasons))
+                refused.append((name, str(error)))
+        refused += _too_small(cluster, facts)
+        if refused:
+            document = Document(request.text, request.file)
+            raise UsageError("\n".join(f"{document.place_of(n)}: {why}" for n, why in refused))
         return facts
 
     async def to_fetch(self, request: Request) -> list[str]:
@@ -377,10 +380,14 @@ def _boot_files(cluster: Cluster) -> set[str]:
     return {name for profile in cluster.profiles for name in (profile.kernel, *profile.initrd)}
 
 
-def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[str]:
+def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[tuple[str, str]]:
+    """Each image, and why a disk cannot hold it."""
     return [
-        f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image "
-        f"{PurePosixPath(disk.image).name} of {facts[disk.image].virtual_size} bytes"
+        (
+            disk.image,
+            f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image"
+            + f" {PurePosixPath(disk.image).name} of {facts[disk.image].virtual_size} bytes",
+        )
         for node in cluster.nodes
         for index, disk in enumerate(node.disks)
         if disk.image in facts and disk.size and disk.size < facts[disk.image].virtual_size

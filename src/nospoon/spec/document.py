@@ -74,6 +74,11 @@ class Document:
             return 1, 1
         return chosen.start_mark.line + 1, chosen.start_mark.column + 1
 
+    def place_of(self, value: str) -> str:
+        """FILE:LINE:COLUMN of the first text that is this value; the file where there is none."""
+        found = min(_marks(self._root, value, set()), default=None)
+        return self.file if found is None else f"{self.file}:{found[0] + 1}:{found[1] + 1}"
+
     def replaced(self, path: Path, by: str) -> str:
         """The text with what stands at a path replaced."""
         node: Node | None = self._root
@@ -173,6 +178,20 @@ def dotted(path: Path) -> str:
 def _segments(path: Path) -> Iterator[str]:
     for part in path:
         yield f"[{part}]" if isinstance(part, int) else f".{part}"
+
+
+def _marks(node: Node | None, value: str, seen: set[int]) -> Iterator[tuple[int, int]]:
+    """Line and column, from 0, of each scalar of this value; what aliases repeat counts once."""
+    if node is None or id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, ScalarNode):
+        if node.value == value:
+            yield node.start_mark.line, node.start_mark.column
+        return
+    for part in node.value:
+        for each in part if isinstance(part, tuple) else (part,):
+            yield from _marks(each, value, seen)
 
 
 def _child(node: Node | None, part: str | int) -> tuple[Node | None, Node] | None:
