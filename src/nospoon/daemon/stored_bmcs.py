@@ -14,8 +14,7 @@ from nospoon.control.hosts import Hosts
 from nospoon.daemon.bmc_state import opened
 from nospoon.errors import Gone
 from nospoon.model.machine import PowerState
-from nospoon.model.resources import Bmc, Key, OwnerTag, Resource
-from nospoon.providers.ironic.drivers import Secrets
+from nospoon.model.resources import Bmc, Key, OwnerTag, Resource, Secrets
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.store import bmc_log
 from nospoon.store import bmcs as bmc_rows

@@ -250,6 +250,17 @@ class Bmc:
         return _place(self.address, self.redfish_port)
 
 
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What a client needs to log in to a node's BMC and its PDU. `k_g` in hexadecimal digits; ""
+    for what there is none of.
+    """
+
+    password: str = field(repr=False)
+    k_g: str = field(default="", repr=False)
+    pdu_secret: str = field(default="", repr=False)
+
+
 def _place(address: str, port: int) -> str:
     """IPv6 addresses go in brackets (RFC 3986 §3.2.2)."""
     host = f"[{address}]" if ":" in address else address

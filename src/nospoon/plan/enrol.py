@@ -20,7 +20,7 @@ from nospoon.model.ironic import (
     Settings,
     Standing,
 )
-from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource
+from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource, Secrets
 from nospoon.plan import identity
 
 PLACE = "ironic"
@@ -103,6 +103,30 @@ def _access(node: Node, bmc: Bmc) -> dict[str, Any]:
             }
         case _:
             return {}
+
+
+def login(driver: str, secrets: Secrets) -> dict[str, str]:
+    """The part of `driver_info` that nobody is shown."""
+    match driver:
+        case "ipmi":
+            told = {"ipmi_password": secrets.password, "ipmi_hex_kg_key": secrets.k_g}
+        case "redfish":
+            told = {"redfish_password": secrets.password}
+        case _:
+            told = {}
+    return {name: value for name, value in told.items() if value}
+
+
+def nested(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by their paths (`driver_info/ipmi_port`) as Ironic's API has them."""
+    made: dict[str, Any] = {}
+    for path, value in told.items():
+        field, _, key = path.partition("/")
+        if key:
+            made.setdefault(field, {})[key] = value
+        else:
+            made[field] = value
+    return made
 
 
 def _properties(node: Node, machine: Machine, bmc: Bmc) -> dict[str, Any]:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup
-from nospoon.model.resources import Enrolled, Key, Kind, Observed, OwnerTag, Resource, Shape
-from nospoon.plan.enrol import PLACE, values
+from nospoon.model.resources import (
+    Enrolled,
+    Key,
+    Kind,
+    Observed,
+    OwnerTag,
+    Resource,
+    Secrets,
+    Shape,
+)
+from nospoon.plan.enrol import PLACE, login, values
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.records import TAG, Record
@@ -19,14 +28,6 @@ from nospoon.runtime.clock import Clock
 
 FAILED = " failed"
 """How the states end in which a node stays when something failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Secrets:
-    """What a driver needs to log in to a BMC. `k_g` in hexadecimal digits, "" for none."""
-
-    password: str = field(repr=False)
-    k_g: str = field(default="", repr=False)
 
 
 SecretsOf = Callable[[UUID], Awaitable[Secrets]]
@@ -170,15 +171,8 @@ class NodeDriver(_Records):
 
     async def _secret(self, node: IronicNode) -> dict[str, str]:
         """Ironic shows no passwords: they are written each time anything is."""
-        secrets = await self._around.secrets(node.uuid)
-        match _driver(node):
-            case "ipmi":
-                told = {"driver_info/ipmi_password": secrets.password}
-                if secrets.k_g:
-                    told["driver_info/ipmi_hex_kg_key"] = secrets.k_g
-                return told
-            case _:
-                return {"driver_info/redfish_password": secrets.password}
+        told = login(_driver(node), await self._around.secrets(node.uuid))
+        return {f"driver_info/{name}": value for name, value in told.items()}
 
     async def _traits(self, node: IronicNode, there: Record) -> None:
         if tuple(sorted(there.get("traits") or ())) != node.traits:

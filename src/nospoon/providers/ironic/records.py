@@ -17,7 +17,7 @@ from nospoon.model.ironic import (
     Settings,
 )
 from nospoon.model.resources import OwnerTag
-from nospoon.plan.enrol import settings, values
+from nospoon.plan.enrol import nested, settings, values
 
 TAG = "nospoon"
 NESTED = frozenset({"driver_info", "properties", "extra"})
@@ -106,20 +106,7 @@ def port_shape(record: Record) -> IronicPort:
 
 def body(told: Settings, more: Mapping[str, Any]) -> dict[str, Any]:
     """What is posted to make it."""
-    made: dict[str, Any] = {}
-    for path, value in values(told).items():
-        field, _, key = path.partition("/")
-        if key:
-            made.setdefault(field, {})[key] = value
-        else:
-            made[field] = value
-    for path, value in more.items():
-        field, _, key = path.partition("/")
-        if key:
-            made.setdefault(field, {})[key] = value
-        else:
-            made[field] = value
-    return made
+    return nested({**values(told), **more})
 
 
 def operations(record: Record, told: Settings, more: Mapping[str, Any]) -> list[Operation]:
