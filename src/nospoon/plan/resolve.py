@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from uuid import UUID
 
 from nospoon.model.cluster import (
@@ -38,6 +38,7 @@ from nospoon.model.resources import (
     Volume,
 )
 from nospoon.plan import identity, notes
+from nospoon.plan.addresses import reserved
 from nospoon.plan.allocate import Allocations, Endpoint
 from nospoon.plan.enrol import enrolled
 from nospoon.plan.hosts import HostFacts
@@ -148,10 +149,6 @@ class _Resolver:
         vni = identity.network_identifier(self.id, network.name)
         return Tunnel(vni, host.address, peers)
 
-    def _own_addresses(self, network: Network) -> int:
-        """How many of its addresses are hosts': of an overlay each has one."""
-        return 1 if network.overlay is None else len(self.hosts)
-
     def _number(self, host: Host, network: Network) -> int:
         """The host's place on a network, from 0; steady while the file names the same hosts."""
         return 0 if network.overlay is None else list(self.hosts).index(host.name)
@@ -178,23 +175,11 @@ class _Resolver:
     def _reservations(
         self, host: Host, network: Network, cidr: IPv4Network
     ) -> Iterator[Reservation]:
-        """Addresses by the node's place in the file, so that they fit also on several hosts."""
-        addresses = self._machine_addresses(network, cidr)
-        for node in self.cluster.nodes:
-            for mac, nic_network in self._nics(node):
-                if nic_network != network.name:
-                    continue
-                address = next(addresses)
-                if self.allocations.hosts[node.name] == host.name:
-                    uuid = identity.node_uuid(self.id, node.name)
-                    yield Reservation(mac, str(address), node.name, uuid, _loader(node))
-
-    def _machine_addresses(self, network: Network, cidr: IPv4Network) -> Iterator[IPv4Address]:
-        """Those of a netboot network that are neither the host's own nor of a BMC."""
-        pool = self.cluster.addressing.pool
-        for number in range(1 + self._own_addresses(network), cidr.num_addresses - 1):
-            if pool is None or cidr[number] not in pool:
-                yield cidr[number]
+        for node, index, address in reserved(self.cluster, network, cidr):
+            if self.allocations.hosts[node.name] == host.name:
+                uuid = identity.node_uuid(self.id, node.name)
+                mac = node.nics[index].mac or identity.mac_address(uuid, index)
+                yield Reservation(mac, str(address), node.name, uuid, _loader(node))
 
     def _range(self, cidr: IPv4Network) -> tuple[str, str]:
         """First and last address for strangers: the larger part beside the BMCs' addresses."""
