@@ -32,6 +32,7 @@ COMMANDS = {
     "recover": "Make a lost store again from what is on the hosts.",
     "snapshot": "Snapshots of a whole cluster: create, list, restore, delete.",
     "operation": "Long work: list, show, watch, cancel.",
+    "export": "Write a cluster as what another tool reads: Ironic, Metal3, Ansible, ssh ...",
     "import": "Make a cluster file of what Tenks or TripleO was given.",
     "schema": "Print the JSON Schema of cluster files.",
     "doctor": "Say what is missing on this machine, and how to mend it.",

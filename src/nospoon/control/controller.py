@@ -18,6 +18,7 @@ from nospoon.bmc.faults import ABOUT, Fault
 from nospoon.control import bundle
 from nospoon.control import status as shown
 from nospoon.control.downloads import fetch_all
+from nospoon.control.exports import Exported, Exports
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.host_check import Finding, HostChecker
@@ -69,6 +70,7 @@ class Controller:
     orphans: Orphans
     recovery: Recovery
     snapshots: Snapshots
+    exports: Exports
     bmc_service: BmcService
     consoles: ConsoleService
     media: Media
@@ -381,6 +383,10 @@ class Controller:
             said = b"".join([c async for c in self.consoles.read(member.uuid, follow=False)])
             texts[f"{row.name}/consoles/{member.node}.log"] = said.decode(errors="replace")
         return texts
+
+    async def export(self, uid: int, name: str, to: str) -> Exported:
+        """A cluster as what another tool reads, with credentials: for its owner only."""
+        return await self.exports.export(await self._row(uid, name), to)
 
     async def _row(self, uid: int, name: str) -> ClusterRow:
         row = await self.database.call(stored.find, uid=uid, name=name)

@@ -19,6 +19,7 @@ from nospoon.api.peer import PeerHttp, PeerWebSocket
 from nospoon.control.authority import Authority
 from nospoon.control.controller import Controller
 from nospoon.control.enrolment import Enrolment
+from nospoon.control.exports import Exports
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
@@ -221,6 +222,13 @@ class Daemon:
             fleet=self.fleet,
             clock=clock.unix,
         )
+        exports = Exports(
+            database=self.database,
+            cipher=self.cipher,
+            planner=self.planner,
+            fleet=self.fleet,
+            bmcs=self.bmcs,
+        )
         return Controller(
             database=self.database,
             cipher=self.cipher,
@@ -235,6 +243,7 @@ class Daemon:
             orphans=orphans,
             recovery=recovery,
             snapshots=self.snapshots,
+            exports=exports,
             bmc_service=self.bmcs,
             consoles=self.consoles,
             media=self.media,

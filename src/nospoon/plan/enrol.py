@@ -26,6 +26,10 @@ from nospoon.plan import identity
 PLACE = "ironic"
 """What stands for a host in the keys of everything in Ironic."""
 GIB = 1 << 30
+MANUAL = "manual-management"
+"""The hardware type of what nobody can switch."""
+DRIVERS = ((BmcProtocol.IPMI, "ipmi"), (BmcProtocol.REDFISH, "redfish"))
+"""Hardware types by what a BMC speaks, the first choice first."""
 
 
 def settings(values: Mapping[str, Any]) -> Settings:
@@ -60,8 +64,9 @@ def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> I
 
 
 def driver_of(node: Node) -> str:
-    """The hardware type: what the file says, else what its BMC speaks."""
-    return node.enrolment.driver or ("ipmi" if BmcProtocol.IPMI in node.bmc else "redfish")
+    """The hardware type: what the file says, else by what its BMC speaks."""
+    spoken = (driver for protocol, driver in DRIVERS if protocol in node.bmc)
+    return node.enrolment.driver or next(spoken, MANUAL)
 
 
 def _node(cluster: Cluster, node: Node, machine: Machine, bmc: Bmc) -> dict[str, Any]:

@@ -85,6 +85,12 @@ async def removal(
     return {"plan": plan_json(prepared), "text": plan_text(prepared)}
 
 
+@router.get("/clusters/{name}/export/{to}")
+async def export(name: str, to: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """A cluster of the caller's as what another tool reads: `{text, left_out}`, with passwords."""
+    return asdict(await controller.export(caller.uid, name, to))
+
+
 @router.post("/clusters/{name}/down", status_code=202)
 async def down(
     name: str, body: DownRequest, controller: Controlled, caller: Called

@@ -18,8 +18,8 @@ _KNOWN = frozenset({
     "name", "pm_type", "pm_user", "pm_password", "cpu", "memory", "disk", "arch", "mac", "ports",
     "capabilities",
 })  # fmt: skip
-_REPLACED = frozenset({"pm_addr", "pm_port", "pm_system_id", "_comment"})
-"""Where the BMC was: ours has an address of its own."""
+_REPLACED = frozenset({"pm_addr", "pm_port", "pm_system_id", "uuid", "_comment"})
+"""Where the BMC was, and who the node was: ours have an address and a UUID of their own."""
 
 
 def read(source: Source) -> Imported:

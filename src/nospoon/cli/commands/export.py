@@ -1,0 +1,42 @@
+"""nospoon export."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.files import cluster_name
+from nospoon.cli.output import writable
+from nospoon.exports.formats import FORMATS
+
+LIST = "\n".join(f"  {name:<14} {each.about}" for name, each in FORMATS.items())
+
+
+@click.command(
+    "export",
+    help=f"Write CLUSTER, by its name or its file, as what another tool reads.\n\n\b\n{LIST}\n\n"
+    "Most have the passwords of BMCs in them; a file is readable by you only.",
+)
+@click.argument("cluster")
+@click.option("--to", required=True, type=click.Choice(list(FORMATS)), help="Which.")
+@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
+def command(cluster: str, to: str, out: str | None) -> None:
+    target = writable(out) if out is not None else None
+    answer = connect.client().get(f"/v1/clusters/{cluster_name(cluster)}/export/{to}")
+    for each in answer["left_out"]:
+        click.echo(f"Left out: {each}", err=True)
+    if target is None:
+        click.echo(answer["text"], nl=False)
+    else:
+        _write(target, answer["text"])
+
+
+def _write(target: Path, text: str) -> None:
+    """For its owner alone, also where there was a file that others could read."""
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        os.fchmod(descriptor, 0o600)
+        opened.write(text)

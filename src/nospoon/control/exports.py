@@ -1,0 +1,117 @@
+"""Clusters as what other tools read: what is known of their nodes, put together and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from nospoon.control.accounts import pdu_secret
+from nospoon.control.fleet import Fleet
+from nospoon.control.planner import Planner
+from nospoon.errors import UsageError
+from nospoon.exports.formats import FORMATS, Syntax
+from nospoon.exports.inventory import Inventory, Place
+from nospoon.model.cluster import Cluster
+from nospoon.model.resources import Bmc, Secrets
+from nospoon.plan.addresses import known_addresses
+from nospoon.services.bmcs.service import BmcService
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A text, and what of the cluster is not in it."""
+
+    text: str
+    left_out: tuple[str, ...]
+
+
+class Exports:
+    """Writes clusters for other tools. No host is asked: one that is away does not hinder."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        cipher: Cipher,
+        planner: Planner,
+        fleet: Fleet,
+        bmcs: BmcService,
+    ) -> None:
+        self._database, self._cipher, self._planner = database, cipher, planner
+        self._fleet, self._bmcs = fleet, bmcs
+
+    async def export(self, row: ClusterRow, to: str) -> Exported:
+        """A cluster in one of `FORMATS`, with the passwords of its BMCs. Raises `UsageError`."""
+        if to not in FORMATS:
+            raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
+        cluster = self._planner.read(row.file, self._cipher.decrypt(row.text.encode()))
+        inventory = await self._inventory(row, cluster)
+        there = {each.name for each in inventory.places}
+        missing = [node.name for node in cluster.nodes if node.name not in there]
+        made = FORMATS[to].make(inventory)
+        told = [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
+        return Exported(WRITERS[FORMATS[to].syntax](made.value), (*told, *made.left_out))
+
+    async def _inventory(self, row: ClusterRow, cluster: Cluster) -> Inventory:
+        rows = {each.uuid: each for each in await self._database.call(stored.nodes_of, row.id)}
+        members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
+        addresses = known_addresses(cluster, row.allocations)
+        places = []
+        for node in cluster.nodes:
+            member = members.get(node.name)
+            served = self._bmcs.status(member.uuid) if member is not None else None
+            if member is None or served is None or len(member.machine.nics) != len(node.nics):
+                continue
+            nics = tuple(addresses.get((node.name, i), "") for i in range(len(node.nics)))
+            secrets = self._secrets(rows[member.uuid], served.bmc)
+            places.append(
+                Place(node, member.host, member.machine, served.bmc, secrets, addresses=nics)
+            )
+        return Inventory(cluster, tuple(places))
+
+    def _secrets(self, row: NodeRow, bmc: Bmc) -> Secrets:
+        return Secrets(
+            self._cipher.decrypt(row.password),
+            self._cipher.decrypt(row.k_g) if row.k_g else "",
+            pdu_secret(bmc.outlet, row.pdu_secret, self._cipher),
+        )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Text that Ansible would take for a template is marked as none (its tag `!unsafe`)."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    tag = "!unsafe" if "{{" in value or "{%" in value else "tag:yaml.org,2002:str"
+    return dumper.represent_scalar(tag, value)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(value: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def _documents(values: Sequence[Any]) -> str:
+    return yaml.safe_dump_all(values, sort_keys=False, allow_unicode=True, explicit_start=True)
+
+
+WRITERS: Mapping[Syntax, Callable[[Any], str]] = {
+    Syntax.JSON: _json,
+    Syntax.YAML: _yaml,
+    Syntax.YAML_STREAM: _documents,
+    Syntax.TEXT: str,
+}

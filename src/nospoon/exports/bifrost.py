@@ -1,0 +1,41 @@
+"""Bifrost's inventory of machines, which `bifrost-cli enroll` and BIFROST_INVENTORY_SOURCE take.
+
+https://docs.openstack.org/bifrost/latest/user/howto.html#inventory-file-format
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nospoon.exports.inventory import Inventory, Made, Place, registered
+
+
+def make(inventory: Inventory) -> Made:
+    """Name -> machine. Without an address of its own it is Bifrost's DHCP that gives one."""
+    nodes = [_node(inventory, each) for each in inventory.places]
+    left_out = [f"traits of {place.name}" for place in inventory.places if place.node.traits]
+    left_out += [
+        f"a password of {place.name} that Ansible's templates leave alone: it has braces in it"
+        for place in inventory.places
+        if "{{" in place.secrets.password or "{%" in place.secrets.password
+    ]
+    return Made({each["name"]: each for each in nodes}, tuple(left_out))
+
+
+def _node(inventory: Inventory, place: Place) -> dict[str, Any]:
+    found = registered(inventory, place)
+    properties = found.properties
+    names = {"cpus": "cpus", "memory_mb": "ram", "local_gb": "disk_size"}
+    told = {names.get(name, name): value for name, value in properties.items()}
+    address = {"ipv4_address": place.address} if place.address else {"addressing_mode": "dhcp"}
+    return {
+        "uuid": found.body["uuid"],
+        "name": found.name,
+        "driver": found.driver,
+        "driver_info": {"power": found.info},
+        "nics": [{"mac": port["address"]} for port in found.ports],
+        "properties": {n: str(v) if n in names.values() else v for n, v in told.items()},
+        "resource_class": found.body["resource_class"],
+        **found.interfaces,
+        **address,
+    }

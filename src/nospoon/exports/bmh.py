@@ -1,0 +1,128 @@
+"""Metal3's BareMetalHost objects, and the Secrets with their BMCs' credentials.
+
+https://github.com/metal3-io/baremetal-operator/blob/main/docs/api.md (metal3.io/v1alpha1)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered
+from nospoon.model.cluster import Firmware
+from nospoon.model.resources import Bmc
+
+BOOT_MODES = {
+    Firmware.BIOS: "legacy",
+    Firmware.UEFI: "UEFI",
+    Firmware.UEFI_SECURE: "UEFISecureBoot",
+}
+HINTS: Mapping[str, tuple[str, type]] = {
+    "name": ("deviceName", str),
+    "hctl": ("hctl", str),
+    "model": ("model", str),
+    "vendor": ("vendor", str),
+    "serial": ("serialNumber", str),
+    "size": ("minSizeGigabytes", int),
+    "wwn": ("wwn", str),
+    "wwn_with_extension": ("wwnWithExtension", str),
+    "wwn_vendor_extension": ("wwnVendorExtension", str),
+    "rotational": ("rotational", bool),
+}
+"""Ironic's hints for the root device -> Metal3's, and what those are."""
+_OPERATOR = re.compile(r"(<in>|<all-in>|<or>|s?(==|!=|>=|<=|>|<)|=) ")
+"""With what Ironic's hints may begin, and Metal3's may not (oslo.utils, specs_matcher)."""
+MEDIA = "redfish-virtual-media"
+
+
+def make(inventory: Inventory) -> Made:
+    """A Secret and a BareMetalHost for each node whose BMC speaks IPMI or Redfish."""
+    told: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for place in inventory.places:
+        found = registered(inventory, place)
+        address = _address(place.bmc, found, by_ipmi=place.node.enrolment.driver == "ipmi")
+        if address:
+            told += [_secret(place), _host(inventory, place, found, address)]
+            left_out += _unsaid(place, found)
+        else:
+            left_out.append(f"node {place.name}: its BMC speaks neither IPMI nor Redfish")
+    return Made(told, tuple(left_out))
+
+
+def _address(bmc: Bmc, found: Registered, *, by_ipmi: bool) -> str:
+    """Redfish, which alone inserts media and sets secure boot, unless the file says IPMI."""
+    if bmc.redfish and not by_ipmi:
+        how = "redfish"
+        if found.interfaces.get("boot_interface") == MEDIA:
+            how = "redfish-virtualmedia"
+        scheme = how if bmc.tls else f"{how}+http"
+        return f"{scheme}://{bmc.redfish}/redfish/v1/Systems/{bmc.uuid}"
+    return f"ipmi://{bmc.ipmi}" if bmc.ipmi else ""
+
+
+def _metadata(inventory: Inventory, place: Place) -> dict[str, Any]:
+    labels = {"nospoon/cluster": inventory.cluster.name, "nospoon/flavor": place.node.flavor}
+    return {"name": place.name, "labels": labels}
+
+
+def _secret_name(place: Place) -> str:
+    return f"{place.name}-bmc"
+
+
+def _secret(place: Place) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": _secret_name(place)},
+        "type": "Opaque",
+        "stringData": {"username": place.bmc.username, "password": place.secrets.password},
+    }
+
+
+def _host(inventory: Inventory, place: Place, found: Registered, address: str) -> dict[str, Any]:
+    spec = {
+        "online": False,
+        "architecture": str(place.machine.arch),
+        "bmc": {
+            "address": address,
+            "credentialsName": _secret_name(place),
+            # its certificate is its own
+            **({"disableCertificateVerification": True} if place.bmc.tls else {}),
+        },
+        "bootMode": BOOT_MODES[place.node.firmware],
+        "rootDeviceHints": dict(_hints(place, found)),
+        "description": place.node.enrolment.description,
+        "bootMACAddress": found.boot_mac,
+    }
+    if place.node.enrolment.automated_clean is False:
+        spec["automatedCleaningMode"] = "disabled"
+    return {
+        "apiVersion": "metal3.io/v1alpha1",
+        "kind": "BareMetalHost",
+        "metadata": _metadata(inventory, place),
+        "spec": {name: value for name, value in spec.items() if value not in ("", {})},
+    }
+
+
+def _hints(place: Place, found: Registered) -> Iterator[tuple[str, Any]]:
+    """Those of the file; else the first disk's serial number, for the default is /dev/sda."""
+    given = found.properties.get("root_device") or {}
+    yield from ((HINTS[name][0], value) for name, value in given.items() if _sayable(name, value))
+    if not given and place.machine.disks:
+        yield "serialNumber", place.machine.disks[0].serial
+
+
+def _sayable(name: str, value: Any) -> bool:
+    known = name in HINTS and type(value) is HINTS[name][1]
+    return known and not _OPERATOR.match(str(value))
+
+
+def _unsaid(place: Place, found: Registered) -> Iterator[str]:
+    hints = found.properties.get("root_device") or {}
+    for name, value in hints.items():
+        if not _sayable(name, value):
+            yield f"root device hint {name} of {place.name}: Metal3 has none like {value!r}"
+    if place.node.traits:
+        yield f"traits of {place.name}"

@@ -1,0 +1,88 @@
+"""TripleO's instackenv.json, as `openstack overcloud node import` reads it.
+
+docs.openstack.org/project-deploy-guide/tripleo-docs/latest/environments/baremetal.html#instackenv-json;
+`pm_*` become `driver_info`, and keys that begin with a driver's name are handed on as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered
+
+PM: Mapping[str, Mapping[str, str]] = {
+    "ipmi": {
+        "pm_addr": "ipmi_address",
+        "pm_port": "ipmi_port",
+        "pm_user": "ipmi_username",
+        "pm_password": "ipmi_password",
+    },
+    "redfish": {
+        "pm_addr": "redfish_address",
+        "pm_system_id": "redfish_system_id",
+        "pm_user": "redfish_username",
+        "pm_password": "redfish_password",
+    },
+    "manual-management": {},
+}
+"""Driver -> field -> what it is in driver_info."""
+FILES = {"kernel_id": "deploy_kernel", "ramdisk_id": "deploy_ramdisk"}
+PROPERTIES = {
+    "cpu": "cpus",
+    "memory": "memory_mb",
+    "disk": "local_gb",
+    "arch": "cpu_arch",
+    "capabilities": "capabilities",
+    "root_device": "root_device",
+}
+_SAME = ("uuid", "name", "resource_class", "conductor_group")
+_TEXT = frozenset({"cpu", "memory", "disk", "pm_port"})
+"""Numbers that its examples write as text, and that old versions take as text only."""
+
+
+def make(inventory: Inventory) -> Made:
+    """{"nodes": [...]}; nodes of drivers that it does not know are left out."""
+    nodes, left_out = [], []
+    for place in inventory.places:
+        found = registered(inventory, place)
+        if found.driver in PM:
+            nodes.append(_node(found))
+            left_out += _unsaid(place, found)
+        else:
+            left_out.append(f"node {place.name}: it knows no driver {found.driver}")
+    return Made({"nodes": nodes}, tuple(left_out))
+
+
+def _node(found: Registered) -> dict[str, Any]:
+    pm, info = PM[found.driver], found.info
+    prefix = f"{found.driver}_"
+    told = {name: info.get(source) for name, source in {**pm, **FILES}.items()}
+    more = {
+        name: value
+        for name, value in info.items()
+        if name.startswith(prefix) and name not in pm.values()
+    }
+    told |= {name: found.properties.get(source) for name, source in PROPERTIES.items()}
+    told |= {name: found.body.get(name) for name in _SAME}
+    told |= {**more, **found.interfaces, "pm_type": found.driver, "ports": _ports(found)}
+    return {
+        name: str(value) if name in _TEXT else value
+        for name, value in told.items()
+        if value is not None
+    }
+
+
+def _ports(found: Registered) -> list[dict[str, Any]]:
+    fields = ("address", "physical_network", "local_link_connection")
+    return [{name: port[name] for name in fields if name in port} for port in found.ports]
+
+
+def _unsaid(place: Place, found: Registered) -> list[str]:
+    """What it has no key for."""
+    said = {
+        "traits": place.node.traits,
+        "portgroups": found.portgroups,
+        "extra": found.body.get("extra"),
+    }
+    return [f"{what} of {place.name}" for what, value in said.items() if value]

@@ -1,0 +1,111 @@
+"""What is exported: the nodes of a cluster that are there, and where each is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nospoon.model.cluster import Cluster, Host, Network, Node
+from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup
+from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource, Secrets
+from nospoon.plan.enrol import driver_of, enrolled, login, nested, values
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node and where it is. `addresses` of its NICs in their order, "" where nobody knows it."""
+
+    node: Node
+    host: Host
+    machine: Machine
+    bmc: Bmc
+    secrets: Secrets
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def address(self) -> str:
+        """The first that is known, "" for none."""
+        return next((each for each in self.addresses if each), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """A cluster and its nodes, in the order of its file."""
+
+    cluster: Cluster
+    places: tuple[Place, ...]
+
+    @property
+    def networks(self) -> Mapping[str, Network]:
+        return {each.name: each for each in self.cluster.networks}
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a format made: `value` as its syntax writes it, and what it had no place for."""
+
+    value: Any
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A node as Ironic's API has it, with all that its driver needs; its ports and portgroups."""
+
+    driver: str
+    body: dict[str, Any]
+    ports: Sequence[Mapping[str, Any]] = field(default=())
+    portgroups: Sequence[Mapping[str, Any]] = field(default=())
+
+    @property
+    def name(self) -> str:
+        return str(self.body["name"])
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """`driver_info`, with passwords."""
+        return dict(self.body["driver_info"])
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        return dict(self.body["properties"])
+
+    @property
+    def interfaces(self) -> dict[str, str]:
+        return {name: value for name, value in self.body.items() if name.endswith("_interface")}
+
+    @property
+    def boot_mac(self) -> str:
+        """Of the first port that Ironic boots from, "" for none."""
+        return next((str(p["address"]) for p in self.ports if p.get("pxe_enabled", True)), "")
+
+
+def registered(inventory: Inventory, place: Place) -> Registered:
+    """What an enrolment of this node would make, whether it is enrolled or not."""
+    bmc = Resource(Key(Kind.BMC, place.host.name, place.name), place.bmc)
+    made = [each.shape for each in enrolled(inventory.cluster, place.node, place.machine, bmc)]
+    node, *rest = made
+    assert isinstance(node, IronicNode), "the node comes first"
+    driver = driver_of(place.node)
+    body = nested({"uuid": str(node.uuid), "driver_info": {}, **values(node.settings)})
+    body["driver_info"] |= login(driver, place.secrets)
+    return Registered(
+        driver,
+        body,
+        ports=tuple(_port(each) for each in rest if isinstance(each, IronicPort)),
+        portgroups=tuple(
+            {"uuid": str(each.uuid), **values(each.settings)}
+            for each in rest
+            if isinstance(each, IronicPortgroup)
+        ),
+    )
+
+
+def _port(port: IronicPort) -> dict[str, Any]:
+    group = {"portgroup_uuid": str(port.portgroup)} if port.portgroup else {}
+    return {"uuid": str(port.uuid), **values(port.settings), **group}

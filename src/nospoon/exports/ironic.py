@@ -1,0 +1,32 @@
+"""What `baremetal create FILE` takes: nodes with their ports and portgroups.
+
+https://docs.openstack.org/python-ironicclient/latest/cli/osc/v1/ ("baremetal create"); each
+object has the fields that the API is posted, and ports lie in what they belong to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered
+
+
+def make(inventory: Inventory) -> Made:
+    """{"nodes": [...]}. Traits cannot be given at creation."""
+    left_out = [
+        f"traits of {place.name}: `baremetal node add trait` takes {' '.join(place.node.traits)}"
+        for place in inventory.places
+        if place.node.traits
+    ]
+    return Made({"nodes": [_node(inventory, each) for each in inventory.places]}, tuple(left_out))
+
+
+def _node(inventory: Inventory, place: Place) -> dict[str, Any]:
+    found = registered(inventory, place)
+    groups = [{**each, "ports": _ports(found, str(each["uuid"]))} for each in found.portgroups]
+    parts = {"ports": _ports(found, None), "portgroups": groups}
+    return {**found.body, **{name: part for name, part in parts.items() if part}}
+
+
+def _ports(found: Registered, group: str | None) -> list[dict[str, Any]]:
+    return [dict(each) for each in found.ports if each.get("portgroup_uuid") == group]

@@ -1,0 +1,32 @@
+"""Nodes for ssh(1): a block each, to be included by ~/.ssh/config (ssh_config(5)).
+
+A node gets a new host key with each deployment, as often as one likes: nobody is asked about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nospoon.exports.inventory import Inventory, Made, Place
+
+
+def make(inventory: Inventory) -> Made:
+    """Each is CLUSTER-NODE and NODE.CLUSTER; those on a host over ssh are reached through it."""
+    blocks = ["\n".join(_block(inventory, each)) for each in inventory.places if each.address]
+    left_out = [
+        f"node {place.name}: no DHCP of nospoon gives it an address"
+        for place in inventory.places
+        if not place.address
+    ]
+    return Made("\n\n".join(blocks) + "\n" if blocks else "", tuple(left_out))
+
+
+def _block(inventory: Inventory, place: Place) -> Iterator[str]:
+    cluster = inventory.cluster.name
+    yield f"Host {cluster}-{place.name} {place.name}.{cluster}"
+    yield f"    HostName {place.address}"
+    if place.host.ssh:
+        yield f"    ProxyJump {place.host.ssh.removeprefix('ssh://')}"
+    yield "    StrictHostKeyChecking no"
+    yield "    UserKnownHostsFile /dev/null"
+    yield "    LogLevel ERROR"

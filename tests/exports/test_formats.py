@@ -1,0 +1,257 @@
+"""Each format says what its reader asks for; readers that run here read it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import jsonschema
+import pytest
+import yaml
+
+from nospoon.control.exports import WRITERS
+from nospoon.exports.formats import FORMATS
+from nospoon.exports.inventory import Inventory
+from nospoon.model.cluster import BmcProtocol, Firmware
+from nospoon.spec.importers import READERS, Source
+from nospoon.spec.load import load
+
+SECRET = "pass-{{word}}"
+HERE = Path(__file__).parent
+Make = Callable[[str], Inventory]
+
+
+def text_of(inventory: Inventory, to: str) -> str:
+    return WRITERS[FORMATS[to].syntax](FORMATS[to].make(inventory).value)
+
+
+def ansible(path: Path, **environment: str) -> Any:
+    """What Ansible makes of an inventory; warnings are errors."""
+    argv = ["ansible-inventory", "--list", "-i", str(path)]
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(path.parent), **environment}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    assert "ERROR" not in done.stderr
+    assert "Unable to parse" not in done.stderr
+    return json.loads(done.stdout)
+
+
+def test_what_ironic_creates_has_its_ports_in_their_portgroups(mixed: Inventory) -> None:
+    told = json.loads(text_of(mixed, "ironic"))
+    alone, bonded, redfish, manual = told["nodes"]
+    assert alone["driver_info"]["ipmi_password"] == SECRET
+    assert [port["pxe_enabled"] for port in alone["ports"]] == [True, False]
+    assert "portgroups" not in alone
+    (group,) = bonded["portgroups"]
+    assert "ports" not in bonded
+    assert {port["portgroup_uuid"] for port in group["ports"]} == {group["uuid"]}
+    assert redfish["driver_info"]["redfish_password"] == SECRET
+    assert (redfish["resource_class"], redfish["boot_interface"]) == (
+        "gold", "redfish-virtual-media",
+    )  # fmt: skip
+    assert (manual["driver"], manual["driver_info"]) == ("manual-management", {})
+    (first, *_) = FORMATS["ironic"].make(mixed).left_out
+    assert "CUSTOM_GOLD" in first
+
+
+def test_an_instackenv_is_imported_again_as_the_same_nodes(mixed: Inventory) -> None:
+    imported = READERS["instackenv"](Source("x.json", text_of(mixed, "instackenv"), "again"))
+    untold = {each.rpartition(".")[2] for each in imported.left_out}
+    assert untold == {"resource_class", "root_device", "kernel_id"} | {
+        f"{each}_interface" for each in ("boot", "deploy")
+    }
+    cluster = load(imported.text, file="again")
+    for before, after in zip(mixed.places, cluster.nodes, strict=True):
+        assert (after.name, after.cpus, after.memory) == (
+            before.name, before.node.cpus, before.node.memory,
+        )  # fmt: skip
+        assert [nic.mac for nic in after.nics] == [nic.mac for nic in before.machine.nics]
+        assert (after.firmware is Firmware.BIOS) is (before.node.firmware is Firmware.BIOS)
+    first, _, redfish, _ = cluster.nodes
+    assert (first.credentials.username, first.credentials.password) == ("admin", SECRET)
+    assert redfish.bmc == (BmcProtocol.REDFISH,)
+
+
+def test_an_instackenv_has_what_tripleo_makes_driver_info_of(mixed: Inventory) -> None:
+    first, _, redfish, _ = json.loads(text_of(mixed, "instackenv"))["nodes"]
+    assert (first["pm_type"], first["pm_addr"]) == ("ipmi", mixed.places[0].bmc.address)
+    assert first["pm_port"] == str(mixed.places[0].bmc.ipmi_port)
+    assert redfish["pm_addr"] == f"http://{mixed.places[2].bmc.redfish}"
+    assert redfish["pm_system_id"].endswith(str(mixed.places[2].machine.uuid))
+    assert (redfish["kernel_id"], redfish["root_device"]) == (
+        "http://192.0.2.1/k", {"serial": "A1", "size": 10},
+    )  # fmt: skip
+    assert "portgroups of i1" in FORMATS["instackenv"].make(mixed).left_out
+
+
+BIFROST = """#!/usr/bin/env python3
+# As Bifrost's inventory reads it: hosts by name in the group baremetal, what is said as variables.
+import json, os
+given = json.load(open(os.environ["BIFROST_INVENTORY_SOURCE"]))
+for host in given.values():
+    if host.get("addressing_mode") != "dhcp":
+        host["ansible_ssh_host"] = host["provisioning_ipv4_address"] = host["ipv4_address"]
+hosts = {host["name"]: host for host in given.values()}
+print(json.dumps({"_meta": {"hostvars": hosts}, "baremetal": {"hosts": list(hosts)}}))
+"""
+
+
+def test_bifrosts_machines_are_hosts_for_ansible(mixed: Inventory, tmp_path: Path) -> None:
+    (tmp_path / "baremetal.json").write_text(text_of(mixed, "bifrost"))
+    script = tmp_path / "inventory.py"
+    script.write_text(BIFROST)
+    script.chmod(0o755)
+    told = ansible(script, BIFROST_INVENTORY_SOURCE=str(tmp_path / "baremetal.json"))
+    assert told["baremetal"]["hosts"] == ["i0", "i1", "r0", "q0"]
+    variables = told["_meta"]["hostvars"]
+    assert variables["i0"]["driver_info"]["power"]["ipmi_password"] == SECRET
+    assert variables["i0"]["properties"]["ram"] == "4096"
+    assert variables["i0"]["ansible_ssh_host"] == "172.30.7.2"
+    assert variables["q0"]["addressing_mode"] == "dhcp"
+    assert UUID(variables["r0"]["uuid"]) == mixed.places[2].machine.uuid
+
+
+def test_kayobes_hosts_have_the_variables_that_its_playbook_asserts(
+    mixed: Inventory, tmp_path: Path
+) -> None:
+    path = tmp_path / "baremetal-compute.yml"
+    path.write_text(text_of(mixed, "kayobe"))
+    told = ansible(path)
+    assert told["baremetal-compute"]["hosts"] == ["i0", "i1", "r0", "q0"]
+    needed = {"ironic_driver", "ironic_driver_info", "ironic_properties", "ironic_resource_class"}
+    for variables in told["_meta"]["hostvars"].values():
+        assert needed <= variables.keys()
+        for part in ("ironic_driver_info", "ironic_properties"):
+            assert not [v for v in variables[part].values() if isinstance(said(v), dict | list)]
+    gold = told["_meta"]["hostvars"]["r0"]
+    assert json.loads(gold["ironic_properties"]["root_device"]) == {"serial": "A1", "size": 10}
+    assert said(told["_meta"]["hostvars"]["i0"]["ironic_driver_info"]["ipmi_password"]) == SECRET
+
+
+def said(value: Any) -> Any:
+    """Text that Ansible is told to take as it is, it shows so."""
+    return value["__ansible_unsafe"] if isinstance(value, dict) else value
+
+
+def test_ansible_has_groups_addresses_and_passwords_that_are_no_templates(
+    mixed: Inventory, tmp_path: Path
+) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(text_of(mixed, "ansible"))
+    told = ansible(path)
+    assert told["role_control"]["hosts"] == told["trait_custom_gold"]["hosts"] == ["i0", "i1"]
+    assert told["cluster_dev"]["hosts"] == ["i0", "i1", "r0", "q0"]
+    variables = told["_meta"]["hostvars"]
+    assert (variables["i1"]["ansible_host"], variables["i1"]["bmc_ipmi_port"]) == (
+        "172.30.7.3", mixed.places[1].bmc.ipmi_port,
+    )  # fmt: skip
+    assert variables["r0"]["ansible_ssh_common_args"] == "-o ProxyJump=root@rack2"
+    assert "ansible_host" not in variables["q0"]
+    show = ["ansible", "-i", str(path), "i0", "-c", "local", "-m", "ansible.builtin.debug"]
+    done = subprocess.run(
+        [*show, "-a", "var=bmc_password"], capture_output=True, text=True, check=True
+    )
+    assert f'"bmc_password": "{SECRET}"' in done.stdout
+
+
+def test_bare_metal_hosts_are_valid_and_find_their_secrets(mixed: Inventory) -> None:
+    documents = list(yaml.safe_load_all(text_of(mixed, "bmh")))
+    hosts = {each["metadata"]["name"]: each for each in documents if "spec" in each}
+    secrets = {each["metadata"]["name"]: each for each in documents if each["kind"] == "Secret"}
+    schema = json.loads((HERE / "baremetalhost.json").read_text())
+    for each in hosts.values():
+        jsonschema.validate(each, schema)
+        login = secrets[each["spec"]["bmc"]["credentialsName"]]["stringData"]
+        assert login == {"username": "admin", "password": SECRET}
+    assert set(hosts) == {"i0", "i1", "r0"}
+    ipmi, redfish = hosts["i0"]["spec"], hosts["r0"]["spec"]
+    assert ipmi["bmc"]["address"] == f"ipmi://{mixed.places[0].bmc.ipmi}"
+    assert ipmi["rootDeviceHints"] == {"serialNumber": mixed.places[0].machine.disks[0].serial}
+    assert ipmi["bootMACAddress"] == mixed.places[0].machine.nics[0].mac
+    system = f"/redfish/v1/Systems/{mixed.places[2].machine.uuid}"
+    address = f"redfish-virtualmedia+http://{mixed.places[2].bmc.redfish}{system}"
+    assert (redfish["bmc"]["address"], redfish["bootMode"]) == (address, "UEFISecureBoot")
+    assert redfish["rootDeviceHints"] == {"serialNumber": "A1", "minSizeGigabytes": 10}
+
+
+def test_the_schema_of_bare_metal_hosts_refuses_what_the_cluster_would(mixed: Inventory) -> None:
+    schema = json.loads((HERE / "baremetalhost.json").read_text())
+    (_, host, *_) = yaml.safe_load_all(text_of(mixed, "bmh"))
+    for wrong in ({"bootMode": "uefi"}, {"rootDeviceHints": {"serial": "A"}}, {"online": None}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**host, "spec": {**host["spec"], **wrong}}, schema)
+
+
+@pytest.mark.parametrize(
+    ("bmc", "ironic", "address"),
+    [
+        ("{protocols: [ipmi, redfish]}", "{}", "redfish+http://"),
+        ("{protocols: [ipmi, redfish]}", "{driver: ipmi}", "ipmi://"),
+        ("{protocols: [redfish]}", "{interfaces: {boot: redfish-virtual-media}}",
+         "redfish-virtualmedia+http://"),
+    ],
+)  # fmt: skip
+def test_metal3_is_told_redfish_unless_the_file_says_otherwise(
+    made: Make, bmc: str, ironic: str, address: str
+) -> None:
+    inventory = made(f"nodes: [{{count: 1, bmc: {bmc}, ironic: {ironic}}}]")
+    (_, host) = yaml.safe_load_all(text_of(inventory, "bmh"))
+    assert host["spec"]["bmc"]["address"].startswith(address)
+    assert "disableCertificateVerification" not in host["spec"]["bmc"]
+
+
+def test_metal3_does_not_verify_certificates_that_bmcs_made_themselves(made: Make) -> None:
+    inventory = made("bmc: {tls: true}\nnodes: [{count: 1}]")
+    (_, host) = yaml.safe_load_all(text_of(inventory, "bmh"))
+    assert host["spec"]["bmc"]["address"].startswith("redfish://")
+    assert host["spec"]["bmc"]["disableCertificateVerification"] is True
+
+
+def test_hints_that_metal3_cannot_say_are_told(made: Make) -> None:
+    hints = "{size: '>= 10', vendor: 's== ACME', by_path: x, model: QEMU}"
+    inventory = made(f"nodes: [{{count: 1, ironic: {{root_device: {hints}}}}}]")
+    result = FORMATS["bmh"].make(inventory)
+    assert result.value[1]["spec"]["rootDeviceHints"] == {"model": "QEMU"}
+    assert len(result.left_out) == 3
+
+
+def test_ssh_reaches_nodes_by_name_and_through_their_host(mixed: Inventory, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(text_of(mixed, "ssh-config"))
+
+    def settings(host: str) -> dict[str, str]:
+        argv = ["ssh", "-G", "-F", str(path), host]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+    assert settings("dev-i0")["hostname"] == settings("i0.dev")["hostname"] == "172.30.7.2"
+    assert "proxyjump" not in settings("dev-i0")
+    assert settings("dev-r0")["proxyjump"] == "root@rack2"
+    assert settings("dev-r0")["userknownhostsfile"] == "/dev/null"
+    assert settings("dev-q0")["hostname"] == "dev-q0"
+
+
+def test_prometheus_has_targets_as_strings_and_no_secrets(mixed: Inventory) -> None:
+    text = text_of(mixed, "prometheus-sd")
+    assert SECRET not in text
+    told = json.loads(text)
+    for each in told:
+        assert each.keys() == {"targets", "labels"}
+        assert all(":" in target for target in each["targets"])
+        assert all(isinstance(value, str) for value in each["labels"].values())
+    found = {
+        (each["labels"]["__meta_nospoon_node"], each["labels"]["__meta_nospoon_endpoint"]): each
+        for each in told
+    }
+    assert found["i0", "ipmi"]["targets"] == [mixed.places[0].bmc.ipmi]
+    assert found["i0", "node"]["targets"] == ["172.30.7.2:9100"]
+    assert found["r0", "redfish"]["labels"]["__meta_nospoon_scheme"] == "http"
+    assert not [name for name in found if name[0] == "q0"]
+
+
+def test_formats_without_passwords_have_none(mixed: Inventory) -> None:
+    told = {name: SECRET in text_of(mixed, name) for name in FORMATS}
+    assert told == {name: each.secrets for name, each in FORMATS.items()}
