@@ -155,6 +155,41 @@ def _change(rack: Rack, api: Api, cluster: Cluster) -> None:
     assert (properties["vendor"], properties["theirs"]) == ("nobody", "1")
 
 
+def test_every_interface_and_what_is_said_of_a_node_reach_ironic(
+    rack: Rack, api: Api, cluster: Cluster
+) -> None:
+    interfaces = {
+        "bios": "no-bios", "boot": "redfish-virtual-media", "console": "no-console",
+        "deploy": "ramdisk", "firmware": "redfish", "inspect": "agent", "management": "redfish",
+        "network": "noop", "power": "redfish", "raid": "agent", "rescue": "agent",
+        "storage": "external", "vendor": "redfish",
+    }  # fmt: skip
+    said = {"conductor_group": "", "shard": "s1", "lessee": "you", "description": "a rack"}
+    files = {"rescue_kernel": "http://192.0.2.1/k", "rescue_ramdisk": "http://192.0.2.1/r"}
+    redfish = {
+        "driver": "redfish",
+        "interfaces": interfaces,
+        "state": "manageable",
+        **said,
+        **files,
+    }
+    agent = {"interfaces": {"power": "agent"}, "driver_info": {"fast_track": True}}
+    nodes = f"[{{name: r0, ironic: {json.dumps(redfish)}}},"
+    nodes += f" {{name: a0, bmc: [], ironic: {json.dumps({**agent, 'state': 'enroll'})}}}]"
+    file = cluster.write(nodes, root_device={"serial": "A1"})
+    rack.run("up", "--yes", file)
+    there = api.nodes()[f"{cluster.name}-r0"]
+    found = {name: there[f"{name}_interface"] for name in interfaces}
+    assert found == interfaces
+    assert (there["shard"], there["lessee"], there["description"]) == ("s1", "you", "a rack")
+    assert there["driver_info"]["rescue_ramdisk"] == files["rescue_ramdisk"]
+    assert there["properties"]["root_device"] == {"serial": "A1"}
+    manual = api.nodes()[f"{cluster.name}-a0"]
+    assert (manual["driver"], manual["power_interface"]) == ("manual-management", "agent")
+    assert manual["driver_info"] == {"fast_track": True}
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+
+
 def test_another_password_reaches_ironic(rack: Rack, api: Api, cluster: Cluster) -> None:
     one = "[{name: n0, ironic: {state: manageable}, bmc: {password: %s}}]"
     rack.run("up", "--yes", cluster.write(one % "first-pass"))

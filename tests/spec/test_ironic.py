@@ -46,6 +46,7 @@ def test_what_is_said_nearer_to_a_node_holds_and_mappings_add_up() -> None:
         ("{endpoint: h:6385}", "expected a URL"),
         ("{endpoint: 'http://h', auth: http_basic}", "expected username and password"),
         ("{endpoint: 'http://h', driver_info: {ipmi_password: p}}", "leave out 'ipmi_password'"),
+        ("{endpoint: 'http://h', driver_info: {snmp_community: p}}", "leave out 'snmp_community'"),
         ("{endpoint: 'http://h', extra: {nospoon: 1}}", "whose a node is"),
         ("{endpoint: 'http://h', interfaces: {bot: ipxe}}", "interfaces"),
         ("{endpoint: 'http://h', state: active}", "state"),
@@ -66,3 +67,9 @@ def test_a_password_is_in_no_words_about_a_place() -> None:
     assert cluster.ironic is not None
     assert cluster.ironic.where == ("http://k/v3", "")
     assert "hush" not in f"{cluster.ironic} {cluster.ironic!r}"
+
+
+@pytest.mark.parametrize(("driver", "bmc"), [("snmp", "[ipmi]"), ("redfish", "[ipmi, pdu]")])
+def test_a_driver_for_what_the_bmc_does_not_speak_is_refused(driver: str, bmc: str) -> None:
+    with pytest.raises(SpecError, match=f"driver '{driver}' needs '(pdu|redfish)' in `bmc`"):
+        read(f"nodes: [{{count: 2, bmc: {bmc}, ironic: {{driver: {driver}}}}}]\n")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster, Credentials
-from nospoon.model.resources import Outlet
+from nospoon.model.resources import Outlet, Secrets
 from nospoon.plan import identity
 from nospoon.store.clusters import NodeRow
 from nospoon.store.crypt import Cipher
@@ -55,6 +55,15 @@ def pdu_secret(outlet: Outlet | None, sealed: bytes, cipher: Cipher) -> str:
     if outlet is None:
         return ""
     return cipher.decrypt(sealed) if sealed else cipher.digest(f"pdu\0{outlet.pdu}")
+
+
+def secrets_of(row: NodeRow, outlet: Outlet | None, cipher: Cipher) -> Secrets:
+    """What a client needs to log in to a node's BMC, and to the PDU that feeds it."""
+    return Secrets(
+        cipher.decrypt(row.password),
+        cipher.decrypt(row.k_g) if row.k_g else "",
+        pdu_secret(outlet, row.pdu_secret, cipher),
+    )
 
 
 def account(given: Credentials, cipher: Cipher) -> Account:

@@ -9,18 +9,17 @@ from typing import Any
 
 import yaml
 
-from nospoon.control.accounts import pdu_secret
+from nospoon.control.accounts import secrets_of
 from nospoon.control.fleet import Fleet
 from nospoon.control.planner import Planner
 from nospoon.errors import UsageError
 from nospoon.exports.formats import FORMATS, Syntax
 from nospoon.exports.inventory import Inventory, Place
 from nospoon.model.cluster import Cluster
-from nospoon.model.resources import Bmc, Secrets
 from nospoon.plan.addresses import known_addresses
 from nospoon.services.bmcs.service import BmcService
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
@@ -71,18 +70,11 @@ class Exports:
             if member is None or served is None or len(member.machine.nics) != len(node.nics):
                 continue
             nics = tuple(addresses.get((node.name, i), "") for i in range(len(node.nics)))
-            secrets = self._secrets(rows[member.uuid], served.bmc)
+            secrets = secrets_of(rows[member.uuid], served.bmc.outlet, self._cipher)
             places.append(
                 Place(node, member.host, member.machine, served.bmc, secrets, addresses=nics)
             )
         return Inventory(cluster, tuple(places))
-
-    def _secrets(self, row: NodeRow, bmc: Bmc) -> Secrets:
-        return Secrets(
-            self._cipher.decrypt(row.password),
-            self._cipher.decrypt(row.k_g) if row.k_g else "",
-            pdu_secret(bmc.outlet, row.pdu_secret, self._cipher),
-        )
 
 
 def _json(value: Any) -> str:

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection as Transaction
 
 from nospoon.bmc.log import Record
-from nospoon.control.accounts import pdu_secret
+from nospoon.control.accounts import pdu_secret, secrets_of
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
 from nospoon.daemon.bmc_state import opened
@@ -40,12 +40,12 @@ class StoredBmcs:
         await self._database.call(bmc_rows.remove, bmc)
 
     async def secrets(self, node: UUID) -> Secrets:
-        """What Ironic needs to log in to a node's BMC."""
+        """What Ironic needs to log in to a node's BMC, and to its PDU."""
         row = await self._database.call(stored.node, node)
-        if row is None:
-            raise Gone(f"node {node} is not in the store")
-        k_g = self._cipher.decrypt(row.k_g) if row.k_g else ""
-        return Secrets(self._cipher.decrypt(row.password), k_g)
+        bmc = await self._database.call(bmc_rows.find, node)
+        if row is None or bmc is None:
+            raise Gone(f"node {node} or its BMC is not in the store")
+        return secrets_of(row, bmc.outlet, self._cipher)
 
     async def config(self, resource: Resource) -> BmcConfig:
         bmc = resource.shape

@@ -42,7 +42,7 @@ class Wanted:
 
 
 INTERFACES: Mapping[str, str] = {
-    "hardware_types": "ipmi,redfish",
+    "hardware_types": "ipmi,redfish,manual-management",
     "bios_interfaces": "no-bios,redfish",
     "boot_interfaces": "ipxe,pxe,redfish-virtual-media,redfish-https",
     "console_interfaces": "no-console",
@@ -51,13 +51,13 @@ INTERFACES: Mapping[str, str] = {
     "inspect_interfaces": "agent,redfish,no-inspect",
     "management_interfaces": "ipmitool,redfish,noop",
     "network_interfaces": "noop",
-    "power_interfaces": "ipmitool,redfish",
+    "power_interfaces": "ipmitool,redfish,agent",
     "raid_interfaces": "no-raid,agent,redfish",
     "rescue_interfaces": "no-rescue,agent",
-    "storage_interfaces": "noop",
+    "storage_interfaces": "noop,external",
     "vendor_interfaces": "no-vendor,ipmitool,redfish",
 }
-"""Every interface of IPMI and Redfish that needs no other service."""
+"""Every interface of IPMI, Redfish and the agent that needs no other service."""
 
 
 def ironic_conf(wanted: Wanted, *, state: Path) -> str:

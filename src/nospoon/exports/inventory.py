@@ -9,7 +9,7 @@ from typing import Any
 from nospoon.model.cluster import Cluster, Host, Network, Node
 from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup
 from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource, Secrets
-from nospoon.plan.enrol import driver_of, enrolled, login, nested, values
+from nospoon.plan.enrol import enrolled, login, nested, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ def registered(inventory: Inventory, place: Place) -> Registered:
     made = [each.shape for each in enrolled(inventory.cluster, place.node, place.machine, bmc)]
     node, *rest = made
     assert isinstance(node, IronicNode), "the node comes first"
-    driver = driver_of(place.node)
-    body = nested({"uuid": str(node.uuid), "driver_info": {}, **values(node.settings)})
-    body["driver_info"] |= login(driver, place.secrets)
+    told = values(node.settings)
+    body = nested({"uuid": str(node.uuid), "driver_info": {}, **told})
+    body["driver_info"] |= login(told, place.secrets)
     return Registered(
-        driver,
+        body["driver"],
         body,
         ports=tuple(_port(each) for each in rest if isinstance(each, IronicPort)),
         portgroups=tuple(

@@ -81,6 +81,7 @@ class Enrolment:
     extra: Settings = ()
     resource_class: str = "baremetal"
     conductor_group: str = ""
+    shard: str = ""
     owner: str = ""
     lessee: str = ""
     description: str = ""

@@ -1,6 +1,6 @@
 """A node of the file -> what stands for it in Ironic: node, portgroups, ports, and its standing.
 
-Settings of drivers: https://docs.openstack.org/ironic/latest/admin/drivers/{ipmitool,redfish}.html
+Settings of drivers: https://docs.openstack.org/ironic/latest/admin/drivers/{ipmitool,redfish,snmp}.html
 """
 
 from __future__ import annotations
@@ -26,9 +26,15 @@ from nospoon.plan import identity
 PLACE = "ironic"
 """What stands for a host in the keys of everything in Ironic."""
 GIB = 1 << 30
+PDU_USER = "nospoon"
+"""The user of a PDU's SNMPv3."""
 MANUAL = "manual-management"
 """The hardware type of what nobody can switch."""
-DRIVERS = ((BmcProtocol.IPMI, "ipmi"), (BmcProtocol.REDFISH, "redfish"))
+DRIVERS = (
+    (BmcProtocol.IPMI, "ipmi"),
+    (BmcProtocol.REDFISH, "redfish"),
+    (BmcProtocol.PDU, "snmp"),
+)
 """Hardware types by what a BMC speaks, the first choice first."""
 
 
@@ -76,6 +82,7 @@ def _node(cluster: Cluster, node: Node, machine: Machine, bmc: Bmc) -> dict[str,
         "name": said.name.replace("{cluster}", cluster.name).replace("{node}", node.name),
         "resource_class": said.resource_class,
         "conductor_group": said.conductor_group,
+        "shard": said.shard,
         "owner": said.owner,
         "lessee": said.lessee,
         "description": said.description,
@@ -106,20 +113,39 @@ def _access(node: Node, bmc: Bmc) -> dict[str, Any]:
                 # its certificate is its own; who trusts it names it in driver_info
                 "redfish_verify_ca": False if bmc.tls else None,
             }
+        case "snmp" if bmc.outlet is not None:
+            return {
+                "snmp_driver": "apc_rackpdu",
+                "snmp_address": bmc.outlet.address,
+                "snmp_port": bmc.outlet.port,
+                "snmp_outlet": bmc.outlet.number,
+                **_snmp(str(values(node.enrolment.driver_info).get("snmp_version", "2c"))),
+            }
         case _:
             return {}
 
 
-def login(driver: str, secrets: Secrets) -> dict[str, str]:
-    """The part of `driver_info` that nobody is shown."""
-    match driver:
+def _snmp(version: str) -> dict[str, str]:
+    if version != "3":
+        return {"snmp_version": version}
+    protocols = {"snmp_auth_protocol": "sha", "snmp_priv_protocol": "aes"}
+    return {"snmp_version": version, "snmp_user": PDU_USER, **protocols}
+
+
+def login(told: Mapping[str, Any], secrets: Secrets) -> dict[str, str]:
+    """The part of `driver_info` that nobody is shown; `told`: a node's settings by their paths."""
+    match told["driver"]:
+        case "snmp" if str(told.get("driver_info/snmp_version")) == "3":
+            info = {"snmp_auth_key": secrets.pdu_secret, "snmp_priv_key": secrets.pdu_secret}
+        case "snmp":
+            info = {"snmp_community": secrets.pdu_secret}
         case "ipmi":
-            told = {"ipmi_password": secrets.password, "ipmi_hex_kg_key": secrets.k_g}
+            info = {"ipmi_password": secrets.password, "ipmi_hex_kg_key": secrets.k_g}
         case "redfish":
-            told = {"redfish_password": secrets.password}
+            info = {"redfish_password": secrets.password}
         case _:
-            told = {}
-    return {name: value for name, value in told.items() if value}
+            info = {}
+    return {name: value for name, value in info.items() if value}
 
 
 def nested(told: Mapping[str, Any]) -> dict[str, Any]:

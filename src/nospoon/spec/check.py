@@ -7,6 +7,7 @@ from uuid import UUID
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware, Switch
+from nospoon.plan.enrol import DRIVERS
 from nospoon.spec.addresses import addresses
 from nospoon.spec.document import Path
 from nospoon.spec.expand import Complaint, Expansion
@@ -30,6 +31,7 @@ def check(
     yield from _duplicate_nodes(expansion)
     yield from _portgroups(expansion)
     yield from _trunks(sections, expansion)
+    yield from _drivers(expansion)
 
 
 def _identity(sections: Sections) -> Iterator[Complaint]:
@@ -92,6 +94,20 @@ def _trunks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
             told.add((group, nic.network))
             message = f"a trunk needs Open vSwitch, and network {nic.network!r} is none"
             yield Complaint(("nodes", group), message, "Write `switch: ovs` there, or no `trunk`")
+
+
+def _drivers(expansion: Expansion) -> Iterator[Complaint]:
+    """Drivers of Ironic for what a node's BMC does not speak; a group's once."""
+    told: set[tuple[int, str]] = set()
+    spoken = {driver: protocol for protocol, driver in DRIVERS}
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        driver = node.enrolment.driver
+        protocol = spoken.get(driver)
+        if protocol is None or protocol in node.bmc or (group, driver) in told:
+            continue
+        told.add((group, driver))
+        message = f"Ironic's driver {driver!r} needs {str(protocol)!r} in `bmc` of {node.name!r}"
+        yield Complaint(("nodes", group), message, "Add it there, or name another driver")
 
 
 def _portgroups(expansion: Expansion) -> Iterator[Complaint]:

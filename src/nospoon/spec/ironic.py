@@ -21,7 +21,7 @@ INTERFACES = Literal[
     "raid", "rescue", "storage", "vendor",
 ]  # fmt: skip
 FILES = ("deploy_kernel", "deploy_ramdisk", "rescue_kernel", "rescue_ramdisk", "deploy_iso")
-_SECRETS = ("password", "secret", "kg_key", "auth_token")
+_SECRETS = ("password", "secret", "kg_key", "auth_token", "community", "auth_key", "priv_key")
 
 
 def _no_secrets(value: Any) -> Any:
@@ -50,8 +50,10 @@ ResourceClass = Annotated[str, StringConstraints(min_length=1, max_length=80)]
 class EnrolmentSection(Section):
     """How nodes are enrolled in Ironic. Mappings add to those of the sections above, by key."""
 
-    driver: Literal["ipmi", "redfish"] | None = Field(
-        None, description="Hardware type; default: `ipmi` if the BMC speaks it, else `redfish`."
+    driver: Literal["ipmi", "redfish", "snmp", "manual-management"] | None = Field(
+        None,
+        description="Hardware type; default: the first of `ipmi`, `redfish` and `snmp` (`pdu`) "
+        "that `bmc` has, else `manual-management`.",
     )
     state: Standing | None = Field(
         None,
@@ -83,6 +85,9 @@ class EnrolmentSection(Section):
         None, description="Resource class; default baremetal."
     )
     conductor_group: Text | None = Field(None, description="Conductor group; default none.")
+    shard: Text | None = Field(
+        None, description="Shard, for whoever shares nodes out; default none."
+    )
     owner: Text | None = Field(None, description="Project that owns it; default none.")
     lessee: Text | None = Field(None, description="Project that leases it; default none.")
     description: Text | None = Field(None, description="Description; default none.")
@@ -154,6 +159,7 @@ def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:
         extra=settings(_merged(given, "extra")),
         resource_class=pick("resource_class", "baremetal"),
         conductor_group=pick("conductor_group", ""),
+        shard=pick("shard", ""),
         owner=pick("owner", ""),
         lessee=pick("lessee", ""),
         description=pick("description", ""),

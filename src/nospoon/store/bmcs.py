@@ -22,6 +22,12 @@ def records(connection: Connection, cluster: UUID | None = None) -> list[tuple[K
     return [_record(row) for row in connection.execute(query)]
 
 
+def find(connection: Connection, uuid: UUID) -> Bmc | None:
+    """One BMC."""
+    row = connection.execute(_FIND, {"wanted": str(uuid)}).first()
+    return _record(row)[1] if row is not None else None
+
+
 def put(connection: Connection, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
     """Insert or replace."""
     remove(connection, bmc.uuid)
@@ -39,6 +45,7 @@ def remove(connection: Connection, uuid: UUID) -> None:
     connection.execute(_DELETE, {"wanted": str(uuid)})
 
 
+_FIND = select(bmcs).where(bmcs.c.uuid == bindparam("wanted"))
 _INSERT = insert(bmcs)
 _DELETE = delete(bmcs).where(bmcs.c.uuid == bindparam("wanted"))
 

@@ -171,7 +171,7 @@ class NodeDriver(_Records):
 
     async def _secret(self, node: IronicNode) -> dict[str, str]:
         """Ironic shows no passwords: they are written each time anything is."""
-        told = login(_driver(node), await self._around.secrets(node.uuid))
+        told = login(values(node.settings), await self._around.secrets(node.uuid))
         return {f"driver_info/{name}": value for name, value in told.items()}
 
     async def _traits(self, node: IronicNode, there: Record) -> None:
@@ -259,7 +259,3 @@ def _port(resource: Resource) -> IronicPort:
     if not isinstance(resource.shape, IronicPort):
         raise ProviderError(f"{resource.key} is no port of Ironic")
     return resource.shape
-
-
-def _driver(node: IronicNode) -> str:
-    return str(values(tuple(each for each in node.settings if each.name == "driver"))["driver"])

@@ -13,6 +13,7 @@ from nospoon.bmc.messages import AcLost, AcReturned, SettingsRequested
 from nospoon.bmc.pdu import apc, device
 from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
 from nospoon.model.resources import Outlet
+from nospoon.plan.enrol import PDU_USER
 from nospoon.protocols.snmp.agent import Access, Agent
 from nospoon.protocols.snmp.mib import TableMib
 from nospoon.protocols.snmp.usm import User
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
     from nospoon.services.bmcs.service import BmcService
 
-USERNAME = "nospoon"
 ENGINE = bytes.fromhex("8000013e05")
 """RFC 3411 §5, snmpEngineID: APC's enterprise number, and octets of our choice."""
 
@@ -84,7 +84,7 @@ class Pdus:
         secret = config.pdu_secret.encode()
         access = Access(
             community=secret,
-            user=User(USERNAME.encode(), secret, secret),
+            user=User(PDU_USER.encode(), secret, secret),
             engine=ENGINE + outlet.pdu.bytes,
             boots=int(clock.unix()) & 0x7FFFFFFF,
             started=self._service.now,
