@@ -385,8 +385,10 @@ def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[tuple[
     return [
         (
             disk.image,
-            f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image"
-            + f" {PurePosixPath(disk.image).name} of {facts[disk.image].virtual_size} bytes",
+            (
+                f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image"
+                f" {PurePosixPath(disk.image).name} of {facts[disk.image].virtual_size} bytes"
+            ),
         )
         for node in cluster.nodes
         for index, disk in enumerate(node.disks)
