@@ -10,7 +10,6 @@ import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,9 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import NameOID
 
 from nospoon.errors import UsageError
-from nospoon.runtime import clock
-
-YEARS = 10
-UNSPECIFIED = frozenset({"0.0.0.0", "::"})  # noqa: S104  (compared with, not bound to)
+from nospoon.runtime.tls import Key, private_pem, self_signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +33,7 @@ class Certificates:
         path = self.directory / f"{address.replace(':', '_')}.pem"
         if not path.exists():
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write(path, _made(address))
+            _write(path, b"".join(self_signed(address, name=f"nospoon BMC at {address}")))
         return path
 
     def chain(self, address: str) -> list[x509.Certificate]:
@@ -53,7 +47,7 @@ class Certificates:
         """
         key = wanted.key()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(self._pending(address), _private(key))
+        _write(self._pending(address), private_pem(key))
         names = [_general_name(each) for each in wanted.alternatives]
         builder = x509.CertificateSigningRequestBuilder().subject_name(wanted.subject)
         if names:
@@ -84,7 +78,7 @@ class Certificates:
                 hint="Sign the request that GenerateCSR gave last, or add the private key.",
             )
         whole = [each.public_bytes(serialization.Encoding.PEM) for each in chain]
-        self._take(address, _private(key) + b"".join(whole))
+        self._take(address, private_pem(key) + b"".join(whole))
         pending.unlink(missing_ok=True)
 
     def _take(self, address: str, pem: bytes) -> None:
@@ -101,9 +95,6 @@ class Certificates:
     def _pending(self, address: str) -> Path:
         """The key of the last request that no certificate has come for."""
         return self.directory / f"{address.replace(':', '_')}.request"
-
-
-Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,36 +127,6 @@ def _key_in(data: bytes) -> Key | None:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
     return found if isinstance(found, Key) else None
-
-
-def _made(address: str) -> bytes:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"nospoon BMC at {address}")])
-    now = datetime.fromtimestamp(clock.unix(), UTC)
-    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
-    if address not in UNSPECIFIED:
-        names.append(x509.IPAddress(ip_address(address)))
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=365 * YEARS))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    return _private(key) + certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _private(key: Key) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
 
 
 def _write(path: Path, content: bytes) -> None:

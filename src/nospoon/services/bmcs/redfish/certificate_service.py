@@ -19,7 +19,8 @@ from starlette.responses import Response
 
 from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.errors import UsageError
-from nospoon.services.bmcs.certificates import Key, Wanted
+from nospoon.runtime.tls import Key
+from nospoon.services.bmcs.certificates import Wanted
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.actions import refuse_others
 from nospoon.services.bmcs.redfish.exchange import (

@@ -18,7 +18,7 @@ import structlog
 
 from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
 from nospoon.errors import ProviderError
-from nospoon.runtime.post import post
+from nospoon.runtime.http import request
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
@@ -104,7 +104,8 @@ class Deliveries:
         """Why it was not taken, "" when it was."""
         body = msgspec.json.encode(self._wrap(wanted, batch))
         try:
-            status = await post(
+            answer = await request(
+                "POST",
                 wanted.destination,
                 body,
                 headers=[("OData-Version", "4.0"), *wanted.headers],
@@ -113,7 +114,8 @@ class Deliveries:
             )
         except ProviderError as error:
             return str(error)
-        return "" if 200 <= status < 300 else f"{wanted.destination} answered {status}"
+        good = 200 <= answer.status < 300
+        return "" if good else f"{wanted.destination} answered {answer.status}"
 
     async def _failed(
         self,

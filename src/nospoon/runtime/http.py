@@ -1,0 +1,129 @@
+"""One HTTP request out (RFC 9112), on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httptools
+
+from nospoon.errors import ProviderError
+
+_PORTS = {"http": 80, "https": 443}
+_PIECE = 1 << 16
+LONGEST_ANSWER = 1 << 24
+"""Bytes; who answers with more is no partner of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`body` without any transfer coding."""
+
+    status: int
+    body: bytes = b""
+
+
+async def request(
+    method: str,
+    url: str,
+    body: bytes = b"",
+    *,
+    headers: Sequence[tuple[str, str]] = (),
+    verify: bool,
+    patience: float,
+) -> Answer:
+    """The whole answer. Raises `ProviderError` when there is none within `patience` seconds."""
+    try:
+        async with asyncio.timeout(patience):
+            return await _exchange(method, url, body, headers, _context(url, verify=verify))
+    except TimeoutError:
+        raise ProviderError(f"{url} did not answer within {patience:.0f} s") from None
+    except (OSError, ValueError, httptools.HttpParserError) as error:
+        raise ProviderError(f"{url} does not answer: {error}") from error
+
+
+def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
+    if not url.startswith("https:"):
+        return None
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _exchange(
+    method: str,
+    url: str,
+    body: bytes,
+    headers: Sequence[tuple[str, str]],
+    context: ssl.SSLContext | None,
+) -> Answer:
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS:
+        raise ValueError("it is no http or https URL")
+    port = parts.port or _PORTS[parts.scheme]
+    reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
+    try:
+        writer.write(_head(method, url, len(body), headers) + body)
+        await writer.drain()
+        return await _Reading().answer(reader)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+class _Reading:
+    """What httptools tells of an answer as it comes in."""
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._body: list[bytes] = []
+        self._size, self._headed, self._until_end, self._whole = 0, False, True, False
+
+    async def answer(self, reader: asyncio.StreamReader) -> Answer:
+        while not self._whole and (data := await reader.read(_PIECE)):
+            self._parser.feed_data(data)
+        if not self._whole and not (self._headed and self._until_end):
+            raise ValueError("it hung up before the end of its answer")
+        return Answer(self._parser.get_status_code(), b"".join(self._body))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        del value
+        if name.lower() in {b"content-length", b"transfer-encoding"}:
+            self._until_end = False
+
+    def on_headers_complete(self) -> None:
+        self._headed = True
+
+    def on_body(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > LONGEST_ANSWER:
+            raise ValueError(f"its answer is longer than {LONGEST_ANSWER} bytes")
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        self._whole = self._parser.get_status_code() >= 200  # 1xx is followed by the answer
+
+
+def _head(method: str, url: str, size: int, headers: Sequence[tuple[str, str]]) -> bytes:
+    """Headers that are given come last, and never twice."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    given = {name.lower() for name, _ in headers}
+    ours = (
+        ("Host", parts.netloc.rpartition("@")[2]),
+        ("Content-Length", str(size)),
+        ("Connection", "close"),
+        ("Content-Type", "application/json"),
+        ("User-Agent", "nospoon"),
+    )
+    lines = [f"{method} {target} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in ours if name.lower() not in given]
+    lines += [f"{name}: {value}" for name, value in headers]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
