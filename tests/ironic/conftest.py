@@ -14,7 +14,8 @@ import pytest
 from nospoon.dev import ironic
 from nospoon.dev.configuration import Wanted
 from nospoon.dev.ironic import Ironic
-from nospoon.testing.rack import CACHE
+from nospoon.testing.ironic import Api
+from nospoon.testing.rack import CACHE, Rack
 
 HERE = Path(__file__).parent
 
@@ -46,7 +47,7 @@ def _free_port() -> int:
 def running_ironic() -> Iterator[Ironic]:
     """Made by the product's own command, from the environment that all tests share."""
     state = Path(tempfile.mkdtemp(prefix="nospoon-ironic-"))
-    wanted = Wanted(port=_free_port())
+    wanted = Wanted(port=_free_port(), files_port=_free_port())
     try:
         yield asyncio.run(ironic.up(wanted, state=state, cache=CACHE))
     finally:
@@ -59,3 +60,21 @@ def own_directory() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="nospoon-ironic-"))
     yield made
     shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def api(running_ironic: Ironic) -> Api:
+    return Api(running_ironic)
+
+
+@pytest.fixture
+def rack(own_directory: Path) -> Iterator[Rack]:
+    made = Rack.at(own_directory)
+    try:
+        yield made
+        made.close()
+    except BaseException:
+        print(made.log()[-8000:])  # noqa: T201  (what its reader needs)
+        raise
+    finally:
+        made.kill()

@@ -7,9 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,49 +14,8 @@ import pytest
 
 from nospoon.dev import ironic
 from nospoon.dev.ironic import Ironic
+from nospoon.testing.ironic import Api, until
 from nospoon.testing.rack import Rack
-
-VERSION = {"X-OpenStack-Ironic-API-Version": "1.90", "Content-Type": "application/json"}
-
-
-class Api:
-    """What somebody else sees and does in Ironic."""
-
-    def __init__(self, found: Ironic) -> None:
-        self.endpoint = found.endpoint
-
-    def __call__(self, method: str, path: str, body: Any = None) -> Any:
-        data = json.dumps(body).encode() if body is not None else None
-        url = f"{self.endpoint}/v1{path}"
-        request = urllib.request.Request(url, data, VERSION, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
-
-    def nodes(self) -> dict[str, dict[str, Any]]:
-        return {each["name"]: each for each in self("GET", "/nodes?detail=true")["nodes"]}
-
-    def ports(self, node: str) -> list[dict[str, Any]]:
-        ports: list[dict[str, Any]] = self("GET", f"/ports?detail=true&node={node}")["ports"]
-        return sorted(ports, key=lambda port: str(port["extra"]["nospoon"]["key"]))
-
-
-@pytest.fixture
-def api(running_ironic: Ironic) -> Api:
-    return Api(running_ironic)
-
-
-@pytest.fixture
-def rack(own_directory: Path) -> Iterator[Rack]:
-    made = Rack.at(own_directory)
-    try:
-        yield made
-        made.close()
-    except BaseException:
-        print(made.log()[-8000:])  # noqa: T201  (what its reader needs)
-        raise
-    finally:
-        made.kill()
 
 
 class Cluster:
@@ -200,7 +156,7 @@ def test_another_password_reaches_ironic(rack: Rack, api: Api, cluster: Cluster)
     rack.run("up", "--yes", file)
     name = f"{cluster.name}-n0"
     api("PUT", f"/nodes/{name}/states/power", {"target": "power on"})
-    _until(lambda: api.nodes()[name]["power_state"] == "power on")
+    until(lambda: api.nodes()[name]["power_state"] == "power on")
     assert rack.run("node", "power", f"{cluster.name}/n0", "status").stdout.strip() == "on"
     assert "second-pass" not in rack.log()
 
@@ -268,13 +224,6 @@ def test_a_file_that_enrols_no_more_takes_its_nodes_out(
     rack.run("up", "--yes", rack.file("\n".join(lines), f"{cluster.name}.yaml"))
     assert f"{cluster.name}-n0" not in api.nodes()
     rack.run("down", "--yes", cluster.name)
-
-
-def _until(done: Any, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 async def test_an_ironic_that_dies_while_nodes_are_enrolled_is_mended_by_a_second_up(

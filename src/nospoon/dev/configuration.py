@@ -27,18 +27,36 @@ class Auth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An Ironic: where its API listens, and its database ("": SQLite beside its other files)."""
+    """An Ironic: where its API listens, and its database ("": SQLite beside its other files).
+
+    `files_port`: where nodes fetch boot scripts, media and images; 0: the port after its API's.
+    """
 
     address: str = "127.0.0.1"
     port: int = 6385
     auth: Auth = Auth.NONE
     database: str = ""
+    files_port: int = 0
+
+    @property
+    def files(self) -> int:
+        """The port of the files."""
+        return self.files_port or self.port + 1
+
+    @property
+    def files_url(self) -> str:
+        """Where the files are."""
+        return self._url(self.files)
+
+    def _url(self, port: int) -> str:
+        """IPv6 addresses go in brackets (RFC 3986 §3.2.2)."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{port}"
 
     @property
     def endpoint(self) -> str:
-        """Where the API answers. IPv6 addresses go in brackets (RFC 3986 §3.2.2)."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"http://{host}:{self.port}"
+        """Where the API answers."""
+        return self._url(self.port)
 
 
 INTERFACES: Mapping[str, str] = {
@@ -86,9 +104,13 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
             "connection": wanted.database or f"sqlite:///{state}/ironic.sqlite?timeout=30"
         },
         "conductor": {"automated_clean": "false"},
+        "agent": {
+            "certificates_path": state / "certificates",
+            "deploy_logs_local_path": state / "ramdisk-logs",
+        },
         "dhcp": {"dhcp_provider": "none"},
         "ipmi": {"min_command_interval": 1},
-        "deploy": {"http_root": state / "http"},
+        "deploy": {"http_root": state / "http", "http_url": wanted.files_url},
         "pxe": {
             "tftp_root": state / "tftp",
             "tftp_master_path": state / "tftp-master",

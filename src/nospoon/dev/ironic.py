@@ -35,17 +35,27 @@ TOOLS = {"ipmitool": "ipmitool"}
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 LEAVING_SECONDS = 3.0
-_DIRECTORIES = ("tmp", "http", "tftp", "tftp-master", "images", "master", "locks")
+_DIRECTORIES = (
+    "tmp", "http", "tftp", "tftp-master", "images", "master", "locks", "certificates", "bin",
+)  # fmt: skip
 _TAIL = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Ironic:
-    """An Ironic that was started. `clouds_file` is what clients are given."""
+    """An Ironic that was started, and what serves its files. `clouds_file` is what clients are
+    given.
+    """
 
     process: Process
     wanted: Wanted
     state: Path
+    files: Process
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it runs."""
+        return owned.is_alive(self.process) and owned.is_alive(self.files)
 
     @property
     def clouds_file(self) -> Path:
@@ -69,8 +79,8 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
     _need_tools()
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(state):
-        found = running(state)
-        if found is not None and found.wanted == wanted:
+        found = _recorded(state)
+        if found is not None and found.whole and found.wanted == wanted:
             await _answers(found)
             return found
         made = await environment.ensure(cache, NAME, LOCK_FILE)
@@ -78,7 +88,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
             await _stop(found)
         await _refuse_taken(wanted)
         await _prepare(wanted, state=state, made=made)
-        started = Ironic(_start(state, made), wanted, state)
+        started = Ironic(_start(state, made), wanted, state, _serve(wanted, state, made))
         _record(started)
         await _answers(started)
         return started
@@ -89,7 +99,7 @@ async def down(*, state: Path, cache: Path, purge: bool) -> bool:
     there = state.exists()
     if there:
         with _alone(state):
-            found = running(state)
+            found = _recorded(state)
             if found is not None:
                 await _stop(found)
             shutil.rmtree(state)
@@ -100,13 +110,18 @@ async def down(*, state: Path, cache: Path, purge: bool) -> bool:
 
 def running(state: Path) -> Ironic | None:
     """The Ironic that runs from this directory, None where none does."""
+    found = _recorded(state)
+    return found if found is not None and owned.is_alive(found.process) else None
+
+
+def _recorded(state: Path) -> Ironic | None:
+    """The one that was started here last; it may have ended since."""
     try:
         told = json.loads((state / "ironic.json").read_text())
     except FileNotFoundError:
         return None
     wanted = Wanted(**{**told["wanted"], "auth": Auth(told["wanted"]["auth"])})
-    found = Ironic(Process(**told["process"]), wanted, state)
-    return found if owned.is_alive(found.process) else None
+    return Ironic(Process(**told["process"]), wanted, state, Process(**told["files"]))
 
 
 async def answers(found: Ironic) -> bool:
@@ -140,22 +155,25 @@ async def _refuse_taken(wanted: Wanted) -> None:
     The workers of an Ironic that was killed see within a second that they are alone, and end.
     """
     end = clock.monotonic() + LEAVING_SECONDS
-    while (why := _taken(wanted)) and clock.monotonic() < end:  # noqa: ASYNC110  (nobody tells)
-        await asyncio.sleep(0.2)
-    if why:
-        raise Conflict(
-            f"Ironic cannot listen on {wanted.address} port {wanted.port}: {why}",
-            hint="Choose another with --address or --port.",
-        )
+    for port, option in ((wanted.port, "--port"), (wanted.files, "--files-port")):
+        while (  # noqa: ASYNC110  (nobody tells)
+            why := _taken(wanted.address, port)
+        ) and clock.monotonic() < end:
+            await asyncio.sleep(0.2)
+        if why:
+            raise Conflict(
+                f"Ironic cannot listen on {wanted.address} port {port}: {why}",
+                hint=f"Choose another with --address or {option}.",
+            )
 
 
-def _taken(wanted: Wanted) -> str:
+def _taken(address: str, port: int) -> str:
     """Why nobody could listen there, "" when one could."""
-    family = socket.AF_INET6 if ":" in wanted.address else socket.AF_INET
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((wanted.address, wanted.port))
+            probe.bind((address, port))
         except OSError as error:
             return error.strerror or str(error)
     return ""
@@ -164,6 +182,7 @@ def _taken(wanted: Wanted) -> str:
 async def _prepare(wanted: Wanted, *, state: Path, made: Path) -> None:
     for name in _DIRECTORIES:
         (state / name).mkdir(exist_ok=True)
+    _name_mkisofs(state)
     password = _password(state)
     _write(state / "ironic.conf", ironic_conf(wanted, state=state))
     _write(state / "clouds.yaml", yaml.safe_dump(clouds(wanted, password)))
@@ -212,21 +231,41 @@ def _write(path: Path, text: str) -> None:
         opened.write(text)
 
 
+def _name_mkisofs(state: Path) -> None:
+    """Ironic makes virtual media by `mkisofs`, which xorriso is where it is called so."""
+    named, program = state / "bin" / "mkisofs", shutil.which("xorrisofs")
+    if program is not None and not named.exists():
+        named.symlink_to(program)
+
+
+def _serve(wanted: Wanted, state: Path, made: Path) -> Process:
+    """Boot scripts, media and images, for the nodes."""
+    place = ["--bind", wanted.address, "--directory", str(state / "http"), str(wanted.files)]
+    argv = [str(made / "bin" / "python"), "-m", "http.server", *place]
+    return owned.begin(argv, output=state / "files.log", env=dict(os.environ))
+
+
 def _start(state: Path, made: Path) -> Process:
     binaries = made / "bin"
     argv = [str(binaries / "python"), str(binaries / "ironic")]
     argv += ["--config-file", str(state / "ironic.conf")]
-    env = {**os.environ, "PATH": f"{binaries}:{os.environ.get('PATH', os.defpath)}"}
+    path = f"{binaries}:{os.environ.get('PATH', os.defpath)}:{state / 'bin'}"
+    env = {**os.environ, "PATH": path}
     return owned.begin(argv, output=state / "ironic.log", env=env)
 
 
 def _record(started: Ironic) -> None:
-    told = {"process": asdict(started.process), "wanted": asdict(started.wanted)}
+    told = {
+        "process": asdict(started.process),
+        "files": asdict(started.files),
+        "wanted": asdict(started.wanted),
+    }
     _write(started.state / "ironic.json", json.dumps(told))
 
 
 async def _stop(found: Ironic) -> None:
     await owned.stop(found.process, patience=STOP_SECONDS, with_session=True)
+    await owned.stop(found.files, patience=STOP_SECONDS)
     (found.state / "ironic.json").unlink()
 
 

@@ -30,19 +30,22 @@ def ironic_group() -> None:
 @click.option("--address", default="127.0.0.1", show_default=True, help="Where its API listens.")
 @click.option("--port", type=click.IntRange(1, 65535), default=6385, show_default=True,
               help="TCP port of its API.")  # fmt: skip
+@click.option("--files-port", type=click.IntRange(1, 65535), help="TCP port of boot scripts, "
+              "media and images; default: the one after the API's.")  # fmt: skip
 @click.option("--auth", type=click.Choice([str(each) for each in Auth]), default="none",
               show_default=True, help="How callers are known.")  # fmt: skip
 @click.option("--database", default="", help="SQLAlchemy URL; default: SQLite of its own.")
 @output_options
 def up(
-    address: str, port: int, auth: str, database: str, format_: str, columns: tuple[str, ...]
-) -> None:
+    address: str, port: int, files_port: int | None, auth: str, database: str, format_: str,
+    columns: tuple[str, ...],
+) -> None:  # fmt: skip
     """Start it, or find it running; with other settings it is started anew.
 
     The first time its Python packages (400 MB) are brought. It runs until `down`.
     """
     settings = connect.current_settings()
-    wanted = Wanted(address, port, Auth(auth), database)
+    wanted = Wanted(address, port, Auth(auth), database, files_port or 0)
     click.echo("Ironic: environment, database, API and conductor …", err=True)
     state = settings.state / "dev" / "ironic"
     found = asyncio.run(ironic.up(wanted, state=state, cache=settings.cache))
@@ -78,6 +81,7 @@ def _told(found: Ironic, *, answers: bool) -> dict[str, Any]:
     return {
         "endpoint": found.endpoint,
         "answers": answers,
+        "files": found.wanted.files_url,
         "auth": str(found.wanted.auth),
         "pid": found.process.pid,
         "clouds": str(found.clouds_file),
