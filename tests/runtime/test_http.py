@@ -40,8 +40,10 @@ async def _get(url: str) -> Answer:
     "answer",
     [
         b"HTTP/1.1 202 Accepted\r\nContent-Length: 5\r\n\r\nhello",
-        b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n"
-        b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+        (
+            b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
+        ),
         b"HTTP/1.0 202 Accepted\r\n\r\nhello",
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 202 Accepted\r\nContent-Length: 5\r\n\r\nhello",
     ],

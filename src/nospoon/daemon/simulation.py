@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nospoon.model.cluster import Host
 from nospoon.providers.simulated.connection import SimulatedConnection
+from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.world import Snapshot, World
 from nospoon.runtime import clock
 
@@ -20,12 +21,20 @@ THINGS_A_SECOND = 10_000
 
 
 class Simulations:
-    """Worlds by host name, in one directory; written while `in_control` says so."""
+    """Worlds by host name, in one directory; written while `in_control` says so. `guests` runs
+    what their machines boot.
+    """
 
     def __init__(
-        self, directory: Path, deployment: str, in_control: Callable[[], bool] = lambda: True
+        self,
+        directory: Path,
+        deployment: str,
+        in_control: Callable[[], bool] = lambda: True,
+        *,
+        guests: Guests | None = None,
     ) -> None:
         self._directory, self._deployment, self._in_control = directory, deployment, in_control
+        self._guests = guests
         self._connections: dict[str, SimulatedConnection] = {}
         self._kept: dict[str, int] = {}
 
@@ -40,6 +49,7 @@ class Simulations:
             world=world,
             records=records,
             simulation=host.simulation,
+            guests=self._guests,
         )
         self._connections[host.name] = made
         return made

@@ -55,6 +55,7 @@ from nospoon.runtime.runner import runner_for
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import ports_in_use
+from nospoon.services.agents.service import AgentService
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.driver import BmcDriver
 from nospoon.services.bmcs.service import BmcService
@@ -99,8 +100,12 @@ class Daemon:
             lost=self._superseded,
         )
         self.superseded = ""
+        self.agents = AgentService(self._tasks)
         self.simulations = Simulations(
-            settings.state / "simulated", self.database.deployment, lambda: self.lease.fresh
+            settings.state / "simulated",
+            self.database.deployment,
+            lambda: self.lease.fresh,
+            guests=self.agents,
         )
         self._wire_machines()
         self._wire_boot()
@@ -263,6 +268,7 @@ class Daemon:
             raise
         self._end.push_async_callback(self.lease.give_back)
         self._end.push_async_callback(self._tasks.close)
+        self._end.push_async_callback(self.agents.close)
         self._end.push_async_callback(self.hosts.close)
         self._end.push_async_callback(self.ironics.close)
         self._tasks.start(self.lease.keep(), name="keep the lease")

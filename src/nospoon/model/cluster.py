@@ -11,6 +11,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from uuid import UUID
 
+from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice
 from nospoon.model.ironic import Enrolment, IronicPlace
 
@@ -82,6 +83,7 @@ class Simulation:
 
     `shut_down`: from a soft power-off to the guest's end. `boot`: from power-on until the guest
     has said `console`. `power_failures`: the part of power commands that fail, from 0 to 1.
+    `agents` None: what boots from the network or a medium runs nothing.
     """
 
     make: float = 0.0
@@ -91,6 +93,7 @@ class Simulation:
     boot: float = 0.0
     power_failures: float = 0.0
     console: str = ""
+    agents: Agents | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from nospoon.spec.section import parse_text
+
 UNITS = {
     "B": 1,
     "kB": 10**3,
@@ -105,6 +107,13 @@ def parse_ports(value: Any) -> tuple[int, int]:
     if not 1 <= first <= last <= 65535:
         raise ValueError(f"expected ports from 1 to 65535, the lower one first, got {value!r}")
     return first, last
+
+
+def parse_url(value: Any) -> Any:
+    """An http or https URL, without slashes at its end."""
+    if not parse_text(value).startswith(("http://", "https://")):
+        raise ValueError(f"expected a URL that begins with http:// or https://, got {value!r}")
+    return value.rstrip("/")
 
 
 Size = Annotated[

@@ -14,7 +14,8 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from nospoon.errors import UsageError
 from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Standing
 from nospoon.plan.enrol import settings
-from nospoon.spec.section import Section, Text, parse_text
+from nospoon.spec.fields import parse_url
+from nospoon.spec.section import Section, Text
 
 INTERFACES = Literal[
     "bios", "boot", "console", "deploy", "firmware", "inspect", "management", "network", "power",
@@ -36,12 +37,6 @@ def _no_tag(value: Any) -> Any:
     if "nospoon" in value:
         raise ValueError("the key 'nospoon' is where nospoon notes whose a node is")
     return value
-
-
-def _url(value: Any) -> Any:
-    if not parse_text(value).startswith(("http://", "https://")):
-        raise ValueError(f"expected a URL that begins with http:// or https://, got {value!r}")
-    return value.rstrip("/")
 
 
 ResourceClass = Annotated[str, StringConstraints(min_length=1, max_length=80)]
@@ -102,7 +97,7 @@ class EnrolmentSection(Section):
 class IronicSection(EnrolmentSection):
     """The Ironic in which nodes are enrolled, and what holds for all of them."""
 
-    endpoint: Annotated[str, BeforeValidator(_url)] | None = Field(
+    endpoint: Annotated[str, BeforeValidator(parse_url)] | None = Field(
         None, description="URL of a standalone Ironic; or:"
     )
     cloud: Text | dict[str, Any] | None = Field(

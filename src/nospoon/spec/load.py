@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from uuid import UUID
 
 from nospoon.errors import Problem, SpecError
+from nospoon.model.agent import Agents
 from nospoon.model.cluster import (
     BmcAddressing,
     BootProfile,
@@ -27,9 +28,10 @@ from nospoon.spec.document import Document
 from nospoon.spec.expand import Complaint, expand
 from nospoon.spec.fields import NAME_PATTERN
 from nospoon.spec.ironic import place
-from nospoon.spec.models import HostSection, SimulatedSection
+from nospoon.spec.models import HostSection
 from nospoon.spec.references import LocalFile
 from nospoon.spec.sections import Sections, read_sections
+from nospoon.spec.simulated import AgentsSection, SimulatedSection
 
 DEFAULT_HOST = "here"
 _NAME = re.compile(NAME_PATTERN)
@@ -137,6 +139,23 @@ def _simulation(section: SimulatedSection | None) -> Simulation:
         boot=section.boot,
         power_failures=section.power_failures,
         console=section.console,
+        agents=_agents(section.agents) if section.agents is not None else None,
+    )
+
+
+def _agents(section: AgentsSection) -> Agents:
+    return Agents(
+        api=section.api,
+        boot_script=section.boot_script,
+        address=str(section.address),
+        port=section.port,
+        tls=section.tls,
+        command=section.command,
+        commands=tuple(sorted(section.commands.items())),
+        failing=tuple(sorted(section.failing.items())),
+        failures=section.failures,
+        silent=section.silent,
+        heartbeat=section.heartbeat,
     )
 
 

@@ -18,9 +18,10 @@ from pydantic_core import CoreSchema
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Overlay, Strategy, Switch
-from nospoon.spec.fields import Duration, Mac, Memory, Name, Ports, Size, parse_address
+from nospoon.spec.fields import Mac, Memory, Name, Ports, Size, parse_address
 from nospoon.spec.ironic import EnrolmentSection, IronicSection
 from nospoon.spec.section import Section, Text, Whole, parse_text
+from nospoon.spec.simulated import OrSwitch, SimulatedSection, switched
 
 
 def _listed(value: Any) -> Any:
@@ -95,34 +96,6 @@ class OvercommitSection(Section):
     disk: Ratio = Field(10.0, description="Times the free space for pools; default 10.")
 
 
-def _switched(value: Any) -> Any:
-    return {True: {}, False: None}[value] if isinstance(value, bool) else value
-
-
-class _OrSwitch:
-    """JSON Schema of a section for which `true` may stand."""
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
-        return {"anyOf": [{"type": "boolean"}, *handler(core)["anyOf"]]}
-
-
-class SimulatedSection(Section):
-    """How the machines of a simulated host behave. Hosts of one name share their machines."""
-
-    power_on: Duration = Field(0.0, description="Time that a power-on takes; default none.")
-    power_off: Duration = Field(0.0, description="Time that a power-off takes; default none.")
-    shut_down: Duration = Field(
-        0.0, description="From a soft power-off to the guest's end; default none."
-    )
-    boot: Duration = Field(
-        0.0, description="From power-on until the guest says `console`; default none."
-    )
-    console: Text = Field("", description="What the guest says when it has booted.")
-    power_failures: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="The part of power commands that fail, from 0 to 1; default 0."
-    )
-
-
 class HostSection(Section):
     """A place where machines are made."""
 
@@ -131,7 +104,7 @@ class HostSection(Section):
         description="libvirt connection URI: `qemu:///system`, `qemu:///session`, "
         "`qemu+ssh://HOST/system`.",
     )
-    simulated: Annotated[SimulatedSection | None, BeforeValidator(_switched), _OrSwitch()] = Field(
+    simulated: Annotated[SimulatedSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None, description="Machines without processes, inside the daemon, and how they behave."
     )
     ssh: Text = Field(

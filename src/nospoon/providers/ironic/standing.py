@@ -190,7 +190,8 @@ class _States:
         self._next = None
         try:
             listed = await self._api.listed("nodes", query=f"&fields={FIELDS}")
+            told.set_result({UUID(each["uuid"]): each for each in listed})
         except NospoonError as error:
             told.set_exception(error)
-            return
-        told.set_result({UUID(each["uuid"]): each for each in listed})
+        finally:
+            told.cancel()  # nobody waits for a look that was cancelled

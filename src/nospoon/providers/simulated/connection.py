@@ -10,6 +10,7 @@ from nospoon.model.cluster import Arch, Firmware, Host, Simulation
 from nospoon.model.resources import Kind
 from nospoon.providers.base import BootMethod, Capabilities, ChangeRule, Driver
 from nospoon.providers.simulated.drivers import SimulatedDriver
+from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.machines import SimulatedMachines
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import SHAPES, World
@@ -36,7 +37,8 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 
 
 class SimulatedConnection:
-    """A `Connection`. `world`: state to go on from; `records`: directory for console records.
+    """A `Connection`. `world`: state to go on from; `records`: directory for console records;
+    `guests`: runs what machines boot from network and media.
 
     `around` lets a test or a fault command arrange bad days: no space, away, errors to come.
     """
@@ -50,6 +52,7 @@ class SimulatedConnection:
         world: World | None = None,
         simulation: Simulation | None = None,
         records: Path | None = None,
+        guests: Guests | None = None,
     ) -> None:
         self.around = Surroundings(
             host=host,
@@ -57,6 +60,7 @@ class SimulatedConnection:
             clock=clock,
             world=world if world is not None else World(),
             simulation=simulation if simulation is not None else Simulation(),
+            guests=guests,
         )
         self._machines = SimulatedMachines(self.around, records)
         simple = [kind for kind in SHAPES if kind is not Kind.MACHINE]

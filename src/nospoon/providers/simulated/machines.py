@@ -14,11 +14,16 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, Pow
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Medium
+from nospoon.providers.simulated import media
 from nospoon.providers.simulated.console import Recorder, SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
+from nospoon.providers.simulated.guests import Guest, hardware
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Kept, Made, Running
 from nospoon.runtime.tasks import Tasks
+
+RAMDISKS = frozenset({BootDevice.NETWORK, BootDevice.HTTP, BootDevice.CDROM})
+"""From where machines boot what is not theirs."""
 
 
 class SimulatedMachines(SimulatedDriver):
@@ -27,6 +32,7 @@ class SimulatedMachines(SimulatedDriver):
     def __init__(self, around: Surroundings, records: Path | None) -> None:
         super().__init__(Kind.MACHINE, around)
         self._ports: dict[UUID, SerialPort] = {}
+        self._cmdlines: dict[UUID, str] = {}
         self._chance = SystemRandom()
         self._tasks = Tasks(f"simulated {around.host}")
         self._recorder = Recorder(records, self._tasks)
@@ -42,6 +48,8 @@ class SimulatedMachines(SimulatedDriver):
         await super().delete(observed)
         if known and isinstance(observed.shape, Machine):
             self._ports.pop(observed.shape.uuid, None)
+            self._cmdlines.pop(observed.shape.uuid, None)
+            self._end_guest(observed.shape.uuid)
             self._publish(observed.shape.uuid, MachineChange.UNDEFINED)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
@@ -83,11 +91,15 @@ class SimulatedMachines(SimulatedDriver):
 
     async def insert(self, machine: UUID, medium: Medium) -> None:
         self.around.begin("insert")
-        self._state(machine).medium = medium.sha256
+        state = self._state(machine)
+        if self.around.simulation.agents is not None:
+            self._cmdlines[machine] = await asyncio.to_thread(media.cmdline, Path(medium.path))
+        state.medium = medium.sha256
 
     async def eject(self, machine: UUID) -> None:
         self.around.begin("eject")
         self._state(machine).medium = ""
+        self._cmdlines.pop(machine, None)
 
     async def pause(self, machine: UUID) -> bool:
         self.around.begin("pause")
@@ -105,7 +117,7 @@ class SimulatedMachines(SimulatedDriver):
         if state.power is PowerState.ON and not state.paused:
             raise ProviderError(f"machine {machine} goes on: somebody resumed it")
         await asyncio.sleep(self.around.simulation.make)
-        state.kept[name] = Kept(state.booted, state.boots)
+        state.kept[name] = Kept(state.booted, state.boots, state.image)
         self.around.world.version += 1
 
     async def revert(self, machine: UUID, name: str) -> None:
@@ -115,7 +127,8 @@ class SimulatedMachines(SimulatedDriver):
             raise ProviderError(f"machine {machine} runs: its snapshot cannot be restored")
         if name not in state.kept:
             raise Gone(f"machine {machine} has no state {name}")
-        state.booted, state.boots = state.kept[name].booted, state.kept[name].boots
+        kept = state.kept[name]
+        state.booted, state.boots, state.image = kept.booted, kept.boots, kept.image
         self.around.world.version += 1
 
     async def drop(self, machine: UUID, name: str) -> None:
@@ -155,13 +168,36 @@ class SimulatedMachines(SimulatedDriver):
 
     def reset_by_guest(self, machine: UUID) -> None:
         """What happens when the guest reboots by itself: it follows what it was told last."""
-        state = self._state(machine)
-        self._boot(machine, BootPlan(state.next, state.after))
-        self._publish(machine, MachineChange.RESET)
+        state = self.around.world.running.get(machine)
+        if state is not None and state.power is PowerState.ON:
+            self._boot(machine, BootPlan(state.next, state.after))
+            self._publish(machine, MachineChange.RESET)
+
+    def power_off_by_guest(self, machine: UUID) -> None:
+        """What happens when the guest shuts down by itself."""
+        self._guest_ended(machine)
+
+    def boot_disk(self, machine: UUID) -> None:
+        """What happens when what was booted leads on to the disk."""
+        state = self.around.world.running.get(machine)
+        if state is not None and state.power is PowerState.ON:
+            state.booted = BootDevice.DISK
+            self._say_boot(machine, state)
+
+    def say(self, machine: UUID, text: str) -> None:
+        if machine in self.around.world.running:
+            self._port(machine).say(f"{text}\r\n".encode())
+
+    def write(self, machine: UUID, image: str) -> None:
+        state = self.around.world.running.get(machine)
+        if state is not None:
+            state.image = image
+            self.around.world.version += 1
 
     def fail(self, machine: UUID, reason: str) -> None:
         """What happens when the hypervisor stops a machine."""
         self._state(machine).power = PowerState.FAILED
+        self._end_guest(machine)
         self._publish(machine, MachineChange.FAILED, reason)
 
     def lose(self, machine: UUID) -> None:
@@ -170,6 +206,7 @@ class SimulatedMachines(SimulatedDriver):
         if made is None:
             raise Gone(f"no machine {machine}")
         self.around.world.take_away(made)
+        self._end_guest(machine)
         self._publish(machine, MachineChange.UNDEFINED)
 
     def set_reachable(self, *, reachable: bool) -> None:
@@ -197,32 +234,71 @@ class SimulatedMachines(SimulatedDriver):
     async def _stop(self, machine: UUID) -> None:
         await asyncio.sleep(self.around.simulation.power_off)
         self._state(machine).power = PowerState.OFF
+        self._end_guest(machine)
         self._publish(machine, MachineChange.STOPPED)
 
     async def _shut_down(self, machine: UUID) -> None:
         await asyncio.sleep(self.around.simulation.shut_down)
+        self._guest_ended(machine)
+
+    def _guest_ended(self, machine: UUID) -> None:
         state = self.around.world.running.get(machine)
         if state is not None and state.power is PowerState.ON:
             state.power = PowerState.OFF
+            self._end_guest(machine)
             self._publish(machine, MachineChange.SHUTDOWN)
 
     def _boot(self, machine: UUID, boot: BootPlan) -> None:
+        self._end_guest(machine)
         state = self._state(machine)
         ready = [each for each in boot.now if each is not BootDevice.CDROM or state.medium]
         state.booted = ready[0] if ready else None
         state.next = state.after = boot.after
         state.boots += 1
-        self._port(machine).say(f"simulated machine {machine}: boots {state.booted}\r\n".encode())
+        self._say_boot(machine, state)
         how = self.around.simulation
+        loop = asyncio.get_running_loop()
         if how.console:
-            loop = asyncio.get_running_loop()
             loop.call_later(how.boot, self._speak, machine, state.boots, how.console)
+        if how.agents is not None and state.booted in RAMDISKS:
+            loop.call_later(how.boot, self._begin_guest, machine, state.boots)
+
+    def _say_boot(self, machine: UUID, state: Running) -> None:
+        what = f": {state.image}" if state.booted is BootDevice.DISK and state.image else ""
+        self.say(machine, f"simulated machine {machine}: boots {state.booted}{what}")
 
     def _speak(self, machine: UUID, boot: int, text: str) -> None:
-        """The guest of this boot is up, unless something came between."""
-        state = self.around.world.running.get(machine)
-        if state is not None and state.power is PowerState.ON and state.boots == boot:
+        """The guest of this boot is up."""
+        if self._still(machine, boot):
             self._port(machine).say(text.encode())
+
+    def _begin_guest(self, machine: UUID, boot: int) -> None:
+        """The ramdisk of this boot is up."""
+        made, how = self._made(machine), self.around.simulation.agents
+        if self.around.guests is None or how is None or made is None:
+            return
+        if not isinstance(made.shape, Machine) or not self._still(machine, boot):
+            return
+        state = self._state(machine)
+        medium = state.booted is BootDevice.CDROM
+        guest = Guest(
+            machine,
+            hardware(made.shape, self.around.world, medium=medium),
+            how,
+            hands=self,
+            image=state.image,
+            cmdline=self._cmdlines.get(machine, "") if medium else None,
+        )
+        self.around.guests.booted(guest)
+
+    def _still(self, machine: UUID, boot: int) -> bool:
+        """Whether it runs on since this boot: nothing came between."""
+        state = self.around.world.running.get(machine)
+        return state is not None and state.power is PowerState.ON and state.boots == boot
+
+    def _end_guest(self, machine: UUID) -> None:
+        if self.around.guests is not None:
+            self.around.guests.ended(machine)
 
     def _state(self, machine: UUID) -> Running:
         state = self.around.world.running.get(machine)

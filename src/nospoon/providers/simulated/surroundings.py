@@ -8,13 +8,15 @@ from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.cluster import Simulation
 from nospoon.model.resources import Resource, Volume
 from nospoon.providers.feed import EventFeed
+from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.world import World
 from nospoon.runtime.clock import Clock
 
 
 @dataclass(slots=True)
 class Surroundings:
-    """One host. `space`: bytes that volumes may take in all, None is without limit.
+    """One host. `space`: bytes that volumes may take in all, None is without limit. `guests` None:
+    nothing runs on its machines.
 
     `faults` maps the beginning of a call ("create volume/", "power ") to errors that calls so
     beginning raise, one each, in order.
@@ -25,6 +27,7 @@ class Surroundings:
     clock: Clock
     world: World
     simulation: Simulation = field(default_factory=Simulation)
+    guests: Guests | None = None
     space: int | None = None
     reachable: bool = True
     faults: dict[str, list[ProviderError]] = field(default_factory=dict)

@@ -44,17 +44,18 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a snapshot keeps of a machine without disks: what it booted, and how often."""
+    """What a snapshot keeps of a machine: what it booted, how often, and what its disk held."""
 
     booted: BootDevice | None
     boots: int
+    image: str = ""
 
 
 @dataclass(slots=True)
 class Running:
     """Runtime state of one machine. `after`: what it boots when its guest resets itself.
 
-    `kept`: name of a snapshot -> what it keeps.
+    `kept`: name of a snapshot -> what it keeps. `image`: what a guest wrote on the first disk.
     """
 
     power: PowerState = PowerState.OFF
@@ -64,6 +65,7 @@ class Running:
     boots: int = 0
     medium: str = ""
     paused: bool = False
+    image: str = ""
     kept: dict[str, Kept] = field(default_factory=dict)
 
 

@@ -1,0 +1,75 @@
+"""What runs on a machine that booted from the network or a medium, and what it can do there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from nospoon.model.agent import Agents
+from nospoon.model.cluster import Firmware
+from nospoon.model.resources import Kind, Machine, MachineDisk, Volume
+from nospoon.protocols.agent.inventory import Disk, Hardware
+from nospoon.providers.simulated.world import World
+
+
+class Hands(Protocol):
+    """What a guest can do to its machine. A machine that is no more is no error."""
+
+    def say(self, machine: UUID, text: str) -> None:
+        """A line on its console."""
+
+    def write(self, machine: UUID, image: str) -> None:
+        """Its first disk holds this image now, "" for nothing."""
+
+    def power_off_by_guest(self, machine: UUID) -> None: ...
+
+    def reset_by_guest(self, machine: UUID) -> None: ...
+
+    def boot_disk(self, machine: UUID) -> None:
+        """Go on from what was booted to the disk, as boot scripts do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """One boot of one machine. `cmdline`: what the medium gave to its kernel; None: it booted from
+    the network. `image`: what its disk holds.
+    """
+
+    machine: UUID
+    hardware: Hardware
+    behaviour: Agents
+    hands: Hands
+    image: str = ""
+    cmdline: str | None = field(default=None, repr=False)
+
+
+def hardware(machine: Machine, world: World, *, medium: bool) -> Hardware:
+    """What a ramdisk finds there; `medium`: it did not come by the first NIC."""
+    macs = tuple(nic.mac for nic in machine.nics)
+    return Hardware(
+        cpus=machine.cpus,
+        memory=machine.memory,
+        arch=str(machine.arch),
+        uefi=machine.firmware is not Firmware.BIOS,
+        macs=macs,
+        disks=tuple(_disk(machine, each, world) for each in machine.disks),
+        serial=str(machine.uuid),
+        boot_mac=macs[0] if macs and not medium else "",
+    )
+
+
+def _disk(machine: Machine, disk: MachineDisk, world: World) -> Disk:
+    made = world.made.get((Kind.VOLUME, f"{machine.pool}/{disk.volume}"))
+    size = made.shape.size if made is not None and isinstance(made.shape, Volume) else 0
+    return Disk(size, disk.serial, disk.bus)
+
+
+class Guests(Protocol):
+    """Runs them."""
+
+    def booted(self, guest: Guest) -> None:
+        """Its ramdisk is up."""
+
+    def ended(self, machine: UUID) -> None:
+        """The machine is off, or boots anew; nothing if nothing ran."""

@@ -1,0 +1,1 @@
+"""Simulated deploy agents: all of them in one process, behind one listener a setting."""

@@ -1,0 +1,138 @@
+"""Where agents answer: one listener for all of one setting, each agent below a path of its own.
+
+It stays open once an agent was there: the next one is never far, and it costs one descriptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nospoon.errors import ProviderError
+from nospoon.model.agent import Agents
+from nospoon.protocols.agent.agent import AGENT_VERSION, Reply, fault
+from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.tls import self_signed
+
+if TYPE_CHECKING:
+    from nospoon.services.agents.service import AgentService
+
+BACKLOG = 1024
+Setting = tuple[str, int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One open place. `certificate` in PEM, "" without TLS."""
+
+    url: str
+    server: HttpServer
+    certificate: str = ""
+
+
+class Listeners:
+    """Opens them for their first user."""
+
+    def __init__(self, service: AgentService) -> None:
+        self._app = _app(service)
+        self._open: dict[Setting, Listener] = {}
+        self._lock = asyncio.Lock()
+
+    async def use(self, behaviour: Agents) -> Listener:
+        """Raises `ProviderError` when it cannot be opened."""
+        setting = (behaviour.address, behaviour.port, behaviour.tls)
+        async with self._lock:
+            if setting not in self._open:
+                self._open[setting] = await _opened(self._app, setting)
+            return self._open[setting]
+
+    async def close(self) -> None:
+        for listener in self._open.values():
+            await listener.server.close()
+        self._open.clear()
+
+
+async def _opened(app: Starlette, setting: Setting) -> Listener:
+    address, port, tls = setting
+    try:
+        bound = socket.create_server(
+            (address, port),
+            family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+            backlog=BACKLOG,
+        )
+    except OSError as error:
+        raise ProviderError(
+            f"agents cannot answer on {address} port {port}: {error.strerror}",
+            hint="Give the simulated host's `agents` another address or port.",
+        ) from error
+    host = f"[{address}]" if ":" in address else address
+    url = f"{'https' if tls else 'http'}://{host}:{bound.getsockname()[1]}"
+    if not tls:
+        server = HttpServer(app, [bound], ws="none")
+        await server.start()
+        return Listener(url, server)
+    key, certificate = self_signed(address, name="simulated agents")
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # its owner alone reads it
+        Path(file.name).write_bytes(key + certificate)
+        secured = {"ssl_certfile": file.name, "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+        server = HttpServer(app, [bound], ws="none", **secured)
+        await server.start()
+    return Listener(url, server, certificate.decode())
+
+
+def _app(service: AgentService) -> Starlette:
+    async def commands(request: Request) -> Response:
+        machine, token = _machine(request), request.query_params.get("agent_token", "")
+        if machine is None:
+            return _response(fault(404, "not found"))
+        if request.method != "POST":
+            return _response(service.commands(machine, token=token))
+        try:
+            body = json.loads(await request.body())
+        except ValueError:
+            return _response(fault(400, "The body is no JSON"))
+        waits = request.query_params.get("wait", "").lower() == "true"
+        return _response(await service.command(machine, body, token=token, waits=waits))
+
+    async def command(request: Request) -> Response:
+        machine, token = _machine(request), request.query_params.get("agent_token", "")
+        if machine is None:
+            return _response(fault(404, "not found"))
+        wanted = request.path_params["command"]
+        return _response(service.result(machine, wanted, token=token))
+
+    async def status(request: Request) -> Response:
+        del request
+        return _response(Reply(200, {"version": AGENT_VERSION}))
+
+    return Starlette(
+        routes=[
+            Route("/{machine}/v1/commands", commands, methods=["GET", "POST"]),
+            Route("/{machine}/v1/commands/", commands, methods=["GET", "POST"]),
+            Route("/{machine}/v1/commands/{command}", command),
+            Route("/{machine}/v1/status", status),
+        ]
+    )
+
+
+def _machine(request: Request) -> UUID | None:
+    try:
+        return UUID(request.path_params["machine"])
+    except ValueError:
+        return None
+
+
+def _response(reply: Reply) -> Response:
+    return Response(json.dumps(reply.body), reply.status, media_type="application/json")

@@ -1,0 +1,250 @@
+"""Runs agents: their requests, their timers, and what they do to their machines.
+
+An agent that runs has one timer, and a task only while the API is asked; a machine without one
+costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from nospoon.errors import NospoonError, ProviderError
+from nospoon.protocols.agent.agent import (
+    API_VERSION,
+    Agent,
+    Ask,
+    Birth,
+    Effect,
+    Ended,
+    Leave,
+    Reply,
+    Say,
+    Wrote,
+    fault,
+)
+from nospoon.protocols.agent.commands import Ending
+from nospoon.protocols.agent.parameters import Parameters, parameters
+from nospoon.providers.simulated.guests import Guest
+from nospoon.runtime import clock
+from nospoon.runtime.http import Answer, request
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.agents import scripts
+from nospoon.services.agents.listeners import Listeners
+
+log = structlog.get_logger()
+HEADERS = (("X-OpenStack-Ironic-API-Version", API_VERSION), ("Accept", "application/json"))
+PATIENCE = 60.0
+AT_ONCE = 64
+"""Requests under way; more wait, for the sake of descriptors."""
+
+
+@dataclass(slots=True)
+class Running:
+    """An agent, what it runs on, and who waits for its commands."""
+
+    guest: Guest
+    agent: Agent
+    timer: asyncio.TimerHandle | None = None
+    waiting: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
+
+
+class AgentService:
+    """Guests of simulated machines. `chance` gives numbers from 0 to 1."""
+
+    def __init__(self, tasks: Tasks, chance: random.Random | None = None) -> None:
+        self._tasks = tasks
+        self._chance = chance if chance is not None else random.SystemRandom()
+        self._starting: dict[UUID, asyncio.Task[None]] = {}
+        self._running: dict[UUID, Running] = {}
+        self._listeners = Listeners(self)
+        self._requests = asyncio.Semaphore(AT_ONCE)
+
+    def booted(self, guest: Guest) -> None:
+        """Begin what this machine booted."""
+        self.ended(guest.machine)
+        if self._chance.random() < guest.behaviour.silent:
+            guest.hands.say(guest.machine, "simulated agent: stays silent")
+            return
+        task = self._tasks.start(self._start(guest), name=f"start the agent of {guest.machine}")
+        self._starting[guest.machine] = task
+
+    def ended(self, machine: UUID) -> None:
+        """Its machine is off or boots anew."""
+        task = self._starting.pop(machine, None)
+        if task is not None:
+            task.cancel()
+        self._drop(machine)
+
+    async def close(self) -> None:
+        for machine in [*self._starting, *self._running]:
+            self.ended(machine)
+        await self._listeners.close()
+
+    async def _start(self, guest: Guest) -> None:
+        try:
+            told = await self._parameters(guest)
+            if told is not None:
+                await self._begin(guest, told)
+        except NospoonError as error:
+            self._say(guest, f"did not start: {error}")
+        finally:
+            if self._starting.get(guest.machine) is asyncio.current_task():
+                del self._starting[guest.machine]
+
+    async def _parameters(self, guest: Guest) -> Parameters | None:
+        """None when the machine boots something else, or nothing."""
+        api = guest.behaviour.api
+        if guest.cmdline is not None:
+            found = parameters(guest.cmdline, api=api)
+        elif guest.behaviour.boot_script:
+            target = await scripts.follow(guest.behaviour.boot_script, guest.hardware.macs)
+            if isinstance(target, scripts.LocalDisk):
+                guest.hands.boot_disk(guest.machine)
+                return None
+            cmdline = target.cmdline if isinstance(target, scripts.Ramdisk) else ""
+            found = parameters(cmdline, api=api if cmdline else "")
+        else:
+            found = parameters("", api=api)
+        if found is None:
+            self._say(guest, "nothing to boot: no boot script or medium names an API")
+        return found
+
+    async def _begin(self, guest: Guest, told: Parameters) -> None:
+        listener = await self._listeners.use(guest.behaviour)
+        birth = Birth(
+            machine=guest.machine,
+            hardware=guest.hardware,
+            parameters=told,
+            callback_url=f"{listener.url}/{guest.machine}",
+            behaviour=guest.behaviour,
+            certificate=listener.certificate,
+            spread=self._chance.random(),
+            image=guest.image,
+        )
+        running = Running(guest, Agent(birth))
+        self._running[guest.machine] = running
+        self._say(guest, f"asks {told.api}")
+        self._apply(running, running.agent.begin(clock.monotonic()))
+
+    def _apply(self, running: Running, effects: Sequence[Effect]) -> None:
+        guest = running.guest
+        for effect in effects:
+            match effect:
+                case Ask():
+                    self._tasks.start(self._ask(running, effect), name="ask Ironic for an agent")
+                case Say(text):
+                    self._say(guest, text)
+                case Ended(command):
+                    _tell(running, command)
+                case Wrote(image):
+                    guest.hands.write(guest.machine, image)
+                case Leave(how):
+                    self._leave(running, how)
+        self._arm(running)
+
+    def _arm(self, running: Running) -> None:
+        if running.timer is not None:
+            running.timer.cancel()
+            running.timer = None
+        at = running.agent.deadline
+        if at is not None and self._running.get(running.guest.machine) is running:
+            loop = asyncio.get_running_loop()
+            running.timer = loop.call_later(max(0.0, at - clock.monotonic()), self._expire, running)
+
+    def _expire(self, running: Running) -> None:
+        self._apply(running, running.agent.expire(clock.monotonic()))
+
+    async def _ask(self, running: Running, ask: Ask) -> None:
+        answer = await self._answer(ask)
+        if self._running.get(running.guest.machine) is running:
+            told = running.agent.answered(answer.status, answer.body, clock.monotonic())
+            self._apply(running, told)
+
+    async def _answer(self, ask: Ask) -> Answer:
+        """Status 0 for none."""
+        async with self._requests:
+            try:
+                return await request(
+                    ask.method, ask.url, ask.body, headers=HEADERS, verify=False, patience=PATIENCE
+                )
+            except ProviderError as error:
+                log.info("Ironic does not answer an agent", why=str(error))
+                return Answer(0)
+
+    def _leave(self, running: Running, how: Ending) -> None:
+        guest = running.guest
+        self._drop(guest.machine)
+        match how:
+            case Ending.POWER_OFF:
+                guest.hands.power_off_by_guest(guest.machine)
+            case Ending.REBOOT:
+                guest.hands.reset_by_guest(guest.machine)
+            case Ending.LOCK:
+                self._say(guest, "answers no more")
+
+    def _drop(self, machine: UUID) -> None:
+        running = self._running.pop(machine, None)
+        if running is None:
+            return
+        if running.timer is not None:
+            running.timer.cancel()
+        for command in list(running.waiting):
+            _tell(running, command)
+
+    def _say(self, guest: Guest, text: str) -> None:
+        guest.hands.say(guest.machine, f"simulated agent: {text}")
+
+    # What callers of an agent's API ask; `token` "" when they gave none.
+
+    async def command(self, machine: UUID, body: Any, *, token: str, waits: bool) -> Reply:
+        running = self._running.get(machine)
+        if running is None:
+            return _nobody(machine)
+        if not isinstance(body, dict) or not isinstance(body.get("name"), str):
+            return fault(400, "Missing or invalid name or params")
+        if not running.agent.trusts(token):
+            return fault(401, "Token invalid.")
+        reply, effects = running.agent.run(
+            body["name"], body.get("params"), clock.monotonic(), chance=self._chance.random()
+        )
+        ended = None
+        if waits and reply.body.get("command_status") == "RUNNING":
+            ended = asyncio.get_running_loop().create_future()
+            running.waiting.setdefault(reply.waits_for, []).append(ended)
+        self._apply(running, effects)
+        if ended is not None:
+            await ended
+        return reply
+
+    def commands(self, machine: UUID, *, token: str) -> Reply:
+        running = self._running.get(machine)
+        if running is None:
+            return _nobody(machine)
+        return running.agent.listed() if running.agent.trusts(token) else _untrusted()
+
+    def result(self, machine: UUID, command: str, *, token: str) -> Reply:
+        running = self._running.get(machine)
+        if running is None:
+            return _nobody(machine)
+        return running.agent.result(command) if running.agent.trusts(token) else _untrusted()
+
+
+def _tell(running: Running, command: str) -> None:
+    for each in running.waiting.pop(command, []):
+        if not each.done():
+            each.set_result(None)
+
+
+def _nobody(machine: UUID) -> Reply:
+    return fault(404, f"no agent runs on {machine}")
+
+
+def _untrusted() -> Reply:
+    return fault(401, "Token invalid.")

@@ -1,0 +1,88 @@
+"""How machines of a simulated host behave, and what runs on them."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from nospoon.spec.fields import Duration, parse_address, parse_url
+from nospoon.spec.section import Section, Text, Whole
+
+
+def switched(value: Any) -> Any:
+    return {True: {}, False: None}[value] if isinstance(value, bool) else value
+
+
+class OrSwitch:
+    """JSON Schema of a section for which `true` may stand."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+        return {"anyOf": [{"type": "boolean"}, *handler(core)["anyOf"]]}
+
+
+Part = Annotated[float, Field(ge=0, le=1)]
+
+
+class AgentsSection(Section):
+    """Deploy agents of Ironic on machines that boot from the network or a medium; `true`: with all
+    defaults. They take the API's address from a medium's kernel parameters, from `boot_script` or
+    from `api`.
+    """
+
+    api: Annotated[str, BeforeValidator(parse_url)] = Field(
+        "", description="URL of Ironic's API, for agents that nothing else tells it."
+    )
+    boot_script: Annotated[str, BeforeValidator(parse_url)] = Field(
+        "", description="URL of the iPXE script (`…/boot.ipxe`) that a DHCP server would name."
+    )
+    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)] = Field(
+        IPv4Address("127.0.0.1"),
+        description="Address where all of them answer the conductor; default 127.0.0.1.",
+    )
+    port: Annotated[Whole, Field(ge=0, le=65535)] = Field(
+        0, description="Port where they answer; default: a free one."
+    )
+    tls: bool = Field(
+        default=True,
+        description="Answer over TLS, with a certificate that heartbeats tell; default yes.",
+    )
+    command: Duration = Field(
+        0.0, description="Time that a clean, deploy or other long command takes; default none."
+    )
+    commands: dict[Text, Duration] = Field(
+        default_factory=dict,
+        description="Command or step (`write_image`) -> time that it takes instead.",
+    )
+    failing: dict[Text, Text] = Field(
+        default_factory=dict, description="Command or step -> the error that it ends with."
+    )
+    failures: Part = Field(0.0, description="The part of commands that fail, from 0 to 1.")
+    silent: Part = Field(
+        0.0, description="The part of boots after which no agent is heard of, from 0 to 1."
+    )
+    heartbeat: Duration = Field(
+        0.0, description="Time between heartbeats; default: as the conductor asks."
+    )
+
+
+class SimulatedSection(Section):
+    """How the machines of a simulated host behave. Hosts of one name share their machines."""
+
+    power_on: Duration = Field(0.0, description="Time that a power-on takes; default none.")
+    power_off: Duration = Field(0.0, description="Time that a power-off takes; default none.")
+    shut_down: Duration = Field(
+        0.0, description="From a soft power-off to the guest's end; default none."
+    )
+    boot: Duration = Field(
+        0.0, description="From power-on until the guest says `console`; default none."
+    )
+    console: Text = Field("", description="What the guest says when it has booted.")
+    power_failures: Part = Field(
+        0.0, description="The part of power commands that fail, from 0 to 1; default 0."
+    )
+    agents: Annotated[AgentsSection | None, BeforeValidator(switched), OrSwitch()] = Field(
+        None, description="Run deploy agents of Ironic; default no."
+    )
