@@ -267,10 +267,10 @@ class Daemon:
             await self._end.aclose()
             raise
         self._end.push_async_callback(self.lease.give_back)
+        self._end.push_async_callback(self.ironics.close)  # after the tasks that look at it
         self._end.push_async_callback(self._tasks.close)
         self._end.push_async_callback(self.agents.close)
         self._end.push_async_callback(self.hosts.close)
-        self._end.push_async_callback(self.ironics.close)
         self._tasks.start(self.lease.keep(), name="keep the lease")
         self._end.callback(self.simulations.save)
         self._tasks.start(self.simulations.keep(), name="keep simulations")
