@@ -64,7 +64,7 @@ def own_directory() -> Iterator[Path]:
 
 @pytest.fixture
 def api(running_ironic: Ironic) -> Api:
-    return Api(running_ironic)
+    return Api(running_ironic.endpoint)
 
 
 @pytest.fixture

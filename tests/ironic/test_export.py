@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
-import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from nospoon.dev.ironic import Ironic
+from nospoon.testing.ironic import Api
 from nospoon.testing.rack import BIN, Rack
 
 BOTH = (
@@ -22,28 +16,8 @@ BOTH = (
 )
 
 
-@pytest.fixture
-def rack(own_directory: Path) -> Iterator[Rack]:
-    made = Rack.at(own_directory)
-    try:
-        yield made
-        made.close()
-    finally:
-        made.kill()
-
-
-def _call(found: Ironic, method: str, path: str, body: Any = None) -> Any:
-    data = json.dumps(body).encode() if body is not None else None
-    headers = {"X-OpenStack-Ironic-API-Version": "1.90", "Content-Type": "application/json"}
-    url = f"{found.endpoint}/v1{path}"
-    request = urllib.request.Request(url, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
-
-
 def test_ironics_own_command_creates_nodes_that_its_conductor_can_power(
-    rack: Rack, running_ironic: Ironic
+    rack: Rack, api: Api, running_ironic: Ironic
 ) -> None:
     name = rack.name()
     text = f"cluster: {name}\nhosts: {{sim: simulated}}\nnetworks: {{lan: {{}}}}\n{rack.bmc()}"
@@ -61,20 +35,20 @@ def test_ironics_own_command_creates_nodes_that_its_conductor_can_power(
     names = [f"{name}-{each}" for each in ("i0", "r0")]
     try:
         for each in names:
-            _call(running_ironic, "PUT", f"/nodes/{each}/states/provision", {"target": "manage"})
+            api("PUT", f"/nodes/{each}/states/provision", {"target": "manage"})
         for each in names:
-            _until_powered(running_ironic, each)
-        ports = _call(running_ironic, "GET", f"/ports?detail=true&node={names[1]}")["ports"]
+            _until_powered(api, each)
+        ports = api("GET", f"/ports?detail=true&node={names[1]}")["ports"]
         assert sorted(bool(port["portgroup_uuid"]) for port in ports) == [False, True]
     finally:
         for each in names:
-            _call(running_ironic, "DELETE", f"/nodes/{each}")
+            api("DELETE", f"/nodes/{each}")
 
 
-def _until_powered(found: Ironic, node: str) -> None:
+def _until_powered(api: Api, node: str) -> None:
     """It is manageable when its conductor has logged in to its BMC."""
     end = time.monotonic() + 60
-    while (record := _call(found, "GET", f"/nodes/{node}"))["provision_state"] != "manageable":
+    while (record := api("GET", f"/nodes/{node}"))["provision_state"] != "manageable":
         assert time.monotonic() < end, record["last_error"]
         assert record["provision_state"] == "verifying", record["last_error"]
         time.sleep(0.2)

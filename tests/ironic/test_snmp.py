@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nospoon.dev import environment
 from nospoon.dev.configuration import Wanted, ironic_conf
 from nospoon.runtime import owned
+from nospoon.testing.ironic import Api, until
 from nospoon.testing.rack import Rack
 
 LOCK = Path(__file__).with_name("ironic-snmp.txt")
@@ -38,30 +35,15 @@ reboot_delay = 0
 START_SECONDS = 120
 
 
-class Old:
-    """An Ironic with the snmp driver, and no other."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.endpoint = wanted.endpoint
-
-    def __call__(self, method: str, path: str, body: Any = None) -> Any:
-        data = json.dumps(body).encode() if body is not None else None
-        headers = {"X-OpenStack-Ironic-API-Version": "1.90", "Content-Type": "application/json"}
-        url = f"{self.endpoint}/v1{path}"
-        request = urllib.request.Request(url, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
-
-    def answers(self) -> bool:
-        try:
-            return bool(self("GET", "/drivers")["drivers"])
-        except OSError:
-            return False
+def answers(api: Api) -> bool:
+    try:
+        return bool(api("GET", "/drivers")["drivers"])
+    except OSError:
+        return False
 
 
 @pytest.fixture
-def old_ironic(own_directory: Path, cache: Path, free_port: int) -> Iterator[Old]:
+def old_ironic(own_directory: Path, cache: Path, free_port: int) -> Iterator[Api]:
     made = asyncio.run(environment.ensure(cache, "ironic-snmp", LOCK))
     wanted, state = Wanted(port=free_port), own_directory / "ironic"
     for name in ("tmp", "http", "tftp", "tftp-master", "images", "master", "locks"):
@@ -74,9 +56,9 @@ def old_ironic(own_directory: Path, cache: Path, free_port: int) -> Iterator[Old
     subprocess.run(sync, check=True, capture_output=True, env={"PATH": path})
     argv = [str(made / "bin" / "python"), str(made / "bin" / "ironic"), *config]
     process = owned.begin(argv, output=state / "ironic.log", env={**os.environ, "PATH": path})
-    found = Old(wanted)
+    found = Api(wanted.endpoint)
     try:
-        until(found.answers, START_SECONDS)
+        until(lambda: answers(found), START_SECONDS)
         yield found
     except BaseException:
         print((state / "ironic.log").read_text()[-8000:])  # noqa: T201  (what its reader needs)
@@ -85,24 +67,7 @@ def old_ironic(own_directory: Path, cache: Path, free_port: int) -> Iterator[Old
         asyncio.run(owned.stop(process, patience=10, with_session=True))
 
 
-@pytest.fixture
-def rack(own_directory: Path) -> Iterator[Rack]:
-    made = Rack.at(own_directory)
-    try:
-        yield made
-        made.close()
-    finally:
-        made.kill()
-
-
-def until(done: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
-def test_the_snmp_driver_of_ironic_switches_nodes_by_our_pdu(rack: Rack, old_ironic: Old) -> None:
+def test_the_snmp_driver_of_ironic_switches_nodes_by_our_pdu(rack: Rack, old_ironic: Api) -> None:
     name = rack.name()
     text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}"
     text += f'ironic: {{endpoint: "{old_ironic.endpoint}", state: manageable, driver: snmp}}\n'
@@ -128,7 +93,7 @@ def test_the_snmp_driver_of_ironic_switches_nodes_by_our_pdu(rack: Rack, old_iro
     assert old_ironic("GET", "/nodes")["nodes"] == []
 
 
-def _settled(found: Old, node: str) -> str:
+def _settled(found: Api, node: str) -> str:
     record = found("GET", f"/nodes/{node}")
     assert not record["last_error"]
     return str(record["power_state"]) if record["target_power_state"] is None else ""

@@ -62,6 +62,8 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
 def hosts_request(path: str | None, hosts: Sequence[str]) -> dict[str, Any]:
     """The body of a request about hosts: those of a file, and those given as [NAME=]URI."""
     file, text = _read(path) if path else ("", "")
+    if path:
+        text = _with_cloud(_with_inventory(text, file, _base(path)), file)
     named = dict(_host(each) for each in hosts)
     return {"hosts": named, "file": file, "text": text}
 

@@ -375,6 +375,7 @@ class Controller:
             plan = str(error)
         texts = {
             f"{row.name}/cluster.yaml": request.text,
+            f"{row.name}/ironic.json": await self._in_ironic(row),
             f"{row.name}/resolved.json": bundle.as_json(self.planner.read(row.file, request.text)),
             f"{row.name}/plan.txt": plan,
             f"{row.name}/status.json": bundle.as_json(await self.status(row.uid, row.name)),
@@ -383,6 +384,12 @@ class Controller:
             said = b"".join([c async for c in self.consoles.read(member.uuid, follow=False)])
             texts[f"{row.name}/consoles/{member.node}.log"] = said.decode(errors="replace")
         return texts
+
+    async def _in_ironic(self, row: ClusterRow) -> str:
+        try:
+            return bundle.as_json(await self.planner.enrolment.told_of(row))
+        except NospoonError as error:
+            return str(error)
 
     async def export(self, uid: int, name: str, to: str) -> Exported:
         """A cluster as what another tool reads, with credentials: for its owner only."""

@@ -5,8 +5,9 @@ It is remembered, encrypted, before anything is made there, and forgotten when n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -20,7 +21,7 @@ from nospoon.model.ironic import (
     IronicPortgroup,
     IronicStanding,
 )
-from nospoon.model.resources import Key, Kind
+from nospoon.model.resources import Key, Kind, OwnerTag
 from nospoon.plan.enrol import PLACE
 from nospoon.providers.base import Driver
 from nospoon.store.clusters import ClusterRow
@@ -28,6 +29,9 @@ from nospoon.store.crypt import Cipher
 
 IronicDrivers = Callable[[IronicPlace, bool], Mapping[Kind, Driver]]
 """The drivers of one Ironic; the second says whether nodes in use are removed, too."""
+Tagged = Sequence[tuple[OwnerTag, Mapping[str, Any]]]
+IronicNodes = Callable[[IronicPlace], Awaitable[Tagged]]
+"""Nodes that carry a tag of nospoon's, whosever: the tag, and the node as its API tells it."""
 FORGET = (
     "`nospoon down --forget-enrolment` takes the cluster down without it, if it is gone for good."
 )
@@ -46,8 +50,8 @@ RULES: Mapping[Kind, Mapping[str, str]] = {
 class Enrolment:
     """Knows the Ironic of each cluster, and hands out its drivers."""
 
-    def __init__(self, cipher: Cipher, drivers: IronicDrivers) -> None:
-        self._cipher, self._drivers = cipher, drivers
+    def __init__(self, cipher: Cipher, drivers: IronicDrivers, nodes: IronicNodes) -> None:
+        self._cipher, self._drivers, self.nodes = cipher, drivers, nodes
 
     def sealed(self, place: IronicPlace | None) -> bytes:
         """As the store keeps it; b"" for none."""
@@ -68,6 +72,12 @@ class Enrolment:
         if place is None:
             return {}
         return {(PLACE, kind): each for kind, each in self._drivers(place, force).items()}
+
+    async def told_of(self, row: ClusterRow) -> Sequence[Mapping[str, Any]]:
+        """A cluster's nodes as Ironic tells them; passwords are masked by it."""
+        place = self.place_of(row)
+        tagged = await self.nodes(place) if place is not None else ()
+        return [record for tag, record in tagged if tag.cluster == row.id]
 
     async def refuse_left_behind(
         self, before: IronicPlace | None, now: IronicPlace | None, cluster: UUID, *,

@@ -15,10 +15,10 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from nospoon.control.journal import Journal
 from nospoon.control.operations import Ended, Operations, Running
-from nospoon.control.survey import Seen, Survey
+from nospoon.control.survey import Scope, Seen, Survey
 from nospoon.engine.execute import execute
 from nospoon.engine.progress import Outcome
-from nospoon.model.cluster import Host
+from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind, Observed, OwnerTag
 from nospoon.plan import identity
 from nospoon.plan.diff import removal
@@ -40,36 +40,38 @@ class Orphans:
         self._database, self._survey = database, survey
         self._operations, self._clock = operations, clock
 
-    async def report(self, hosts: Sequence[Host]) -> dict[str, Any]:
+    async def report(self, scope: Scope) -> dict[str, Any]:
         """{"orphans": [row], "others": {host: {deployment: things}}, "away": {host: reason}}."""
-        seen = await self.find(hosts)
+        seen = await self.find(scope)
         return {
             "orphans": [_row(each, host) for host in seen for each, _ in host.found],
-            "others": {each.host.name: each.others for each in seen if each.others},
-            "away": {each.host.name: each.away for each in seen if each.away},
+            "others": {each.name: each.others for each in seen if each.others},
+            "away": {each.name: each.away for each in seen if each.away},
         }
 
-    async def find(self, hosts: Sequence[Host]) -> list[Seen]:
-        """What each host has of clusters that are not in the store; `hosts` empty: all known."""
-        seen = await self._survey.look(hosts or await self._survey.hosts_known())
+    async def find(self, scope: Scope) -> list[Seen]:
+        """What each host and Ironic has of clusters that are not in the store; all that are known
+        where the scope names no host.
+        """
+        seen = await self._survey.look(scope if scope.hosts else await self._survey.known())
         known = {row.id for row in await self._database.call(stored.all_clusters)}
         return [
             replace(each, found=tuple(f for f in each.found if f[0].tag.cluster not in known))
             for each in seen
         ]
 
-    async def reap(self, uid: int, hosts: Sequence[Host], *, grace: float) -> OperationRow:
+    async def reap(self, uid: int, scope: Scope, *, grace: float) -> OperationRow:
         """Begin to remove them: those that are orphans now and still are after `grace` seconds."""
         return await self._operations.start(
             "reap",
             cluster_id=UPKEEP,
             cluster="",
             uid=uid,
-            work=lambda running: self._reap(running, hosts, grace),
+            work=lambda running: self._reap(running, scope, grace),
         )
 
-    async def _reap(self, running: Running, hosts: Sequence[Host], grace: float) -> Ended:
-        before = _names(await self.find(hosts))
+    async def _reap(self, running: Running, scope: Scope, grace: float) -> Ended:
+        before = _names(await self.find(scope))
         if not before:
             return Ended(OperationState.DONE, "there are no orphans")
         running.note(
@@ -79,13 +81,16 @@ class Orphans:
         await asyncio.sleep(grace)
         seen = [
             replace(each, found=tuple(f for f in each.found if _name(f[0]) in before))
-            for each in await self.find(hosts)
+            for each in await self.find(scope)
         ]
-        outcomes = [
-            await self._remove(running, each, cluster)
-            for each in seen
-            for cluster in each.clusters()
-        ]
+        outcomes: list[Outcome] = []
+        kept: set[UUID] = set()
+        for each in seen:
+            for cluster in each.clusters().keys() - kept:
+                outcomes.append(await self._remove(running, each, cluster))
+                # machines of nodes that are in use in Ironic are, too
+                if isinstance(each.place, IronicPlace) and not outcomes[-1].complete:
+                    kept.add(cluster)
         failures = [failure for outcome in outcomes for failure in outcome.failures]
         done = sum(outcome.done for outcome in outcomes)
         if not failures:
@@ -122,7 +127,7 @@ def cluster_name(found: Sequence[Observed]) -> str:
 def _row(observed: Observed, seen: Seen) -> dict[str, Any]:
     tag = observed.tag
     return {
-        "host": seen.host.name,
+        "host": seen.name,
         "kind": str(observed.key.kind),
         "name": observed.key.name,
         "cluster": cluster_name(seen.clusters()[tag.cluster]),

@@ -17,12 +17,14 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from nospoon.control.accounts import random_password
+from nospoon.control.enrolment import Enrolment
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.orphans import Orphans, cluster_name, user_name
-from nospoon.control.survey import Seen
+from nospoon.control.survey import Scope, Seen
 from nospoon.errors import Conflict, NotFound
 from nospoon.model.cluster import Host
+from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Link, Machine, Observed
 from nospoon.plan import notes
 from nospoon.plan.allocate import Allocations
@@ -35,17 +37,24 @@ from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
 FILE = "recovered.yaml"
+ONLY_IN_IRONIC = (
+    "not recovered: none of its hosts was looked at, or they have nothing of it; "
+    "`nospoon orphans --reap` removes its nodes from Ironic"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One cluster as its tags tell of it: its things, and each thing's host by the file's name."""
+    """One cluster as its tags tell of it: its things, each thing's host by the file's name, and the
+    Ironic that has nodes of it.
+    """
 
     id: UUID
     name: str
     uid: int
     things: tuple[Observed, ...]
     hosts: tuple[Host, ...]
+    ironic: IronicPlace | None = None
 
     @property
     def machines(self) -> Iterator[tuple[Observed, Machine]]:
@@ -65,28 +74,30 @@ class Recovery:
         orphans: Orphans,
         hosts: Hosts,
         fleet: Fleet,
+        enrolment: Enrolment,
         clock: Clock,
     ) -> None:
         self._database, self._cipher, self._orphans = database, cipher, orphans
         self._hosts, self._fleet, self._clock = hosts, fleet, clock
+        self._enrolment = enrolment
         self._one_at_a_time = asyncio.Lock()
 
-    async def recover(self, uid: int, hosts: Sequence[Host], *, only: str = "") -> dict[str, Any]:
+    async def recover(self, uid: int, scope: Scope, *, only: str = "") -> dict[str, Any]:
         """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}}}.
 
         `only`: a cluster's name. `uid`: the owner of clusters whose tags name none.
         """
         async with self._one_at_a_time:
-            seen = await self._orphans.find(hosts)
+            seen = await self._orphans.find(scope)
             found = [each for each in found_in(seen, uid) if only in ("", each.name)]
             rows = [await self._restore(each) for each in found]
         return {
             "clusters": rows,
-            "away": {each.host.name: each.away for each in seen if each.away},
-            "others": {each.host.name: each.others for each in seen if each.others},
+            "away": {each.name: each.away for each in seen if each.away},
+            "others": {each.name: each.others for each in seen if each.others},
         }
 
-    async def adopt(self, deployment: str, hosts: Sequence[Host]) -> None:
+    async def adopt(self, deployment: str, scope: Scope) -> None:
         """From its next start on the daemon is this deployment, whose state was lost.
 
         Raises `Conflict` when it has clusters already, `NotFound` when nothing carries that tag.
@@ -96,7 +107,7 @@ class Recovery:
                 "this daemon has clusters: it cannot become another deployment",
                 hint="Recover with an empty state: set NOSPOON_STATE_DIR to a new directory.",
             )
-        seen = await self._orphans.find(hosts)
+        seen = await self._orphans.find(scope)
         if not any(deployment in each.others for each in seen):
             raise NotFound(f"nothing there carries a tag of deployment {deployment!r}")
         await self._database.adopt(deployment)
@@ -113,8 +124,11 @@ class Recovery:
             uploads={},
             allocations=allocations_of(found),
             created=self._clock(),
+            enrolled=self._enrolment.sealed(found.ironic),
         )
-        taken = await self._database.call(_save, row, nodes, found.hosts)
+        taken = ONLY_IN_IRONIC
+        if found.hosts:
+            taken = await self._database.call(_save, row, nodes, found.hosts)
         if not taken:
             for node in nodes:
                 self._fleet.put(_member(row, node))
@@ -124,6 +138,7 @@ class Recovery:
             "owner": user_name(found.uid),
             "nodes": len(nodes),
             "hosts": ", ".join(host.name for host in found.hosts),
+            "ironic": str(found.ironic or ""),
             "bmcs": len(row.allocations.endpoints),
             "said": taken or "recovered",
             "cluster_id": str(found.id),
@@ -150,15 +165,27 @@ def found_in(seen: Sequence[Seen], uid: int) -> list[Found]:
     """The clusters of what was seen, under the hosts' names that their tags note."""
     things: dict[UUID, list[Observed]] = {}
     hosts: dict[UUID, dict[str, Host]] = {}
+    ironics: dict[UUID, IronicPlace] = {}
     for each in seen:
         for id_, some in each.clusters().items():
-            host = replace(each.host, name=_noted_host(some) or each.host.name)
+            if isinstance(each.place, IronicPlace):
+                ironics[id_] = each.place
+                things.setdefault(id_, []).extend(some)
+                continue
+            host = replace(each.place, name=_noted_host(some) or each.place.name)
             hosts.setdefault(id_, {})[host.name] = host
             things.setdefault(id_, []).extend(
                 replace(one, key=replace(one.key, host=host.name)) for one in some
             )
     return [
-        Found(id_, cluster_name(some), _owner(some, uid), tuple(some), tuple(hosts[id_].values()))
+        Found(
+            id_,
+            cluster_name(some),
+            _owner(some, uid),
+            tuple(some),
+            tuple(hosts.get(id_, {}).values()),
+            ironics.get(id_),
+        )
         for id_, some in things.items()
     ]
 

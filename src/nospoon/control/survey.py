@@ -1,8 +1,9 @@
-"""A look at hosts for everything of this deployment, whatever cluster it belongs to."""
+"""A look at hosts and Ironics for everything of this deployment, whatever cluster it belongs to."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from nospoon.control.planner import Planner
 from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import NospoonError, UsageError
 from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind, Observed
 from nospoon.providers.base import Driver
 from nospoon.store import clusters as stored
@@ -23,13 +25,28 @@ OUR_OWN = frozenset({Kind.BMC, Kind.NETBOOT})
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What one host has. `others`: other deployment -> how many things; `away`: why unknown."""
+class Scope:
+    """Where one looks."""
 
-    host: Host
+    hosts: tuple[Host, ...] = ()
+    ironics: tuple[IronicPlace, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one host or Ironic has. `others`: other deployment -> how many things; `away`: why
+    nobody knows.
+    """
+
+    place: Host | IronicPlace
     found: tuple[tuple[Observed, Driver], ...] = ()
     others: Mapping[str, int] = field(default_factory=dict)
     away: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the host; Ironic's are told by where they are."""
+        return self.place.name if isinstance(self.place, Host) else str(self.place)
 
     def clusters(self) -> dict[UUID, list[Observed]]:
         """What was found, by its cluster."""
@@ -48,7 +65,7 @@ class Seen:
 
 
 class Survey:
-    """Looks at hosts. Changes nothing."""
+    """Looks at hosts and Ironics. Changes nothing."""
 
     def __init__(
         self, *, database: Database, planner: Planner, hosts: Hosts, default_uri: str
@@ -56,24 +73,46 @@ class Survey:
         self._database, self._planner, self._hosts = database, planner, hosts
         self._default_uri = default_uri
 
-    def hosts_given(self, uris: Mapping[str, str], file: str, text: str) -> list[Host]:
-        """The hosts of a cluster file and those that were named; none of both: this machine."""
-        given = list(self._planner.read(file, text).hosts) if text else []
-        given += [host_at(name, uri) for name, uri in uris.items()]
-        return given or [host_at("here", self._default_uri)]
+    def given(self, uris: Mapping[str, str], file: str, text: str) -> Scope:
+        """Hosts and Ironic of a cluster file, and hosts that were named; none: this machine."""
+        cluster = self._planner.read(file, text) if text else None
+        hosts = list(cluster.hosts) if cluster is not None else []
+        hosts += [host_at(name, uri) for name, uri in uris.items()]
+        ironic = cluster.ironic if cluster is not None else None
+        here = host_at("here", self._default_uri)
+        return Scope(tuple(hosts) or (here,), (ironic,) if ironic is not None else ())
 
-    async def hosts_known(self) -> list[Host]:
-        """The hosts of all clusters, and this machine."""
-        known = [host_at("here", self._default_uri)]
+    async def known(self) -> Scope:
+        """The hosts and Ironics of all clusters, and this machine."""
+        hosts, ironics = [host_at("here", self._default_uri)], []
         for row in await self._database.call(stored.all_clusters):
-            known += await self._planner.hosts_of(row)
-        known += [row.host for row in await self._database.call(stored.all_nodes)]
-        return _each_once(known)
+            hosts += await self._planner.hosts_of(row)
+            ironics.append(self._planner.enrolment.place_of(row))
+        hosts += [row.host for row in await self._database.call(stored.all_nodes)]
+        by_place = {each.where: each for each in ironics if each is not None}
+        return Scope(tuple(_each_once(hosts)), tuple(by_place.values()))
 
-    async def look(self, hosts: Iterable[Host]) -> list[Seen]:
-        """What each host has; things that several hosts show are told of once."""
-        seen = await asyncio.gather(*(self._look_at(host) for host in _each_once(hosts)))
-        return _told_once(seen)
+    async def look(self, scope: Scope) -> list[Seen]:
+        """What each has, Ironics first; things that several hosts show are told of once."""
+        ironics = await asyncio.gather(*(self._look_in(each) for each in scope.ironics))
+        seen = await asyncio.gather(*(self._look_at(host) for host in _each_once(scope.hosts)))
+        return [*ironics, *_told_once(seen)]
+
+    async def _look_in(self, place: IronicPlace) -> Seen:
+        """What is in an Ironic; what carries no tag of nospoon's is not looked at."""
+        enrolment = self._planner.enrolment
+        try:
+            drivers = enrolment.drivers(place)
+            found = [
+                (each, driver)
+                for key, driver in drivers.items()
+                for each in await observe({key: driver}, None)
+            ]
+            tags = Counter(tag.deployment for tag, _ in await enrolment.nodes(place))
+        except NospoonError as error:
+            return Seen(place, away=str(error))
+        del tags[self._database.deployment]
+        return Seen(place, tuple(found), tags)
 
     async def _look_at(self, host: Host) -> Seen:
         try:
@@ -122,10 +161,10 @@ def _told_once(seen: Sequence[Seen]) -> list[Seen]:
         fresh = []
         for observed, driver in each.found:
             key = observed.key
-            place = None if key.kind in OUR_OWN else each.host.name
+            place = None if key.kind in OUR_OWN else each.name
             name = (place, key, observed.tag.cluster)
             if name not in told:
                 told.add(name)
                 fresh.append((observed, driver))
-        result.append(Seen(each.host, tuple(fresh), each.others, each.away))
+        result.append(Seen(each.place, tuple(fresh), each.others, each.away))
     return result

@@ -163,7 +163,7 @@ class Daemon:
             database.deployment, self.bmc_records.secrets, clock.unix, self._tasks
         )
         self.planner = Planner(
-            enrolment=Enrolment(self.cipher, self._ironic_drivers),
+            enrolment=Enrolment(self.cipher, self._ironic_drivers, self.ironics.nodes),
             database=database,
             cipher=self.cipher,
             files=self.files,
@@ -225,6 +225,7 @@ class Daemon:
             orphans=orphans,
             hosts=self.hosts,
             fleet=self.fleet,
+            enrolment=self.planner.enrolment,
             clock=clock.unix,
         )
         exports = Exports(

@@ -19,8 +19,8 @@ IMAGE = bytes(1 << 20)
 class Api:
     """What somebody else sees and does in Ironic."""
 
-    def __init__(self, found: Ironic) -> None:
-        self.endpoint = found.endpoint
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
 
     def __call__(self, method: str, path: str, body: Any = None) -> Any:
         data = json.dumps(body).encode() if body is not None else None
@@ -31,7 +31,9 @@ class Api:
         return json.loads(text) if text else None
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        return {each["name"]: each for each in self("GET", "/nodes?detail=true")["nodes"]}
+        """By name, those that have one."""
+        listed = self("GET", "/nodes?detail=true")["nodes"]
+        return {each["name"]: each for each in listed if each["name"]}
 
     def ports(self, node: str) -> list[dict[str, Any]]:
         ports: list[dict[str, Any]] = self("GET", f"/ports?detail=true&node={node}")["ports"]

@@ -11,17 +11,17 @@ from nospoon.api.peer import Caller
 from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import AdoptRequest, HostsRequest, ReapRequest
 from nospoon.control.controller import Controller
+from nospoon.control.survey import Scope
 from nospoon.errors import Forbidden
-from nospoon.model.cluster import Host
 
 router = APIRouter(tags=["upkeep"])
 
 
-def _hosts(body: HostsRequest, controller: Controller) -> list[Host]:
-    """Those that were given; none: all that are known."""
+def _scope(body: HostsRequest, controller: Controller) -> Scope:
+    """What was given; none: all that is known."""
     if not body.hosts and not body.text:
-        return []
-    return controller.survey.hosts_given(body.hosts, body.file, body.text)
+        return Scope()
+    return controller.survey.given(body.hosts, body.file, body.text)
 
 
 def _require_admin(caller: Caller) -> None:
@@ -33,15 +33,15 @@ def _require_admin(caller: Caller) -> None:
 async def orphans(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
     """What carries our tag and belongs to no cluster: `{orphans, others, away}`."""
     _require_admin(caller)
-    return await controller.orphans.report(_hosts(body, controller))
+    return await controller.orphans.report(_scope(body, controller))
 
 
 @router.post("/orphans/reap", status_code=202)
 async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
     """Remove orphans after a time of grace, as an operation."""
     _require_admin(caller)
-    hosts = _hosts(body, controller)
-    return operation_json(await controller.orphans.reap(caller.uid, hosts, grace=body.grace))
+    scope = _scope(body, controller)
+    return operation_json(await controller.orphans.reap(caller.uid, scope, grace=body.grace))
 
 
 @router.post("/recover")
@@ -49,13 +49,13 @@ async def recover(body: HostsRequest, controller: Controlled, caller: Called) ->
     """Make the store again from tags: `{clusters, others, away}`; with a file, its cluster only."""
     _require_admin(caller)
     only = controller.planner.read(body.file, body.text).name if body.text else ""
-    return await controller.recovery.recover(caller.uid, _hosts(body, controller), only=only)
+    return await controller.recovery.recover(caller.uid, _scope(body, controller), only=only)
 
 
 @router.post("/recover/deployment", status_code=202)
 async def adopt(body: AdoptRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
     """Become the deployment whose state was lost; the daemon ends, to be started as that one."""
     _require_admin(caller)
-    await controller.recovery.adopt(body.deployment, _hosts(body, controller))
+    await controller.recovery.adopt(body.deployment, _scope(body, controller))
     controller.stop()
     return {"stopping": True}

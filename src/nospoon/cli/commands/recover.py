@@ -14,7 +14,7 @@ from nospoon.cli.files import hosts_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import NospoonError
 
-COLUMNS = ("cluster", "owner", "nodes", "hosts", "bmcs", "said", "cluster_id")
+COLUMNS = ("cluster", "owner", "nodes", "hosts", "ironic", "bmcs", "said", "cluster_id")
 END_TIMEOUT = 30.0
 
 

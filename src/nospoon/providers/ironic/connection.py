@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nospoon.model.ironic import IronicPlace
-from nospoon.model.resources import Kind
+from nospoon.model.resources import Kind, OwnerTag
 from nospoon.providers.base import Driver
+from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.drivers import (
     Around,
@@ -15,6 +16,7 @@ from nospoon.providers.ironic.drivers import (
     PortgroupDriver,
     SecretsOf,
 )
+from nospoon.providers.ironic.records import Record
 from nospoon.providers.ironic.standing import StandingDriver
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
@@ -30,15 +32,24 @@ class Ironics:
 
     def drivers(self, place: IronicPlace, *, force: bool = False) -> Mapping[Kind, Driver]:
         """The drivers of one Ironic. `force`: they remove nodes that are in use, too."""
-        if place not in self._apis:
-            self._apis[place] = Api(place)
-        around = Around(self._apis[place], self._deployment, self._secrets, self._clock, force)
+        around = Around(self._api(place), self._deployment, self._secrets, self._clock, force)
         return {
             Kind.IRONIC_NODE: NodeDriver(around),
             Kind.IRONIC_PORTGROUP: PortgroupDriver(around),
             Kind.IRONIC_PORT: PortDriver(around),
             Kind.IRONIC_STANDING: StandingDriver(around, self._tasks),
         }
+
+    async def nodes(self, place: IronicPlace) -> list[tuple[OwnerTag, Record]]:
+        """All nodes with a tag of nospoon's, of any deployment; passwords are masked by Ironic."""
+        listed = await self._api(place).listed("nodes", query="&detail=true")
+        tagged = [(records.tag_of(record), record) for record in listed]
+        return [(tag, record) for tag, record in tagged if tag is not None]
+
+    def _api(self, place: IronicPlace) -> Api:
+        if place not in self._apis:
+            self._apis[place] = Api(place)
+        return self._apis[place]
 
     async def close(self) -> None:
         for api in self._apis.values():
