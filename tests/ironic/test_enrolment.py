@@ -146,6 +146,44 @@ def test_every_interface_and_what_is_said_of_a_node_reach_ironic(
     assert "Nothing to do" in rack.run("up", "--yes", file).stderr
 
 
+def test_volumes_to_boot_from_reach_ironic_and_change_and_go(
+    rack: Rack, api: Api, cluster: Cluster
+) -> None:
+    target = {
+        "volume_id": "{node}-root",
+        "properties": {"target_iqn": "iqn.2026-11.org.example:{node}", "target_lun": 1},
+    }
+    volumes = {
+        "connectors": [{"type": "iqn", "id": "iqn.2026-11.org.example:{cluster}-{node}"}],
+        "targets": [target, {"volume_id": "data", "boot_index": 1}],
+    }
+    more = {"interfaces": {"storage": "external"}, "capabilities": {"iscsi_boot": "true"}}
+
+    def write(volumes: dict[str, Any]) -> str:
+        node = {"state": "manageable", "volumes": volumes, **more}
+        return cluster.write(f"[{{name: n0, ironic: {json.dumps(node)}}}]")
+
+    rack.run("up", "--yes", write(volumes))
+    name = f"{cluster.name}-n0"
+    (connector,) = api("GET", f"/volume/connectors?detail=true&node={name}")["connectors"]
+    assert connector["connector_id"] == f"iqn.2026-11.org.example:{cluster.name}-n0"
+    targets = api("GET", f"/volume/targets?detail=true&node={name}")["targets"]
+    root, data = sorted(targets, key=lambda each: int(each["boot_index"]))
+    assert (root["volume_type"], root["volume_id"], data["volume_id"]) == (
+        "iscsi", "n0-root", "data",
+    )  # fmt: skip
+    assert root["properties"] == {"target_iqn": "iqn.2026-11.org.example:n0", "target_lun": 1}
+    target["properties"] = {"target_lun": 2}
+    file = write({"targets": [target]})
+    plan = rack.run("plan", file).stdout
+    assert "properties/target_lun: 1 -> 2" in plan
+    rack.run("up", "--yes", file)
+    (root,) = api("GET", f"/volume/targets?detail=true&node={name}")["targets"]
+    assert root["properties"] == {"target_lun": 2}
+    assert api("GET", f"/volume/connectors?node={name}")["connectors"] == []
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+
+
 def test_another_password_reaches_ironic(rack: Rack, api: Api, cluster: Cluster) -> None:
     one = "[{name: n0, ironic: {state: manageable}, bmc: {password: %s}}]"
     rack.run("up", "--yes", cluster.write(one % "first-pass"))

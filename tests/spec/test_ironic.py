@@ -50,6 +50,14 @@ def test_what_is_said_nearer_to_a_node_holds_and_mappings_add_up() -> None:
         ("{endpoint: 'http://h', extra: {nospoon: 1}}", "whose a node is"),
         ("{endpoint: 'http://h', interfaces: {bot: ipxe}}", "interfaces"),
         ("{endpoint: 'http://h', state: active}", "state"),
+        (
+            "{endpoint: 'http://h', volumes: {targets: [{volume_id: a}, {volume_id: b}]}}",
+            "a boot_index of its own",
+        ),
+        (
+            "{endpoint: 'http://h', volumes: {targets: [{volume_id: a, properties: {secret: p}}]}}",
+            "leave out 'secret'",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_where_it_stands(ironic: str, said: str) -> None:

@@ -15,11 +15,13 @@ import msgspec
 from nospoon.engine.observe import observe
 from nospoon.errors import HostUnreachable, PlanRefused
 from nospoon.model.ironic import (
+    IronicConnector,
     IronicNode,
     IronicPlace,
     IronicPort,
     IronicPortgroup,
     IronicStanding,
+    IronicTarget,
 )
 from nospoon.model.resources import Key, Kind, OwnerTag
 from nospoon.plan.enrol import PLACE
@@ -42,6 +44,8 @@ RULES: Mapping[Kind, Mapping[str, str]] = {
         (Kind.IRONIC_NODE, IronicNode),
         (Kind.IRONIC_PORTGROUP, IronicPortgroup),
         (Kind.IRONIC_PORT, IronicPort),
+        (Kind.IRONIC_CONNECTOR, IronicConnector),
+        (Kind.IRONIC_TARGET, IronicTarget),
         (Kind.IRONIC_STANDING, IronicStanding),
     )
 }

@@ -18,6 +18,11 @@ def make(inventory: Inventory) -> Made:
         for place in inventory.places
         if place.node.traits
     ]
+    left_out += [
+        f"volumes of {place.name}: `baremetal volume connector create` and `… target create` do"
+        for place in inventory.places
+        if place.node.enrolment.connectors or place.node.enrolment.targets
+    ]
     return Made({"nodes": [_node(inventory, each) for each in inventory.places]}, tuple(left_out))
 
 

@@ -69,7 +69,8 @@ Settings = tuple[Setting, ...]
 class Enrolment:
     """What the file says of a node for Ironic. `driver` "": by what its BMC speaks.
 
-    `automated_clean` None leaves it to the conductor. `name`: with {cluster} and {node} in it.
+    `automated_clean` None leaves it to the conductor. `name`, and texts of `connectors` and
+    `targets` (volumes to boot from): with {cluster} and {node} in them.
     """
 
     driver: str = ""
@@ -86,6 +87,8 @@ class Enrolment:
     lessee: str = ""
     description: str = ""
     automated_clean: bool | None = None
+    connectors: tuple[Settings, ...] = ()
+    targets: tuple[Settings, ...] = ()
     state: Standing = Standing.AVAILABLE
 
 
@@ -119,6 +122,24 @@ class IronicPort:
     node: UUID
     settings: Settings
     portgroup: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IronicConnector:
+    """By what a node is known to a storage system (its iSCSI initiator, say)."""
+
+    uuid: UUID
+    node: UUID
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class IronicTarget:
+    """A volume that a node may boot from."""
+
+    uuid: UUID
+    node: UUID
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)

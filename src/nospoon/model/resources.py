@@ -13,7 +13,14 @@ from uuid import UUID
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
-from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup, IronicStanding
+from nospoon.model.ironic import (
+    IronicConnector,
+    IronicNode,
+    IronicPort,
+    IronicPortgroup,
+    IronicStanding,
+    IronicTarget,
+)
 
 
 class Kind(StrEnum):
@@ -29,6 +36,8 @@ class Kind(StrEnum):
     IRONIC_NODE = "ironic-node"
     IRONIC_PORTGROUP = "ironic-portgroup"
     IRONIC_PORT = "ironic-port"
+    IRONIC_CONNECTOR = "ironic-volume-connector"
+    IRONIC_TARGET = "ironic-volume-target"
     IRONIC_STANDING = "ironic-standing"
 
 
@@ -267,7 +276,9 @@ def _place(address: str, port: int) -> str:
     return f"{host}:{port}" if port else ""
 
 
-Enrolled = IronicNode | IronicPortgroup | IronicPort | IronicStanding
+InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicTarget
+"""Records of Ironic's, each with a UUID and settings."""
+Enrolled = InIronic | IronicStanding
 Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled
 
 

@@ -12,10 +12,12 @@ from uuid import UUID
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Netboot, Nic, Node
 from nospoon.model.ironic import (
+    IronicConnector,
     IronicNode,
     IronicPort,
     IronicPortgroup,
     IronicStanding,
+    IronicTarget,
     Setting,
     Settings,
     Standing,
@@ -62,9 +64,11 @@ def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> I
     yield Resource(key, shape, (bmc.key,), node.name)
     groups = list(_portgroups(node, machine.uuid, key))
     ports = list(_ports(cluster, node, machine, host=bmc.key.host))
+    volumes = list(_volumes(cluster, node, machine.uuid, key))
     yield from groups
     yield from ports
-    needs = (key, *(each.key for each in (*groups, *ports)))
+    yield from volumes
+    needs = (key, *(each.key for each in (*groups, *ports, *volumes)))
     standing = IronicStanding(machine.uuid, str(node.enrolment.state))
     yield Resource(Key(Kind.IRONIC_STANDING, PLACE, node.name), standing, needs, node.name)
 
@@ -79,7 +83,7 @@ def _node(cluster: Cluster, node: Node, machine: Machine, bmc: Bmc) -> dict[str,
     said = node.enrolment
     told: dict[str, Any] = {
         "driver": driver_of(node),
-        "name": said.name.replace("{cluster}", cluster.name).replace("{node}", node.name),
+        "name": _named(said.name, cluster, node),
         "resource_class": said.resource_class,
         "conductor_group": said.conductor_group,
         "shard": said.shard,
@@ -94,6 +98,10 @@ def _node(cluster: Cluster, node: Node, machine: Machine, bmc: Bmc) -> dict[str,
     told |= {f"driver_info/{name}": value for name, value in info.items()}
     told |= {f"properties/{name}": value for name, value in properties.items()}
     return told | {f"extra/{name}": value for name, value in values(said.extra).items()}
+
+
+def _named(text: str, cluster: Cluster, node: Node) -> str:
+    return text.replace("{cluster}", cluster.name).replace("{node}", node.name)
 
 
 def _access(node: Node, bmc: Bmc) -> dict[str, Any]:
@@ -192,6 +200,27 @@ def _portgroups(node: Node, uuid: UUID, needs: Key) -> Iterator[Resource]:
         shape = IronicPortgroup(_group_uuid(uuid, each.name), uuid, settings(told))
         key = Key(Kind.IRONIC_PORTGROUP, PLACE, f"{node.name}-{each.name}")
         yield Resource(key, shape, (needs,), node.name)
+
+
+def _volumes(cluster: Cluster, node: Node, uuid: UUID, needs: Key) -> Iterator[Resource]:
+    said = node.enrolment
+    for index, each in enumerate(said.connectors):
+        made = identity.part_uuid(uuid, f"connector-{index}")
+        shape = IronicConnector(made, uuid, _said_of(each, cluster, node))
+        key = Key(Kind.IRONIC_CONNECTOR, PLACE, f"{node.name}-{index}")
+        yield Resource(key, shape, (needs,), node.name)
+    for index, each in enumerate(said.targets):
+        made = identity.part_uuid(uuid, f"target-{index}")
+        target = IronicTarget(made, uuid, _said_of(each, cluster, node))
+        key = Key(Kind.IRONIC_TARGET, PLACE, f"{node.name}-{index}")
+        yield Resource(key, target, (needs,), node.name)
+
+
+def _said_of(some: Settings, cluster: Cluster, node: Node) -> Settings:
+    told = values(some).items()
+    return settings(
+        {n: _named(value, cluster, node) if isinstance(value, str) else value for n, value in told}
+    )
 
 
 def _pxe(node: Node, nic: Nic, *, boots: bool) -> bool | None:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup, IronicStanding
+from nospoon.model.ironic import (
+    IronicConnector,
+    IronicNode,
+    IronicPort,
+    IronicPortgroup,
+    IronicStanding,
+    IronicTarget,
+)
 from nospoon.model.resources import (
     Bmc,
     Image,
@@ -116,7 +123,7 @@ def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:
                 needs = [machines[uuid]] if uuid in machines else []
             case IronicNode(uuid=uuid):
                 needs = [bmcs[uuid]] if uuid in bmcs else []
-            case IronicPortgroup(node=node):
+            case IronicPortgroup(node=node) | IronicConnector(node=node) | IronicTarget(node=node):
                 needs = [enrolled[node]] if node in enrolled else []
             case IronicPort(node=node, portgroup=group):
                 needs = [enrolled[id_] for id_ in (node, group) if id_ in enrolled]
@@ -138,9 +145,9 @@ def _enrolled(observed: list[Observed]) -> tuple[dict[UUID | None, Key], dict[UU
             case IronicNode(uuid=uuid):
                 keys[uuid] = each.key
                 parts[uuid].append(each.key)
-            case IronicPortgroup(uuid=uuid, node=node) | IronicPort(uuid=uuid, node=node):
-                keys[uuid] = each.key
-                parts[node].append(each.key)
+            case IronicPortgroup() | IronicPort() | IronicConnector() | IronicTarget():
+                keys[each.shape.uuid] = each.key
+                parts[each.shape.node].append(each.key)
             case _:
                 pass
     return keys, parts

@@ -10,7 +10,7 @@ from nospoon.plan.steps import Action, Plan, Step
 
 OF_A_NODE = frozenset({Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_STANDING})
 """Kinds whose resources are named as their nodes."""
-NUMBERED = frozenset({Kind.VOLUME, Kind.IRONIC_PORT})
+NUMBERED = frozenset({Kind.VOLUME, Kind.IRONIC_PORT, Kind.IRONIC_CONNECTOR, Kind.IRONIC_TARGET})
 """Kinds of which a node has several: its name, a hyphen and a number."""
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from nospoon.model.ironic import (
+    IronicConnector,
     IronicNode,
     IronicPort,
     IronicPortgroup,
     IronicStanding,
+    IronicTarget,
     Settings,
 )
 from nospoon.model.resources import (
     Bmc,
+    Enrolled,
     Image,
     Link,
     Machine,
@@ -79,10 +82,20 @@ def describe(shape: Shape) -> str:
             place = shape.outlet
             pdu = f"outlet {place.number} of {place.name}" if place is not None else ""
             return ", ".join(filter(None, (ipmi, redfish, pdu))) or "by the API only"
+        case _:
+            return _enrolled(shape)
+
+
+def _enrolled(shape: Enrolled) -> str:
+    match shape:
         case IronicNode():
             return f"driver {_setting(shape.settings, 'driver')}"
         case IronicPort() | IronicPortgroup():
             return _setting(shape.settings, "address")
+        case IronicConnector():
+            return _setting(shape.settings, "connector_id")
+        case IronicTarget():
+            return _setting(shape.settings, "volume_id")
         case IronicStanding():
             return shape.state
 

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from nospoon.errors import UsageError
-from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Standing
+from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing
 from nospoon.plan.enrol import settings
 from nospoon.spec.fields import parse_url
-from nospoon.spec.section import Section, Text
+from nospoon.spec.section import Section, Text, Whole
 
 INTERFACES = Literal[
     "bios", "boot", "console", "deploy", "firmware", "inspect", "management", "network", "power",
@@ -29,7 +29,9 @@ def _no_secrets(value: Any) -> Any:
     """Ironic shows secrets masked, so that nobody could compare them."""
     found = [key for key in value if any(word in str(key) for word in _SECRETS)]
     if found:
-        raise ValueError(f"credentials are those of the node's BMC: leave out {found[0]!r}")
+        raise ValueError(
+            f"Ironic shows no secrets, and those of the BMC are filled in: leave out {found[0]!r}"
+        )
     return value
 
 
@@ -40,6 +42,48 @@ def _no_tag(value: Any) -> Any:
 
 
 ResourceClass = Annotated[str, StringConstraints(min_length=1, max_length=80)]
+
+
+class ConnectorSection(Section):
+    """By what a node is known to a storage system."""
+
+    type: Literal["iqn", "ip", "mac", "wwnn", "wwpn", "port", "portgroup"] = Field(
+        description="What `id` is: an iSCSI initiator's name (`iqn`), a Fibre Channel name …"
+    )
+    id: Text = Field(description="With `{cluster}` and `{node}` in it.")
+
+
+class TargetSection(Section):
+    """A volume that a node may boot from."""
+
+    type: Literal["iscsi", "fibre_channel"] = Field("iscsi", description="Default `iscsi`.")
+    boot_index: Annotated[Whole, Field(ge=0)] = Field(
+        0, description="Its place in the order; 0 (default) is booted."
+    )
+    volume_id: Text = Field(description="Its name there, with `{cluster}` and `{node}` in it.")
+    properties: Annotated[dict[str, Any], BeforeValidator(_no_secrets)] = Field(
+        default_factory=dict,
+        description="Where it is (`target_iqn`, `target_portal`, `target_lun` …); texts with "
+        "`{cluster}` and `{node}` in them.",
+    )
+
+
+class VolumesSection(Section):
+    """Volumes to boot from."""
+
+    connectors: list[ConnectorSection] = Field(
+        default_factory=list, description="By what the node is known to the storage system."
+    )
+    targets: list[TargetSection] = Field(
+        default_factory=list, description="Its volumes, each with a `boot_index` of its own."
+    )
+
+    @model_validator(mode="after")
+    def _one_each(self) -> VolumesSection:
+        indexes = [each.boot_index for each in self.targets]
+        if len(set(indexes)) < len(indexes):
+            raise ValueError("expected a boot_index of its own for each target")
+        return self
 
 
 class EnrolmentSection(Section):
@@ -88,6 +132,11 @@ class EnrolmentSection(Section):
     description: Text | None = Field(None, description="Description; default none.")
     extra: Annotated[dict[str, Any], BeforeValidator(_no_tag)] | None = Field(
         None, description="Anything, for whoever reads it."
+    )
+    volumes: VolumesSection | None = Field(
+        None,
+        description="Volumes to boot from; with `interfaces: {storage: external}` and "
+        '`capabilities: {iscsi_boot: "true"}` they are made elsewhere.',
     )
     automated_clean: bool | None = Field(
         None, description="Clean it when it becomes available; default: as the conductor says."
@@ -143,6 +192,7 @@ def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:
         return next((value for value in values if value is not None), default)
 
     info = {name: pick(name, None) for name in FILES} | _merged(given, "driver_info")
+    volumes: VolumesSection = pick("volumes", VolumesSection())
     properties = {"root_device": pick("root_device", None)} | _merged(given, "properties")
     return Enrolment(
         driver=pick("driver", ""),
@@ -159,7 +209,25 @@ def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:
         lessee=pick("lessee", ""),
         description=pick("description", ""),
         automated_clean=pick("automated_clean", None),
+        connectors=tuple(_connector(each) for each in volumes.connectors),
+        targets=tuple(_target(each) for each in volumes.targets),
         state=pick("state", Standing.AVAILABLE),
+    )
+
+
+def _connector(section: ConnectorSection) -> Settings:
+    return settings({"type": section.type, "connector_id": section.id})
+
+
+def _target(section: TargetSection) -> Settings:
+    told = {f"properties/{name}": value for name, value in section.properties.items()}
+    return settings(
+        {
+            "volume_type": section.type,
+            "boot_index": section.boot_index,
+            "volume_id": section.volume_id,
+            **told,
+        }
     )
 
 

@@ -35,11 +35,11 @@ class Api:
         self._connecting = asyncio.Lock()
 
     async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:
-        """Everything of one kind (`nodes`, `ports`, `portgroups`), a thousand a call."""
+        """Everything of one kind (`nodes`, `ports`, `volume/targets` …), a thousand a call."""
         found: list[Mapping[str, Any]] = []
         marker = ""
         while True:
-            page = (await self.get(f"/{what}?limit={PAGE}{query}{marker}"))[what]
+            page = (await self.get(f"/{what}?limit={PAGE}{query}{marker}"))[what.rpartition("/")[2]]
             found += page
             if len(page) < PAGE:
                 return found

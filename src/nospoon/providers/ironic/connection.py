@@ -10,11 +10,14 @@ from nospoon.providers.base import Driver
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.drivers import (
+    CONNECTORS,
+    TARGETS,
     Around,
     NodeDriver,
     PortDriver,
     PortgroupDriver,
     SecretsOf,
+    VolumeDriver,
 )
 from nospoon.providers.ironic.records import Record
 from nospoon.providers.ironic.standing import StandingDriver
@@ -37,6 +40,8 @@ class Ironics:
             Kind.IRONIC_NODE: NodeDriver(around),
             Kind.IRONIC_PORTGROUP: PortgroupDriver(around),
             Kind.IRONIC_PORT: PortDriver(around),
+            Kind.IRONIC_CONNECTOR: VolumeDriver(around, CONNECTORS),
+            Kind.IRONIC_TARGET: VolumeDriver(around, TARGETS),
             Kind.IRONIC_STANDING: StandingDriver(around, self._tasks),
         }
 

@@ -1,4 +1,4 @@
-"""Drivers of nodes, portgroups and ports: one bulk call looks at all, one call each makes them."""
+"""Drivers of what Ironic has records of: one bulk call looks at all, one call each makes them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
-from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup
+from nospoon.model.ironic import (
+    IronicConnector,
+    IronicNode,
+    IronicPort,
+    IronicPortgroup,
+    IronicTarget,
+)
 from nospoon.model.resources import (
     Enrolled,
+    InIronic,
     Key,
     Kind,
     Observed,
@@ -44,6 +51,8 @@ class Collection:
 
 NODES = Collection(Kind.IRONIC_NODE, "nodes", records.node_shape)
 PORTGROUPS = Collection(Kind.IRONIC_PORTGROUP, "portgroups", records.portgroup_shape)
+CONNECTORS = Collection(Kind.IRONIC_CONNECTOR, "volume/connectors", records.connector_shape)
+TARGETS = Collection(Kind.IRONIC_TARGET, "volume/targets", records.target_shape)
 PORTS = Collection(Kind.IRONIC_PORT, "ports", records.port_shape)
 
 
@@ -218,6 +227,24 @@ class PortDriver(_Records):
             await self._bring(there, desired, tag, more)
 
 
+class VolumeDriver(_Records):
+    """Volume connectors or targets. Ironic lets them change while their node is off."""
+
+    def __init__(self, around: Around, collection: Collection) -> None:
+        super().__init__(around)
+        self.collection = collection
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        shape = resource.shape
+        assert isinstance(shape, IronicConnector | IronicTarget), "volume keys have volume shapes"
+        await self._make(resource, tag, {"node_uuid": str(shape.node)})
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        shape = _of_a_record(desired.shape)
+        await self._bring(await self._record(shape.uuid), desired, tag, {})
+
+
 @asynccontextmanager
 async def _maintained(api: Api, node: UUID) -> AsyncIterator[None]:
     """The node in maintenance meanwhile: Ironic lets ports of available nodes change only then.
@@ -244,8 +271,8 @@ def fault_of(record: Record) -> str:
     return ""
 
 
-def _of_a_record(shape: Shape) -> IronicNode | IronicPortgroup | IronicPort:
-    assert isinstance(shape, IronicNode | IronicPortgroup | IronicPort), "it is a record of Ironic"
+def _of_a_record(shape: Shape) -> InIronic:
+    assert isinstance(shape, InIronic), "it is a record of Ironic"
     return shape
 
 

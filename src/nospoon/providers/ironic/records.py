@@ -11,9 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from nospoon.model.ironic import (
+    IronicConnector,
     IronicNode,
     IronicPort,
     IronicPortgroup,
+    IronicTarget,
     Settings,
 )
 from nospoon.model.resources import OwnerTag
@@ -102,6 +104,18 @@ def port_shape(record: Record) -> IronicPort:
         found_settings(record),
         UUID(group) if group else None,
     )
+
+
+def connector_shape(record: Record) -> IronicConnector:
+    """Of a volume connector with our tag."""
+    node = UUID(record["node_uuid"])
+    return IronicConnector(UUID(record["uuid"]), node, found_settings(record))
+
+
+def target_shape(record: Record) -> IronicTarget:
+    """Of a volume target with our tag."""
+    node = UUID(record["node_uuid"])
+    return IronicTarget(UUID(record["uuid"]), node, found_settings(record))
 
 
 def body(told: Settings, more: Mapping[str, Any]) -> dict[str, Any]:
