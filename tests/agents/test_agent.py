@@ -134,10 +134,15 @@ def test_an_inspection_that_is_asked_for_comes_first_and_its_answer_is_a_lookup(
     assert "/heartbeat/" in asks(agent.answered(202, found(), 0.0)).url
 
 
-def test_an_inspection_that_is_refused_is_followed_by_a_lookup() -> None:
-    agent = born(inspection=f"{API}/v1/continue_inspection")
-    agent.begin(0.0)
-    assert "/lookup" in asks(agent.answered(404, b"", 0.0)).url
+def test_an_inspection_that_is_not_awaited_yet_is_tried_again_then_followed_by_a_lookup() -> None:
+    agent, now = born(inspection=f"{API}/v1/continue_inspection"), 0.0
+    agent.begin(now)
+    while not (effects := agent.answered(404, b"", now)):
+        assert agent.deadline is not None
+        now = agent.deadline
+        assert asks(agent.expire(now)).url.endswith("/v1/continue_inspection")
+    assert now >= 30.0
+    assert "/lookup" in asks(effects).url
 
 
 def test_a_node_that_ironic_inspects_is_inspected_without_being_told() -> None:

@@ -72,6 +72,9 @@ def test_a_nics_script_leads_to_a_ramdisk_or_to_the_disk() -> None:
 def test_parameters_name_api_token_and_inspection_or_there_is_no_agent() -> None:
     line = "ipa-inspection-callback-url=http://h/v1/continue_inspection ipa-api-url=http://h/"
     assert parameters(line) == Parameters("http://h", "", "http://h/v1/continue_inspection")
+    callback = "http://h/v1/continue_inspection"
+    alone = f"ipa-inspection-callback-url={callback}"
+    assert parameters(alone) == Parameters("http://h", "", callback)
     assert parameters("quiet", api="http://g") == Parameters("http://g")
     assert parameters("quiet") is None
 

@@ -18,6 +18,17 @@ from nospoon.testing.ironic import Api
 from nospoon.testing.rack import CACHE, Rack
 
 HERE = Path(__file__).parent
+IMPATIENT = (
+    "conductor.deploy_callback_timeout=40",
+    "conductor.clean_callback_timeout=40",
+    "conductor.check_provision_state_interval=5",
+    "conductor.power_state_change_timeout=10",
+    "agent.command_wait_interval=1",
+    "agent.post_deploy_get_power_state_retry_interval=1",
+    "agent.post_deploy_get_power_state_retries=3",
+    "ipmi.command_retry_timeout=5",
+)
+"""Conductors wait for minutes until they call something a failure."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,7 +58,7 @@ def _free_port() -> int:
 def running_ironic() -> Iterator[Ironic]:
     """Made by the product's own command, from the environment that all tests share."""
     state = Path(tempfile.mkdtemp(prefix="nospoon-ironic-"))
-    wanted = Wanted(port=_free_port(), files_port=_free_port())
+    wanted = Wanted(port=_free_port(), files_port=_free_port(), options=IMPATIENT)
     try:
         yield asyncio.run(ironic.up(wanted, state=state, cache=CACHE))
     finally:

@@ -49,7 +49,7 @@ def test_what_is_said_nearer_to_a_node_holds_and_mappings_add_up() -> None:
         ("{endpoint: 'http://h', driver_info: {snmp_community: p}}", "leave out 'snmp_community'"),
         ("{endpoint: 'http://h', extra: {nospoon: 1}}", "whose a node is"),
         ("{endpoint: 'http://h', interfaces: {bot: ipxe}}", "interfaces"),
-        ("{endpoint: 'http://h', state: active}", "state"),
+        ("{endpoint: 'http://h', state: rescued}", "state"),
         (
             "{endpoint: 'http://h', volumes: {targets: [{volume_id: a}, {volume_id: b}]}}",
             "a boot_index of its own",
@@ -81,3 +81,16 @@ def test_a_password_is_in_no_words_about_a_place() -> None:
 def test_a_driver_for_what_the_bmc_does_not_speak_is_refused(driver: str, bmc: str) -> None:
     with pytest.raises(SpecError, match=f"driver '{driver}' needs '(pdu|redfish)' in `bmc`"):
         read(f"nodes: [{{count: 2, bmc: {bmc}, ironic: {{driver: {driver}}}}}]\n")
+
+
+def test_what_is_deployed_is_told_by_name_or_as_ironic_has_it_and_must_be_something() -> None:
+    cluster = read(
+        "ironic: {endpoint: 'http://h', state: active, instance_info: {root_gb: 4}}\n"
+        "flavors: {default: {ironic: {image: 'http://f/i', checksum: abc}}}\n"
+        "nodes: [{count: 1}]\n"
+    )
+    assert told(cluster.nodes[0].enrolment.instance) == {
+        "image_source": "http://f/i", "image_checksum": "abc", "root_gb": 4,
+    }  # fmt: skip
+    with pytest.raises(SpecError, match=r"f.yaml:4.*state 'active' of 'node-0' needs an `image`"):
+        read("ironic: {endpoint: 'http://h', state: active}\nnodes: [{count: 2}]\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -42,6 +43,8 @@ from nospoon.store.operations import OperationState
 log = structlog.get_logger()
 
 
+CONSOLE_LINES = 5
+"""Of a node that failed."""
 FetchRecords = Callable[[], Awaitable[None]]
 """Copies what is new in the console records of other hosts."""
 
@@ -89,6 +92,7 @@ class Work:
         outcome = await self._execute(running, prepared.plan, prepared.drivers, row, limits=limits)
         await self._look_at_machines(prepared.cluster.hosts)
         if not outcome.complete:
+            await self._add_consoles(outcome, row)
             return _fallen_short(outcome, f"up {row.name}")
         again = await self._planner.prepare(replace(request, fingerprint="", rebalance=False))
         await self._database.call(journal.close_intents, row.id)
@@ -219,6 +223,21 @@ class Work:
     def _sealed(self, secret: str) -> bytes:
         """Encrypted; b"" for none."""
         return self._cipher.encrypt(secret) if secret else b""
+
+    async def _add_consoles(self, outcome: Outcome, row: ClusterRow) -> None:
+        """To nodes that Ironic did not bring where they are wanted: what they said last."""
+        of_ironic = str(Key(Kind.IRONIC_STANDING, PLACE, "")).partition("/")[0]
+        failed = [each for each in outcome.failures if each.what.startswith(f"{of_ironic}/")]
+        if not failed:
+            return
+        await self._fetch_records()
+        nodes = await self._database.call(stored.nodes_of, row.id)
+        uuids = {node.name: node.uuid for node in nodes}
+        for each in failed:
+            end = await asyncio.to_thread(self._records.end, uuids[each.node], CONSOLE_LINES)
+            if end:
+                told = f"{each.message}\n  its console's end:\n{textwrap.indent(end, '  | ')}"
+                outcome.failures[outcome.failures.index(each)] = replace(each, message=told)
 
     async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:
         await asyncio.gather(*(self._look_at(host) for host in hosts))

@@ -30,6 +30,7 @@ class Wanted:
     """An Ironic: where its API listens, and its database ("": SQLite beside its other files).
 
     `files_port`: where nodes fetch boot scripts, media and images; 0: the port after its API's.
+    `options`: more of ironic.conf, as `SECTION.OPTION=VALUE`.
     """
 
     address: str = "127.0.0.1"
@@ -37,6 +38,7 @@ class Wanted:
     auth: Auth = Auth.NONE
     database: str = ""
     files_port: int = 0
+    options: tuple[str, ...] = ()
 
     @property
     def files(self) -> int:
@@ -120,6 +122,10 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
         "oslo_concurrency": {"lock_path": state / "locks"},
         "service_catalog": {"auth_type": "none", "endpoint_override": wanted.endpoint},
     }
+    for each in wanted.options:
+        place, _, value = each.partition("=")
+        section, _, option = place.rpartition(".")
+        sections.setdefault(section or "DEFAULT", {})[option] = value
     return "\n".join(_section(name, options) for name, options in sections.items())
 
 

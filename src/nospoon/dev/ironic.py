@@ -120,7 +120,9 @@ def _recorded(state: Path) -> Ironic | None:
         told = json.loads((state / "ironic.json").read_text())
     except FileNotFoundError:
         return None
-    wanted = Wanted(**{**told["wanted"], "auth": Auth(told["wanted"]["auth"])})
+    kept = told["wanted"]
+    options = tuple(kept.get("options", ()))
+    wanted = Wanted(**{**kept, "auth": Auth(kept["auth"]), "options": options})
     return Ironic(Process(**told["process"]), wanted, state, Process(**told["files"]))
 
 

@@ -21,6 +21,7 @@ from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
 from nospoon.providers.base import Driver
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.telling import listen
 
 RETRY_DELAYS = (1.0, 3.0)
 """Seconds before a second and third try of a move whose host was away."""
@@ -176,7 +177,8 @@ class _Run:
             raise error
 
     async def _answer(self, move: Move) -> Exception | None:
-        """What the driver raised, of what drivers may raise."""
+        """What the driver raised, of what drivers may raise; it is a task of its own."""
+        listen(lambda text: self._tell(Phase.NOTE, move, text))
         try:
             await self._act(move)
         except (NospoonError, OSError) as error:

@@ -18,6 +18,7 @@ class Standing(StrEnum):
     MANAGEABLE = "manageable"
     INSPECTED = "inspected"
     AVAILABLE = "available"
+    ACTIVE = "active"
 
 
 class IronicAuth(StrEnum):
@@ -69,8 +70,9 @@ Settings = tuple[Setting, ...]
 class Enrolment:
     """What the file says of a node for Ironic. `driver` "": by what its BMC speaks.
 
-    `automated_clean` None leaves it to the conductor. `name`, and texts of `connectors` and
-    `targets` (volumes to boot from): with {cluster} and {node} in them.
+    `automated_clean` None leaves it to the conductor. `instance`: what is deployed, as Ironic's
+    `instance_info`, for the state ACTIVE. `name`, and texts of `connectors` and `targets` (volumes
+    to boot from): with {cluster} and {node} in them.
     """
 
     driver: str = ""
@@ -90,6 +92,7 @@ class Enrolment:
     connectors: tuple[Settings, ...] = ()
     targets: tuple[Settings, ...] = ()
     state: Standing = Standing.AVAILABLE
+    instance: Settings = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,9 @@ class IronicTarget:
 @dataclass(frozen=True, slots=True)
 class IronicStanding:
     """How far a node is to be: `state` is a Standing, or Ironic's own word for
-    where it is instead.
+    where it is instead. `settings`: what is deployed on it, as its `instance_info`.
     """
 
     node: UUID
     state: str
+    settings: Settings = ()

@@ -69,7 +69,9 @@ def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> I
     yield from ports
     yield from volumes
     needs = (key, *(each.key for each in (*groups, *ports, *volumes)))
-    standing = IronicStanding(machine.uuid, str(node.enrolment.state))
+    said = node.enrolment
+    instance = said.instance if said.state is Standing.ACTIVE else ()
+    standing = IronicStanding(machine.uuid, str(said.state), instance)
     yield Resource(Key(Kind.IRONIC_STANDING, PLACE, node.name), standing, needs, node.name)
 
 

@@ -97,7 +97,8 @@ def _enrolled(shape: Enrolled) -> str:
         case IronicTarget():
             return _setting(shape.settings, "volume_id")
         case IronicStanding():
-            return shape.state
+            image = _setting(shape.settings, "image_source")
+            return f"{shape.state} with {image}" if image else shape.state
 
 
 def _setting(settings: Settings, name: str) -> str:

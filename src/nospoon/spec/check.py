@@ -7,6 +7,7 @@ from uuid import UUID
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware, Switch
+from nospoon.model.ironic import Standing
 from nospoon.plan.enrol import DRIVERS
 from nospoon.spec.addresses import addresses
 from nospoon.spec.document import Path
@@ -32,6 +33,7 @@ def check(
     yield from _portgroups(expansion)
     yield from _trunks(sections, expansion)
     yield from _drivers(expansion)
+    yield from _deployments(expansion)
 
 
 def _identity(sections: Sections) -> Iterator[Complaint]:
@@ -108,6 +110,18 @@ def _drivers(expansion: Expansion) -> Iterator[Complaint]:
         told.add((group, driver))
         message = f"Ironic's driver {driver!r} needs {str(protocol)!r} in `bmc` of {node.name!r}"
         yield Complaint(("nodes", group), message, "Add it there, or name another driver")
+
+
+def _deployments(expansion: Expansion) -> Iterator[Complaint]:
+    """Nodes that are to be deployed with nothing, and boot no volume; a group's once."""
+    told: set[int] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        said = node.enrolment
+        something = said.targets or any(each.name == "image_source" for each in said.instance)
+        if said.state is Standing.ACTIVE and not something and group not in told:
+            told.add(group)
+            message = f"state 'active' of {node.name!r} needs an `image` in `ironic`"
+            yield Complaint(("nodes", group), message, "Name what is deployed")
 
 
 def _portgroups(expansion: Expansion) -> Iterator[Complaint]:

@@ -96,8 +96,18 @@ class EnrolmentSection(Section):
     )
     state: Standing | None = Field(
         None,
-        description="How far it is brought: `enroll`, `manageable`, `inspected` or `available` "
-        "(default).",
+        description="How far it is brought: `enroll`, `manageable`, `inspected`, `available` "
+        "(default) or `active`, deployed with `image`.",
+    )
+    image: Text | None = Field(
+        None, description="What is deployed (`image_source`): a URL, or an image of Glance."
+    )
+    checksum: Text | None = Field(
+        None,
+        description="SHA-256 or SHA-512 of it in hexadecimal digits, or a URL of a list of them.",
+    )
+    instance_info: Annotated[dict[str, Any], BeforeValidator(_no_secrets)] | None = Field(
+        None, description="More for its deployment, such as `root_gb` or `kernel`."
     )
     name: Text | None = Field(
         None, description="Name in Ironic, with `{cluster}` and `{node}` in it; default `{node}`."
@@ -194,6 +204,8 @@ def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:
     info = {name: pick(name, None) for name in FILES} | _merged(given, "driver_info")
     volumes: VolumesSection = pick("volumes", VolumesSection())
     properties = {"root_device": pick("root_device", None)} | _merged(given, "properties")
+    image = {"image_source": pick("image", None), "image_checksum": pick("checksum", None)}
+    instance = image | _merged(given, "instance_info")
     return Enrolment(
         driver=pick("driver", ""),
         name=pick("name", "{node}"),
@@ -212,6 +224,7 @@ def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:
         connectors=tuple(_connector(each) for each in volumes.connectors),
         targets=tuple(_target(each) for each in volumes.targets),
         state=pick("state", Standing.AVAILABLE),
+        instance=settings(instance),
     )
 
 

@@ -25,6 +25,8 @@ API_VERSION = "1.84"
 HIDDEN = "******"
 """What Ironic shows of a token that was fetched before."""
 _COMMANDS = UUID("2c1b7f1e-63c0-5d9c-8e0a-9a9f6c1f7b55")
+INSPECTION_SECONDS = 30.0
+"""For which a conductor may not yet await the inspection that it began."""
 LOOKUP_SECONDS, LONGEST_PAUSE, NEWS_SECONDS = 300.0, 30.0, 2.0
 _INSPECTING = "lookup_bmc_addresses"
 """What Ironic notes of a node in `driver_internal_info` while it is inspected."""
@@ -117,8 +119,8 @@ class Agent:
     """One boot of one machine. Who drives it carries out effects and calls `expire` in time."""
 
     __slots__ = (
-        "_birth", "_gives_up", "_interval", "_known", "_news", "_next", "_over", "_pause",
-        "_results", "_token", "_waiting", "_work", "node",
+        "_birth", "_expected", "_gives_up", "_inspects", "_interval", "_known", "_news", "_next",
+        "_over", "_pause", "_results", "_token", "_waiting", "_work", "node",
     )  # fmt: skip
 
     def __init__(self, birth: Birth) -> None:
@@ -127,7 +129,9 @@ class Agent:
         self._waiting: Waiting | None = None
         self._known = ""
         self._next: float | None = None
-        self._pause, self._gives_up, self._interval = NEWS_SECONDS, 0.0, 0.0
+        self._pause, self._interval = NEWS_SECONDS, 0.0
+        self._gives_up = self._expected = 0.0
+        self._inspects = False
         self._news = self._over = False
         self._results: list[dict[str, Any]] = []
         self._work: _Work | None = None
@@ -145,7 +149,7 @@ class Agent:
 
     def begin(self, now: float) -> Sequence[Effect]:
         """The ramdisk is up."""
-        self._gives_up = now + LOOKUP_SECONDS
+        self._gives_up, self._expected = now + LOOKUP_SECONDS, now + INSPECTION_SECONDS
         if self._birth.parameters.inspection:
             return [self._say("inspects the machine"), self._inspect()]
         return [self._look_up()]
@@ -157,7 +161,10 @@ class Agent:
             effects += self._finish(self._work, now)
         if self._over or self._waiting or self._next is None or self._next > now:
             return effects
-        effects.append(self._beat() if self._known else self._look_up())
+        if self._inspects:
+            effects.append(self._inspect())
+        else:
+            effects.append(self._beat() if self._known else self._look_up())
         return effects
 
     def answered(self, status: int, body: bytes, now: float) -> Sequence[Effect]:
@@ -170,7 +177,8 @@ class Agent:
                 return self._beaten(status, now)
             case _ if status == 200 or (was is Waiting.INSPECTION and status == 202):
                 return self._found(_object(body), now)
-            case Waiting.INSPECTION if 400 <= status < 500:
+            case Waiting.INSPECTION if 400 <= status < 500 and now >= self._expected:
+                self._inspects = False
                 return [self._say(f"the API refused the inspection: {status}"), self._look_up()]
             case _:
                 return self._not_found(status, now)
@@ -266,7 +274,7 @@ class Agent:
         return Ask("GET", f"{self._birth.parameters.api}/v1/lookup?addresses={addresses}")
 
     def _inspect(self) -> Ask:
-        self._waiting = Waiting.INSPECTION
+        self._waiting, self._inspects = Waiting.INSPECTION, True
         url = self._birth.parameters.inspection
         url = url or f"{self._birth.parameters.api}/v1/continue_inspection"
         return Ask("POST", url, json.dumps(report(self._birth.hardware)).encode())
@@ -277,6 +285,7 @@ class Agent:
         if not node.get("uuid"):
             return self._not_found(0, now)
         first, self._known = not self._known, str(node["uuid"])
+        self._inspects, self._pause = False, NEWS_SECONDS
         token = str(config.get("agent_token") or "")
         if token and token != HIDDEN:
             self._token = token

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 API = "ipa-api-url"
 TOKEN = "ipa-agent-token"  # noqa: S105  (the parameter's name)
 INSPECTION = "ipa-inspection-callback-url"
+_CONTINUE = "/v1/continue_inspection"
 _PER_MAC = re.compile(r"\bchain\s+(?:--\S+\s+)*([^\s$]*)\$\{\S*?mac:hexhyp\}([^\s$]*)")
 _MENU = re.compile(r"^\s*(?:linux|linuxefi|append)\s+(.*)$", re.MULTILINE)
 _ENDS = re.compile(r"\s(?:\|\||&&)\s")
@@ -51,10 +52,15 @@ Target = Ramdisk | LocalDisk | Nothing
 def parameters(cmdline: str, *, api: str = "") -> Parameters | None:
     """An agent's, of a kernel command line; `api` where that names none. None without any."""
     told = dict(_pairs(cmdline))
-    where = told.get(API, "") or api
+    where = told.get(API, "") or _api_of(told.get(INSPECTION, "")) or api
     if not where:
         return None
     return Parameters(where.rstrip("/"), told.get(TOKEN, ""), told.get(INSPECTION, ""))
+
+
+def _api_of(callback: str) -> str:
+    """Who inspects without managing the boot is told of the callback alone."""
+    return callback.removesuffix(_CONTINUE) if callback.endswith(_CONTINUE) else ""
 
 
 def _pairs(cmdline: str) -> Iterator[tuple[str, str]]:

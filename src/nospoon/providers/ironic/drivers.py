@@ -173,7 +173,8 @@ class NodeDriver(_Records):
         del observed
         node = _node(desired)
         there = await self._record(node.uuid)
-        notes = {"credentials": node.credentials_key, "state": records.noted(there, "state")}
+        ours = {name: records.noted(there, name) for name in ("state", "instance")}
+        notes = {"credentials": node.credentials_key, **ours}
         kept = {name: value for name, value in notes.items() if value is not None}
         await self._bring(there, desired, tag, await self._secret(node), **kept)
         await self._traits(node, there)

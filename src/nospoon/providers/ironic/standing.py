@@ -8,37 +8,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NospoonError, ProviderError
-from nospoon.model.ironic import IronicStanding, Standing
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
-from nospoon.plan.enrol import PLACE
+from nospoon.model.ironic import IronicStanding, Settings, Standing
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
+from nospoon.plan.enrol import PLACE, settings, values
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
-from nospoon.providers.ironic.drivers import Around, fault_of
+from nospoon.providers.ironic.drivers import FAILED, Around, fault_of
 from nospoon.providers.ironic.records import Record
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.telling import tell
 
 LOOK_SECONDS = 1.0
 LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
-FIELDS = "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at"
+FIELDS = (
+    "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at,fault"
+)
+_FAILURES = ("clean failed", "inspect failed", "adopt failed")
 VERBS: Mapping[tuple[str, Standing], str] = {
-    ("enroll", Standing.MANAGEABLE): "manage",
-    ("enroll", Standing.INSPECTED): "manage",
-    ("enroll", Standing.AVAILABLE): "manage",
+    **{("enroll", to): "manage" for to in Standing if to is not Standing.ENROLL},
+    **{(state, to): "manage" for state in _FAILURES for to in Standing},
+    ("inspect failed", Standing.INSPECTED): "inspect",
     ("manageable", Standing.INSPECTED): "inspect",
     ("manageable", Standing.AVAILABLE): "provide",
+    ("manageable", Standing.ACTIVE): "provide",
     ("available", Standing.MANAGEABLE): "manage",
     ("available", Standing.INSPECTED): "manage",
-    ("clean failed", Standing.MANAGEABLE): "manage",
-    ("clean failed", Standing.INSPECTED): "manage",
-    ("clean failed", Standing.AVAILABLE): "manage",
-    ("inspect failed", Standing.MANAGEABLE): "manage",
-    ("inspect failed", Standing.INSPECTED): "inspect",
-    ("inspect failed", Standing.AVAILABLE): "manage",
+    ("available", Standing.ACTIVE): "active",
+    ("deploy failed", Standing.ACTIVE): "active",
+    ("error", Standing.ACTIVE): "deleted",
 }
 """(state, where to) -> the verb that brings it nearer. Nobody moves a node that is in use."""
 MOVING = frozenset(
@@ -56,6 +59,9 @@ IN_USE = frozenset(
     }
 )  # fmt: skip
 """States in which somebody's instance is on the node, or comes to it."""
+_NOT_THERE = frozenset({"deploying", "wait call-back", "deploy failed", "error", "deploy hold"})
+_MENDABLE = frozenset({"clean failure", "rescue abort failure"})
+"""Faults for which Ironic itself puts a node in maintenance; who tries again takes it out."""
 
 
 class StandingDriver:
@@ -81,47 +87,70 @@ class StandingDriver:
     def _observed(self, record: Record, tag: OwnerTag, wanted: str) -> Observed:
         key = Key(self.kind, PLACE, str(records.noted(record, "key")))
         state = wanted if reached(record, wanted) else str(record["provision_state"])
-        shape = IronicStanding(UUID(record["uuid"]), state)
+        shape = IronicStanding(UUID(record["uuid"]), state, deployed(record))
         return Observed(key, shape, tag, self._around.clock(), fault=fault_of(record))
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Bring the node there, and return when it is."""
         del tag
-        shape = resource.shape
-        assert isinstance(shape, IronicStanding), "standing keys have standing shapes"
-        note = {"op": "add", "path": f"/extra/{records.TAG}/state", "value": shape.state}
-        await self._api.patch(f"/nodes/{shape.node}", [note])
-        await self._bring(shape.node, Standing(shape.state), name=resource.key.name)
+        shape, name = _standing(resource.shape), resource.key.name
+        record = await self._api.get(f"/nodes/{shape.node}")
+        target, own = Standing(shape.state), is_ours(record)
+        if own and target is not Standing.ACTIVE:
+            await self._undeploy(shape.node, name=name)
+            record = await self._api.get(f"/nodes/{shape.node}")
+        changed = deployed(record) != shape.settings
+        await self._api.patch(f"/nodes/{shape.node}", notes(record, shape))
+        if own and changed and record["provision_state"] == "active":
+            await self._put(shape.node, "rebuild")
+        await self._bring(shape.node, target, name=name)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
         await self.create(desired, tag)
 
     async def delete(self, observed: Observed) -> None:
-        """Raises `Conflict` for a node in use, so that nothing of it is removed."""
-        shape = observed.shape
-        assert isinstance(shape, IronicStanding), "standing keys have standing shapes"
+        """What we deployed is undeployed. Raises `Conflict` for a node that somebody else uses, so
+        that nothing of it is removed.
+        """
+        node, name = _standing(observed.shape).node, observed.key.name
         try:
-            record = await self._api.get(f"/nodes/{shape.node}")
+            record = await self._api.get(f"/nodes/{node}")
         except Gone:
+            return
+        if is_ours(record) and not self._around.force:
+            await self._undeploy(node, name=name)
             return
         why = use_of(record)
         if why and not self._around.force:
             raise Conflict(
-                f"node {observed.key.name} is in use in Ironic: {why}",
+                f"node {name} is in use in Ironic: {why}",
                 hint="Undeploy it, or take it down with `--force`.",
             )
-        if why:
+        if why or str(record["provision_state"]).endswith(FAILED):
             # in maintenance Ironic lets go of a node in any state
-            reason = {"reason": "nospoon removes it by force"}
-            await self._api.put(f"/nodes/{shape.node}/maintenance", reason)
+            reason = {"reason": "nospoon removes it"}
+            await self._api.put(f"/nodes/{node}/maintenance", reason)
+
+    async def _undeploy(self, node: UUID, *, name: str) -> None:
+        record = await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
+        if record["provision_state"] in IN_USE:
+            await self._put(node, "deleted")
+            end = clock.monotonic() + LONGEST
+            record = await self._settled(node, name=name, until=end)
+        if record["provision_state"] in IN_USE:
+            raise ProviderError(
+                f"node {name} is {record['provision_state']}, not undeployed: {_why(record)}",
+                hint="`nospoon down --force` takes it out of Ironic as it is.",
+            )
+
+    async def _put(self, node: UUID, verb: str) -> None:
+        await self._api.put(f"/nodes/{node}/states/provision", {"target": verb})
 
     async def _bring(self, node: UUID, target: Standing, *, name: str) -> None:
         end, tried = clock.monotonic() + LONGEST, set()
         while True:
-            record = await self._states.settled(node, until=end)
-            if record is None:
-                raise Gone(f"node {name} is in Ironic no more")
+            record = await self._settled(node, name=name, until=end)
             if reached(record, target):
                 return
             state = str(record["provision_state"])
@@ -129,7 +158,51 @@ class StandingDriver:
             if verb is None or (state, verb) in tried:
                 raise ProviderError(f"node {name} is {state}, not {target}: {_why(record)}")
             tried.add((state, verb))
-            await self._api.put(f"/nodes/{node}/states/provision", {"target": verb})
+            if record.get("maintenance") and record.get("fault") in _MENDABLE:
+                await self._api.delete(f"/nodes/{node}/maintenance")
+            await self._put(node, verb)
+
+    async def _settled(self, node: UUID, *, name: str, until: float) -> Record:
+        record = await self._states.settled(node, until=until)
+        if record is None:
+            raise Gone(f"node {name} is in Ironic no more")
+        return record
+
+
+def _standing(shape: Shape) -> IronicStanding:
+    assert isinstance(shape, IronicStanding), "standing keys have standing shapes"
+    return shape
+
+
+def is_ours(record: Record) -> bool:
+    """Whether what is on the node, or comes to it, was deployed by us."""
+    ours = records.noted(record, "state") == Standing.ACTIVE
+    others = record.get("instance_uuid") or record.get("allocation_uuid")
+    return ours and not others and record["provision_state"] in IN_USE | MOVING
+
+
+def deployed(record: Record) -> Settings:
+    """What we told to deploy, of what is still told."""
+    ours, told = records.noted(record, "instance"), record.get("instance_info") or {}
+    names = ours if isinstance(ours, list) else []
+    return settings({name: told[name] for name in names if name in told})
+
+
+def notes(record: Record, shape: IronicStanding) -> list[dict[str, Any]]:
+    """JSON Patch that notes how far the node is to be, and tells what to deploy."""
+    wanted, there = values(shape.settings), record.get("instance_info") or {}
+    tag = f"/extra/{records.TAG}"
+    gone = [each.name for each in deployed(record) if each.name not in wanted]
+    return [
+        {"op": "add", "path": f"{tag}/state", "value": shape.state},
+        {"op": "add", "path": f"{tag}/instance", "value": sorted(wanted)},
+        *({"op": "remove", "path": f"/instance_info/{name}"} for name in gone),
+        *(
+            {"op": "add", "path": f"/instance_info/{name}", "value": value}
+            for name, value in wanted.items()
+            if there.get(name) != value
+        ),
+    ]
 
 
 def reached(record: Record, wanted: str) -> bool:
@@ -141,6 +214,8 @@ def reached(record: Record, wanted: str) -> bool:
             return True
         case Standing.MANAGEABLE:
             return state == "manageable" or in_use
+        case Standing.ACTIVE:
+            return in_use and state not in _NOT_THERE and state != "deleting"
         case Standing.INSPECTED:
             inspected = bool(record.get("inspection_finished_at"))
             return (state == "manageable" and inspected) or in_use
@@ -172,10 +247,14 @@ class _States:
 
     async def settled(self, node: UUID, *, until: float) -> Record | None:
         """The node once the conductor works on it no more; None where there is none."""
+        said = ""
         while True:
             record = (await self._look()).get(node)
             if record is None or record["provision_state"] not in MOVING:
                 return record
+            if record["provision_state"] != said:
+                said = record["provision_state"]
+                tell(str(said))
             if clock.monotonic() > until:
                 raise TimeoutError(f"node {node} is still {record['provision_state']}")
 

@@ -24,6 +24,7 @@ from uuid import UUID
 
 RECORD = re.compile(r"^(?P<uuid>[0-9a-f-]{36})\.log(\.(?P<age>\d+))?$")
 GROUP = "group"
+LONGEST_END = 4096
 SEGMENT = "{:08d}.log"
 
 
@@ -56,6 +57,13 @@ class Records:
     def size(self, machine: UUID) -> int:
         """Bytes in the record now."""
         return sum(segment.stat().st_size for segment in self._segments(machine))
+
+    def end(self, machine: UUID, lines: int) -> str:
+        """The last lines of the record, "" of an empty one."""
+        self.sweep()
+        size = self.size(machine)
+        text = self.read(machine, max(0, size - LONGEST_END), LONGEST_END)
+        return "\n".join(text.decode("utf-8", "replace").splitlines()[-lines:])
 
     def read(self, machine: UUID, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; b"" at the end of what there is."""

@@ -1,0 +1,25 @@
+"""What a long call says of how far it is, to whoever waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+
+Tell = Callable[[str], None]
+
+
+def _nobody(text: str) -> None:
+    del text
+
+
+_listener: ContextVar[Tell] = ContextVar("listener", default=_nobody)
+
+
+def listen(tell: Tell) -> None:
+    """From now on this task's calls, and those of tasks that it begins, tell this listener."""
+    _listener.set(tell)
+
+
+def tell(text: str) -> None:
+    """Say how far the call is, in a few words."""
+    _listener.get()(text)
