@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import urllib.error
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,46 @@ def test_volumes_to_boot_from_reach_ironic_and_change_and_go(
     assert root["properties"] == {"target_lun": 2}
     assert api("GET", f"/volume/connectors?node={name}")["connectors"] == []
     assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+
+
+def test_nodes_to_be_discovered_are_started_and_found_by_ironic_itself(
+    rack: Rack, api: Api, cluster: Cluster
+) -> None:
+    file = cluster.write("[{name: d0, nics: [lan, lan], ironic: {enrolment: discover}}]")
+    assert "+ ironic-discovery d0" in rack.run("plan", file).stdout
+    rack.run("up", "--yes", file)
+    path = f"{cluster.name}/d0"
+    assert rack.run("node", "power", path, "status").stdout.strip() == "on"
+    macs = [port["address"] for port in rack.json("node", "show", path)["ports"]]
+    before = {port["address"] for port in api("GET", "/ports")["ports"]}
+    assert not before & set(macs)
+    # what a deploy agent sends that nobody knows
+    interfaces = [{"name": f"eth{n}", "mac_address": mac} for n, mac in enumerate(macs)]
+    inventory = {"interfaces": interfaces, "disks": [], "memory": {}, "boot": {}, "cpu": {}}
+    told = {"inventory": {**inventory, "cpu": {"architecture": "x86_64", "count": 1}}}
+    uuid = api("POST", "/continue_inspection", told)["node"]["uuid"]
+    try:
+        until(lambda: {port["address"] for port in api("GET", f"/nodes/{uuid}/ports")["ports"]})
+        found = {port["address"] for port in api("GET", f"/nodes/{uuid}/ports")["ports"]}
+        assert found & set(macs)
+        rack.run("node", "power", path, "off")
+        assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+        assert rack.run("node", "power", path, "status").stdout.strip() == "off"
+        rack.run("down", "--yes", cluster.name)
+        assert api("GET", f"/nodes/{uuid}")["driver"] == "ipmi"
+    finally:
+        until(lambda: _gone(api, uuid))
+
+
+def _gone(api: Api, uuid: str) -> bool:
+    """Ironic lets a node go only when no conductor holds it."""
+    try:
+        api("DELETE", f"/nodes/{uuid}")
+    except urllib.error.HTTPError as error:
+        if error.code != 409:
+            raise
+        return False
+    return True
 
 
 def test_another_password_reaches_ironic(rack: Rack, api: Api, cluster: Cluster) -> None:

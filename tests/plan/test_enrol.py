@@ -76,3 +76,14 @@ def test_the_key_of_a_bmc_is_told_only_where_there_is_one() -> None:
     told, _ = enrolled("{count: 1, bmc: [ipmi]}")
     assert login(told, SECRETS)["ipmi_hex_kg_key"] == "00ff"
     assert login(told, Secrets("p")) == {"ipmi_password": "p"}
+
+
+def test_a_node_to_be_discovered_is_started_when_its_network_boots_it() -> None:
+    text = 'cluster: dev\nironic: {endpoint: "http://h", enrolment: discover}\nnodes: [{count: 1}]'
+    cluster = load(text, file="x")
+    allocations, _ = allocate(cluster, Allocations(), Occupied())
+    desired = resolve(cluster, ID, allocations, Surroundings({"here": "/pools"}, {}, {}))
+    (made,) = [each for key, each in desired.items() if key.kind.startswith("ironic")]
+    assert made.key.kind is Kind.IRONIC_DISCOVERY
+    assert {need.kind for need in made.needs} == {Kind.BMC, Kind.NETBOOT}
+    assert set(made.needs) <= set(desired)

@@ -5,7 +5,7 @@ It is remembered, encrypted, before anything is made there, and forgotten when n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from nospoon.engine.observe import observe
 from nospoon.errors import HostUnreachable, PlanRefused
 from nospoon.model.ironic import (
     IronicConnector,
+    IronicDiscovery,
     IronicNode,
     IronicPlace,
     IronicPort,
@@ -29,8 +30,10 @@ from nospoon.providers.base import Driver
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 
-IronicDrivers = Callable[[IronicPlace, bool], Mapping[Kind, Driver]]
-"""The drivers of one Ironic; the second says whether nodes in use are removed, too."""
+IronicDrivers = Callable[[IronicPlace, bool, Collection[UUID]], Mapping[Kind, Driver]]
+"""The drivers of one Ironic; whether nodes in use are removed, too; and the nodes that Ironic is
+to discover.
+"""
 Tagged = Sequence[tuple[OwnerTag, Mapping[str, Any]]]
 IronicNodes = Callable[[IronicPlace], Awaitable[Tagged]]
 """Nodes that carry a tag of nospoon's, whosever: the tag, and the node as its API tells it."""
@@ -47,6 +50,7 @@ RULES: Mapping[Kind, Mapping[str, str]] = {
         (Kind.IRONIC_CONNECTOR, IronicConnector),
         (Kind.IRONIC_TARGET, IronicTarget),
         (Kind.IRONIC_STANDING, IronicStanding),
+        (Kind.IRONIC_DISCOVERY, IronicDiscovery),
     )
 }
 
@@ -70,12 +74,16 @@ class Enrolment:
         return msgspec.json.decode(self._cipher.decrypt(row.enrolled), type=IronicPlace)
 
     def drivers(
-        self, place: IronicPlace | None, *, force: bool = False
+        self,
+        place: IronicPlace | None,
+        *,
+        force: bool = False,
+        sought: Collection[UUID] = (),
     ) -> dict[tuple[str, Kind], Driver]:
         """The drivers of a place, under the name that its resources' keys have for a host."""
         if place is None:
             return {}
-        return {(PLACE, kind): each for kind, each in self._drivers(place, force).items()}
+        return {(PLACE, kind): each for kind, each in self._drivers(place, force, sought).items()}
 
     async def told_of(self, row: ClusterRow) -> Sequence[Mapping[str, Any]]:
         """A cluster's nodes as Ironic tells them; passwords are masked by it."""

@@ -23,6 +23,7 @@ from nospoon.control.places import DriversOf, Places, against_moves
 from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import PlanRefused, ProviderError, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
+from nospoon.model.ironic import Way
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
@@ -182,7 +183,8 @@ class Planner:
     ) -> tuple[Drivers, Sequence[Observed]]:
         """What is there now, and who handles it; refuses to leave anything behind unseen."""
         before, now = self.enrolment.place_of(earlier), cluster.ironic
-        drivers = self.drivers(places.all) | self.enrolment.drivers(now or before)
+        sought = _sought(cluster, cluster_id)
+        drivers = self.drivers(places.all) | self.enrolment.drivers(now or before, sought=sought)
         observed = await observe(drivers, cluster_id)
         await self.enrolment.refuse_left_behind(
             before, now, cluster_id, here=[each.key for each in observed]
@@ -348,6 +350,12 @@ class Planner:
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""
         return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
+
+
+def _sought(cluster: Cluster, cluster_id: UUID) -> set[UUID]:
+    """The nodes that Ironic is to discover."""
+    discovered = (node.name for node in cluster.nodes if node.enrolment.way is Way.DISCOVER)
+    return {identity.node_uuid(cluster_id, name) for name in discovered}
 
 
 def _refuse(reasons: Sequence[str]) -> None:

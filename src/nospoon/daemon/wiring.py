@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from nospoon.api.app import create_app
 from nospoon.api.peer import PeerHttp, PeerWebSocket
 from nospoon.control.authority import Authority
 from nospoon.control.controller import Controller
+from nospoon.control.discovery import DiscoveryDriver
 from nospoon.control.enrolment import Enrolment
 from nospoon.control.exports import Exports
 from nospoon.control.files import Files
@@ -414,8 +415,22 @@ class Daemon:
             drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
         return drivers
 
-    def _ironic_drivers(self, place: IronicPlace, force: bool) -> Mapping[Kind, Driver]:  # noqa: FBT001
-        drivers = self.ironics.drivers(place, force=force)
+    def _ironic_drivers(
+        self,
+        place: IronicPlace,
+        force: bool,  # noqa: FBT001
+        sought: Collection[UUID],
+    ) -> Mapping[Kind, Driver]:
+        drivers: dict[Kind, Driver] = dict(self.ironics.drivers(place, force=force))
+        drivers[Kind.IRONIC_DISCOVERY] = DiscoveryDriver(
+            sought,
+            partial(self.ironics.addresses, place),
+            deployment=self.database.deployment,
+            fleet=self.fleet,
+            hosts=self.hosts,
+            bmcs=self.bmcs,
+            clock=clock.unix,
+        )
         return {kind: FencedDriver(each, self.lease.require) for kind, each in drivers.items()}
 
     def _fenced(self, driver: Driver) -> Driver:

@@ -106,6 +106,7 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
             "connection": wanted.database or f"sqlite:///{state}/ironic.sqlite?timeout=30"
         },
         "conductor": {"automated_clean": "false"},
+        "auto_discovery": {"enabled": "true", "driver": "ipmi"},
         "agent": {
             "certificates_path": state / "certificates",
             "deploy_logs_local_path": state / "ramdisk-logs",

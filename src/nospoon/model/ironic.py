@@ -21,6 +21,13 @@ class Standing(StrEnum):
     ACTIVE = "active"
 
 
+class Way(StrEnum):
+    """How a node comes into Ironic: as we describe it, or as Ironic finds it by itself."""
+
+    ENROL = "enrol"
+    DISCOVER = "discover"
+
+
 class IronicAuth(StrEnum):
     """How a standalone Ironic knows its callers."""
 
@@ -75,6 +82,7 @@ class Enrolment:
     to boot from): with {cluster} and {node} in them.
     """
 
+    way: Way = Way.ENROL
     driver: str = ""
     name: str = "{node}"
     interfaces: Settings = ()
@@ -154,3 +162,10 @@ class IronicStanding:
     node: UUID
     state: str
     settings: Settings = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IronicDiscovery:
+    """A node that is on, from the network, for Ironic to find it; or that Ironic has found."""
+
+    node: UUID

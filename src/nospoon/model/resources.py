@@ -15,6 +15,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
 from nospoon.model.ironic import (
     IronicConnector,
+    IronicDiscovery,
     IronicNode,
     IronicPort,
     IronicPortgroup,
@@ -39,6 +40,7 @@ class Kind(StrEnum):
     IRONIC_CONNECTOR = "ironic-volume-connector"
     IRONIC_TARGET = "ironic-volume-target"
     IRONIC_STANDING = "ironic-standing"
+    IRONIC_DISCOVERY = "ironic-discovery"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -278,7 +280,7 @@ def _place(address: str, port: int) -> str:
 
 InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicTarget
 """Records of Ironic's, each with a UUID and settings."""
-Enrolled = InIronic | IronicStanding
+Enrolled = InIronic | IronicStanding | IronicDiscovery
 Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled
 
 

@@ -6,13 +6,14 @@ Settings of drivers: https://docs.openstack.org/ironic/latest/admin/drivers/{ipm
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Netboot, Nic, Node
 from nospoon.model.ironic import (
     IronicConnector,
+    IronicDiscovery,
     IronicNode,
     IronicPort,
     IronicPortgroup,
@@ -21,6 +22,7 @@ from nospoon.model.ironic import (
     Setting,
     Settings,
     Standing,
+    Way,
 )
 from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource, Secrets
 from nospoon.plan import identity
@@ -49,6 +51,20 @@ def settings(values: Mapping[str, Any]) -> Settings:
 def values(some: Settings) -> dict[str, Any]:
     """The values that `settings` was given."""
     return {each.name: json.loads(each.value) for each in some}
+
+
+def in_ironic(
+    cluster: Cluster, node: Node, machine: Machine, bmc: Resource, *, boots: Iterable[Key]
+) -> Iterator[Resource]:
+    """What there is to be for Ironic of a node: all of it, or a start for Ironic to find it.
+
+    `boots`: the network boot services of ours that a start needs.
+    """
+    if node.enrolment.way is Way.ENROL:
+        yield from enrolled(cluster, node, machine, bmc)
+        return
+    key = Key(Kind.IRONIC_DISCOVERY, PLACE, node.name)
+    yield Resource(key, IronicDiscovery(machine.uuid), (bmc.key, *boots), node.name)
 
 
 def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> Iterator[Resource]:

@@ -40,7 +40,7 @@ from nospoon.model.resources import (
 from nospoon.plan import identity, notes
 from nospoon.plan.addresses import reserved
 from nospoon.plan.allocate import Allocations, Endpoint
-from nospoon.plan.enrol import enrolled
+from nospoon.plan.enrol import in_ironic
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.notes import Noted
 
@@ -213,7 +213,16 @@ class _Resolver:
         bmc = self._bmc(node, uuid, key, volumes)
         yield bmc
         if self.cluster.ironic is not None:
-            yield from enrolled(self.cluster, node, machine, bmc)
+            yield from in_ironic(self.cluster, node, machine, bmc, boots=self._boots(node, host))
+
+    def _boots(self, node: Node, host: Host) -> Iterator[Key]:
+        """The services from which a node boots by the network."""
+        if host.unprivileged or host.kind is ConnectionKind.SIMULATED:
+            return
+        for name in dict.fromkeys(nic.network for nic in node.nics):
+            network = self.networks[name]
+            if network.netboot is Netboot.BUILTIN and not network.existing:
+                yield Key(Kind.NETBOOT, host.name, name)
 
     def _note(self, node: Node, host: Host) -> str:
         given = self.allocations

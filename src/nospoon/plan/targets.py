@@ -8,7 +8,9 @@ from dataclasses import replace
 from nospoon.model.resources import Key, Kind, Resource
 from nospoon.plan.steps import Action, Plan, Step
 
-OF_A_NODE = frozenset({Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_STANDING})
+OF_A_NODE = frozenset(
+    {Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_STANDING, Kind.IRONIC_DISCOVERY}
+)
 """Kinds whose resources are named as their nodes."""
 NUMBERED = frozenset({Kind.VOLUME, Kind.IRONIC_PORT, Kind.IRONIC_CONNECTOR, Kind.IRONIC_TARGET})
 """Kinds of which a node has several: its name, a hyphen and a number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nospoon.model.ironic import (
     IronicConnector,
+    IronicDiscovery,
     IronicNode,
     IronicPort,
     IronicPortgroup,
@@ -99,6 +100,8 @@ def _enrolled(shape: Enrolled) -> str:
         case IronicStanding():
             image = _setting(shape.settings, "image_source")
             return f"{shape.state} with {image}" if image else shape.state
+        case IronicDiscovery():
+            return "started from the network, for Ironic to find it"
 
 
 def _setting(settings: Settings, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from nospoon.errors import UsageError
-from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing
+from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing, Way
 from nospoon.plan.enrol import settings
 from nospoon.spec.fields import parse_url
 from nospoon.spec.section import Section, Text, Whole
@@ -93,6 +93,11 @@ class EnrolmentSection(Section):
         None,
         description="Hardware type; default: the first of `ipmi`, `redfish` and `snmp` (`pdu`) "
         "that `bmc` has, else `manual-management`.",
+    )
+    enrolment: Way | None = Field(
+        None,
+        description="`enrol` (default) describes it to Ironic; `discover` only starts it from the "
+        "network, for Ironic to find it by itself.",
     )
     state: Standing | None = Field(
         None,
@@ -207,6 +212,7 @@ def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:
     image = {"image_source": pick("image", None), "image_checksum": pick("checksum", None)}
     instance = image | _merged(given, "instance_info")
     return Enrolment(
+        way=pick("enrolment", Way.ENROL),
         driver=pick("driver", ""),
         name=pick("name", "{node}"),
         interfaces=settings(_merged(given, "interfaces")),

@@ -51,6 +51,11 @@ class Ironics:
         tagged = [(records.tag_of(record), record) for record in listed]
         return [(tag, record) for tag, record in tagged if tag is not None]
 
+    async def addresses(self, place: IronicPlace) -> set[str]:
+        """The MACs of all ports, whosever."""
+        listed = await self._api(place).listed("ports", query="&fields=uuid,address")
+        return {str(port["address"]).lower() for port in listed}
+
     def _api(self, place: IronicPlace) -> Api:
         if place not in self._apis:
             self._apis[place] = Api(place)
