@@ -25,6 +25,7 @@ from nospoon.bmc.messages import (
     OverrideRequested,
     Persist,
     PowerRequested,
+    Reshaped,
     SetBoot,
     Verdict,
 )
@@ -314,3 +315,21 @@ def test_a_machine_that_boots_by_script_asks_for_the_uri_before_its_boot_is_obse
     assert subject.http_boot == URI
     hear(subject, BootObserved())
     assert subject.http_boot == ""
+
+
+def test_a_machine_that_runs_is_told_of_another_order_and_of_the_same_one_nothing() -> None:
+    subject = Bmc(order=ORDER, script=False)
+    hear(subject, SEEN_ON)
+    assert hear(subject, Reshaped(ORDER, script=False)) == []
+    assert hear(subject, Reshaped((NETWORK,), script=False)) == [
+        SetBoot(BootPlan((NETWORK,), (NETWORK,)), 1)
+    ]
+
+
+def test_another_order_leaves_once_for_the_next_boot() -> None:
+    subject = Bmc(order=ORDER, script=False)
+    hear(subject, SEEN_ON)
+    hear(subject, OverrideRequested(ONCE, ticket=1))
+    (told,) = hear(subject, Reshaped((DISK,), script=False))
+    assert isinstance(told, SetBoot)
+    assert told.boot == BootPlan((NETWORK, DISK), (DISK,))

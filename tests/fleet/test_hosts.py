@@ -49,6 +49,19 @@ def test_hosts_are_checked_and_what_is_missing_is_told_with_its_mend(farm: Farm)
     assert "ssh to nowhere.invalid failed" in table
 
 
+def test_a_host_that_leads_to_another_machine_is_refused(farm: Farm) -> None:
+    rack, name = farm.rack, farm.rack.name()
+
+    def file(ssh: str) -> str:
+        host = f"hosts: {{far: {{ssh: {ssh}, libvirt: 'qemu+ssh://{ssh}/system'}}}}\n"
+        nodes = "networks: {lan: {}}\nnodes: [{firmware: bios, memory: 64MiB, disks: [16MiB]}]\n"
+        return rack.file(f"cluster: {name}\n{rack.bmc()}{host}{nodes}", f"{name}.yaml")
+
+    rack.run("up", "--yes", file("rack-a"))
+    refused = rack.run("plan", file("rack-b"), status=1).stderr
+    assert "by ssh rack-a, and there is still what is the cluster's" in refused
+
+
 def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
     rack, name = farm.rack, farm.rack.name()
     rack.run("up", "--yes", farm.file(name, NODES))

@@ -151,6 +151,23 @@ def test_a_tunnel_that_is_gone_is_drift_and_mended_and_down_leaves_none(joined: 
         assert "vxlan" not in joined.hosts[each].run("ip", "-details", "link")
 
 
+def test_another_address_of_a_host_leads_the_tunnels_there(joined: Farm) -> None:
+    rack, name = joined.rack, joined.rack.name()
+    rack.run("up", "--yes", a_file(joined, name))
+    joined.hosts["rack-b"].run("ip", "address", "add", "198.51.100.3/24", "dev", "up0")
+    file = a_file(joined, name, **{"rack-b": "198.51.100.3"})
+    steps = [each for each in rack.json("plan", file)["steps"] if each["kind"] == "network"]
+    assert {(each["action"], each["host"]) for each in steps} == {
+        ("change", "rack-a"), ("change", "rack-b"),
+    }  # fmt: skip
+    assert {change["rule"] for each in steps for change in each["changes"]} == {"live"}
+    rack.run("up", "--yes", file)
+    near, far = (joined.hosts[each] for each in HOSTS)
+    device = f"vx{bridges(near)['lan']['ifname'].removeprefix('ns')}"
+    assert "dst 198.51.100.3 self" in near.run("bridge", "fdb", "show", "dev", device)
+    assert "local 198.51.100.3" in far.run("ip", "-details", "link", "show", "dev", device)
+
+
 def test_hosts_without_an_address_can_have_no_tunnel(farm: Farm) -> None:
     file = farm.file(farm.rack.name(), f"{NETWORKS}{NODES}")
     refused = farm.rack.run("plan", file, status=1)

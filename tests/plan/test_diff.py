@@ -186,3 +186,14 @@ def test_a_tag_that_notes_something_else_is_written_anew_and_one_without_a_note_
 
     assert steps("") == steps("now") == []
     assert steps("then") == [Action.CHANGE]
+
+
+def test_a_network_that_is_made_anew_takes_its_network_boot_along() -> None:
+    rules = {"h": {Kind.NETWORK: {"mtu": "live"}}}
+    observed = seen(network=Link("br0", mtu=9000))
+    plan = diff(cluster="c", cluster_id=CLUSTER, desired=DESIRED, observed=observed, rules=rules)
+    assert {step.key: (step.action, step.why) for step in plan.steps} == {
+        LINK: (Action.CHANGE, "mtu differ"),
+        NETBOOT: (Action.CHANGE, f"{LINK} changes"),
+    }
+    assert [key for key, _ in moves(plan)] == [LINK, NETBOOT]

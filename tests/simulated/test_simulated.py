@@ -12,12 +12,13 @@ import pytest
 
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.cluster import Simulation
+from nospoon.model.cluster import Host, Simulation
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, Resource
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.console import Recorder
 from nospoon.runtime.tasks import Tasks
+from nospoon.spec.load import load
 from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until
 
 ONCE = BootPlan(
@@ -229,3 +230,17 @@ async def test_what_a_console_said_waits_for_room_in_its_record(tmp_path: Path) 
         path = recorder.path(machine)
         assert path is not None
         assert path.read_bytes() == b"one two"
+
+
+async def test_a_host_that_is_described_differently_has_other_agents_from_then_on(
+    connection: SimulatedConnection,
+) -> None:
+    def host(agents: str) -> Host:
+        hosts = f"hosts: {{sim: {{simulated: {{agents: {agents}}}}}}}"
+        return load(f"cluster: c\n{hosts}\nnodes: [{{}}]", file="x").hosts[0]
+
+    connection.configure(host("true"))
+    before = connection.around.simulation.agents
+    for each in ("{api: 'http://192.0.2.1'}", "{port: 7}", "{failures: 1}", "{command: 1s}"):
+        connection.configure(host(each))
+        assert connection.around.simulation.agents not in (None, before)

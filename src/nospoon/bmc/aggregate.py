@@ -35,6 +35,7 @@ from nospoon.bmc.messages import (
     MediaChanged,
     OverrideRequested,
     PowerRequested,
+    Reshaped,
     RestartRequested,
     SecureBootRequested,
     SettingsRequested,
@@ -175,17 +176,6 @@ class Bmc:
         )
         return min((each for each in timers if each is not None), default=None)
 
-    def reshape(
-        self,
-        *,
-        order: tuple[BootDevice, ...],
-        script: bool,
-        inventory: Inventory | None = None,
-    ) -> None:
-        """The node's shape changed; runtime state did not. The driver told the machine itself."""
-        self._boot.order, self._boot.script = order, script
-        self.state.inventory = inventory or self.state.inventory
-
     def revert(self, runtime: Runtime) -> None:
         """What was to be persisted could not be: this is what holds."""
         self._boot.edition += 1
@@ -224,12 +214,20 @@ class Bmc:
 
     def _happened(
         self,
-        event: MachineReported | BootObserved | BootTold | CommandEnded | AcLost | AcReturned,
+        event: MachineReported
+        | Reshaped
+        | BootObserved
+        | BootTold
+        | CommandEnded
+        | AcLost
+        | AcReturned,
         now: float,
     ) -> Iterator[Effect]:
         match event:
             case MachineReported():
                 return self._reported(event.event, now)
+            case Reshaped():
+                return self._reshaped(event)
             case BootObserved():
                 return self._boot.observed()
             case BootTold():
@@ -240,6 +238,11 @@ class Bmc:
                 return self._power.ac_lost(now)
             case AcReturned():
                 return self._power.ac_returned(now)
+
+    def _reshaped(self, event: Reshaped) -> Iterator[Effect]:
+        """A machine that runs is told of another order, for what its guest resets follows."""
+        self.state.inventory = event.inventory or self.state.inventory
+        yield from self._boot.reshaped(event.order, script=event.script, busy=self._power.busy)
 
     def expire(self, now: float) -> Iterator[Effect]:
         """Answer who waited long enough; end what lasts for a time only."""

@@ -60,6 +60,15 @@ class Boot:
             return plan
         return replace(plan, secure_boot=secure_boot.told, reset_keys=secure_boot.reset)
 
+    def reshaped(
+        self, order: tuple[BootDevice, ...], *, script: bool, busy: bool
+    ) -> Iterator[Effect]:
+        """The persistent order may be another one now."""
+        if order != self.order:
+            self.edition += 1
+        self.order, self.script = order, script
+        yield from self.catch_up(busy=busy)
+
     def chassis_command(self, now: float) -> None:
         """Somebody gave one: the time of boot flags starts anew."""
         if self.flags_expire is not None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nospoon.bmc.bios import Bios
+from nospoon.bmc.fru import Inventory
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.secure_boot import SecureBoot
 from nospoon.bmc.software import Software
 from nospoon.bmc.watchdog import WatchdogSettings
-from nospoon.model.boot import BootOverride, BootPlan
+from nospoon.model.boot import BootDevice, BootOverride, BootPlan
 from nospoon.model.machine import AddedVolume, MachineEvent, PowerCommand
 
 
@@ -195,6 +196,15 @@ class MachineReported:
 
 
 @dataclass(frozen=True, slots=True)
+class Reshaped:
+    """The node's shape changed; its runtime state did not. `inventory` None: that stays, too."""
+
+    order: tuple[BootDevice, ...]
+    script: bool
+    inventory: Inventory | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BootObserved:
     """A machine that boots by script fetched what it shall boot."""
 
@@ -233,7 +243,16 @@ Request = (
     | WatchdogReset
 )
 """Events that carry a ticket and are answered."""
-Event = Request | AcLost | AcReturned | MachineReported | BootObserved | BootTold | CommandEnded
+Event = (
+    Request
+    | AcLost
+    | AcReturned
+    | MachineReported
+    | Reshaped
+    | BootObserved
+    | BootTold
+    | CommandEnded
+)
 
 
 @dataclass(frozen=True, slots=True)

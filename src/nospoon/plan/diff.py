@@ -44,6 +44,7 @@ def diff(
         if (step := _step(resource, found.get(key), rules.get(key.host, {}).get(key.kind, {})))
     ]
     steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
+    steps += _unplugged(steps, desired, found)
     steps = _with_disturbed(steps, desired, found)
     gone = [each for key, each in found.items() if key not in desired]
     steps += [
@@ -137,6 +138,21 @@ def _shrinks(before: object, after: object, desired: Shape) -> bool:
     """Nobody can take the end of a disk away and leave the rest whole."""
     sizes = isinstance(before, int) and isinstance(after, int)
     return isinstance(desired, Volume) and sizes and after < before  # type: ignore[operator]
+
+
+def _unplugged(
+    steps: Iterable[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
+) -> list[Step]:
+    """Services on networks of which a change makes the bridge anew: they begin anew on it."""
+    known = {step.key for step in steps}
+    anew = {step.key for step in steps if step.key.kind is Kind.NETWORK and step.changes}
+    return [
+        Step(Action.CHANGE, key, f"{need} changes", resource, found[key])
+        for key, resource in desired.items()
+        if key.kind is Kind.NETBOOT and key in found and key not in known
+        for need in resource.needs
+        if need in anew
+    ]
 
 
 def _with_disturbed(

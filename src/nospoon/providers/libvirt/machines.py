@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from threading import Lock
 from uuid import UUID
@@ -163,6 +163,7 @@ class MachineDriver:
         live = None
         if now is not None:
             has = parse_domain(now, owner, pool_path=path, boot_iso=boot_iso)
+            has = replace(has, boot_order=shape.boot_order)  # QEMU is told; libvirt knows nothing
             live = has if has != shape else None
         return Observed(key, shape, owner.tag, self._clock(), running, fault, live)
 

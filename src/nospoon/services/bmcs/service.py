@@ -28,6 +28,7 @@ from nospoon.bmc.messages import (
     MediaChanged,
     OverrideRequested,
     PowerRequested,
+    Reshaped,
     Verdict,
 )
 from nospoon.bmc.runtime import Runtime
@@ -142,10 +143,9 @@ class BmcService:
             self._hide(known)
         served = known if known is not None else self._new(config)
         served.config = config
-        served.aggregate.reshape(
-            order=config.machine.boot_order,
-            script=config.machine.boot_iso,
-            inventory=_inventory(config),
+        machine = config.machine
+        self.feed(
+            served, Reshaped(machine.boot_order, machine.boot_iso, inventory=_inventory(config))
         )
         served.endpoint.renew(identity(config, served.aggregate.runtime))
         self._served[config.bmc.uuid] = served

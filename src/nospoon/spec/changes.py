@@ -1,0 +1,166 @@
+"""How a change of each field of the file reaches what is there: the rule of every field.
+
+Hosts on libvirt keep to it (tests/e2e/test_changes.py proves each row there); the reference tells
+it. How a resource's field may change on a connection is said in `nospoon.providers.base`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pydantic import BaseModel
+
+from nospoon.spec.ironic import (
+    ConnectorSection,
+    EnrolmentSection,
+    IronicSection,
+    TargetSection,
+    VolumesSection,
+)
+from nospoon.spec.models import (
+    BmcSection,
+    BootProfileSection,
+    ClusterFile,
+    DiskSection,
+    FlavorSection,
+    HardwareSection,
+    HostSection,
+    NetworkSection,
+    NicSection,
+    NodeBmcSection,
+    NodeGroupSection,
+    NodeSection,
+    OvercommitSection,
+    PduSection,
+    PlacementSection,
+    PortgroupSection,
+)
+from nospoon.spec.simulated import AgentsSection, SimulatedSection
+
+
+class Rule(StrEnum):
+    """What `up` does when a field has changed."""
+
+    LIVE = "live"
+    """`~`: at once, and machines run on."""
+    AT_POWER_OFF = "at power-off"
+    """`~ (at power-off)`: defined at once; a running machine gets it when it is started again."""
+    REPLACE = "replaced"
+    """`-/+`: machine or disk is made anew, and what was on it is lost."""
+    NODES = "nodes"
+    """`+` and `-`: nodes are made and removed; the others stay as they are."""
+    NEW_NODES = "new nodes"
+    """Tells where new nodes go; what is placed stays unless `--rebalance` asks otherwise."""
+    REMEMBERED = "remembered"
+    """Nothing is made of it: it is told to those who ask."""
+    REFUSED = "refused"
+    """While something is there: what it names is another thing."""
+    ANOTHER = "another cluster"
+    """The file describes another one, and the first stays."""
+    PARTS = "parts"
+    """A section: its fields have rules of their own, and its entries come and go."""
+    FIXED = "fixed"
+    """There is one choice only."""
+
+
+MEANINGS: Mapping[Rule, str] = {
+    Rule.LIVE: "`~`: at once; machines run on",
+    Rule.AT_POWER_OFF: "`~ (at power-off)`: a running machine gets it at its next start by its BMC",
+    Rule.REPLACE: "`-/+`: made anew; what was on it is lost",
+    Rule.NODES: "`+` and `-`: nodes come and go; the others are not touched",
+    Rule.NEW_NODES: "tells where new nodes go; the others stay (`--rebalance` places all anew)",
+    Rule.REMEMBERED: "nothing is made of it; `status`, `node show` and exports tell it",
+    Rule.REFUSED: "refused while something of the cluster is there",
+    Rule.ANOTHER: "the file is then that of another cluster",
+    Rule.PARTS: "see its own table",
+    Rule.FIXED: "there is one choice only",
+}
+
+
+def _all(rule: Rule, *names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names, rule)
+
+
+RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
+    ClusterFile: {
+        "cluster": Rule.ANOTHER,
+        "id": Rule.REFUSED,
+        **_all(Rule.PARTS, "hosts", "networks", "flavors", "boot", "bmc", "ironic", "nodes"),
+    },
+    HostSection: {
+        **_all(Rule.REFUSED, "libvirt", "simulated", "ssh"),
+        "physnets": Rule.AT_POWER_OFF,
+        "address": Rule.LIVE,
+        "drained": Rule.NEW_NODES,
+        "overcommit": Rule.PARTS,
+    },
+    SimulatedSection: {
+        **_all(Rule.LIVE, "power_on", "power_off", "shut_down", "boot", "console"),
+        "power_failures": Rule.LIVE,
+        "agents": Rule.PARTS,
+    },
+    AgentsSection: dict.fromkeys(AgentsSection.model_fields, Rule.LIVE),
+    OvercommitSection: _all(Rule.NEW_NODES, "cpus", "memory", "disk"),
+    NetworkSection: {
+        **_all(Rule.LIVE, "cidr", "netboot", "mtu", "overlay", "nat"),
+        **_all(Rule.AT_POWER_OFF, "physnet", "bridge", "vlan", "switch"),
+    },
+    HardwareSection: {
+        **_all(Rule.AT_POWER_OFF, "cpus", "memory", "firmware", "tpm", "disks", "nics"),
+        "arch": Rule.REPLACE,
+        **_all(Rule.PARTS, "portgroups", "bmc", "ironic"),
+        "boot": Rule.LIVE,
+        "boot_order": Rule.LIVE,
+    },
+    FlavorSection: {"kind": Rule.FIXED},
+    NodeSection: {
+        "host": Rule.REPLACE,
+        "traits": Rule.LIVE,
+        "labels": Rule.REMEMBERED,
+    },
+    NodeGroupSection: {
+        "flavor": Rule.PARTS,
+        **_all(Rule.NODES, "count", "name", "start"),
+        **_all(Rule.PARTS, "placement", "overrides"),
+    },
+    PlacementSection: _all(Rule.NEW_NODES, "strategy", "affinity", "anti_affinity"),
+    DiskSection: {
+        "size": Rule.LIVE,
+        "image": Rule.REPLACE,
+        **_all(Rule.AT_POWER_OFF, "bus", "serial"),
+    },
+    NicSection: {
+        **_all(Rule.AT_POWER_OFF, "network", "mac", "model", "trunk"),
+        **_all(Rule.LIVE, "pxe", "portgroup"),
+    },
+    PortgroupSection: _all(
+        Rule.LIVE, "mode", "address", "properties", "standalone_ports_supported"
+    ),
+    NodeBmcSection: _all(Rule.LIVE, "protocols", "username", "password", "k_g"),
+    BootProfileSection: _all(Rule.LIVE, "kernel", "initrd", "cmdline"),
+    BmcSection: {
+        **_all(Rule.LIVE, "address", "ports", "redfish_port", "tls", "pool"),
+        **_all(Rule.LIVE, "username", "password", "k_g"),
+        "pdu": Rule.PARTS,
+    },
+    PduSection: {"vendor": Rule.FIXED, **_all(Rule.LIVE, "outlets", "ports", "secret")},
+    EnrolmentSection: {
+        **dict.fromkeys(EnrolmentSection.model_fields, Rule.LIVE),
+        "volumes": Rule.PARTS,
+    },
+    VolumesSection: _all(Rule.LIVE, "connectors", "targets"),
+    ConnectorSection: dict.fromkeys(ConnectorSection.model_fields, Rule.LIVE),
+    TargetSection: dict.fromkeys(TargetSection.model_fields, Rule.LIVE),
+    IronicSection: {
+        **_all(Rule.REFUSED, "endpoint", "cloud"),
+        **_all(Rule.LIVE, "auth", "username", "password"),
+    },
+}
+"""By the section that declares a field; those that inherit it inherit its rule."""
+
+
+def rule_of(section: type[BaseModel], field: str) -> Rule:
+    """The rule of a field. Raises `KeyError` for one that has none."""
+    rules = (RULES[each] for each in section.__mro__ if each in RULES)
+    return next(of[field] for of in rules if field in of)
