@@ -237,6 +237,16 @@ def test_a_network_that_somebody_opened_shows_as_edited(added: str) -> None:
     assert "edited" in parse_network(root).bridge
 
 
+def test_addresses_of_both_kinds_and_their_nat_survive_the_way_to_xml_and_back() -> None:
+    for link in (
+        Link("br0", "10.0.0.1/24", nat=True, address6="fd00::1/64"),
+        Link("br0", address6="fd00::1/64"),
+    ):
+        root = ET.fromstring(render_network(link, Owner(TAG, "n")))
+        assert parse_network(root) == link
+        assert (root.find("forward/nat[@ipv6='yes']") is not None) is link.nat
+
+
 def test_nat_that_somebody_added_shows_as_what_the_file_did_not_say() -> None:
     root = ET.fromstring(render_network(Link("br0"), Owner(TAG, "n")))
     root.append(ET.fromstring("<forward mode='nat'/>"))

@@ -63,12 +63,45 @@ def test_a_reservation_tells_address_name_and_whether_loaders_are_signed() -> No
     assert dnsmasq.reservation(secure) == "02:00:00:00:00:ab,set:secure,172.30.0.9,node-1\n"
 
 
+BOTH = replace(SERVICE, address6="fd00:30::1/64", range6=("fd00:30::10:0", "fd00:30::1f:ffff"))
+SIX = replace(BOTH, address="", range=("", ""))
+
+
+def test_with_ipv6_it_gives_addresses_loaders_and_a_router_of_no_route() -> None:
+    added = set(lines(service=BOTH)) - set(lines())
+    assert {
+        "dhcp-range=fd00:30::10:0,fd00:30::1f:ffff,slaac,64,1h",
+        "enable-ra",
+        "ra-param=br-x,0,0",
+        "dhcp-match=set:x64,option6:61,00:07",
+    } <= added
+    loader = "tag:x64,tag:!secure,option6:bootfile-url,tftp://[fd00:30::1]/snponly.efi"
+    assert f"dhcp-option=tag:!ipxe,{loader}" in added
+    assert set(lines()) <= set(lines(service=BOTH))
+
+
+def test_where_a_way_leads_out_it_is_the_router() -> None:
+    assert "ra-param=br-x,0,0" not in lines(service=replace(BOTH, routed=True))
+
+
+def test_strangers_get_no_address_of_a_network_on_several_hosts() -> None:
+    alone = lines(service=replace(BOTH, range6=("", "")))
+    assert "dhcp-range=fd00:30::,static,slaac,64,1h" in alone
+
+
+def test_a_reservation_may_have_addresses_of_both_kinds_or_of_one() -> None:
+    both = Reservation("02:00:00:00:00:ab", "172.30.0.9", "n", UUID_1, address6="fd00:30::9")
+    assert dnsmasq.reservation(both) == "02:00:00:00:00:ab,172.30.0.9,[fd00:30::9],n\n"
+    assert dnsmasq.reservation(replace(both, address="")) == "02:00:00:00:00:ab,[fd00:30::9],n\n"
+
+
 @pytest.mark.tools
-def test_dnsmasq_accepts_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("service", [SERVICE, BOTH, SIX], ids=["IPv4", "both", "IPv6"])
+def test_dnsmasq_accepts_it(tmp_path: Path, service: NetbootService) -> None:
     for name in ("hosts", "tftp"):
         (tmp_path / name).mkdir()
     config = tmp_path / "dnsmasq.conf"
-    config.write_text("\n".join(lines(str(tmp_path))) + "\n")
+    config.write_text("\n".join(lines(str(tmp_path), service=service)) + "\n")
     argv = ["dnsmasq", "--test", f"--conf-file={config}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

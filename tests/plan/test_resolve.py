@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 from uuid import UUID
 
 from nospoon.model.cluster import Arch, Cluster, Firmware
@@ -362,3 +362,43 @@ def test_a_bridge_that_is_not_of_the_kind_that_the_file_says_is_refused() -> Non
     facts = replace(facts, bridges=frozenset(), ovs_bridges=frozenset({"br0"}))
     assert reasons(ovs, facts) == []
     assert "Write `switch: ovs`" in "".join(reasons(plain, facts))
+
+
+SIX = "networks: {a: {cidr: 'fd00:30::/64', netboot: builtin}}\nnodes: [{count: 2}]"
+
+
+def test_a_network_may_be_of_ipv6_alone_or_of_both() -> None:
+    found = resources(read(SIX.replace("'fd00:30::/64'", "[10.7.0.0/24, 'fd00:30::/64']")))
+    link = found[Key(Kind.NETWORK, "here", "a")]
+    assert isinstance(link, Link)
+    assert (link.address, link.address6) == ("10.7.0.1/24", "fd00:30::1/64")
+    served = found[Key(Kind.NETBOOT, "here", "a")]
+    assert isinstance(served, NetbootService)
+    assert [(each.address, each.address6) for each in served.reservations] == [
+        ("10.7.0.2", "fd00:30::1000"), ("10.7.0.3", "fd00:30::1001"),
+    ]  # fmt: skip
+    assert (served.host, served.addresses) == ("10.7.0.1", ("10.7.0.1", "fd00:30::1"))
+    alone = resources(read(SIX))[Key(Kind.NETBOOT, "here", "a")]
+    assert isinstance(alone, NetbootService)
+    assert (alone.address, alone.range, alone.host) == ("", ("", ""), "[fd00:30::1]")
+
+
+def test_uefi_looks_for_ipv6_only_where_a_network_has_it() -> None:
+    def looks(text: str) -> object:
+        machine = resources(read(text))[Key(Kind.MACHINE, "here", "node-0")]
+        assert isinstance(machine, Machine)
+        return machine.ipv6
+
+    assert looks(SIX)
+    assert not looks("nodes: [{}]")
+    assert not looks(SIX.replace("count: 2", "firmware: bios"))
+
+
+def test_a_route_of_ipv6_is_in_the_way_of_its_like_only() -> None:
+    route = Route(IPv6Network("fd00:30::/48"), "eth0")
+    (reason,) = reasons(read(SIX), replace(FACTS, routes=(route,)))
+    assert "network a: fd00:30::/64 overlaps the route fd00:30::/48 dev eth0" in reason
+    everywhere = Route(IPv6Network("::/0"), "eth0", "fe80::1")
+    assert reasons(read(SIX), replace(FACTS, routes=(everywhere,))) == []
+    four = "networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}\nnodes: [{count: 1}]"
+    assert reasons(read(four), replace(FACTS, routes=(route,))) == []

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import ip_network
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from uuid import UUID
@@ -283,12 +283,19 @@ async def _ovs_bridges(runner: Runner) -> frozenset[str]:
 
 
 async def _routes(runner: Runner) -> tuple[Route, ...]:
-    done = await runner.run(["ip", "-json", "-4", "route", "show", "table", "main"])
+    found = [await _routes_of(runner, family, whole) for family, whole in FAMILIES.items()]
+    return tuple(route for routes in found for route in routes)
+
+
+FAMILIES = {"-4": "0.0.0.0/0", "-6": "::/0"}
+"""Option of ip(8) -> what it calls "default"."""
+
+
+async def _routes_of(runner: Runner, family: str, whole: str) -> list[Route]:
+    done = await runner.run(["ip", "-json", family, "route", "show", "table", "main"])
     routes = []
     for entry in json.loads(done.stdout or "[]"):
         destination = entry.get("dst", "default")
-        network = IPv4Network(
-            "0.0.0.0/0" if destination == "default" else destination, strict=False
-        )
+        network = ip_network(whole if destination == "default" else destination, strict=False)
         routes.append(Route(network, entry.get("dev", ""), entry.get("gateway", "")))
-    return tuple(routes)
+    return [route for route in routes if not route.network.is_link_local]

@@ -307,7 +307,8 @@ class Planner:
         ]
         own = {identity.bridge_name(cluster_id, network.name) for network in cluster.networks}
         routes = [r for fact in facts.values() for r in fact.routes if r.device not in own]
-        taken = {r.network for r in routes if r.network.prefixlen}
+        taken = {r.network for r in routes if isinstance(r.network, IPv4Network)}
+        taken = {each for each in taken if each.prefixlen}
         taken |= {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
         endpoints = {
             (each.address, each.ipmi_port)

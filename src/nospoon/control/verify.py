@@ -163,7 +163,7 @@ class Verifier:
             name="probe",
             kernel=ServedFile(str(probe.kernel), "probe-kernel"),
             initrd=(ServedFile(str(probe.initrd), "probe-initrd"),),
-            cmdline=command_line(member.machine.arch),
+            cmdline=command_line(member.machine.arch, ipv6=member.machine.ipv6),
         )
         offset = await self._consoles.size(member.uuid)
         reported = self._authority.probe(member.uuid, profile)
@@ -287,6 +287,7 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         "memory": found.get("memory", ""),
         "disks": sum(1 for name in found if name.startswith("disk ") and found[name] != "missing"),
         "nics": sum(1 for name in found if name.startswith("nic ") and found[name] != "missing"),
+        "ipv6": found.get("ipv6", ""),
         "seconds": round(verdict.seconds, 1),
         "problems": _problems(verdict),
         "findings": [

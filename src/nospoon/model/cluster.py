@@ -151,12 +151,14 @@ class Placement:
 class Network:
     """An L2 segment. With `physnet` it is an existing bridge of each host, else nospoon makes one.
 
-    `cidr` None: a free network is chosen when the plan is made. `mtu` in bytes.
+    `cidr` None, and no `cidr6` either: a free network is chosen when the plan is made. With both
+    its machines have addresses of both kinds. `mtu` in bytes.
     `nat`: its guests reach what the host reaches, from the host's address.
     """
 
     name: str
-    cidr: IPv4Network | IPv6Network | None = None
+    cidr: IPv4Network | None = None
+    cidr6: IPv6Network | None = None
     netboot: Netboot = Netboot.NONE
     physnet: str = ""
     bridge: str = ""
@@ -170,6 +172,11 @@ class Network:
     def addressed(self) -> bool:
         """Whether hosts have an address on it: to serve it, or to lead out of it."""
         return self.netboot is Netboot.BUILTIN or self.nat
+
+    @property
+    def chosen(self) -> bool:
+        """Whether a free IPv4 network is looked for."""
+        return self.addressed and self.cidr is None and self.cidr6 is None
 
     @property
     def existing(self) -> bool:

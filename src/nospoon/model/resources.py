@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_interface
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
@@ -116,9 +117,9 @@ class Tunnel:
 class Link:
     """An L2 network: a bridge that nospoon makes. `address` is the host's on it.
 
-    `address` in CIDR form ("172.30.0.1/24"), "" when the host has none there. `nat`: the host
-    leads out of it by network address translation (RFC 3022); else it is isolated. `tunnel` leads
-    to the same network on other hosts.
+    `address` and `address6` in CIDR form ("172.30.0.1/24"), "" when the host has none there. `nat`:
+    the host leads out of it by network address translation (RFC 3022); else it is isolated.
+    `tunnel` leads to the same network on other hosts.
     """
 
     bridge: str
@@ -126,6 +127,7 @@ class Link:
     mtu: int = 1500
     nat: bool = False
     tunnel: Tunnel | None = None
+    address6: str = ""
 
 
 class Loader(StrEnum):
@@ -140,13 +142,16 @@ class Loader(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One NIC's fixed address in a netboot service, and what its machine starts."""
+    """One NIC's fixed addresses in a netboot service, and what its machine starts. `address` or
+    `address6` may be "".
+    """
 
     mac: str
     address: str
     hostname: str
     uuid: UUID
     loader: Loader = Loader.IPXE
+    address6: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,8 @@ class NetbootService:
     """DHCP, TFTP and HTTP on one link. `range` is first and last address for strangers; two empty
     ones: they get none.
 
-    `routed`: `address` is also the default route and the name server of those on it.
+    `routed`: `address` is also the default route and the name server of those on it. `address6`,
+    `range6`: the same in IPv6. Either address, and its range, may be "".
     """
 
     bridge: str
@@ -162,6 +168,19 @@ class NetbootService:
     range: tuple[str, str]
     reservations: tuple[Reservation, ...]
     routed: bool = False
+    address6: str = ""
+    range6: tuple[str, str] = ("", "")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it serves, IPv4 first."""
+        return tuple(str(ip_interface(each).ip) for each in (self.address, self.address6) if each)
+
+    @property
+    def host(self) -> str:
+        """Where it serves, as it stands in a URL (RFC 3986 §3.2.2)."""
+        (first, *_) = self.addresses
+        return f"[{first}]" if ":" in first else first
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +213,8 @@ class MachineNic:
 class Machine:
     """A virtual server's shape. `memory` in bytes; `pool` holds its disks.
 
-    `boot_iso`: this machine boots our ISO, which asks the daemon what to do.
+    `boot_iso`: this machine boots our ISO, which asks the daemon what to do. `ipv6`: UEFI looks for
+    network boot by IPv6, too.
     """
 
     uuid: UUID
@@ -208,6 +228,7 @@ class Machine:
     nics: tuple[MachineNic, ...]
     boot_order: tuple[BootDevice, ...]
     boot_iso: bool = False
+    ipv6: bool = False
 
     @property
     def serial_number(self) -> str:

@@ -125,7 +125,7 @@ def _networks(
             continue
         if network.cidr is not None:
             yield network.name, str(network.cidr)
-        elif network.addressed and not network.existing:
+        elif network.chosen:
             chosen = _free_network(earlier.cidrs.get(network.name), taken, first_choice)
             if chosen is None:
                 reasons.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Network, Node, Switch
 
@@ -13,7 +13,7 @@ from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Network, Node, 
 class Route:
     """A network that a host reaches through a device, by a gateway or, with "", directly."""
 
-    network: IPv4Network
+    network: IPv4Network | IPv6Network
     device: str
     gateway: str = ""
 
@@ -78,7 +78,7 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
     if not facts.managed_networks:
         if network.existing:
             yield f"{unprivileged} may not plug into bridges. Use qemu:///system."
-        elif network.cidr is not None:
+        elif network.cidr is not None or network.cidr6 is not None:
             yield (
                 f"{unprivileged} has user-mode networking only. Leave `cidr` out, or use "
                 "qemu:///system."

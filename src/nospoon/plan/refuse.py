@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster, ConnectionKind, Firmware
@@ -65,10 +65,10 @@ def _against_networks(
             )
         if network.existing or not facts.managed_networks:
             continue
-        cidr = allocations.cidrs.get(network.name)
-        if cidr is not None:
-            own = identity.bridge_name(cluster_id, network.name)
-            yield from _overlaps(network.name, IPv4Network(cidr), host, own, facts.routes)
+        own = identity.bridge_name(cluster_id, network.name)
+        for cidr in (allocations.cidrs.get(network.name), network.cidr6):
+            if cidr is not None:
+                yield from _overlaps(network.name, ip_network(cidr), host, own, facts.routes)
 
 
 WANTED_MEMORY = {Firmware.UEFI: 256 << 20, Firmware.UEFI_SECURE: 384 << 20}
@@ -90,10 +90,12 @@ def cautions(
 
 
 def _overlaps(
-    name: str, cidr: IPv4Network, host: str, own: str, routes: tuple[Route, ...]
+    name: str, cidr: IPv4Network | IPv6Network, host: str, own: str, routes: tuple[Route, ...]
 ) -> Iterator[str]:
     for route in routes:
-        if route.device != own and route.network.prefixlen and route.network.overlaps(cidr):
+        if route.network.version != cidr.version or not route.network.prefixlen:
+            continue
+        if route.device != own and route.network.overlaps(cidr):
             yield (
                 f"network {name}: {cidr} overlaps the route {route.network} dev {route.device} of "
                 f"host {host}: traffic would be lost. Choose another `cidr`, or leave it out."
@@ -108,6 +110,8 @@ def against_pool(
     """
     mend = "traffic would be lost. Choose another `bmc.pool`."
     for route in routes:
+        if route.network.version != pool.version:
+            continue
         ours = str(route.network) in allocations.cidrs.values()
         if route.network.prefixlen and route.network.subnet_of(pool) and not ours:
             yield (

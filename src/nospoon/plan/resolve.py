@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 from uuid import UUID
 
 from nospoon.model.cluster import (
@@ -46,6 +46,8 @@ from nospoon.plan.notes import Noted
 
 NOBODY = ("", "")
 """The range for strangers on an overlay: each of its hosts would answer them all."""
+STRANGERS6 = 0x100000
+"""Where addresses of strangers begin in an IPv6 network."""
 SILENT = Endpoint(address="", ipmi_port=0, redfish_port=0)
 """Where the BMC of a node answers that speaks no protocol: it serves the API only."""
 
@@ -133,6 +135,7 @@ class _Resolver:
                     mtu=network.mtu,
                     nat=network.nat,
                     tunnel=self._tunnel(host, network),
+                    address6=self._host_address6(host, network),
                 ),
             )
             if network.netboot is Netboot.BUILTIN and host.kind is not ConnectionKind.SIMULATED:
@@ -159,27 +162,35 @@ class _Resolver:
             return ""
         return f"{cidr[1 + self._number(host, network)]}/{cidr.prefixlen}"
 
+    def _host_address6(self, host: Host, network: Network) -> str:
+        cidr = network.cidr6
+        if cidr is None or not network.addressed:
+            return ""
+        return f"{cidr[1 + self._number(host, network)]}/{cidr.prefixlen}"
+
     def _netboot(self, host: Host, network: Network) -> Resource:
-        cidr = self._cidr(network)
-        assert cidr is not None, "netboot networks have a cidr by allocation"
+        cidr, cidr6 = self._cidr(network), network.cidr6
+        strangers = network.overlay is None
         shape = NetbootService(
             bridge=identity.bridge_name(self.id, network.name),
             address=self._host_address(host, network),
-            range=self._range(cidr) if network.overlay is None else NOBODY,
+            range=self._range(cidr) if cidr is not None and strangers else NOBODY,
             reservations=tuple(self._reservations(host, network, cidr)),
             routed=network.nat,
+            address6=self._host_address6(host, network),
+            range6=_range6(cidr6) if cidr6 is not None and strangers else NOBODY,
         )
         key = Key(Kind.NETBOOT, host.name, network.name)
         return Resource(key, shape, (Key(Kind.NETWORK, host.name, network.name),))
 
     def _reservations(
-        self, host: Host, network: Network, cidr: IPv4Network
+        self, host: Host, network: Network, cidr: IPv4Network | None
     ) -> Iterator[Reservation]:
-        for node, index, address in reserved(self.cluster, network, cidr):
+        for node, index, address, address6 in reserved(self.cluster, network, cidr):
             if self.allocations.hosts[node.name] == host.name:
                 uuid = identity.node_uuid(self.id, node.name)
                 mac = node.nics[index].mac or identity.mac_address(uuid, index)
-                yield Reservation(mac, str(address), node.name, uuid, _loader(node))
+                yield Reservation(mac, address, node.name, uuid, _loader(node), address6)
 
     def _range(self, cidr: IPv4Network) -> tuple[str, str]:
         """First and last address for strangers: the larger part beside the BMCs' addresses."""
@@ -262,6 +273,8 @@ class _Resolver:
             ),
             boot_order=node.boot_order,
             boot_iso=host.unprivileged,
+            ipv6=node.firmware is not Firmware.BIOS
+            and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
         )
 
     def _machine_nic(self, host: Host, nic: Nic, mac: str, port: str) -> MachineNic:
@@ -318,6 +331,10 @@ class _Resolver:
             port=socket.port,
             number=socket.number,
         )
+
+
+def _range6(cidr: IPv6Network) -> tuple[str, str]:
+    return str(cidr[STRANGERS6]), str(cidr[2 * STRANGERS6 - 1])
 
 
 def _loader(node: Node) -> Loader:

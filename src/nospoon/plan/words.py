@@ -50,7 +50,8 @@ def field_text(name: str, value: object) -> str:
             place = f"{value.bridge or 'user-mode network'}{port}{vlan}{trunk}"
             return f"{value.mac} on {place}, {value.model}"
         case Reservation():
-            return f"{value.hostname} {value.mac} {value.address} by {value.loader}"
+            where = " ".join(filter(None, (value.address, value.address6)))
+            return f"{value.hostname} {value.mac} {where} by {value.loader}"
         case bool():
             return "yes" if value else "no"
         case "":
@@ -69,7 +70,9 @@ def describe(shape: Shape) -> str:
         case Volume():
             return size(shape.size) + (f" from {shape.image}" if shape.image else "")
         case Link():
-            return " ".join(filter(None, (f"bridge {shape.bridge}", shape.address, _nat(shape))))
+            return " ".join(
+                filter(None, (f"bridge {shape.bridge}", shape.address, shape.address6, _nat(shape)))
+            )
         case NetbootService():
             return f"DHCP, TFTP and HTTP for {counted(len(shape.reservations), 'NIC')}"
         case Machine():

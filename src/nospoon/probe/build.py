@@ -37,11 +37,13 @@ class Probe:
     initrd: Path
 
 
-def command_line(arch: Arch, *, report: str = "", after: str = "shell") -> str:
+def command_line(arch: Arch, *, report: str = "", after: str = "shell", ipv6: bool = False) -> str:
     """The kernel's command line. `report`: URL that takes the record ("${uuid}" is filled in by
-    the probe). `after`: shell, poweroff or reboot, when it has told what it found.
+    the probe). `after`: shell, poweroff or reboot, when it has told what it found. `ipv6`: it waits
+    for an address.
     """
     words = [f"console={CONSOLE[arch]}", "quiet", "panic=10", f"nospoon.after={after}"]
+    words += ["nospoon.ipv6=wait"] if ipv6 else []
     return " ".join([*words, f"nospoon.report={report}"] if report else words)
 
 

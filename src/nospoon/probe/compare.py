@@ -5,7 +5,7 @@ PURE. Each field gives a `Finding`, the good ones too, so that a report can show
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nospoon.model.cluster import Firmware
@@ -41,6 +41,7 @@ def compare(machine: Machine, sizes: Mapping[str, int], found: Record) -> tuple[
         _memory(machine, found),
         *_disks(machine, sizes, found),
         *_nics(machine, found),
+        *_ipv6(machine, found),
     )
 
 
@@ -137,6 +138,14 @@ def _nics(machine: Machine, found: Record) -> tuple[Finding, ...]:
         if nic.mac.lower() not in wanted
     ]
     return (*declared, *strange)
+
+
+def _ipv6(machine: Machine, found: Record) -> Iterator[Finding]:
+    """On a network with IPv6 a guest has an address, its own or one that it was given."""
+    if machine.ipv6:
+        addresses = [address for nic in found.nics for address in nic.ipv6]
+        ok = bool(addresses)
+        yield Finding("ipv6", "an address", ", ".join(addresses) or "none", ok=ok)
 
 
 def _nic_text(nic: FoundNic) -> str:

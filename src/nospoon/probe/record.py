@@ -40,12 +40,13 @@ class FoundDisk(msgspec.Struct, frozen=True):
 
 
 class FoundNic(msgspec.Struct, frozen=True):
-    """A NIC that the guest sees; `link`: it has a carrier."""
+    """A NIC that the guest sees; `link`: it has a carrier. `ipv6`: what it is reached by."""
 
     name: str
     mac: str
     driver: str
     link: bool
+    ipv6: tuple[str, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True):

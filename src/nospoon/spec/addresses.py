@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 from itertools import combinations
 
 from nospoon.model.cluster import BmcProtocol, Netboot, Switch
@@ -14,12 +14,21 @@ from nospoon.spec.sections import Sections
 NETBOOT_OVERHEAD = 3
 """Addresses of a netboot network that no NIC gets: network, broadcast and the host's own."""
 
-_NOT_FOR_HOSTS = (
+Network = IPv4Network | IPv6Network
+HALF = 64
+"""The length of prefix with which hosts make addresses of their own (RFC 4291 §2.5.1)."""
+
+_NOT_FOR_HOSTS: tuple[tuple[str, Network], ...] = (
     ("a multicast network (RFC 5771)", IPv4Network("224.0.0.0/4")),
     ("reserved (RFC 1112 §4)", IPv4Network("240.0.0.0/4")),
     ("this network (RFC 1122 §3.2.1.3)", IPv4Network("0.0.0.0/8")),
+    ("a multicast network (RFC 4291 §2.7)", IPv6Network("ff00::/8")),
+    ("link-local (RFC 4291 §2.5.6)", IPv6Network("fe80::/10")),
 )
-_LOOPBACK = ("loopback (RFC 1122 §3.2.1.3)", IPv4Network("127.0.0.0/8"))
+_LOOPBACKS: tuple[tuple[str, Network], ...] = (
+    ("loopback (RFC 1122 §3.2.1.3)", IPv4Network("127.0.0.0/8")),
+    ("unspecified, loopback or mapped (RFC 4291 §2.5)", IPv6Network("::/64")),
+)
 
 
 def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
@@ -55,30 +64,37 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     if network.nat and existing:
         message = "expected no NAT on an existing bridge: its owner leads out of it"
         yield Complaint((*path, "nat"), message)
-    if network.cidr is not None and network.cidr.prefixlen > 30 and network.nat:
-        message = f"{network.cidr} has no address for the host beside one for a guest"
-        yield Complaint((*path, "cidr"), message, "Take a larger network")
-    if network.cidr is not None:
-        unfit = _unfit(network.cidr, (*_NOT_FOR_HOSTS, _LOOPBACK))
-        if unfit:
-            yield Complaint((*path, "cidr"), unfit, "Take a private one such as 172.30.0.0/24")
+    for each in network.cidr:
+        yield from (Complaint((*path, "cidr"), *what) for what in _unusable(each, network))
 
 
-def _unfit(network: IPv4Network, refused: tuple[tuple[str, IPv4Network], ...]) -> str:
+def _unusable(cidr: Network, network: NetworkSection) -> Iterator[tuple[str, str]]:
+    """(What is wrong with it, how to mend it)."""
+    example = "172.30.0.0/24" if cidr.version == 4 else "fd00:30::/64"
+    if cidr.prefixlen > cidr.max_prefixlen - 2 and network.nat:
+        yield f"{cidr} has no address for the host beside one for a guest", "Take a larger network"
+    if unfit := _unfit(cidr, (*_NOT_FOR_HOSTS, *_LOOPBACKS)):
+        yield unfit, f"Take a private one such as {example}"
+    if cidr.version == 6 and cidr.prefixlen != HALF and network.netboot is Netboot.BUILTIN:
+        message = f"{cidr} is no /64, in which machines find addresses (RFC 4862 §5.5.3)"
+        yield message, f"Take one such as {example}"
+
+
+def _unfit(network: Network, refused: tuple[tuple[str, Network], ...]) -> str:
     return next(
         (
             f"{network} is no network for machines: {of} is {what}"
             for what, of in refused
-            if network.overlaps(of)
+            if network.version == of.version and network.overlaps(of)
         ),
         "",
     )
 
 
 def _overlaps(sections: Sections) -> Iterator[Complaint]:
-    placed = [(name, net.cidr) for name, net in sections.networks.items() if net.cidr is not None]
+    placed = [(name, each) for name, net in sections.networks.items() for each in net.cidr]
     for (first, one), (second, other) in combinations(placed, 2):
-        if one.overlaps(other):
+        if one.version == other.version and one.overlaps(other):
             message = f"{other} overlaps {one} of network {first!r}"
             yield Complaint(("networks", second, "cidr"), message)
 
@@ -95,7 +111,7 @@ def _pool(sections: Sections) -> Iterator[Complaint]:
             message = "with `pool` each BMC has an address of its own, and port 623 on it"
             yield Complaint(("bmc", other), message, f"Drop `{other}` or `pool`")
     for name, network in sections.networks.items():
-        cidr = network.cidr
+        cidr = network.ipv4
         if cidr is None or not pool.overlaps(cidr):
             continue
         if not pool.subnet_of(cidr):
@@ -122,7 +138,7 @@ def _room_for_bmcs(sections: Sections, expansion: Expansion) -> Iterator[Complai
 def _room_on_networks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     pool = sections.bmc.pool
     for name, network in sections.networks.items():
-        cidr = network.cidr
+        cidr = network.ipv4
         if cidr is None or network.netboot is not Netboot.BUILTIN:
             continue
         nics = sum(1 for node in expansion.nodes for nic in node.nics if nic.network == name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -116,6 +116,27 @@ def parse_url(value: Any) -> Any:
     return value.rstrip("/")
 
 
+def parse_networks(value: Any) -> Any:
+    """One network, or a list of an IPv4 and an IPv6 one, in CIDR form without host bits."""
+    listed = value if isinstance(value, list) else [value]
+    found = tuple(_network(each) for each in listed)
+    if len({each.version for each in found}) < len(found):
+        raise ValueError("expected at most one IPv4 and one IPv6 network")
+    return found
+
+
+def _network(value: Any) -> IPv4Network | IPv6Network:
+    try:
+        if isinstance(value, str) and "/" in value:
+            return ip_network(value)
+    except ValueError:
+        pass
+    raise ValueError(
+        "expected an IPv4 or IPv6 network such as 172.30.0.0/24 or fd00:30::/64, without host "
+        f"bits, got {value!r}"
+    )
+
+
 Size = Annotated[
     int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
 ]
@@ -127,6 +148,13 @@ Duration = Annotated[
     BeforeValidator(parse_duration),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)? ?(ms|s|min)$"}),
 ]
+_CIDR = {"type": "string", "pattern": r"^[0-9a-fA-F.:]+/\d+$"}
+Networks = Annotated[
+    tuple[IPv4Network | IPv6Network, ...],
+    BeforeValidator(parse_networks),
+    WithJsonSchema({"anyOf": [_CIDR, {"type": "array", "items": _CIDR, "maxItems": 2}]}),
+]
+"""What a network is in CIDR form: nothing, one of a kind, or one of each."""
 Mac = Annotated[
     str,
     BeforeValidator(parse_mac),

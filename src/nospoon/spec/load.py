@@ -165,7 +165,8 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
     return tuple(
         Network(
             name=name,
-            cidr=n.cidr,
+            cidr=n.ipv4,
+            cidr6=n.ipv6,
             netboot=n.netboot,
             physnet=n.physnet,
             bridge=n.bridge,

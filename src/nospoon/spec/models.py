@@ -5,7 +5,7 @@ Field descriptions are the reference documentation (docs/reference/file.md is ma
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,7 +18,15 @@ from pydantic_core import CoreSchema
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Netboot, Overlay, Strategy, Switch
-from nospoon.spec.fields import Mac, Memory, Name, Ports, Size, parse_address
+from nospoon.spec.fields import (
+    Mac,
+    Memory,
+    Name,
+    Networks,
+    Ports,
+    Size,
+    parse_address,
+)
 from nospoon.spec.ironic import EnrolmentSection, IronicSection
 from nospoon.spec.section import Section, Text, Whole, parse_text
 from nospoon.spec.simulated import OrSwitch, SimulatedSection, switched
@@ -135,8 +143,10 @@ class HostSection(Section):
 class NetworkSection(Section):
     """An L2 segment that nodes plug into."""
 
-    cidr: Annotated[IPv4Network, BeforeValidator(parse_text)] | None = Field(
-        None, description="IPv4 network of the segment; when missing, a free one is chosen."
+    cidr: Networks = Field(
+        (),
+        description="Network of the segment, IPv4 or IPv6, or a list of one of each; when missing, "
+        "a free IPv4 network is chosen.",
     )
     netboot: Netboot = Field(
         Netboot.NONE,
@@ -165,6 +175,14 @@ class NetworkSection(Section):
         default=False,
         description="Lead out: guests reach what the host reaches, from its address; default no.",
     )
+
+    @property
+    def ipv4(self) -> IPv4Network | None:
+        return next((each for each in self.cidr if isinstance(each, IPv4Network)), None)
+
+    @property
+    def ipv6(self) -> IPv6Network | None:
+        return next((each for each in self.cidr if isinstance(each, IPv6Network)), None)
 
 
 class DiskSection(Section):

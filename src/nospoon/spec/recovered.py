@@ -58,8 +58,9 @@ def _host(host: Host) -> dict[str, Any]:
 
 def _network(link: Link) -> dict[str, Any]:
     said: dict[str, Any] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
-    if link.address:
-        said |= {"cidr": str(ip_interface(link.address).network), "netboot": "builtin"}
+    given = [str(ip_interface(each).network) for each in (link.address, link.address6) if each]
+    if given:
+        said |= {"cidr": given[0] if len(given) == 1 else given, "netboot": "builtin"}
     return said
 
 

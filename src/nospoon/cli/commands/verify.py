@@ -9,7 +9,18 @@ from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import output_options, print_rows
 
-COLUMNS = ("node", "verdict", "firmware", "cpus", "memory", "disks", "nics", "seconds", "problems")
+COLUMNS = (
+    "node",
+    "verdict",
+    "firmware",
+    "cpus",
+    "memory",
+    "disks",
+    "nics",
+    "ipv6",
+    "seconds",
+    "problems",
+)
 
 
 @click.command("verify")

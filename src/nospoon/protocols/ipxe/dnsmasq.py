@@ -10,8 +10,9 @@ server for a minute. It is told of one which has nothing, so that it goes on at 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Interface, IPv6Interface
 
 from nospoon.model.resources import Loader, NetbootService, Reservation
 
@@ -46,7 +47,6 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
 
     `http_port`: where the daemon answers on the service's address.
     """
-    interface = IPv4Interface(service.address)
     return _lines(
         *(() if service.routed else ("port=0",)),  # DNS for those who reach what names lead to
         f"interface={service.bridge}",
@@ -55,36 +55,63 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
         *([f"user={places.user}"] if places.user else []),
         f"pid-file={places.pid}",
         f"log-facility={places.log}",
-        f"dhcp-range={_range(interface, service.range)},{interface.netmask},{LEASE}",
         f"dhcp-hostsdir={places.hosts}",
         f"dhcp-leasefile={places.leases}",
-        f"dhcp-lease-max={interface.network.num_addresses}",
         "dhcp-authoritative",
         "no-ping",  # addresses are ours to give; pinging each costs 3 s
-        # an isolated network leads nowhere: no default route; else it is dnsmasq's own address
-        *(() if service.routed else ("dhcp-option=option:router",)),
         f"enable-tftp={service.bridge}",
         f"tftp-root={places.tftp}",
         "tftp-max=500",
-        *(f"dhcp-match=set:{tag},option:client-arch,{number}" for tag, number in ARCHITECTURES),
-        "dhcp-match=set:ipxe,175",
-        "dhcp-option=tag:ipxe,encap:175,176,1b",  # no-pxedhcp: don't wait for a ProxyDHCP server
-        *(f"dhcp-boot={tags},{loader},,{interface.ip}" for tags, loader in LOADERS),
-        "dhcp-option-force=tag:http,60,HTTPClient",
-        f"dhcp-boot=tag:http,http://{interface.ip}:{http_port}/nothing",
+        *(_ipv4(service, http_port) if service.address else ()),
+        *(_ipv6(service) if service.address6 else ()),
     )
 
 
-def _range(interface: IPv4Interface, addresses: tuple[str, str]) -> str:
+def _ipv4(service: NetbootService, http_port: int) -> Iterator[str]:
+    interface = IPv4Interface(service.address)
+    first = str(interface.network.network_address)
+    yield f"dhcp-range={_range(first, service.range)},{interface.netmask},{LEASE}"
+    yield f"dhcp-lease-max={interface.network.num_addresses}"
+    if not service.routed:  # it leads nowhere: no default route; else it is dnsmasq's own address
+        yield "dhcp-option=option:router"
+    for tag, number in ARCHITECTURES:
+        yield f"dhcp-match=set:{tag},option:client-arch,{number}"
+    yield "dhcp-match=set:ipxe,175"
+    yield "dhcp-option=tag:ipxe,encap:175,176,1b"  # no-pxedhcp: don't wait for a ProxyDHCP server
+    yield from (f"dhcp-boot={tags},{loader},,{interface.ip}" for tags, loader in LOADERS)
+    yield "dhcp-option-force=tag:http,60,HTTPClient"
+    yield f"dhcp-boot=tag:http,http://{interface.ip}:{http_port}/nothing"
+
+
+def _ipv6(service: NetbootService) -> Iterator[str]:
+    """DHCPv6 and router advertisements (RFC 8415, 4861, 5970). Machines may make addresses of their
+    own, too (RFC 4862); a router of lifetime 0 is the default route of nobody.
+    """
+    interface = IPv6Interface(service.address6)
+    first = str(interface.network.network_address)
+    yield f"dhcp-range={_range(first, service.range6)},slaac,{interface.network.prefixlen},{LEASE}"
+    yield "enable-ra"
+    if not service.routed:
+        yield f"ra-param={service.bridge},0,0"
+    for tag, number in ARCHITECTURES:
+        yield f"dhcp-match=set:{tag},option6:61,00:{number:02x}"
+    yield "dhcp-userclass=set:ipxe,iPXE"
+    for tags, loader in LOADERS:
+        yield f"dhcp-option={tags},option6:bootfile-url,tftp://[{interface.ip}]/{loader}"
+
+
+def _range(network: str, addresses: tuple[str, str]) -> str:
     """Addresses for strangers, or none: then those who are known get theirs, and nobody else."""
     first, last = addresses
-    return f"{first},{last}" if first else f"{interface.network.network_address},static"
+    return f"{first},{last}" if first else f"{network},static"
 
 
 def reservation(each: Reservation) -> str:
     """The content of one file in dhcp-hostsdir."""
     tag = f"set:{SECURE}," if each.loader is Loader.SHIM else ""
-    return f"{each.mac.lower()},{tag}{each.address},{each.hostname}\n"
+    six = f"[{each.address6}]" if each.address6 else ""
+    where = ",".join(filter(None, (each.address, six)))
+    return f"{each.mac.lower()},{tag}{where},{each.hostname}\n"
 
 
 def reservation_file(each: Reservation) -> str:

@@ -21,6 +21,7 @@ from nospoon.providers.libvirt.hypervisor import Connect
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.NETWORK: {
         "address": ChangeRule.LIVE,
+        "address6": ChangeRule.LIVE,
         "mtu": ChangeRule.LIVE,
         "nat": ChangeRule.LIVE,
         "tunnel": ChangeRule.LIVE,
@@ -35,6 +36,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         "disks": ChangeRule.AT_POWER_OFF,
         "nics": ChangeRule.AT_POWER_OFF,
         "boot_iso": ChangeRule.AT_POWER_OFF,
+        "ipv6": ChangeRule.AT_POWER_OFF,
     },
 }
 """How fields may change; what is not named is replaced. A boot order is for later starts."""

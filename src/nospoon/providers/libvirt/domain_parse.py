@@ -46,7 +46,14 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         nics=tuple(_nics(root)),
         boot_order=boot_order(root, owner),
         boot_iso=_boots_iso(root, boot_iso),
+        ipv6=_looks_for_ipv6(root),
     )
+
+
+def _looks_for_ipv6(root: ET.Element) -> bool:
+    told = {each.get("name"): each.text for each in root.iterfind("sysinfo[@type='fwcfg']/entry")}
+    uefi = parse_firmware(root) is not Firmware.BIOS
+    return uefi and told.get("opt/org.tianocore/IPv6Support") != "no"
 
 
 def _cpus(root: ET.Element) -> int:

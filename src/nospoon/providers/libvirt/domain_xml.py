@@ -82,10 +82,10 @@ def _sysinfo(machine: Machine) -> ET.Element:
 
 
 def _firmware_settings(machine: Machine) -> ET.Element | None:
-    """OVMF tries IPv6 for two minutes before it leaves the network for the disk: our networks have
-    none (edk2, OvmfPkg/RUNTIME_CONFIG: opt/org.tianocore/IPv6Support).
+    """OVMF tries IPv6 for two minutes before it leaves the network for the disk; most of our
+    networks have none (edk2, OvmfPkg/RUNTIME_CONFIG: opt/org.tianocore/IPv6Support).
     """
-    if machine.firmware is Firmware.BIOS:
+    if machine.firmware is Firmware.BIOS or machine.ipv6:
         return None
     entry = leaf("entry", "no", name="opt/org.tianocore/IPv6Support")
     return element("sysinfo", entry, type="fwcfg")

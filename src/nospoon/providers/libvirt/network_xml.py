@@ -26,13 +26,20 @@ def render_network(link: Link, owner: Owner) -> str:
             "network",
             leaf("name", link.bridge),
             element("metadata", _tagged(owner, link.tunnel)),
-            element("forward", mode="nat") if link.nat else None,
+            _forward(link),
             element("bridge", name=link.bridge, stp="off", delay="0"),
             element("mtu", size=str(link.mtu)) if link.mtu != DEFAULT_MTU else None,
             element("dns", enable="no"),
-            _address(link.address) if link.address else None,
+            *(_address(each) for each in (link.address, link.address6) if each),
         )
     )
+
+
+def _forward(link: Link) -> ET.Element | None:
+    """formatnetwork.html, "Connectivity": without a word of it, NAT is of IPv4 only."""
+    if not link.nat:
+        return None
+    return element("forward", element("nat", ipv6="yes") if link.address6 else None, mode="nat")
 
 
 TUNNEL = f"{{{NAMESPACE}}}tunnel"
@@ -68,7 +75,8 @@ def parse_network(root: ET.Element) -> Link:
     bridge = attribute_of(root, "bridge", "name") or text_of(root, "name")
     return Link(
         bridge=bridge if _plain(root) else f"{bridge} (edited)",
-        address=_parsed_address(root.find("ip")),
+        address=_parsed_address(_ip_of(root, "ipv4")),
+        address6=_parsed_address(_ip_of(root, "ipv6")),
         mtu=int(attribute_of(root, "mtu", "size", str(DEFAULT_MTU))),
         nat=attribute_of(root, "forward", "mode") == "nat",
         tunnel=_parsed_tunnel(root),
@@ -80,6 +88,11 @@ def _plain(root: ET.Element) -> bool:
     forward = root.find("forward")
     ours = forward is None or (forward.get("mode") == "nat" and forward.get("dev") is None)
     return ours and root.find("ip/dhcp") is None
+
+
+def _ip_of(root: ET.Element, family: str) -> ET.Element | None:
+    """The first of a family; those without a word of it are of IPv4."""
+    return next((ip for ip in root.iterfind("ip") if ip.get("family", "ipv4") == family), None)
 
 
 def _parsed_address(ip: ET.Element | None) -> str:

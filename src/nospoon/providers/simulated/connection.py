@@ -19,6 +19,7 @@ from nospoon.runtime.clock import Clock
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.NETWORK: {
         "address": ChangeRule.LIVE,
+        "address6": ChangeRule.LIVE,
         "mtu": ChangeRule.LIVE,
         "nat": ChangeRule.LIVE,
     },
@@ -32,6 +33,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         "disks": ChangeRule.AT_POWER_OFF,
         "nics": ChangeRule.AT_POWER_OFF,
         "boot_iso": ChangeRule.AT_POWER_OFF,
+        "ipv6": ChangeRule.AT_POWER_OFF,
     },
 }
 

@@ -12,7 +12,6 @@ import shutil
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from ipaddress import IPv4Interface
 from pathlib import Path
 from urllib.parse import quote
 from uuid import UUID
@@ -169,10 +168,13 @@ class NetbootDriver:
         return {"grubaa64.efi": await self._find_grub(Arch.AARCH64)}
 
     async def _serve_http(self, tree: Tree, saved: Saved) -> None:
-        await self._http.open(_address(saved))
+        for address in saved.shape.addresses:
+            await self._http.open(address)
         stale = self._advertisers.pop(tree.directory, None)
         if stale is not None:
             await stale.close()
+        if saved.shape.address6:
+            return  # dnsmasq advertises
         advertiser = Advertiser(saved.shape.bridge)
         advertiser.start()
         self._advertisers[tree.directory] = advertiser
@@ -201,7 +203,8 @@ class NetbootDriver:
         advertiser = self._advertisers.pop(tree.directory, None)
         if advertiser is not None:
             await advertiser.close()
-        await self._http.close(_address(saved))
+        for address in saved.shape.addresses:
+            await self._http.close(address)
         if tree.directory.exists():
             await asyncio.to_thread(shutil.rmtree, tree.directory)
         _remove_if_empty(tree.directory.parent)
@@ -212,7 +215,7 @@ class NetbootDriver:
 
     def _write_machines(self, tree: Tree, saved: Saved) -> None:
         wanted = filter(instructions.by_file, saved.shape.reservations)
-        instructions.write(tree, wanted, self._authority, address=_address(saved))
+        instructions.write(tree, wanted, self._authority, address=saved.shape.host)
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:
         return Tree(self._state / str(cluster) / f"{quote(key.host)}@{quote(key.name)}")
@@ -250,10 +253,6 @@ def _shape(resource: Resource) -> NetbootService:
     if not isinstance(resource.shape, NetbootService):
         raise ProviderError(f"{resource.key} is no netboot service")
     return resource.shape
-
-
-def _address(saved: Saved) -> str:
-    return str(IPv4Interface(saved.shape.address).ip)
 
 
 def _configured_alike(before: Saved, after: Saved) -> bool:

@@ -15,7 +15,6 @@ import tarfile
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Interface
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
 from uuid import UUID
@@ -227,8 +226,8 @@ class RemoteNetbootDriver:
             await self._start(tree, saved)
 
     def _instruct(self, tree: Tree, saved: Saved) -> None:
-        address = str(IPv4Interface(saved.shape.address).ip)
-        instructions.write(tree, saved.shape.reservations, self._authority, address=address)
+        where, given = saved.shape.host, saved.shape.reservations
+        instructions.write(tree, given, self._authority, address=where)
 
     async def _start(self, tree: Tree, saved: Saved) -> None:
         argv = ["sh", "-c", START, "sh", str(tree.there), saved.shape.bridge]

@@ -60,10 +60,12 @@ class HttpListeners:
             await self.close(address)
 
     def _bound(self, address: str) -> socket.socket:
-        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        six = ":" in address
+        bound = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # the bridge may be away for a moment: its address can be bound before it is there (ip(7))
-        bound.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        level, option = (socket.IPPROTO_IPV6, _IPV6_FREEBIND) if six else (0, _IP_FREEBIND)
+        bound.setsockopt(level, option, 1)
         try:
             bound.bind((address, self._port))
         except OSError as error:
@@ -83,7 +85,7 @@ class HttpListeners:
         return ProviderError(f"cannot listen on {where}: {error.strerror}")
 
 
-_IP_FREEBIND = 15
+_IP_FREEBIND, _IPV6_FREEBIND = 15, 78  # linux/in.h, linux/in6.h
 
 
 class Advertiser:

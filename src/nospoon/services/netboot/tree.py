@@ -17,7 +17,6 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Interface
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -95,17 +94,15 @@ class Tree:
             _copy_loader(source, self.tftp / name, package)
         for name, source in loaders.items():
             _copy(source, self.tftp / name)
-        address = str(IPv4Interface(shape.address).ip)
-        entry = script.ask(f"http://{address}:{http_port}")
+        entry = script.ask(f"http://{shape.host}:{http_port}")
         write(self.tftp / dnsmasq.ENTRY_SCRIPT, entry.encode())
-        write(self.tftp / "grub/grub.cfg", grub.ask(address).encode())
+        write(self.tftp / "grub/grub.cfg", grub.ask(shape.host).encode())
         text = dnsmasq.configuration(shape, self._places(user), http_port=http_port)
         write(self.configuration, text.encode())
 
     def write_entry_by_tftp(self, shape: NetbootService) -> None:
         """The entry script of a host from which guests do not reach the daemon."""
-        address = str(IPv4Interface(shape.address).ip)
-        write(self.tftp / dnsmasq.ENTRY_SCRIPT, script.ask_files(address).encode())
+        write(self.tftp / dnsmasq.ENTRY_SCRIPT, script.ask_files(shape.host).encode())
 
     def write_reservations(self, reservations: Iterable[Reservation]) -> bool:
         """Make the files those of these reservations; True when dnsmasq must be told of it."""
