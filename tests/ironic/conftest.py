@@ -27,6 +27,7 @@ IMPATIENT = (
     "agent.post_deploy_get_power_state_retry_interval=1",
     "agent.post_deploy_get_power_state_retries=3",
     "ipmi.command_retry_timeout=5",
+    "deploy.erase_devices_priority=0",
 )
 """Conductors wait for minutes until they call something a failure."""
 

@@ -2,36 +2,177 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from nospoon.dev import ironic
 from nospoon.dev.ironic import Ironic
-from nospoon.testing.ironic import Api, files_of
+from nospoon.testing.ironic import Api, files_of, until
 from nospoon.testing.rack import Rack
 
-FILE = """
-cluster: {name}
-hosts: {{sim: {{simulated: {{agents: {{boot_script: "{files}/boot.ipxe"}}}}}}}}
-{bmc}networks: {{lan: {{}}}}
-ironic:
-  endpoint: {endpoint}
-  name: "{{cluster}}-{{node}}"
-  deploy_kernel: {files}/kernel
-  deploy_ramdisk: {files}/ramdisk
-  automated_clean: true
-  interfaces: {{deploy: direct, boot: ipxe, inspect: agent}}
-nodes: {nodes}
-"""
+
+class Scale:
+    """A cluster file whose nodes have agents; each `write` says something else."""
+
+    def __init__(self, rack: Rack, found: Ironic) -> None:
+        self.rack, self.name, self.bmc = rack, rack.name(), rack.bmc()
+        self.endpoint, self.url, self.files = (
+            found.endpoint,
+            found.wanted.files_url,
+            files_of(found),
+        )
+
+    def write(self, nodes: str, *, hosts: dict[str, Any] | None = None, **more: Any) -> str:
+        """`hosts`: name -> more settings of its agents."""
+        script = {"boot_script": f"{self.url}/boot.ipxe"}
+        places = {
+            name: {"simulated": {"boot": "2s", "agents": script | told}}
+            for name, told in (hosts or {"sim": {}}).items()
+        }
+        told = {
+            "endpoint": self.endpoint,
+            "name": "{cluster}-{node}",
+            "deploy_kernel": self.files["kernel"],
+            "deploy_ramdisk": self.files["ramdisk"],
+            "interfaces": {"deploy": "direct", "boot": "ipxe", "inspect": "agent"},
+            "automated_clean": True,
+            **more,
+        }
+        text = f"cluster: {self.name}\nhosts: {json.dumps(places)}\n{self.bmc}"
+        text += f"networks: {{lan: {{}}}}\nironic: {json.dumps(told)}\nnodes: {nodes}\n"
+        return self.rack.file(text, f"{self.name}.yaml")
+
+    def active(self) -> dict[str, Any]:
+        image = {"image": self.files["image.raw"], "checksum": self.files["checksum"]}
+        return {"state": "active", **image}
+
+    def record(self, node: dict[str, Any]) -> str:
+        path = self.rack.directory / "state" / "consoles" / f"{node['uuid']}.log"
+        return path.read_text() if path.exists() else ""
 
 
-def test_a_node_is_cleaned_by_its_agent(rack: Rack, api: Api, running_ironic: Ironic) -> None:
-    files_of(running_ironic)
-    name = rack.name()
-    text = FILE.format(
-        name=name, files=running_ironic.wanted.files_url, bmc=rack.bmc(),
-        endpoint=running_ironic.endpoint, nodes="[{name: n0}]",
+@pytest.fixture
+def scale(rack: Rack, running_ironic: Ironic) -> Scale:
+    return Scale(rack, running_ironic)
+
+
+MEDIA = (
+    "{driver: redfish, interfaces: {boot: redfish-virtual-media}, driver_info: {bootloader: '%s'}}"
+)
+TWENTY = (
+    "[{name: 'i{n}', count: 8}, {name: 'r{n}', count: 6, ironic: {driver: redfish}},"
+    " {name: 'm{n}', count: 6, ironic: %s}]"
+)
+
+
+@pytest.mark.timeout(1200)  # a conductor needs a dozen CPU seconds a node
+def test_twenty_nodes_are_inspected_cleaned_deployed_and_undeployed(
+    rack: Rack, api: Api, scale: Scale
+) -> None:
+    nodes = TWENTY % (MEDIA % scale.files["esp.img"])
+    rack.run("up", "--yes", scale.write(nodes, state="inspected"))
+    there = {name: each for name, each in api.nodes().items() if scale.name in name}
+    assert Counter(each["provision_state"] for each in there.values()) == {"manageable": 20}
+    assert all(each["inspection_finished_at"] for each in there.values())
+    inventory = api("GET", f"/nodes/{scale.name}-m0/inventory")["inventory"]
+    assert inventory["memory"]["physical_mb"] == 1024
+    assert inventory["disks"][0]["size"] == 10 << 30
+    deploy = scale.active()
+    rack.run("up", "--yes", scale.write(nodes, automated_clean=False, **deploy))
+    there = {name: each for name, each in api.nodes().items() if scale.name in name}
+    assert Counter(each["provision_state"] for each in there.values()) == {"active": 20}
+    for each in there.values():
+        assert scale.record(each).rstrip().endswith(f"boots disk: {scale.files['image.raw']}")
+    assert "boots cdrom" in scale.record(there[f"{scale.name}-m0"])
+    cleaned = scale.write(nodes, **deploy)
+    rack.run("up", "--yes", cleaned)
+    assert "Nothing to do" in rack.run("up", "--yes", cleaned).stderr
+    rack.run("down", "--yes", scale.name)
+    assert not [name for name in api.nodes() if scale.name in name]
+    for each in there.values():
+        assert "erase_devices_metadata: SUCCEEDED" in scale.record(each)
+
+
+def slow(rack: Rack, scale: Scale, name: str) -> None:
+    """Until its agent writes the image, which it does not soon end."""
+    uuid = rack.bmcs(scale.name)[name]["uuid"]
+    until(
+        lambda: "begins deploy.execute_deploy_step write_image" in scale.record({"uuid": uuid}), 90
+    )
+
+
+BAD = {
+    "sim": {},
+    "mute": {"silent": 1.0},
+    "torn": {"failing": {"write_image": "no space left on device"}},
+    "slow": {"commands": {"write_image": "10s"}},
+}
+FOUR = (
+    "[{name: fine, host: sim}, {name: mute, host: mute}, {name: torn, host: torn},"
+    " {name: hung, host: slow}]"
+)
+
+
+def begun(rack: Rack, file: str) -> subprocess.Popen[str]:
+    """An `up` under way."""
+    return subprocess.Popen(
+        [*rack.prefix, "nospoon", "up", "--yes", file], env=rack.environment, text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
-    rack.run("up", "--yes", rack.file(text))
-    node = api.nodes()[f"{name}-n0"]
-    assert node["provision_state"] == "available"
-    record = rack.directory / "state" / "consoles" / f"{node['uuid']}.log"
-    assert "erase_devices_metadata: SUCCEEDED" in Path(record).read_text()
+
+
+def states(api: Api, scale: Scale) -> dict[str, str]:
+    found = api.nodes().items()
+    return {n.rpartition("-")[2]: each["provision_state"] for n, each in found if scale.name in n}
+
+
+def test_nodes_that_fail_say_why_and_are_mended_by_a_second_up(
+    rack: Rack, api: Api, scale: Scale
+) -> None:
+    """An agent that is never heard of, an image that cannot be written, a BMC that hangs."""
+    deploy = {"automated_clean": False, **scale.active()}
+    up = begun(rack, scale.write(FOUR, hosts=BAD, **deploy))
+    until(lambda: "hung" in states(api, scale), 60)
+    slow(rack, scale, "hung")
+    rack.run("node", "fault", f"{scale.name}/hung", "drop")
+    _, said = up.communicate(timeout=240)
+    assert up.returncode == 3, said
+    assert states(api, scale) == {
+        "fine": "active", "mute": "deploy failed", "torn": "deploy failed", "hung": "deploy failed",
+    }  # fmt: skip
+    assert "node mute is deploy failed, not active: Timeout reached" in said
+    assert "| simulated agent: stays silent" in said
+    assert "no space left on device" in said
+    assert "node hung is deploy failed, not active" in said
+    rows = {row["node"]: row["drift"] for row in rack.json("status", scale.name)}
+    assert "no space left on device" in rows["torn"]
+    rack.run("node", "fault", f"{scale.name}/hung", "--clear")
+    rack.run("up", "--yes", scale.write(FOUR, hosts={key: {} for key in BAD}, **deploy))
+    assert set(states(api, scale).values()) == {"active"}
+
+
+async def test_a_conductor_that_dies_while_it_deploys_is_mended_by_a_second_up(
+    rack: Rack, api: Api, scale: Scale, running_ironic: Ironic, cache: Path
+) -> None:
+    hosts = {"slow": {"commands": {"write_image": "15s"}}}
+    deploy = {"automated_clean": False, **scale.active()}
+    file = scale.write("[{name: 'n{n}', count: 2}]", hosts=hosts, **deploy)
+    up = begun(rack, file)
+    until(lambda: "n0" in states(api, scale), 60)
+    slow(rack, scale, "n0")
+    found = ironic.running(running_ironic.state)
+    assert found is not None
+    os.killpg(found.process.pid, signal.SIGKILL)
+    _, said = up.communicate(timeout=100)
+    assert up.returncode == 3, said
+    assert "does not answer" in said
+    await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)
+    rack.run("up", "--yes", file)
+    assert states(api, scale) == {"n0": "active", "n1": "active"}

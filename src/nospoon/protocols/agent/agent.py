@@ -27,7 +27,9 @@ HIDDEN = "******"
 _COMMANDS = UUID("2c1b7f1e-63c0-5d9c-8e0a-9a9f6c1f7b55")
 INSPECTION_SECONDS = 30.0
 """For which a conductor may not yet await the inspection that it began."""
-LOOKUP_SECONDS, LONGEST_PAUSE, NEWS_SECONDS = 300.0, 30.0, 2.0
+LOOKUP_SECONDS, FIRST_PAUSE, LONGEST_PAUSE = 300.0, 2.0, 30.0
+NEWS_SECONDS = 5.0
+"""No agent beats more often, whatever it has to tell."""
 _INSPECTING = "lookup_bmc_addresses"
 """What Ironic notes of a node in `driver_internal_info` while it is inspected."""
 
@@ -129,7 +131,7 @@ class Agent:
         self._waiting: Waiting | None = None
         self._known = ""
         self._next: float | None = None
-        self._pause, self._interval = NEWS_SECONDS, 0.0
+        self._pause, self._interval = FIRST_PAUSE, 0.0
         self._gives_up = self._expected = 0.0
         self._inspects = False
         self._news = self._over = False

@@ -220,7 +220,7 @@ COMMANDS: Mapping[str, Command] = {
     "standby.reboot": Command(_done, slow=True, ending=Ending.REBOOT),
     "image.install_bootloader": Command(_bootable, slow=True),
     "log.collect_system_logs": Command(_logs),
-    "rescue.finalize_rescue": Command(_done, needs=("rescue_password",)),
+    "rescue.finalize_rescue": Command(_done, needs=("rescue_password",), ending=Ending.LOCK),
     "system.lockdown": Command(_done, ending=Ending.LOCK),
 }
 """By name, with its extension."""

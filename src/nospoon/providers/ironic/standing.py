@@ -24,6 +24,8 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import tell
 
 LOOK_SECONDS = 1.0
+RESTS = 10
+"""After a look as many times as long as it took: a busy conductor has better to do."""
 LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
 FIELDS = (
@@ -94,7 +96,7 @@ class StandingDriver:
         """Bring the node there, and return when it is."""
         del tag
         shape, name = _standing(resource.shape), resource.key.name
-        record = await self._api.get(f"/nodes/{shape.node}")
+        record = await self._at_rest(shape.node, name=name)
         target, own = Standing(shape.state), is_ours(record)
         if own and target is not Standing.ACTIVE:
             await self._undeploy(shape.node, name=name)
@@ -131,6 +133,14 @@ class StandingDriver:
             # in maintenance Ironic lets go of a node in any state
             reason = {"reason": "nospoon removes it"}
             await self._api.put(f"/nodes/{node}/maintenance", reason)
+
+    async def _at_rest(self, node: UUID, *, name: str) -> Record:
+        """The whole node; one that the conductor works on may not be changed."""
+        record: Record = await self._api.get(f"/nodes/{node}")
+        if record["provision_state"] in MOVING:
+            await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
+            record = await self._api.get(f"/nodes/{node}")
+        return record
 
     async def _undeploy(self, node: UUID, *, name: str) -> None:
         record = await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
@@ -243,6 +253,7 @@ class _States:
 
     def __init__(self, api: Api, tasks: Tasks) -> None:
         self._api, self._tasks = api, tasks
+        self._pause = LOOK_SECONDS
         self._next: asyncio.Future[Mapping[UUID, Record]] | None = None
 
     async def settled(self, node: UUID, *, until: float) -> Record | None:
@@ -265,12 +276,13 @@ class _States:
         return await asyncio.shield(self._next)
 
     async def _tell(self, told: asyncio.Future[Mapping[UUID, Record]]) -> None:
-        await asyncio.sleep(LOOK_SECONDS)  # Ironic tells nobody of its states: it is asked
-        self._next = None
+        await asyncio.sleep(self._pause)  # Ironic tells nobody of its states: it is asked
+        self._next, began = None, clock.monotonic()
         try:
             listed = await self._api.listed("nodes", query=f"&fields={FIELDS}")
             told.set_result({UUID(each["uuid"]): each for each in listed})
         except NospoonError as error:
             told.set_exception(error)
         finally:
+            self._pause = max(LOOK_SECONDS, RESTS * (clock.monotonic() - began))
             told.cancel()  # nobody waits for a look that was cancelled
