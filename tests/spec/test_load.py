@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.errors import SpecError
+from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Cluster, ConnectionKind, Firmware, Netboot, Portgroup
 from nospoon.spec.load import load
@@ -151,6 +152,22 @@ def test_a_simulated_host_is_told_how_its_machines_behave() -> None:
     assert (host.simulation.power_failures, host.simulation.console) == (0.1, "login: ")
     (problem,) = problems("cluster: a\nhosts: {sim: {simulated: {power_on: 2}}}\nnodes: [{}]")
     assert "expected a time such as 2s" in problem
+
+
+def test_agents_of_a_simulated_host_are_told_how_to_behave_or_with_true_take_all_defaults() -> None:
+    def agents(text: str) -> Agents | None:
+        hosts = f"hosts: {{sim: {{simulated: {{agents: {text}}}}}}}"
+        return read(f"cluster: a\n{hosts}\nnodes: [{{}}]").hosts[0].simulation.agents
+
+    assert agents("true") == Agents()
+    assert agents("false") is None
+    assert agents("{api: 'http://h/', commands: {write_image: 30s}, silent: 0.5}") == Agents(
+        api="http://h", commands=(("write_image", 30.0),), silent=0.5
+    )
+    told = "cluster: a\nhosts: {sim: {simulated: {agents: {api: h, silent: 2}}}}\nnodes: [{}]"
+    found = " ".join(str(each) for each in problems(told))
+    assert "begins with http://" in found
+    assert "silent" in found
 
 
 @pytest.mark.parametrize("name", ["A", "a b", "é", "1" * 80])
