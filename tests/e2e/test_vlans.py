@@ -55,3 +55,12 @@ def test_a_nic_is_in_its_vlan_and_a_trunk_in_all_of_its(shared: Rack, bridge: st
     assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
     shared.run("down", "--yes", name)
     assert vsctl("list-ports", bridge) == ""
+
+
+def test_a_host_is_checked_for_open_vswitch_and_the_firewall(shared: Rack, bridge: str) -> None:
+    host = f"hosts: {{here: {{libvirt: 'qemu:///system', physnets: {{public: {bridge}}}}}}}\n"
+    networks = "networks: {lan: {}, public: {physnet: public, switch: ovs, vlan: 7}}\n"
+    file = shared.file(f"cluster: checked\n{host}{networks}nodes: [{{count: 1}}]\n", "checked.yaml")
+    rows = {each["what"]: each for each in shared.json("host", "check", file)}
+    assert {rows[what]["verdict"] for what in ("ovs-vsctl", "iptables", "physnet public")} == {"ok"}
+    assert rows["physnet public"]["detail"] == f"bridge {bridge} of Open vSwitch"

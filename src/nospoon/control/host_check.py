@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from nospoon.control.hosts import Hosts
 from nospoon.errors import NospoonError
-from nospoon.model.cluster import Cluster, ConnectionKind, Host, Netboot
+from nospoon.model.cluster import Cluster, ConnectionKind, Host, Netboot, Switch
 from nospoon.plan.hosts import HostFacts
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
@@ -37,12 +37,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A program on a host: which package has it, what for, whether every cluster needs it."""
+    """A program on a host: which package has it, what for, whether every cluster needs it, and what
+    does as well.
+    """
 
     program: str
     package: str
     purpose: str
     needed: Callable[[Cluster], bool]
+    instead: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.program, *self.instead)
 
 
 def _always(cluster: Cluster) -> bool:
@@ -58,11 +65,21 @@ def _tpm(cluster: Cluster) -> bool:
     return any(node.tpm for node in cluster.nodes)
 
 
+def _firewall(cluster: Cluster) -> bool:
+    return any(not network.existing for network in cluster.networks)
+
+
+def _ovs(cluster: Cluster) -> bool:
+    return any(network.switch is Switch.OVS for network in cluster.networks)
+
+
 PROGRAMS = (
     Wanted("qemu-img", "qemu-utils", "disks", _always),
     Wanted("ip", "iproute2", "bridges and routes", _always),
     Wanted("dnsmasq", "dnsmasq-base", "network boot", _netboot),
     Wanted("swtpm", "swtpm", "TPM 2.0", _tpm),
+    Wanted("iptables", "iptables", "isolation and NAT of networks", _firewall, ("nft",)),
+    Wanted("ovs-vsctl", "openvswitch-switch", "networks with `switch: ovs`", _ovs),
 )
 LOOK = (
     'for p in "$@"; do PATH=$PATH:/usr/sbin:/sbin command -v "$p" >/dev/null && echo "$p"; done; :'
@@ -106,10 +123,10 @@ class HostChecker:
     async def _commands(
         self, cluster: Cluster, runner: Runner
     ) -> AsyncIterator[tuple[str, Verdict, str]]:
-        names = [each.program for each in PROGRAMS]
+        names = [name for each in PROGRAMS for name in each.names]
         there = set((await runner.run(["sh", "-c", LOOK, "sh", *names])).stdout.split())
         for each in PROGRAMS:
-            if each.program in there:
+            if there.intersection(each.names):
                 yield each.program, Verdict.OK, each.purpose
             else:
                 verdict = Verdict.MISSING if each.needed(cluster) else Verdict.WITHOUT
@@ -141,6 +158,8 @@ def _mapped(link: str, facts: HostFacts) -> tuple[Verdict, str]:
     """Where machines plug in that want to reach this link."""
     if facts.links is not None and link not in facts.links:
         return Verdict.MISSING, f"there is no interface or bridge {link}"
+    if link in facts.ovs_bridges:
+        return Verdict.OK, f"bridge {link} of Open vSwitch"
     bridge = facts.bridge(link)
     if facts.links is not None and bridge not in facts.bridges:
         return Verdict.MISSING, f"{link} is in no bridge: `nospoon host setup` makes one for it"
