@@ -86,9 +86,9 @@ class FarHost:
         assert done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         log = (self.place / "libvirtd.log").open("ab")
-        argv = [*self.enter, "libvirtd", "-p", str(self.place / "libvirtd.pid")]
+        argv = [*self.enter, "libvirtd", "-p", str(self.place / "libvirtd.pid"), *options]
         self.daemon = subprocess.Popen(argv, stdout=log, stderr=log)
         log.close()
         wait_until(lambda: "libvirt-sock" in self.run("ls", "/run/libvirt"))
@@ -109,12 +109,24 @@ class FarHost:
             self.daemon.wait(30)
             self.daemon = None
 
+    def reboot(self) -> None:
+        """What runs ends, and with it what is kept in memory only; then its daemons start again."""
+        self.kill("qemu-system", "dnsmasq", "sshd", "libvirtd", "virtlogd")
+        for line in self.run("ip", "-o", "link").splitlines():
+            if (device := line.split(": ")[1].partition("@")[0]) != "lo":
+                self.run("ip", "link", "delete", device)
+        self.run("find", "/run/libvirt", "-mindepth", "1", "-delete")
+        (self.place / "virtlogd.pid").unlink()
+        self.run("virtlogd", "-d", "-p", str(self.place / "virtlogd.pid"))
+        wait_until((self.place / "virtlogd.pid").exists)
+        self.start()
+
     def _processes(self, programs: tuple[str, ...]) -> Iterator[int]:
-        """Those in this host's mount namespace."""
-        ours = Path(f"/proc/{self.keeper.pid}/ns/mnt").readlink()
+        """Those in this host's network namespace: libvirt gives each QEMU a mount namespace."""
+        ours = Path(f"/proc/{self.keeper.pid}/ns/net").readlink()
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if (path / "ns/mnt").readlink() == ours:
+                if (path / "ns/net").readlink() == ours:
                     program = (path / "comm").read_text().strip()
                     if program.startswith(programs):
                         yield int(path.name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.fleet.conftest import FarHost, Farm
+from tests.fleet.conftest import FarHost, Farm, wait_until
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
 
@@ -89,6 +89,30 @@ def test_a_network_that_is_cut_while_things_are_removed_leaves_nothing_in_the_en
     rack.run("down", "--yes", name)
     assert_bare(farm)
     assert rack.json("orphans", file) == []
+
+
+def test_after_a_reboot_of_a_host_up_brings_its_networks_back_and_replaces_no_node(
+    farm: Farm,
+) -> None:
+    rack, name, host = farm.rack, farm.rack.name(), farm.hosts["rack-b"]
+    file = farm.file(name, MANY)
+    rack.run("up", "--yes", file)
+    (node, *_) = [r["node"] for r in rack.json("status", name) if r["host"] == "rack-b"]
+    rack.run("node", "power", f"{name}/{node}", "on")
+    bmcs, before = rack.bmcs(name), domains(host)
+    wait_until(lambda: "running" in host.run("virsh", "list", "--state-running"))
+    host.reboot()
+    assert domains(host) == before
+    steps = rack.json("plan", file)["steps"]
+    kinds = {(each["kind"], each["action"]) for each in steps}
+    assert {("network", "change"), ("netboot", "change")} <= kinds
+    assert kinds <= {("network", "change"), ("netboot", "change"), ("pool", "change")}
+    assert {each["host"] for each in steps} == {"rack-b"}, "of the others nothing"
+    rack.run("up", "--yes", file)
+    assert_whole(farm, name, file)
+    assert "is off" in rack.ipmitool(bmcs[node], "power", "status")
+    rack.ipmitool(bmcs[node], "power", "on")
+    wait_until(lambda: "running" in host.run("virsh", "list", "--state-running"), 60)
 
 
 def test_a_disk_that_is_full_is_told_and_up_goes_on_when_there_is_room(farm: Farm) -> None:

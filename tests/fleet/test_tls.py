@@ -1,0 +1,94 @@
+"""A host by `qemu+tls://`: libvirtd answers on a port, and both sides show certificates."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fleet.conftest import FarHost, wait_until
+
+from nospoon.testing.rack import Rack
+
+pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
+
+PORT = 16514
+"""libvirt's own; the host has a network namespace of its own."""
+CONFIGURATION = """
+listen_tls = 1
+listen_tcp = 0
+listen_addr = "127.0.0.1"
+ca_file = "{pki}/cacert.pem"
+cert_file = "{pki}/servercert.pem"
+key_file = "{pki}/serverkey.pem"
+"""
+NODES = "networks: {lan: {}}\nnodes: [{name: n, firmware: bios, memory: 64MiB, disks: [16MiB]}]\n"
+
+
+def openssl(*argv: str) -> None:
+    subprocess.run(["openssl", *argv], check=True, capture_output=True)
+
+
+def certificates(pki: Path, *names: str) -> None:
+    """An authority of its own, and what it signs, under the names that libvirt looks for."""
+    pki.mkdir()
+    new = ["req", "-newkey", "rsa:2048", "-nodes", "-x509", "-days", "2"]
+    openssl(*new, "-subj", "/CN=nospoon test", "-keyout", f"{pki}/cakey.pem", "-out",
+            f"{pki}/cacert.pem", "-addext", "keyUsage=keyCertSign")  # fmt: skip
+    for name in names:
+        openssl(*new, "-subj", f"/CN={name}", "-CA", f"{pki}/cacert.pem", "-CAkey",
+                f"{pki}/cakey.pem", "-keyout", f"{pki}/{name}key.pem", "-out",
+                f"{pki}/{name}cert.pem", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+                "-addext", "keyUsage=digitalSignature,keyEncipherment",
+                "-addext", "basicConstraints=critical,CA:FALSE")  # fmt: skip
+
+
+@pytest.fixture
+def rack() -> Iterator[Rack]:
+    """A daemon beside a libvirtd that it reaches by TLS only."""
+    if os.geteuid() != 0 or shutil.which("openssl") is None:
+        pytest.skip("needs root and openssl")
+    place = Path(tempfile.mkdtemp(prefix="nospoon-tls-"))
+    place.chmod(0o711)
+    host = FarHost("tls", place / "host")
+    try:
+        certificates(place / "pki", "server", "client")
+        host.stop()
+        configuration = place / "libvirtd.conf"
+        configuration.write_text(CONFIGURATION.format(pki=place / "pki"))
+        host.start("--listen", "-f", str(configuration))
+        (place / "daemon").mkdir(mode=0o711)
+        made = Rack.at(place / "daemon")
+        made.prefix = host.enter
+        yield made
+        made.close()
+    finally:
+        host.close()
+        shutil.rmtree(place)
+
+
+def test_machines_are_made_and_started_over_tls_and_who_shows_no_certificate_is_refused(
+    rack: Rack,
+) -> None:
+    name, pki = rack.name(), rack.directory.parent / "pki"
+
+    def file(more: str) -> str:
+        host = f"hosts: {{far: {{libvirt: 'qemu+tls://localhost:{PORT}/system{more}'}}}}\n"
+        return rack.file(f"cluster: {name}\n{rack.bmc()}{host}{NODES}", f"{name}.yaml")
+
+    refused = rack.run("plan", file(""), status=1).stderr
+    assert "far" in refused
+    good = file(f"?pkipath={pki}")
+    rack.run("up", "--yes", good)
+    rack.run("node", "power", f"{name}/n", "on")
+
+    def power() -> str:
+        return rack.run("node", "power", f"{name}/n", "status").stdout.strip()
+
+    wait_until(lambda: power() == "on", 60)
+    assert rack.run("plan", "--detailed-exitcode", good).returncode == 0
+    rack.run("down", "--yes", name)
