@@ -31,6 +31,7 @@ from nospoon.spec.models import (
     NetworkSection,
     NicSection,
 )
+from nospoon.spec.nova import NovaFlavorSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack
 
@@ -47,6 +48,7 @@ DEPLOYED = (
     "test_what_is_to_be_deployed_is_told_and_what_is_not_any_more_is_taken_back"
 )
 VOLUMES = "tests/ironic/test_enrolment.py::test_volumes_to_boot_from_reach_ironic_and_change_and_go"
+FLAVORS = "tests/nova/test_flavors.py::test_flavors_are_made_changed_in_place_and_removed"
 LEFT = (
     "tests/ironic/test_enrolment.py::"
     "test_an_ironic_that_is_away_is_told_and_a_cluster_can_leave_it_its_nodes"
@@ -71,6 +73,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
         for section in (VolumesSection, ConnectorSection, TargetSection)
         for name in section.model_fields
     },
+    **{(NovaFlavorSection, name): FLAVORS for name in NovaFlavorSection.model_fields},
     **{(IronicSection, name): LEFT for name in changes.RULES[IronicSection]},
 }
 """Fields that need another place than one host on libvirt, and the test that is there."""

@@ -6,7 +6,7 @@ It is remembered, encrypted, before anything is made there, and forgotten when n
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -41,17 +41,21 @@ FORGET = (
     "`nospoon down --forget-enrolment` takes the cluster down without it, if it is gone for good."
 )
 _FIXED = frozenset({"uuid", "node"})
+_FLAVOR_FIXED = ("name", "vcpus", "ram", "disk", "public")
 RULES: Mapping[Kind, Mapping[str, str]] = {
-    kind: {each.name: "live" for each in fields(shape) if each.name not in _FIXED}
-    for kind, shape in (
-        (Kind.IRONIC_NODE, IronicNode),
-        (Kind.IRONIC_PORTGROUP, IronicPortgroup),
-        (Kind.IRONIC_PORT, IronicPort),
-        (Kind.IRONIC_CONNECTOR, IronicConnector),
-        (Kind.IRONIC_TARGET, IronicTarget),
-        (Kind.IRONIC_STANDING, IronicStanding),
-        (Kind.IRONIC_DISCOVERY, IronicDiscovery),
-    )
+    Kind.NOVA_FLAVOR: {"settings": "live", **dict.fromkeys(_FLAVOR_FIXED, "replace")},
+    **{
+        kind: {each.name: "live" for each in fields(shape) if each.name not in _FIXED}
+        for kind, shape in (
+            (Kind.IRONIC_NODE, IronicNode),
+            (Kind.IRONIC_PORTGROUP, IronicPortgroup),
+            (Kind.IRONIC_PORT, IronicPort),
+            (Kind.IRONIC_CONNECTOR, IronicConnector),
+            (Kind.IRONIC_TARGET, IronicTarget),
+            (Kind.IRONIC_STANDING, IronicStanding),
+            (Kind.IRONIC_DISCOVERY, IronicDiscovery),
+        )
+    },
 }
 
 
@@ -72,6 +76,14 @@ class Enrolment:
         if row is None or not row.enrolled:
             return None
         return msgspec.json.decode(self._cipher.decrypt(row.enrolled), type=IronicPlace)
+
+    def joined(self, before: IronicPlace | None, now: IronicPlace | None) -> IronicPlace | None:
+        """Where one looks: in the place of the file, and in Nova also for what an earlier file had
+        there.
+        """
+        if now is None or before is None or before.where != now.where:
+            return now or before
+        return replace(now, nova=now.nova or before.nova)
 
     def drivers(
         self,

@@ -184,7 +184,9 @@ class Planner:
         """What is there now, and who handles it; refuses to leave anything behind unseen."""
         before, now = self.enrolment.place_of(earlier), cluster.ironic
         sought = _sought(cluster, cluster_id)
-        drivers = self.drivers(places.all) | self.enrolment.drivers(now or before, sought=sought)
+        drivers = self.drivers(places.all) | self.enrolment.drivers(
+            self.enrolment.joined(before, now), sought=sought
+        )
         observed = await observe(drivers, cluster_id)
         await self.enrolment.refuse_left_behind(
             before, now, cluster_id, here=[each.key for each in observed]

@@ -187,7 +187,9 @@ class Work:
             uploads=prepared.uploads,
             allocations=prepared.allocations,
             created=earlier.created if earlier else self._clock(),
-            enrolled=enrolment.sealed(prepared.cluster.ironic or enrolment.place_of(earlier)),
+            enrolled=enrolment.sealed(
+                enrolment.joined(enrolment.place_of(earlier), prepared.cluster.ironic)
+            ),
         )
         nodes = list(self._node_rows(prepared))
         await self._database.call(_save, row, nodes, prepared.cluster.hosts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,6 @@ from nospoon.api.app import create_app
 from nospoon.api.peer import PeerHttp, PeerWebSocket
 from nospoon.control.authority import Authority
 from nospoon.control.controller import Controller
-from nospoon.control.discovery import DiscoveryDriver
 from nospoon.control.enrolment import Enrolment
 from nospoon.control.exports import Exports
 from nospoon.control.files import Files
@@ -34,6 +33,7 @@ from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
 from nospoon.daemon.bmc_state import StoredRuntime
+from nospoon.daemon.enrolling import Enrolling
 from nospoon.daemon.fenced import FencedConnection, FencedDriver
 from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes, copied
@@ -42,7 +42,6 @@ from nospoon.daemon.stored_bmcs import StoredBmcs
 from nospoon.errors import NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootOverride
 from nospoon.model.cluster import Arch, ConnectionKind, Host
-from nospoon.model.ironic import IronicPlace
 from nospoon.model.machine import MachineEvent
 from nospoon.model.resources import Kind, Resource
 from nospoon.probe.build import Probe, build
@@ -163,8 +162,16 @@ class Daemon:
         self.ironics = Ironics(
             database.deployment, self.bmc_records.secrets, clock.unix, self._tasks
         )
+        self.enrolling = Enrolling(
+            self.ironics,
+            deployment=database.deployment,
+            fleet=self.fleet,
+            hosts=self.hosts,
+            bmcs=self.bmcs,
+            require=self.lease.require,
+        )
         self.planner = Planner(
-            enrolment=Enrolment(self.cipher, self._ironic_drivers, self.ironics.nodes),
+            enrolment=Enrolment(self.cipher, self.enrolling.drivers, self.ironics.nodes),
             database=database,
             cipher=self.cipher,
             files=self.files,
@@ -269,7 +276,7 @@ class Daemon:
             await self._end.aclose()
             raise
         self._end.push_async_callback(self.lease.give_back)
-        self._end.push_async_callback(self.ironics.close)  # after the tasks that look at it
+        self._end.push_async_callback(self.enrolling.close)  # after the tasks that look at it
         self._end.push_async_callback(self._tasks.close)
         self._end.push_async_callback(self.agents.close)
         self._end.push_async_callback(self.hosts.close)
@@ -414,24 +421,6 @@ class Daemon:
         if host.kind is ConnectionKind.LIBVIRT and not host.unprivileged:
             drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
         return drivers
-
-    def _ironic_drivers(
-        self,
-        place: IronicPlace,
-        force: bool,  # noqa: FBT001
-        sought: Collection[UUID],
-    ) -> Mapping[Kind, Driver]:
-        drivers: dict[Kind, Driver] = dict(self.ironics.drivers(place, force=force))
-        drivers[Kind.IRONIC_DISCOVERY] = DiscoveryDriver(
-            sought,
-            partial(self.ironics.addresses, place),
-            deployment=self.database.deployment,
-            fleet=self.fleet,
-            hosts=self.hosts,
-            bmcs=self.bmcs,
-            clock=clock.unix,
-        )
-        return {kind: FencedDriver(each, self.lease.require) for kind, each in drivers.items()}
 
     def _fenced(self, driver: Driver) -> Driver:
         """The same each time, for one driver serves several hosts."""

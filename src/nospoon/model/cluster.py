@@ -14,6 +14,7 @@ from uuid import UUID
 from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice
 from nospoon.model.ironic import Enrolment, IronicPlace
+from nospoon.model.nova import WantedFlavor
 
 
 class Arch(StrEnum):
@@ -310,3 +311,4 @@ class Cluster:
     addressing: BmcAddressing = BmcAddressing()
     id: UUID | None = None
     ironic: IronicPlace | None = None
+    nova: tuple[WantedFlavor, ...] = ()

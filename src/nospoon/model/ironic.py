@@ -38,7 +38,7 @@ class IronicAuth(StrEnum):
 @dataclass(frozen=True, slots=True)
 class IronicPlace:
     """Which Ironic. `endpoint`: a standalone one's URL; else `cloud`: what openstacksdk is told of
-    the cloud `name`, as JSON.
+    the cloud `name`, as JSON. `nova`: there may be flavors of ours in its Nova.
     """
 
     endpoint: str = ""
@@ -47,6 +47,7 @@ class IronicPlace:
     password: str = field(default="", repr=False)
     cloud: str = field(default="", repr=False)
     name: str = ""
+    nova: bool = False
 
     def __str__(self) -> str:
         return self.endpoint or f"cloud {self.name}"

@@ -23,6 +23,7 @@ from nospoon.model.ironic import (
     IronicStanding,
     IronicTarget,
 )
+from nospoon.model.nova import NovaFlavor
 
 
 class Kind(StrEnum):
@@ -42,6 +43,7 @@ class Kind(StrEnum):
     IRONIC_TARGET = "ironic-volume-target"
     IRONIC_STANDING = "ironic-standing"
     IRONIC_DISCOVERY = "ironic-discovery"
+    NOVA_FLAVOR = "nova-flavor"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -302,7 +304,7 @@ def _place(address: str, port: int) -> str:
 InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicTarget
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
-Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled
+Shape = NovaFlavor | Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from nospoon.model.ironic import (
     IronicTarget,
     Settings,
 )
+from nospoon.model.nova import NovaFlavor
 from nospoon.model.resources import (
     Bmc,
     Enrolled,
@@ -62,6 +63,8 @@ def field_text(name: str, value: object) -> str:
 
 def describe(shape: Shape) -> str:
     """A shape in a few words."""
+    if isinstance(shape, NovaFlavor):
+        return f"{counted(len(shape.settings), 'extra spec')}"
     match shape:
         case Pool(path=path):
             return path

@@ -36,6 +36,7 @@ from nospoon.spec.models import (
     PlacementSection,
     PortgroupSection,
 )
+from nospoon.spec.nova import NovaFlavorSection, NovaSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
 
 
@@ -86,7 +87,8 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     ClusterFile: {
         "cluster": Rule.ANOTHER,
         "id": Rule.REFUSED,
-        **_all(Rule.PARTS, "hosts", "networks", "flavors", "boot", "bmc", "ironic", "nodes"),
+        **_all(Rule.PARTS, "hosts", "networks", "flavors", "boot", "bmc", "ironic", "nova"),
+        "nodes": Rule.PARTS,
     },
     HostSection: {
         **_all(Rule.REFUSED, "libvirt", "simulated", "ssh"),
@@ -152,6 +154,11 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     VolumesSection: _all(Rule.LIVE, "connectors", "targets"),
     ConnectorSection: dict.fromkeys(ConnectorSection.model_fields, Rule.LIVE),
     TargetSection: dict.fromkeys(TargetSection.model_fields, Rule.LIVE),
+    NovaSection: {"flavors": Rule.PARTS},
+    NovaFlavorSection: {
+        **_all(Rule.LIVE, "resource_class", "traits", "extra_specs"),
+        **_all(Rule.REPLACE, "vcpus", "ram", "disk", "public"),
+    },
     IronicSection: {
         **_all(Rule.REFUSED, "endpoint", "cloud"),
         **_all(Rule.LIVE, "auth", "username", "password"),

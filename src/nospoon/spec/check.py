@@ -33,6 +33,7 @@ def check(
     yield from _portgroups(expansion)
     yield from _trunks(sections, expansion)
     yield from _drivers(expansion)
+    yield from _nova(sections)
     yield from _deployments(expansion)
 
 
@@ -96,6 +97,12 @@ def _trunks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
             told.add((group, nic.network))
             message = f"a trunk needs Open vSwitch, and network {nic.network!r} is none"
             yield Complaint(("nodes", group), message, "Write `switch: ovs` there, or no `trunk`")
+
+
+def _nova(sections: Sections) -> Iterator[Complaint]:
+    if sections.nova is not None and (sections.ironic is None or sections.ironic.cloud is None):
+        message = "flavors are made in the cloud of `ironic`, and it names none"
+        yield Complaint(("nova",), message, "Write `ironic: {cloud: NAME}`, or drop `nova`")
 
 
 def _drivers(expansion: Expansion) -> Iterator[Complaint]:

@@ -6,6 +6,7 @@ Syntax errors end it, for nothing can be said of the rest; all other problems ar
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from ipaddress import ip_address
 from uuid import UUID
 
@@ -23,12 +24,14 @@ from nospoon.model.cluster import (
     PduAddressing,
     Simulation,
 )
+from nospoon.model.ironic import IronicPlace
 from nospoon.spec.check import check
 from nospoon.spec.document import Document
 from nospoon.spec.expand import Complaint, expand
 from nospoon.spec.fields import NAME_PATTERN
 from nospoon.spec.ironic import place
 from nospoon.spec.models import HostSection
+from nospoon.spec.nova import wanted
 from nospoon.spec.references import LocalFile
 from nospoon.spec.sections import Sections, read_sections
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
@@ -76,8 +79,15 @@ def load(
             pdu=PduAddressing(outlets=sections.bmc.pdu.outlets, ports=sections.bmc.pdu.ports),
         ),
         id=UUID(sections.id) if sections.id else None,
-        ironic=place(sections.ironic) if sections.ironic is not None else None,
+        ironic=_ironic(sections),
+        nova=wanted(sections.nova),
     )
+
+
+def _ironic(sections: Sections) -> IronicPlace | None:
+    if sections.ironic is None:
+        return None
+    return replace(place(sections.ironic), nova=sections.nova is not None)
 
 
 def _placed(document: Document, complaint: Complaint) -> Problem:

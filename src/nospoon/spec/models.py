@@ -28,6 +28,7 @@ from nospoon.spec.fields import (
     parse_address,
 )
 from nospoon.spec.ironic import EnrolmentSection, IronicSection
+from nospoon.spec.nova import NovaSection
 from nospoon.spec.section import Section, Text, Whole, parse_text
 from nospoon.spec.simulated import OrSwitch, SimulatedSection, switched
 
@@ -448,5 +449,8 @@ class ClusterFile(Section):
     bmc: BmcSection = Field(default_factory=BmcSection, description="BMC addresses and accounts.")
     ironic: IronicSection | None = Field(
         None, description="Enrol the nodes in an Ironic; default: they are not."
+    )
+    nova: NovaSection | None = Field(
+        None, description="Flavors in the Nova of that Ironic's cloud; default: none."
     )
     nodes: list[NodeGroupSection] = Field(description="Groups of nodes.")

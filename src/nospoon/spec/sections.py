@@ -30,6 +30,7 @@ from nospoon.spec.models import (
     PlacementSection,
     PortgroupSection,
 )
+from nospoon.spec.nova import NovaSection
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -49,6 +50,7 @@ class Sections:
     boot: dict[str, BootProfileSection] = field(default_factory=dict)
     bmc: BmcSection = field(default_factory=BmcSection)
     ironic: IronicSection | None = None
+    nova: NovaSection | None = None
     groups: dict[int, NodeGroupSection] = field(default_factory=dict)
     names: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -75,6 +77,8 @@ def read_sections(document: Document) -> Sections:
         found.ironic = _read(
             document, ("ironic",), value["ironic"], IronicSection.model_validate, found
         )
+    if value.get("nova") is not None:
+        found.nova = _read(document, ("nova",), value["nova"], NovaSection.model_validate, found)
     _read_groups(document, value, found)
     return found
 

@@ -1,0 +1,66 @@
+"""Drivers of what is in an Ironic and in the Nova of its cloud, put together and fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from uuid import UUID
+
+from nospoon.control.discovery import DiscoveryDriver
+from nospoon.control.fleet import Fleet
+from nospoon.control.hosts import Hosts
+from nospoon.daemon.fenced import FencedDriver, Require
+from nospoon.model.ironic import IronicPlace
+from nospoon.model.resources import Kind
+from nospoon.providers.base import Driver
+from nospoon.providers.ironic.connection import Ironics
+from nospoon.providers.nova.api import Api as NovaApi
+from nospoon.providers.nova.drivers import FlavorDriver
+from nospoon.runtime import clock
+from nospoon.services.bmcs.service import BmcService
+
+
+class Enrolling:
+    """Every Ironic in use, and the Novas beside them."""
+
+    def __init__(
+        self,
+        ironics: Ironics,
+        *,
+        deployment: str,
+        fleet: Fleet,
+        hosts: Hosts,
+        bmcs: BmcService,
+        require: Require,
+    ) -> None:
+        self._ironics, self._deployment, self._require = ironics, deployment, require
+        self._fleet, self._hosts, self._bmcs = fleet, hosts, bmcs
+        self._novas: dict[IronicPlace, NovaApi] = {}
+
+    def drivers(
+        self,
+        place: IronicPlace,
+        force: bool,  # noqa: FBT001
+        sought: Collection[UUID],
+    ) -> Mapping[Kind, Driver]:
+        """As `nospoon.control.enrolment.IronicDrivers` says."""
+        drivers: dict[Kind, Driver] = dict(self._ironics.drivers(place, force=force))
+        drivers[Kind.IRONIC_DISCOVERY] = DiscoveryDriver(
+            sought,
+            partial(self._ironics.addresses, place),
+            deployment=self._deployment,
+            fleet=self._fleet,
+            hosts=self._hosts,
+            bmcs=self._bmcs,
+            clock=clock.unix,
+        )
+        if place.nova:
+            nova = self._novas.setdefault(place, NovaApi(place))
+            flavors = FlavorDriver(nova, self._deployment, clock.unix, force=force)
+            drivers[Kind.NOVA_FLAVOR] = flavors
+        return {kind: FencedDriver(each, self._require) for kind, each in drivers.items()}
+
+    async def close(self) -> None:
+        await self._ironics.close()
+        for nova in self._novas.values():
+            await nova.close()

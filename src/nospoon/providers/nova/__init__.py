@@ -1,0 +1,1 @@
+"""Nova: flavors as resources."""

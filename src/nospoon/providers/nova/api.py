@@ -1,0 +1,84 @@
+"""Nova's API by openstacksdk, whose calls block: they run in a few threads of their own.
+
+https://docs.openstack.org/api-ref/compute/
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from nospoon.errors import Conflict, Gone, HostUnreachable, MissingTool, ProviderError
+from nospoon.model.ironic import IronicPlace
+
+PARALLEL = 4
+MICROVERSION = "2.61"
+"""From which on a flavor shows its extra specs."""
+
+
+class Api:
+    """The Nova of one cloud. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
+
+    def __init__(self, place: IronicPlace) -> None:
+        self.place = place
+        self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix="nova")
+        self._adapter: Any = None
+
+    async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """What it answers, decoded; None for nothing."""
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(self._threads, self._guarded, method, path, body)
+        message = f"Nova refused {method} {path} with {answer.status_code}: {_said(answer.text)}"
+        match answer.status_code:
+            case status if status < 400:
+                return answer.json() if answer.text else None
+            case 404:
+                raise Gone(message)
+            case 409:
+                raise Conflict(message)
+            case 502 | 503 | 504:
+                raise HostUnreachable(message)
+            case _:
+                raise ProviderError(message)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+
+    def _guarded(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
+
+        try:
+            if self._adapter is None:
+                self._adapter = _adapter(self.place)
+            more = {} if body is None else {"json": body}
+            return self._adapter.request(
+                path, method, microversion=MICROVERSION, raise_exc=False, **more
+            )
+        except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
+            raise HostUnreachable(f"Nova of {self.place} does not answer: {error}") from error
+        except exceptions.ClientException as error:
+            raise ProviderError(f"Nova of {self.place}: {error}") from error
+
+
+def _said(text: str) -> str:
+    """The fault's words: the API wraps them in one key."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return text[:500]
+    inner = next(iter(told.values()), "") if isinstance(told, dict) else told
+    return str(inner.get("message", inner) if isinstance(inner, dict) else inner)[:500]
+
+
+def _adapter(place: IronicPlace) -> Any:
+    try:
+        import openstack  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise MissingTool(
+            "openstacksdk is needed for flavors", hint="pip install 'nospoon[ironic]'"
+        ) from error
+    told = json.loads(place.cloud)
+    return openstack.connect(load_yaml_config=False, load_envvars=False, **told).compute

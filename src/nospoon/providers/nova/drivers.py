@@ -1,0 +1,158 @@
+"""The driver of flavors. Tags are in their extra specs, under `nospoon:`, which no filter reads.
+
+A flavor's id is ours: derived from the cluster's, so that a create whose answer was lost is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
+from nospoon.model.nova import NovaFlavor
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.plan.enrol import PLACE, settings, values
+from nospoon.providers.nova.api import Api
+from nospoon.runtime.clock import Clock
+
+TAG = "nospoon:"
+
+
+class FlavorDriver:
+    """Flavors of one Nova. `force`: those that instances have are removed, too."""
+
+    kind = Kind.NOVA_FLAVOR
+
+    def __init__(self, api: Api, deployment: str, clock: Clock, *, force: bool = False) -> None:
+        self._api, self._deployment, self._clock = api, deployment, clock
+        self._force = force
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        found = []
+        for record in await self._listed():
+            tag = tag_of(record)
+            if tag is None or tag.deployment != self._deployment:
+                continue
+            if cluster is None or tag.cluster == cluster:
+                key = Key(self.kind, PLACE, str(record["name"]))
+                found.append(Observed(key, shape_of(record), tag, self._clock()))
+        return found
+
+    async def _listed(self) -> list[Mapping[str, Any]]:
+        """All of them, public or not; Nova gives a thousand a page at most."""
+        found: list[Mapping[str, Any]] = []
+        marker = ""
+        while True:
+            path = f"/flavors/detail?is_public=None&limit=1000{marker}"
+            page = (await self._api.call("GET", path))["flavors"]
+            found += page
+            if len(page) < 1000:
+                return found
+            marker = f"&marker={page[-1]['id']}"
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        shape = _flavor(resource)
+        body = {
+            "id": str(shape.id), "name": shape.name, "vcpus": shape.vcpus, "ram": shape.ram,
+            "disk": shape.disk, "os-flavor-access:is_public": shape.public,
+        }  # fmt: skip
+        try:
+            await self._api.call("POST", "/flavors", {"flavor": body})
+        except Conflict as error:
+            await self._must_be_half_made(shape, str(error))
+        await self._specify(shape, tag)
+
+    async def _must_be_half_made(self, shape: NovaFlavor, why: str) -> None:
+        """Its id is ours alone: what has it was begun here. What has its name only is others'."""
+        try:
+            await self._api.call("GET", f"/flavors/{shape.id}")
+        except Gone:
+            raise NotOurs(
+                f"flavor {shape.name} cannot be made: {why}",
+                hint="A flavor of that name is in Nova and is not ours: it is let be.",
+            ) from None
+
+    async def _specify(self, shape: NovaFlavor, tag: OwnerTag) -> None:
+        path = f"/flavors/{shape.id}/os-extra_specs"
+        wanted = {**values(shape.settings), **tag_specs(tag)}
+        there = (await self._api.call("GET", path))["extra_specs"]
+        for name in there.keys() - wanted.keys():
+            await self._api.call("DELETE", f"{path}/{name}")
+        await self._api.call("POST", path, {"extra_specs": wanted})
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        await self._specify(_flavor(desired), tag)
+
+    async def delete(self, observed: Observed) -> None:
+        """Raises `Conflict` for a flavor that instances have."""
+        shape = observed.shape
+        assert isinstance(shape, NovaFlavor), "flavor keys have flavor shapes"
+        try:
+            there = (await self._api.call("GET", f"/flavors/{shape.id}"))["flavor"]
+            tag = tag_of(there)
+            if tag is None or tag.deployment != self._deployment:
+                raise NotOurs(f"{observed.key}: {shape.id} in Nova is not ours, and is let be")
+            await self._must_be_free(shape)
+            await self._api.call("DELETE", f"/flavors/{shape.id}")
+        except Gone:
+            return
+
+    async def _must_be_free(self, shape: NovaFlavor) -> None:
+        path = f"/servers?all_tenants=1&limit=1&flavor={shape.id}"
+        servers = (await self._api.call("GET", path))["servers"]
+        if servers and not self._force:
+            raise Conflict(
+                f"flavor {shape.name} is in use in Nova: instance {servers[0]['id']} has it",
+                hint="Delete the instance, or take it down with `--force`.",
+            )
+
+
+def tag_of(record: Mapping[str, Any]) -> OwnerTag | None:
+    """Whose it is; None where it carries no tag of ours, or one that nobody can read."""
+    specs = record.get("extra_specs") or {}
+    try:
+        return OwnerTag(
+            deployment=specs[f"{TAG}deployment"],
+            cluster=UUID(specs[f"{TAG}cluster"]),
+            generation=int(specs[f"{TAG}generation"]),
+            token=specs[f"{TAG}token"],
+            name=specs[f"{TAG}name"],
+            uid=int(specs[f"{TAG}uid"]) if specs[f"{TAG}uid"] else None,
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def tag_specs(tag: OwnerTag) -> dict[str, str]:
+    """A tag as extra specs."""
+    told = {
+        "deployment": tag.deployment,
+        "cluster": str(tag.cluster),
+        "generation": str(tag.generation),
+        "token": tag.token,
+        "name": tag.name,
+        "uid": "" if tag.uid is None else str(tag.uid),
+    }
+    return {f"{TAG}{name}": value for name, value in told.items()}
+
+
+def shape_of(record: Mapping[str, Any]) -> NovaFlavor:
+    """Of a flavor with our tag: its id is a UUID."""
+    specs = {n: v for n, v in record["extra_specs"].items() if not n.startswith(TAG)}
+    return NovaFlavor(
+        id=UUID(record["id"]),
+        name=record["name"],
+        vcpus=int(record["vcpus"]),
+        ram=int(record["ram"]),
+        disk=int(record["disk"]),
+        public=bool(record["os-flavor-access:is_public"]),
+        settings=settings(specs),
+    )
+
+
+def _flavor(resource: Resource) -> NovaFlavor:
+    if not isinstance(resource.shape, NovaFlavor):
+        raise ProviderError(f"{resource.key} is no flavor")
+    return resource.shape

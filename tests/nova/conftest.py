@@ -1,0 +1,46 @@
+"""A cloud for the tests of this directory, which one worker runs."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nospoon.testing import openstack
+from nospoon.testing.openstack import Cloud
+from nospoon.testing.rack import CACHE, Rack
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Beside an Ironic it would be too much for a machine of CI."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("ironic"))
+
+
+@pytest.fixture(scope="session")
+def cloud() -> Iterator[Cloud]:
+    state = Path(tempfile.mkdtemp(prefix="nospoon-nova-"))
+    made = openstack.up(state, lock=HERE / "openstack.txt", cache=CACHE)
+    yield made
+    openstack.down(made, cache=CACHE)
+
+
+@pytest.fixture
+def rack(cloud: Cloud) -> Iterator[Rack]:
+    directory = Path(tempfile.mkdtemp(prefix="nospoon-nova-"))
+    made = Rack.at(directory, OS_CLIENT_CONFIG_FILE=str(cloud.clouds_file))
+    try:
+        yield made
+        made.close()
+    except BaseException:
+        print(made.log()[-8000:])  # noqa: T201  (what its reader needs)
+        raise
+    finally:
+        made.kill()
+        shutil.rmtree(directory, ignore_errors=True)
