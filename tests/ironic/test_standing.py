@@ -31,12 +31,20 @@ def test_what_we_told_is_compared_and_what_ironic_adds_is_not() -> None:
 
 def test_what_is_to_be_deployed_is_told_and_what_is_not_any_more_is_taken_back() -> None:
     shape = IronicStanding(NODE, "active", settings({"image_source": "j"}))
-    assert notes(record("active"), shape) == [
+    assert notes(record("active"), shape, stale=True) == [
         {"op": "add", "path": "/extra/nospoon/state", "value": "active"},
         {"op": "add", "path": "/extra/nospoon/instance", "value": ["image_source"]},
+        {"op": "add", "path": "/extra/nospoon/stale", "value": True},
         {"op": "remove", "path": "/instance_info/root_gb"},
         {"op": "add", "path": "/instance_info/image_source", "value": "j"},
     ]
+
+
+def test_what_was_told_and_not_deployed_yet_is_not_there() -> None:
+    """An `up` that ended between both leaves a node that the next one deploys anew."""
+    found = record("active")
+    found["extra"]["nospoon"]["stale"] = True
+    assert deployed(found) == ()
 
 
 @pytest.mark.parametrize(

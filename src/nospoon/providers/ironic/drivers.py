@@ -173,7 +173,7 @@ class NodeDriver(_Records):
         del observed
         node = _node(desired)
         there = await self._record(node.uuid)
-        ours = {name: records.noted(there, name) for name in ("state", "instance")}
+        ours = {name: records.noted(there, name) for name in ("state", "instance", "stale")}
         notes = {"credentials": node.credentials_key, **ours}
         kept = {name: value for name, value in notes.items() if value is not None}
         await self._bring(there, desired, tag, await self._secret(node), **kept)

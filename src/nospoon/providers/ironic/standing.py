@@ -31,6 +31,7 @@ LONGEST = 3600.0
 FIELDS = (
     "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at,fault"
 )
+STALE = f"/extra/{records.TAG}/stale"
 _FAILURES = ("clean failed", "inspect failed", "adopt failed")
 VERBS: Mapping[tuple[str, Standing], str] = {
     **{("enroll", to): "manage" for to in Standing if to is not Standing.ENROLL},
@@ -101,11 +102,20 @@ class StandingDriver:
         if own and target is not Standing.ACTIVE:
             await self._undeploy(shape.node, name=name)
             record = await self._api.get(f"/nodes/{shape.node}")
-        changed = deployed(record) != shape.settings
-        await self._api.patch(f"/nodes/{shape.node}", notes(record, shape))
-        if own and changed and record["provision_state"] == "active":
+        there = own and target is Standing.ACTIVE and reached(record, target)
+        stale = there and deployed(record) != shape.settings
+        if stale and record["provision_state"] != "active":
+            raise Conflict(
+                f"node {name} is {record['provision_state']}: it cannot be deployed anew now",
+                hint="Bring it back to `active` first.",
+            )
+        await self._api.patch(f"/nodes/{shape.node}", notes(record, shape, stale=stale))
+        if stale:
             await self._put(shape.node, "rebuild")
         await self._bring(shape.node, target, name=name)
+        if stale:
+            fresh = {"op": "add", "path": STALE, "value": False}
+            await self._api.patch(f"/nodes/{shape.node}", [fresh])
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
@@ -192,20 +202,27 @@ def is_ours(record: Record) -> bool:
 
 
 def deployed(record: Record) -> Settings:
-    """What we told to deploy, of what is still told."""
+    """What we told to deploy, of what is still told; nothing while that is not there yet."""
+    return () if records.noted(record, "stale") else _told(record)
+
+
+def _told(record: Record) -> Settings:
     ours, told = records.noted(record, "instance"), record.get("instance_info") or {}
     names = ours if isinstance(ours, list) else []
     return settings({name: told[name] for name in names if name in told})
 
 
-def notes(record: Record, shape: IronicStanding) -> list[dict[str, Any]]:
-    """JSON Patch that notes how far the node is to be, and tells what to deploy."""
+def notes(record: Record, shape: IronicStanding, *, stale: bool) -> list[dict[str, Any]]:
+    """JSON Patch that notes how far the node is to be, and tells what to deploy. `stale`: it has
+    something else now, which is to be known also if we end before it is deployed anew.
+    """
     wanted, there = values(shape.settings), record.get("instance_info") or {}
     tag = f"/extra/{records.TAG}"
-    gone = [each.name for each in deployed(record) if each.name not in wanted]
+    gone = [each.name for each in _told(record) if each.name not in wanted]
     return [
         {"op": "add", "path": f"{tag}/state", "value": shape.state},
         {"op": "add", "path": f"{tag}/instance", "value": sorted(wanted)},
+        {"op": "add", "path": STALE, "value": stale},
         *({"op": "remove", "path": f"/instance_info/{name}"} for name in gone),
         *(
             {"op": "add", "path": f"/instance_info/{name}", "value": value}
