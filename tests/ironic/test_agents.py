@@ -158,7 +158,7 @@ def test_nodes_that_fail_say_why_and_are_mended_by_a_second_up(
     assert set(states(api, scale).values()) == {"active"}
 
 
-async def test_a_conductor_that_dies_while_it_deploys_is_mended_by_a_second_up(
+async def test_a_conductor_that_dies_while_it_deploys_is_mended_and_another_image_deployed(
     rack: Rack, api: Api, scale: Scale, running_ironic: Ironic, cache: Path
 ) -> None:
     hosts = {"slow": {"commands": {"write_image": "15s"}}}
@@ -176,3 +176,8 @@ async def test_a_conductor_that_dies_while_it_deploys_is_mended_by_a_second_up(
     await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)
     rack.run("up", "--yes", file)
     assert states(api, scale) == {"n0": "active", "n1": "active"}
+    other = {**deploy, "image": scale.files["esp.img"]}
+    rack.run("up", "--yes", scale.write("[{name: 'n{n}', count: 2}]", hosts={"slow": {}}, **other))
+    for node in ("n0", "n1"):
+        said = scale.record(api.nodes()[f"{scale.name}-{node}"])
+        assert said.rstrip().endswith(f"boots disk: {scale.files['esp.img']}")
