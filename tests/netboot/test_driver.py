@@ -174,6 +174,27 @@ async def test_another_range_starts_dnsmasq_anew(
     assert (await only(driver, tag)).fault == ""
 
 
+def add_address(address: str, device: str) -> None:
+    subprocess.run(["ip", "addr", "add", address, "dev", device, "nodad"], check=True)
+
+
+async def test_another_address_is_served_and_the_one_before_no_more(
+    driver: NetbootDriver, service: Resource, bridge: Net, tag: OwnerTag
+) -> None:
+    six = f"fd{uuid4().hex[:2]}:{uuid4().hex[:4]}::1"
+    await driver.create(service, tag)
+    (observed,) = await driver.observe(tag.cluster)
+    assert isinstance(service.shape, NetbootService)
+    other = replace(service.shape, address="", range=("", ""), address6=f"{six}/64")
+    add_address(f"{six}/64", service.shape.bridge)
+    await driver.change(observed, replace(service, shape=other), tag)
+    socket.create_connection((six, driver.http_port), timeout=5).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((bridge.host(1), driver.http_port), timeout=5)
+    (observed,) = await driver.observe(tag.cluster)
+    assert (observed.fault, observed.shape) == ("", other)
+
+
 async def test_a_second_create_disturbs_nothing(
     driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
 ) -> None:

@@ -259,3 +259,10 @@ def test_a_portgroup_has_the_fields_that_ironic_knows() -> None:
 )
 def test_a_portgroup_that_cannot_be_is_told(nic: str, bond: str, told: str) -> None:
     assert told in "\n".join(problems(BOND % (nic, bond)))
+
+
+@pytest.mark.parametrize("said", ["", "[]", "null"])
+def test_a_network_without_a_cidr_has_a_free_one_chosen(said: str) -> None:
+    text = f"cluster: c\nnetworks: {{a: {{cidr: {said}, nat: true}}}}\nnodes: [{{}}]"
+    (network,) = read(text).networks
+    assert network.chosen

@@ -118,7 +118,7 @@ def parse_url(value: Any) -> Any:
 
 def parse_networks(value: Any) -> Any:
     """One network, or a list of an IPv4 and an IPv6 one, in CIDR form without host bits."""
-    listed = value if isinstance(value, list) else [value]
+    listed = value if isinstance(value, list) else [value] if value is not None else []
     found = tuple(_network(each) for each in listed)
     if len({each.version for each in found}) < len(found):
         raise ValueError("expected at most one IPv4 and one IPv6 network")
@@ -152,7 +152,9 @@ _CIDR = {"type": "string", "pattern": r"^[0-9a-fA-F.:]+/\d+$"}
 Networks = Annotated[
     tuple[IPv4Network | IPv6Network, ...],
     BeforeValidator(parse_networks),
-    WithJsonSchema({"anyOf": [_CIDR, {"type": "array", "items": _CIDR, "maxItems": 2}]}),
+    WithJsonSchema(
+        {"anyOf": [_CIDR, {"type": "array", "items": _CIDR, "maxItems": 2}, {"type": "null"}]}
+    ),
 ]
 """What a network is in CIDR form: nothing, one of a kind, or one of each."""
 Mac = Annotated[

@@ -124,7 +124,11 @@ class NetbootDriver:
         """Reservations change under the running dnsmasq; for another range it starts anew."""
         tree = self._tree(observed.tag.cluster, observed.key)
         saved = Saved(desired.key, _shape(desired), tag)
-        await self._run(tree, _taking_over(saved, self._earlier(tree)))
+        earlier = self._earlier(tree)
+        await self._run(tree, _taking_over(saved, earlier))
+        served = earlier.shape.addresses if earlier is not None else ()
+        for address in set(served) - set(saved.shape.addresses):
+            await self._http.close(address)
 
     async def delete(self, observed: Observed) -> None:
         """Stop what runs and remove the files; what is gone already is fine."""
