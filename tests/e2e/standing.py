@@ -7,6 +7,7 @@ import copy
 import json
 import re
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -54,6 +55,7 @@ class Standing:
     def __init__(self, rack: Rack, linux: tuple[str, str], ovs: str) -> None:
         self.rack, self.name = rack, rack.name()
         self.linux, self.ovs, self.standing = linux, ovs, ""
+        self.waits = False
         self.ports = yaml.safe_load(rack.bmc())["bmc"]
         for each in "ab":
             (rack.directory / f"{each}.raw").write_bytes(each.encode() * (1 << 20))
@@ -112,12 +114,19 @@ class Standing:
         self.standing = ""
         said = self.rack.run("up", "--yes", str(file)).stderr
         self.standing = wanted
+        self.waits = "n has to be powered off for" in said.splitlines()[-1]
         return said
 
     def run(self) -> str:
-        """Have the node run; its id, which each start changes."""
-        if virsh("domid", self.domain) == "-":
-            self.rack.run("node", "power", f"{self.name}/n", "on")
+        """Have the node run as it is defined now; its id, which each start changes."""
+        before = virsh("domid", self.domain)
+        if before == "-" or self.waits:
+            command = "on" if before == "-" else "cycle"
+            self.rack.run("node", "power", f"{self.name}/n", command)
+            self.waits = False
+            end = time.monotonic() + 60
+            while virsh("domid", self.domain) in {"-", before}:
+                assert time.monotonic() < end, "it was not started"
         return virsh("domid", self.domain)
 
     @property
