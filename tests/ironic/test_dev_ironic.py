@@ -60,12 +60,14 @@ def test_an_ironic_outlives_its_command_and_is_found_again(rack: Rack, free_port
 async def test_one_that_was_killed_is_started_again_with_its_nodes(
     running_ironic: Ironic, cache: Path
 ) -> None:
-    os.killpg(running_ironic.process.pid, signal.SIGKILL)
-    while owned.is_alive(running_ironic.process):
+    found = ironic.running(running_ironic.state)  # other tests start it anew
+    assert found is not None
+    os.killpg(found.process.pid, signal.SIGKILL)
+    while owned.is_alive(found.process):
         pass
     assert ironic.running(running_ironic.state) is None
     again = await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)
-    assert again.process != running_ironic.process
+    assert again.process != found.process
     assert await ironic.answers(again)
 
 
