@@ -11,6 +11,7 @@ import hashlib
 import shutil
 import tempfile
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -111,7 +112,7 @@ def contents(root: Path, release: str) -> list[cpio.Entry]:
     """What the ramdisk holds, from the unpacked packages below `root`."""
     ours = resources.files("nospoon.probe")
     base = f"lib/modules/{release}"
-    chosen = _chosen(root / base)
+    found = chosen(root / base, modules.WANTED)
     return [
         *(cpio.directory(name) for name in ("proc", "sys", "dev", "tmp", "etc")),
         cpio.character_device("dev/console", major=5, minor=1),
@@ -119,9 +120,9 @@ def contents(root: Path, release: str) -> list[cpio.Entry]:
         cpio.file("etc/udhcpc", (ours / "udhcpc").read_bytes(), mode=0o755),
         cpio.file("bin/busybox", (root / "bin/busybox").read_bytes(), mode=0o755),
         *(cpio.symlink(f"bin/{applet}", "busybox") for applet in APPLETS),
-        cpio.file(f"{base}/modules.dep", modules.modules_dep(chosen).encode()),
-        cpio.file(f"{base}/modules.alias", modules.modules_alias(chosen).encode()),
-        *(cpio.file(f"{base}/{m.path}", (root / base / m.path).read_bytes()) for m in chosen),
+        cpio.file(f"{base}/modules.dep", modules.modules_dep(found).encode()),
+        cpio.file(f"{base}/modules.alias", modules.modules_alias(found).encode()),
+        *(cpio.file(f"{base}/{m.path}", (root / base / m.path).read_bytes()) for m in found),
     ]
 
 
@@ -133,18 +134,18 @@ APPLETS = (
 )
 
 
-def _chosen(directory: Path) -> tuple[modules.Module, ...]:
+def chosen(directory: Path, wanted: Iterable[str]) -> tuple[modules.Module, ...]:
     """The wanted modules and what they need. Only files that may matter are read."""
     files = {modules.module_name(str(path)): path for path in sorted(directory.rglob("*.ko"))}
     known: dict[str, modules.Module] = {}
-    waiting = list(modules.WANTED)
+    waiting = list(wanted)
     while waiting:
         name = waiting.pop()
         if name in files and name not in known:
             path = files[name]
             known[name] = modules.parse(str(path.relative_to(directory)), path.read_bytes())
             waiting.extend(known[name].depends)
-    return modules.closure(modules.WANTED, known)
+    return modules.closure(wanted, known)
 
 
 def compress(data: bytes) -> bytes:

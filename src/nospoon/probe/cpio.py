@@ -3,7 +3,7 @@
 PURE. The format is told in the kernel's Documentation/driver-api/early-userspace/buffer-format.rst:
 a header of 110 ASCII bytes ("070701" and thirteen numbers of eight hexadecimal digits), the name
 with a NUL, padding to a multiple of four, the data, padding again; the last entry is called
-"TRAILER!!!". Owner is root and every time is zero, so that equal input makes equal bytes.
+"TRAILER!!!". Owner is root, and times are zero unless given, so that equal input makes equal bytes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ TRAILER = "TRAILER!!!"
 class Entry:
     """One file: its path without a leading slash, its full mode, its data (a link's target).
 
-    `device`: major and minor number of a device node.
+    `device`: major and minor number of a device node. `modified`: Unix seconds.
     """
 
     path: str
     mode: int
     data: bytes = b""
     device: tuple[int, int] = (0, 0)
+    modified: int = 0
 
 
 def directory(path: str) -> Entry:
@@ -75,7 +76,7 @@ def _packed(entry: Entry, number: int) -> bytes:
         0,  # uid
         0,  # gid
         links,
-        0,  # mtime
+        entry.modified,
         len(entry.data),
         0,  # device that holds the file
         0,
