@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import click
 
 from nospoon.cli import connect
 from nospoon.cli.output import output_options, print_record
-from nospoon.dev import ironic
+from nospoon.dev import disk_image, ironic, ramdisk
 from nospoon.dev.configuration import CLOUD, Auth, Wanted
 from nospoon.dev.ironic import Ironic
 from nospoon.runtime.logs import configure
@@ -17,7 +19,7 @@ from nospoon.runtime.logs import configure
 
 @click.group("dev")
 def command() -> None:
-    """Services for development and CI: a real standalone Ironic."""
+    """Services for development and CI: a real standalone Ironic, and what it deploys with."""
     configure(connect.current_settings().log_level)
 
 
@@ -77,6 +79,45 @@ def status(format_: str, columns: tuple[str, ...]) -> None:
         raise click.exceptions.Exit(1)
     told = _told(found, answers=asyncio.run(ironic.answers(found)))
     print_record(told, format_=format_, columns=columns)
+
+
+@command.group("ipa")
+def ipa_group() -> None:
+    """The deploy agent of real machines (ironic-python-agent), and an image to deploy."""
+
+
+@ipa_group.command("build")
+@output_options
+def build(format_: str, columns: tuple[str, ...]) -> None:
+    """Build kernel and ramdisk of the agent, a small disk image, and a loader for virtual media.
+
+    From Debian's packages and PyPI; what is there already for the same inputs is taken.
+    """
+    settings = connect.current_settings()
+    click.echo("Deploy agent, disk image, loader …", err=True)
+    print_record(asyncio.run(_built(settings.cache)), format_=format_, columns=columns)
+
+
+async def _built(cache: Path) -> dict[str, Any]:
+    agent = await ramdisk.ensure(cache)
+    image = await disk_image.disk_image(cache)
+    with image.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return {
+        "deploy_kernel": str(agent.kernel),
+        "deploy_ramdisk": str(agent.initramfs),
+        "bootloader": str(await disk_image.medium_loader(cache)),
+        "image": str(image),
+        "image_sha256": digest,
+    }
+
+
+@ipa_group.command("remove")
+def remove() -> None:
+    """Remove everything that `build` made, also for other inputs. Harmless when repeated."""
+    cache = connect.current_settings().cache
+    ramdisk.remove(cache)
+    disk_image.remove(cache)
 
 
 def _told(found: Ironic, *, answers: bool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -100,16 +101,25 @@ async def _make(iso: Path, base_url: str, sources: dict[str, Path]) -> None:
 
 async def _efi_image(work: Path, image: Path, config: str) -> None:
     """A FAT image with GRUB as its default loader (UEFI 2.10 §3.5.1.1)."""
-    (work / "grub.cfg").write_text(config)
-    modules = " ".join(GRUB_MODULES)
-    loader = work / "bootx64.efi"
-    standalone = ["grub-mkstandalone", "-O", GRUB_TARGET, "-o", str(loader)]
-    lists = [f"--modules={modules}", f"--install-modules={modules}"]
-    nothing = ["--fonts=", "--locales=", "--themes="]
-    await process.run([*standalone, *lists, *nothing, f"boot/grub/grub.cfg={work / 'grub.cfg'}"])
+    loader = await make_loader(work, config, GRUB_MODULES)
     await process.run(["mformat", "-C", "-f", str(FLOPPY), "-i", str(image), "::"])
     await process.run(["mmd", "-i", str(image), "::/EFI", "::/EFI/BOOT"])
     await process.run(["mcopy", "-i", str(image), str(loader), "::/EFI/BOOT/BOOTX64.EFI"])
+
+
+async def make_loader(work: Path, config: str, modules: Sequence[str]) -> Path:
+    """A GRUB for UEFI, below `work`, that does what this configuration says and has these modules.
+
+    It is not signed. Raises `MissingTool` naming the package that is missing.
+    """
+    _found(Path("/usr/lib/grub") / GRUB_TARGET / "http.mod", GRUB_PACKAGE)
+    (work / "grub.cfg").write_text(config)
+    loader, names = work / "bootx64.efi", " ".join(modules)
+    standalone = ["grub-mkstandalone", "-O", GRUB_TARGET, "-o", str(loader)]
+    lists = [f"--modules={names}", f"--install-modules={names}"]
+    nothing = ["--fonts=", "--locales=", "--themes="]
+    await process.run([*standalone, *lists, *nothing, f"boot/grub/grub.cfg={work / 'grub.cfg'}"])
+    return loader
 
 
 def _xorriso(content: Path, iso: Path) -> list[str]:
