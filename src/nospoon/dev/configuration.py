@@ -31,6 +31,8 @@ class Wanted:
 
     `files_port`: where nodes fetch boot scripts, media and images; 0: the port after its API's.
     `options`: more of ironic.conf, as `SECTION.OPTION=VALUE`.
+    `advertised`: the address that nodes are told; "": `address`. `media`: the path of the loader on
+    virtual media; "": media boot no UEFI machine. `shelf`: the directory whose files it may take.
     """
 
     address: str = "127.0.0.1"
@@ -39,6 +41,9 @@ class Wanted:
     database: str = ""
     files_port: int = 0
     options: tuple[str, ...] = ()
+    advertised: str = ""
+    media: str = ""
+    shelf: str = ""
 
     @property
     def files(self) -> int:
@@ -52,7 +57,8 @@ class Wanted:
 
     def _url(self, port: int) -> str:
         """IPv6 addresses go in brackets (RFC 3986 §3.2.2)."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
+        told = self.advertised or self.address
+        host = f"[{told}]" if ":" in told else told
         return f"http://{host}:{port}"
 
     @property
@@ -61,6 +67,8 @@ class Wanted:
         return self._url(self.port)
 
 
+KERNEL = "nofb vga=normal console=tty0 console=ttyS0,115200"
+"""What ramdisks are told: their console is the serial port, whose record nospoon keeps."""
 INTERFACES: Mapping[str, str] = {
     "hardware_types": "ipmi,redfish,manual-management",
     "bios_interfaces": "no-bios,redfish",
@@ -89,7 +97,7 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
             "http_basic_auth_user_file": state / "htpasswd",
             "rpc_transport": "none",
             "host": CLOUD,  # the same at each start, so that its nodes are its own again
-            "my_ip": wanted.address,
+            "my_ip": wanted.advertised or wanted.address,
             "state_path": state,
             "tempdir": state / "tmp",
             "use_stderr": "true",
@@ -105,8 +113,13 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
         "database": {
             "connection": wanted.database or f"sqlite:///{state}/ironic.sqlite?timeout=30"
         },
-        "conductor": {"automated_clean": "false"},
         "auto_discovery": {"enabled": "true", "driver": "ipmi"},
+        "conductor": {
+            "automated_clean": "false",
+            "bootloader": f"file://{wanted.media}" if wanted.media else "",
+            "file_url_allowed_paths": ",".join(filter(None, (str(state), wanted.shelf))),
+        },
+        "redfish": {"kernel_append_params": KERNEL},
         "agent": {
             "certificates_path": state / "certificates",
             "deploy_logs_local_path": state / "ramdisk-logs",
@@ -115,6 +128,7 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
         "ipmi": {"min_command_interval": 1},
         "deploy": {"http_root": state / "http", "http_url": wanted.files_url},
         "pxe": {
+            "kernel_append_params": KERNEL,
             "tftp_root": state / "tftp",
             "tftp_master_path": state / "tftp-master",
             "images_path": state / "images",

@@ -39,10 +39,10 @@ initrd /nospoon/initrd
 boot
 """
 MEDIUM_CONFIG = """\
-search --no-floppy --file /EFI/boot/grub.cfg --set=root
-configfile /EFI/boot/grub.cfg
+search --no-floppy --file /EFI/BOOT/grub.cfg --set=root
+configfile /EFI/BOOT/grub.cfg
 """
-"""Ironic puts its own configuration there ([DEFAULT] grub_config_path)."""
+"""Ironic puts its own configuration there (its default of `grub_config_path`)."""
 TOOLS = {"sfdisk": "fdisk", "mformat": "mtools"}
 
 
@@ -68,7 +68,7 @@ async def disk_image(cache: Path) -> Path:
 
 async def medium_loader(cache: Path) -> Path:
     """The file system with GRUB that Ironic puts on virtual media ([conductor] bootloader)."""
-    loader_image = cache / f"medium-loader-{_key(MEDIUM_CONFIG, *MODULES)}.img"
+    loader_image = _loader_image(cache)
     if not loader_image.exists():
         _need_tools()
         cache.mkdir(parents=True, exist_ok=True)
@@ -79,6 +79,16 @@ async def medium_loader(cache: Path) -> Path:
             await _filled(str(image), {"EFI/BOOT/BOOTX64.EFI": loader})
             image.replace(loader_image)
     return loader_image
+
+
+def kept_loader(cache: Path) -> str:
+    """The path of the loader of media when it was made, else ""."""
+    found = _loader_image(cache)
+    return str(found) if found.exists() else ""
+
+
+def _loader_image(cache: Path) -> Path:
+    return cache / f"medium-loader-{_key(MEDIUM_CONFIG, *MODULES)}.img"
 
 
 def remove(cache: Path) -> None:

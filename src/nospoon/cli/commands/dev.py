@@ -34,6 +34,7 @@ def ironic_group() -> None:
               help="TCP port of its API.")  # fmt: skip
 @click.option("--files-port", type=click.IntRange(1, 65535), help="TCP port of boot scripts, "
               "media and images; default: the one after the API's.")  # fmt: skip
+@click.option("--advertise", default="", help="Address that nodes are told; default: --address.")
 @click.option("--auth", type=click.Choice([str(each) for each in Auth]), default="none",
               show_default=True, help="How callers are known.")  # fmt: skip
 @click.option("--set", "options", multiple=True, metavar="SECTION.OPTION=VALUE",
@@ -41,15 +42,18 @@ def ironic_group() -> None:
 @click.option("--database", default="", help="SQLAlchemy URL; default: SQLite of its own.")
 @output_options
 def up(
-    address: str, port: int, files_port: int | None, auth: str, options: tuple[str, ...],
-    database: str, format_: str, columns: tuple[str, ...],
+    address: str, port: int, files_port: int | None, advertise: str, auth: str,
+    options: tuple[str, ...], database: str, format_: str, columns: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Start it, or find it running; with other settings it is started anew.
 
     The first time its Python packages (400 MB) are brought. It runs until `down`.
     """
     settings = connect.current_settings()
-    wanted = Wanted(address, port, Auth(auth), database, files_port or 0, options)
+    wanted = Wanted(
+        address, port, Auth(auth), database, files_port or 0, options, advertise,
+        disk_image.kept_loader(settings.cache), str(settings.cache),
+    )  # fmt: skip
     click.echo("Ironic: environment, database, API and conductor …", err=True)
     state = settings.state / "dev" / "ironic"
     found = asyncio.run(ironic.up(wanted, state=state, cache=settings.cache))
