@@ -40,11 +40,11 @@ class Rack:
         return cls(directory, {**os.environ, **places, **port, "PATH": path, **more})
 
     def run(
-        self, *argv: str, status: int = 0, stdin: str | None = None
+        self, *argv: str, status: int = 0, stdin: str | None = None, seconds: float = 500
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*self.prefix, "nospoon", *argv], env=self.environment, input=stdin, text=True,
-            capture_output=True, timeout=500, check=False, cwd=self.directory,
+            capture_output=True, timeout=seconds, check=False, cwd=self.directory,
         )  # fmt: skip
         assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
