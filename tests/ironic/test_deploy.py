@@ -23,6 +23,7 @@ NETWORK, BRIDGE = "172.30.91.0/24", "172.30.91.1"
 @pytest.fixture
 def provisioning(rack: Rack, free_port: int) -> Iterator[tuple[Rack, Api]]:
     """An Ironic that machines reach on a network of the rack's, and what it deploys with."""
+    rack.directory.chmod(0o711)  # the hypervisor opens disks below it
     names = {"NOSPOON_STATE_DIR": tempfile.mkdtemp(prefix="nospoon-ironic-")}
     ours = Rack(rack.directory, {**rack.environment, **names})
     ours.run(
@@ -32,6 +33,8 @@ def provisioning(rack: Rack, free_port: int) -> Iterator[tuple[Rack, Api]]:
     try:
         yield rack, Api(f"http://127.0.0.1:{free_port}")
     finally:
+        for name in rack.names:
+            rack.run("down", "--yes", "--purge", "--forget-enrolment", name)
         ours.run("dev", "ironic", "down")
         shutil.rmtree(names["NOSPOON_STATE_DIR"])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from nospoon.bmc.log import CAPACITY, Record
 from nospoon.store import tables
@@ -36,8 +36,11 @@ Change = Appended | Erased
 
 def records(connection: Connection, machine: UUID) -> list[Record]:
     """The log of one machine, oldest first."""
-    query = select(log.c.record).where(log.c.uuid == str(machine)).order_by(log.c.number)
-    return [msgspec.convert(record, Record) for (record,) in connection.execute(query)]
+    found = connection.execute(_RECORDS, {"wanted": str(machine)})
+    return [msgspec.convert(record, Record) for (record,) in found]
+
+
+_RECORDS = select(log.c.record).where(log.c.uuid == bindparam("wanted")).order_by(log.c.number)
 
 
 def write(connection: Connection, changes: Sequence[Change]) -> None:

@@ -112,9 +112,8 @@ def all_operations(connection: Connection, *, uid: int | None = None) -> list[Op
 def add_event(
     connection: Connection, operation: UUID, *, seq: int, at: float, data: Mapping[str, Any]
 ) -> None:
-    connection.execute(
-        insert(events).values(operation_id=str(operation), seq=seq, at=at, data=dict(data))
-    )
+    event = {"operation_id": str(operation), "seq": seq, "at": at, "data": dict(data)}
+    connection.execute(_EVENT, event)
 
 
 def events_since(connection: Connection, operation: UUID, seq: int) -> list[tuple[int, float, Any]]:
@@ -128,6 +127,7 @@ def events_since(connection: Connection, operation: UUID, seq: int) -> list[tupl
 
 
 # Made once: SQLAlchemy takes longer to build such a statement than SQLite to carry it out.
+_EVENT = insert(events)
 _INTEND = insert(journal)
 _CONCLUDE = (
     update(journal)
