@@ -50,38 +50,49 @@ def built() -> dict[str, str]:
     return found
 
 
-def cluster_file(rack: Rack, name: str, built: dict[str, str], endpoint: str) -> str:
+def cluster_file(rack: Rack, name: str, built: dict[str, str], api: Api) -> str:
+    """A node that Ironic boots from a medium by Redfish, and one from the network by IPMI."""
     told: dict[str, Any] = {
-        "endpoint": endpoint,
-        "driver": "redfish",
+        "endpoint": api.endpoint,
         "automated_clean": False,
-        "interfaces": {"boot": "redfish-virtual-media", "deploy": "direct"},
+        "interfaces": {"deploy": "direct"},
         "deploy_kernel": f"file://{built['deploy_kernel']}",
         "deploy_ramdisk": f"file://{built['deploy_ramdisk']}",
         "state": "active",
         "image": f"file://{built['image']}",
         "checksum": built["image_sha256"],
-        "instance_info": {"image_type": "whole-disk-image", "image_disk_format": "raw"},
+        "instance_info": {"image_type": "whole-disk", "image_disk_format": "raw"},
     }
+    files = int(api.endpoint.rpartition(":")[2]) + 1
     text = (
         f"cluster: {name}\nnetworks: {{prov: {{cidr: {NETWORK}, netboot: builtin}}}}\n"
+        f"boot: {{ironic: {{script: 'http://{BRIDGE}:{files}/boot.ipxe'}}}}\n"
         f"{rack.bmc()}ironic: {json.dumps(told)}\n"
-        "nodes: [{name: m, count: 1, firmware: uefi, memory: 2560MiB, cpus: 2, disks: [5GiB]}]\n"
+        "flavors: {uefi: {firmware: uefi, memory: 2560MiB, cpus: 2, disks: [5GiB]}}\n"
+        "nodes:\n"
+        "- {name: m, ironic: {driver: redfish, interfaces: {boot: redfish-virtual-media}}}\n"
+        "- {name: p, boot: ironic, ironic: {driver: ipmi, interfaces: {boot: ipxe}}}\n"
     )
     return rack.file(text, f"{name}.yaml")
 
 
-def test_a_machine_is_deployed_from_virtual_media_and_boots_its_image(
+def test_machines_are_deployed_from_a_medium_and_the_network_and_boot_their_image(
     built: dict[str, str], provisioning: tuple[Rack, Api]
 ) -> None:
     rack, api = provisioning
     name = rack.name()
-    file = cluster_file(rack, name, built, api.endpoint)
+    file = cluster_file(rack, name, built, api)
     rack.run("up", "--yes", file, seconds=1500)
-    assert api.nodes()["m"]["provision_state"] == "active"
-    until(lambda: HELLO in rack.run("node", "console", "--log", f"{name}/m").stdout, 120)
-    record = rack.run("node", "console", "--log", f"{name}/m").stdout
-    assert "nospoon-agent: hello" in record
-    assert record.index("nospoon-agent: hello") < record.index(HELLO)
-    rack.run("down", "--yes", "--purge", "--force", name)
+    assert {api.nodes()[node]["provision_state"] for node in "mp"} == {"active"}
+    for node in "mp":
+        until(lambda node=node: HELLO in console(rack, name, node), 120)  # type: ignore[misc]
+        assert console(rack, name, node).index(AGENT) < console(rack, name, node).index(HELLO)
+    rack.run("down", "--yes", "--purge", "--force", name, seconds=600)
     assert api.nodes() == {}
+
+
+AGENT = "nospoon-agent: hello"
+
+
+def console(rack: Rack, name: str, node: str) -> str:
+    return rack.run("node", "console", "--log", f"{name}/{node}").stdout

@@ -136,6 +136,21 @@ nodes: [{disks: [{image: a.img}, {image: "https://x/y.img"}]}]
     ]
 
 
+def test_a_profile_is_a_kernel_or_a_script_and_signed_grub_runs_no_script() -> None:
+    text = """cluster: dev
+boot:
+  s: {script: http://x/boot.ipxe}
+  n: {cmdline: a}
+  b: {kernel: http://x/k, script: http://x}
+nodes: [{boot: s}, {name: a, boot: s, firmware: uefi-secure}, {name: b, boot: s, arch: aarch64}]
+"""
+    neither, both, secure, arm = (each.partition(" ")[2] for each in problems(text))
+    assert neither == "boot.n: expected one of kernel and script, got neither"
+    assert both == "boot.b: expected one of kernel and script, got both"
+    assert "node 'a' boots by signed GRUB, which runs no iPXE script" in secure
+    assert "node 'b' boots by signed GRUB, which runs no iPXE script" in arm
+
+
 @pytest.mark.parametrize("word", ["&&", "||", ";", "#"])
 def test_a_command_line_holds_no_word_that_ends_a_loaders_command(word: str) -> None:
     (problem,) = problems(

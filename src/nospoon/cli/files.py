@@ -46,7 +46,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     text = _with_cloud(_with_inventory(text, name, base), name)
     cluster = load(text, file=name, local_file=lambda each: _why_unreadable(base / each))
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
-    wanted |= {f for profile in cluster.profiles for f in (profile.kernel, *profile.initrd)}
+    wanted |= {f for each in cluster.profiles for f in (each.kernel, *each.initrd) if f}
     local = sorted(each for each in wanted if not each.startswith(("http://", "https://")))
     digests = {each: _digest(base / each) for each in local}
     body = {"file": name, "text": text, "uploads": digests}

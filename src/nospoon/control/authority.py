@@ -73,7 +73,10 @@ class Authority:
         if uri and known not in self._probing:
             return BootAnswer(known, BootDevice.HTTP, uri=uri)
         profile = self._probing.get(known, bootable.profile)
-        return BootAnswer(known, self._device(bootable.machine, profile), profile)
+        device = self._device(bootable.machine, profile)
+        if device is BootDevice.NETWORK and profile is not None and profile.script:
+            return BootAnswer(known, BootDevice.HTTP, uri=profile.script)
+        return BootAnswer(known, device, profile)
 
     def _device(self, machine: Machine, profile: ServedProfile | None) -> BootDevice:
         """A machine with native boot order asks only when it boots from the network."""

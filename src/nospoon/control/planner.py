@@ -388,7 +388,8 @@ def _images_of(cluster: Cluster) -> set[str]:
 
 
 def _boot_files(cluster: Cluster) -> set[str]:
-    return {name for profile in cluster.profiles for name in (profile.kernel, *profile.initrd)}
+    named = (name for each in cluster.profiles for name in (each.kernel, *each.initrd))
+    return set(filter(None, named))
 
 
 def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[tuple[str, str]]:

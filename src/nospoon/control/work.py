@@ -292,7 +292,7 @@ def served_profiles(
 
     def profile(each: BootProfile) -> ServedProfile:
         initrd = tuple(served(name) for name in each.initrd)
-        return ServedProfile(each.name, served(each.kernel), initrd, each.cmdline)
+        return ServedProfile(each.name, served(each.kernel), initrd, each.cmdline, each.script)
 
     return {each.name: profile(each) for each in cluster.profiles}
 

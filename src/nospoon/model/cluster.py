@@ -228,12 +228,15 @@ class Portgroup:
 
 @dataclass(frozen=True, slots=True)
 class BootProfile:
-    """What the network boots: kernel, initrds (paths or URLs) and a command line."""
+    """What the network boots: kernel, initrds (paths or URLs) and a command line; or the iPXE
+    script at a URL, `kernel` "".
+    """
 
     name: str
     kernel: str
     initrd: tuple[str, ...] = ()
     cmdline: str = ""
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         Rule.LIVE, "mode", "address", "properties", "standalone_ports_supported"
     ),
     NodeBmcSection: _all(Rule.LIVE, "protocols", "username", "password", "k_g"),
-    BootProfileSection: _all(Rule.LIVE, "kernel", "initrd", "cmdline"),
+    BootProfileSection: _all(Rule.LIVE, "kernel", "script", "initrd", "cmdline"),
     BmcSection: {
         **_all(Rule.LIVE, "address", "ports", "redfish_port", "tls", "pool"),
         **_all(Rule.LIVE, "username", "password", "k_g"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Firmware, Switch
+from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.ironic import Standing
 from nospoon.plan.enrol import DRIVERS
 from nospoon.spec.addresses import addresses
@@ -35,6 +35,24 @@ def check(
     yield from _drivers(expansion)
     yield from _nova(sections)
     yield from _deployments(expansion)
+    yield from _profiles(sections, expansion)
+
+
+def _profiles(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Profiles of nothing or of two things, and scripts for nodes whose loader is GRUB."""
+    for name, profile in sections.boot.items():
+        if bool(profile.kernel) == bool(profile.script):
+            got = "both" if profile.script else "neither"
+            yield Complaint(("boot", name), f"expected one of kernel and script, got {got}")
+    scripts = {name for name, profile in sections.boot.items() if profile.script}
+    told: set[int] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        grub = node.arch is Arch.AARCH64 or node.firmware is Firmware.UEFI_SECURE
+        if grub and node.boot in scripts and group not in told:
+            told.add(group)
+            message = f"node {node.name!r} boots by signed GRUB, which runs no iPXE script"
+            hint = f"Give boot profile {node.boot!r} a kernel, or the node other firmware"
+            yield Complaint(("nodes", group), message, hint)
 
 
 def _identity(sections: Sections) -> Iterator[Complaint]:

@@ -66,7 +66,7 @@ def load(
         hosts=_hosts(sections, default_uri),
         networks=_networks(sections),
         profiles=tuple(
-            BootProfile(name=name, kernel=p.kernel, initrd=tuple(p.initrd), cmdline=p.cmdline)
+            BootProfile(name, p.kernel or "", tuple(p.initrd), p.cmdline, p.script or "")
             for name, p in sections.boot.items()
         ),
         nodes=tuple(expansion.nodes),

@@ -26,6 +26,7 @@ from nospoon.spec.fields import (
     Ports,
     Size,
     parse_address,
+    parse_url,
 )
 from nospoon.spec.ironic import EnrolmentSection, IronicSection
 from nospoon.spec.nova import NovaSection
@@ -370,7 +371,10 @@ class NodeGroupSection(NodeSection):
 class BootProfileSection(Section):
     """What the network boots."""
 
-    kernel: Text = Field(description="Kernel: a path beside the file, or an http URL.")
+    kernel: Text | None = Field(None, description="Kernel: a path beside the file, or an http URL.")
+    script: Annotated[Text, BeforeValidator(parse_url)] | None = Field(
+        None, description="In place of a kernel: URL of an iPXE script, such as Ironic's boot.ipxe."
+    )
     initrd: Annotated[list[Text], BeforeValidator(_listed), _OneOrMore()] = Field(
         default_factory=list, description="Initial ramdisk, or a list of them: paths or URLs."
     )

@@ -20,12 +20,15 @@ class ServedFile:
 
 @dataclass(frozen=True, slots=True)
 class ServedProfile:
-    """A boot profile ready to serve: kernel and initrds are local files or http URLs."""
+    """A boot profile ready to serve: kernel and initrds are local files or http URLs; or the URL of
+    an iPXE script.
+    """
 
     name: str
     kernel: ServedFile | str
     initrd: tuple[ServedFile | str, ...]
     cmdline: str
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True)
