@@ -276,6 +276,9 @@ CASES = (
            look=boots_with(part))
       for name, value, part in (("kernel", "kernel-b", "kernel b"), ("cmdline", "new=1", "new=1"),
                                 ("initrd", "kernel-b", "kernel b"))),
+    Case(section=BootProfileSection, field="script",
+         after={"boot/a": {"script": "http://192.0.2.1/x.ipxe"}},
+         look=boots_with("http://192.0.2.1/x.ipxe")),
     Case(section=BmcSection, field="address", after={"bmc/address": "127.0.0.2"},
          look=lambda standing: row("ipmi")(standing).partition(":")[0], becomes="127.0.0.2"),
     Case(section=BmcSection, field="ports", after={"bmc/ports": "<port+500>-<port+520>"},
