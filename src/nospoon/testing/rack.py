@@ -44,7 +44,7 @@ class Rack:
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*self.prefix, "nospoon", *argv], env=self.environment, input=stdin, text=True,
-            capture_output=True, timeout=seconds, check=False, cwd=self.directory,
+            capture_output=True, timeout=seconds, check=False, cwd=self.directory, errors="replace",
         )  # fmt: skip
         assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
