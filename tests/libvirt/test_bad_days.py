@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import libvirt
 import pytest
@@ -17,8 +18,19 @@ from nospoon.errors import HostUnreachable, NotOurs, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware, Host
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources import Image, Kind, Link, Machine, Pool, Resource, Volume
+from nospoon.model.resources import (
+    Image,
+    Key,
+    Kind,
+    Link,
+    Machine,
+    OwnerTag,
+    Pool,
+    Resource,
+    Volume,
+)
 from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing import guests
 from nospoon.testing.conformance import (
@@ -388,3 +400,45 @@ async def test_a_file_that_libvirt_does_not_know_of_is_no_hindrance(
     (Path(rack.pool.shape.path) / "m0-0.qcow2").write_bytes(b"half a disk")
     await make(bench, rack.blank)
     assert (await found(bench, rack.blank)).shape == rack.blank.shape
+
+
+class Vanishing:
+    """Tells of one port of each bridge more, whose machine ended meanwhile."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
+    ) -> Finished:
+        done = await self._runner.run(argv, stdin=stdin, check=check)
+        if "master" in argv and "show" in argv:
+            links = [*json.loads(done.stdout or "[]"), {"ifname": "gone-0"}]
+            return replace(done, status=0, stdout=json.dumps(links))
+        return done
+
+
+async def test_a_port_that_vanishes_while_its_network_changes_is_no_error(
+    own_libvirt: Any, runner: Runner, tmp_path: Path
+) -> None:
+    async def no_image(sha256: str) -> str:
+        raise AssertionError(sha256)
+
+    connection = LibvirtConnection(
+        Host("here", uri=own_libvirt.uri),
+        "kit",
+        Vanishing(runner),
+        no_image,
+        records=str(tmp_path),
+        verdicts=tmp_path,
+    )
+    driver = connection.drivers[Kind.NETWORK]
+    network = Resource(Key(Kind.NETWORK, "here", "lan"), Link("nsvanish0"))
+    tag = OwnerTag("kit", uuid4())
+    await driver.create(network, tag)
+    (seen,) = await driver.observe(tag.cluster)
+    await driver.change(seen, replace(network, shape=Link("nsvanish0", mtu=1400)), tag)
+    (changed,) = await driver.observe(tag.cluster)
+    assert changed.shape == Link("nsvanish0", mtu=1400)
+    await driver.delete(changed)
+    await connection.close()

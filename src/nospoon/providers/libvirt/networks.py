@@ -23,10 +23,13 @@ from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.tunnels import Tunnels
+from nospoon.runtime import process
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
 VirNetwork = Any
+NO_DEVICE = "Cannot find device"
+"""What ip(8) says of a link that is not there."""
 
 
 class NetworkDriver:
@@ -143,8 +146,12 @@ class NetworkDriver:
         return [link["ifname"] for link in links if "ifname" in link]
 
     async def _plug_in(self, bridge: str, ports: Sequence[str]) -> None:
+        """A port whose machine has ended meanwhile is gone, and no error."""
         for port in ports:
-            await self._runner.run(["ip", "link", "set", "dev", port, "master", bridge])
+            argv = ["ip", "link", "set", "dev", port, "master", bridge]
+            done = await self._runner.run(argv, check=False)
+            if done.status != 0 and NO_DEVICE not in done.stderr:
+                process.refuse(done)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         before, after = observed.shape, desired.shape
