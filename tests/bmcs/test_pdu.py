@@ -27,6 +27,9 @@ SPDU = f"{APC}.4.4.2.1.3"
 MSP = f"{APC}.6.5.1.1.5"
 REBOOT = f"{APC}.12.3.4.1.1.6"
 NAME = f"{APC}.12.3.4.1.1.2"
+OFF_TIME = f"{APC}.12.3.4.1.1.5"
+PENDING = f"{APC}.12.3.5.1.1.5"
+MASTER = f"{APC}.4.2.1"
 SECRET = "correct-horse"
 V3 = ("-v3", "-l", "authPriv", "-u", "nospoon", "-A", SECRET, "-X", SECRET)
 V2 = ("-v2c", "-c", SECRET)
@@ -180,6 +183,45 @@ async def test_a_reboot_takes_as_long_as_it_was_told_to() -> None:
         assert not pdu.has_power(0)
         await _so(lambda: pdu.has_power(0))
         assert 6 <= pdu.service.now - began < 8
+
+
+async def test_a_delayed_command_comes_after_its_delay() -> None:
+    async with fed() as pdu:
+        await pdu.snmp("snmpset", f"{OFF_TIME}.1", "i", "1")
+        began = pdu.service.now
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "5")
+        assert pdu.has_power(0)
+        assert (await pdu.snmp("snmpget", f"{PENDING}.1")).stdout.split()[-1] == "1"
+        await _so(lambda: not pdu.has_power(0))
+        assert pdu.service.now - began >= 1
+        assert (await pdu.snmp("snmpget", f"{PENDING}.1")).stdout.split()[-1] == "2"
+
+
+async def test_two_settings_told_in_one_request_are_both_kept() -> None:
+    async with fed() as pdu:
+        await pdu.snmp("snmpset", f"{OFF_TIME}.1", "i", "3", f"{REBOOT}.1", "i", "7")
+        for oid, told in ((OFF_TIME, "3"), (REBOOT, "7")):
+            assert (await pdu.snmp("snmpget", f"{oid}.1")).stdout.split()[-1] == told
+
+
+async def test_a_cancelled_reboot_does_not_come_back() -> None:
+    async with fed() as pdu:
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "3")
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "7")
+        assert not pdu.has_power(0)
+        served = pdu.service.status(pdu.configs[0].bmc.uuid)
+        assert served is not None
+        assert not served.aggregate.runtime.settings.outlet.returns
+
+
+async def test_the_master_switch_has_values_of_its_own() -> None:
+    """PowerNet-MIB, sPDUMasterControlSwitch: 1 all on now, 3 all off now, 6 no command."""
+    async with fed() as pdu:
+        assert (await pdu.snmp("snmpget", f"{MASTER}.0")).stdout.split()[-1] == "6"
+        for told, on in (("6", True), ("3", False), ("6", False), ("1", True)):
+            await pdu.snmp("snmpset", f"{MASTER}.0", "i", told)
+            assert [pdu.has_power(number) for number in range(2)] == [on, on]
+        assert (await pdu.snmp("snmpset", f"{MASTER}.0", "i", "8", check=False)).status != 0
 
 
 async def test_an_outlet_off_for_a_reboot_comes_back_after_a_restart_of_the_daemon() -> None:

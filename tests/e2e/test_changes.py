@@ -35,7 +35,7 @@ from nospoon.spec.nova import NovaFlavorSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack
 
-pytestmark = [pytest.mark.libvirt]
+pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("changes")]
 
 SIMULATED = "tests/e2e/test_changes.py::test_how_simulated_machines_behave_changes_at_once"
 ENROLLED = "tests/ironic/test_changes.py::test_a_change_of_each_field_reaches_the_node_in_place"
@@ -113,9 +113,9 @@ def test_every_field_has_a_rule_and_a_test() -> None:
         assert f"def {name}(" in (Path(__file__).parents[2] / path).read_text(), place
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def standing() -> Iterator[Standing]:
-    """The cluster that all cases of this process change; a session's, for making it takes time."""
+    """The cluster that all cases change: making it takes time."""
     with _rack() as rack, bridges() as (one, two, ovs):
         made = Standing(rack, (one, two), ovs)
         made.up()

@@ -40,10 +40,10 @@ def _link(device: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout)[0])
 
 
-def _wait_until_off(rack: Rack, node: str) -> None:
-    """A power-off is acknowledged before it is done, as by hardware."""
-    deadline = time.monotonic() + 30
-    while rack.run("node", "power", node, "status").stdout.strip() != "off":
+def _wait_until(rack: Rack, node: str, power: str) -> None:
+    """A power command is acknowledged before it is done, as by hardware."""
+    deadline = time.monotonic() + 60
+    while rack.run("node", "power", node, "status").stdout.strip() != power:
         assert time.monotonic() < deadline
 
 
@@ -55,10 +55,11 @@ def test_a_guests_tap_is_the_port_that_was_told_while_it_was_off(shared: Rack) -
     before = shared.json("node", "show", f"{name}/n0")["ports"]
     for _ in range(2):
         shared.run("node", "power", f"{name}/n0", "on")
+        _wait_until(shared, f"{name}/n0", "on")
         for port in before:
             told = port["local_link_connection"]
             tap = _link(told["port_id"])
             assert (tap["master"], tap["mtu"]) == (told["switch_info"], 1400)
         assert shared.json("node", "show", f"{name}/n0")["ports"] == before
         shared.run("node", "power", f"{name}/n0", "off")
-        _wait_until_off(shared, f"{name}/n0")
+        _wait_until(shared, f"{name}/n0", "off")

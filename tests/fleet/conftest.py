@@ -112,14 +112,24 @@ class FarHost:
     def reboot(self) -> None:
         """What runs ends, and with it what is kept in memory only; then its daemons start again."""
         self.kill("qemu-system", "dnsmasq", "sshd", "libvirtd", "virtlogd")
-        for line in self.run("ip", "-o", "link").splitlines():
-            if (device := line.split(": ")[1].partition("@")[0]) != "lo":
-                self.run("ip", "link", "delete", device)
+        wait_until(self._has_no_links)
         self.run("find", "/run/libvirt", "-mindepth", "1", "-delete")
         (self.place / "virtlogd.pid").unlink()
         self.run("virtlogd", "-d", "-p", str(self.place / "virtlogd.pid"))
         wait_until((self.place / "virtlogd.pid").exists)
         self.start()
+
+    def _has_no_links(self) -> bool:
+        """Delete them, but for loopback; a tap goes by itself when its guest has ended."""
+        for device in self._links():
+            argv = [*self.enter, "ip", "link", "delete", device]
+            subprocess.run(argv, capture_output=True, check=False)
+        return not self._links()
+
+    def _links(self) -> list[str]:
+        shown = self.run("ip", "-o", "link").splitlines()
+        names = [line.split(": ")[1].partition("@")[0] for line in shown]
+        return [name for name in names if name != "lo"]
 
     def _processes(self, programs: tuple[str, ...]) -> Iterator[int]:
         """Those in this host's network namespace: libvirt gives each QEMU a mount namespace."""

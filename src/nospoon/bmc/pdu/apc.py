@@ -6,7 +6,6 @@ MasterSwitch plus), and the system group (RFC 3418). Ironic's `snmp` driver uses
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from nospoon import __version__
@@ -36,7 +35,19 @@ _RPDU_COMMANDS = {
     7: Command.CANCEL,
 }
 _ALL_COMMANDS = {number + 1: command for number, command in _RPDU_COMMANDS.items()}
-"""rPDUOutletDevCommand and sPDUMasterControlSwitch: 1 is noCommand."""
+"""rPDUOutletDevCommand: 1 is noCommand."""
+_MASTER_COMMANDS = {
+    1: Command.ON,
+    2: Command.DELAYED_ON,
+    3: Command.OFF,
+    4: Command.REBOOT,
+    5: Command.DELAYED_REBOOT,
+    7: Command.DELAYED_OFF,
+}
+"""sPDUMasterControlSwitch: turnAllOnNow, turnAllOnSequence (by each outlet's delay) …; 6 is
+noCommand.
+"""
+_NO_MASTER_COMMAND = 6
 _SPDU_COMMANDS = {
     1: Command.ON,
     2: Command.OFF,
@@ -122,7 +133,8 @@ def _commanded(
         for each in device.rows if everywhere else (outlet,):
             device.command(each, command, now)
 
-    allowed = {*commands, 1}
+    nothing = _NO_MASTER_COMMAND if commands is _MASTER_COMMANDS else 1
+    allowed = {*commands, nothing}
     return Column(oid, name, read, write, accepts=allowed.__contains__, rows=not everywhere)
 
 
@@ -132,7 +144,7 @@ def _configured(oid: Oid, name: str, field: str, accepts: Callable[[int], bool])
     def write(device: Pdu, outlet: int, value: int | bytes, now: float) -> None:
         del now
         changed: dict[str, Any] = {field: value}
-        device.configure(outlet, replace(device.outlets[outlet].settings, **changed))
+        device.configure(outlet, **changed)
 
     return Column(
         oid,
@@ -147,8 +159,7 @@ def _named(oid: Oid, name: str) -> Column[Pdu]:
     def write(device: Pdu, outlet: int, value: int | bytes, now: float) -> None:
         del now
         assert isinstance(value, bytes), "the type was checked"
-        settings = device.outlets[outlet].settings
-        device.configure(outlet, replace(settings, name=value.decode()))
+        device.configure(outlet, name=value.decode())
 
     return Column(oid, name, _name, write, tag=Tag.OCTETS, accepts=_is_name)
 
@@ -179,8 +190,8 @@ COLUMNS: tuple[Column[Pdu], ...] = (
     _fixed((*SYSTEM, 6), "sysLocation", text("")),
     _fixed((*SYSTEM, 7), "sysServices", integer(72)),
     _commanded(
-        (*SPDU, 2, 1), "sPDUMasterControlSwitch", _constant(integer(1)), _ALL_COMMANDS,
-        everywhere=True,
+        (*SPDU, 2, 1), "sPDUMasterControlSwitch", _constant(integer(_NO_MASTER_COMMAND)),
+        _MASTER_COMMANDS, everywhere=True,
     ),
     _scalar((*SPDU, 2, 2), "sPDUMasterState", _states),
     _scalar((*SPDU, 2, 3), "sPDUMasterPending", _any_pending),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Any
 from uuid import UUID
 
 from nospoon.bmc.aggregate import Bmc
@@ -29,6 +30,14 @@ class Command(Enum):
     DELAYED_OFF = auto()
     DELAYED_REBOOT = auto()
     CANCEL = auto()
+
+
+LATER = {
+    Command.DELAYED_ON: Command.ON,
+    Command.DELAYED_OFF: Command.OFF,
+    Command.DELAYED_REBOOT: Command.REBOOT,
+}
+"""What is done when the delay is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,9 @@ class _Pending:
 class Pdu:
     """`name` and `serial` as SNMP tells them. `started`: `now` of its start."""
 
-    __slots__ = ("_effects", "_pending", "_rows", "name", "outlets", "serial", "started")
+    __slots__ = (
+        "_changed", "_effects", "_pending", "_rows", "name", "outlets", "serial", "started",
+    )  # fmt: skip
 
     def __init__(self, *, name: str, serial: str, started: float) -> None:
         self.name, self.serial, self.started = name, serial, started
@@ -84,6 +95,7 @@ class Pdu:
         self._rows: Sequence[int] = ()
         self._pending: dict[int, _Pending] = {}
         self._effects: list[Effect] = []
+        self._changed: dict[int, OutletSettings] = {}
 
     @property
     def rows(self) -> Sequence[int]:
@@ -113,28 +125,40 @@ class Pdu:
     def drain(self) -> list[Effect]:
         """What is to be done since this was asked last."""
         effects, self._effects = self._effects, []
+        self._changed.clear()
         return effects
+
+    def settings(self, number: int) -> OutletSettings:
+        """An outlet's, with what was told since `drain`."""
+        return self._changed.get(number, self.outlets[number].settings)
 
     def command(self, number: int, command: Command, now: float) -> None:
         """Do it, instead of what was to happen later."""
+        settings = self.settings(number)
+        delays = {
+            Command.DELAYED_ON: settings.on_delay,
+            Command.DELAYED_OFF: settings.off_delay,
+            Command.DELAYED_REBOOT: settings.off_delay,
+        }
+        if delays.get(command) == NEVER:
+            return
         self._pending.pop(number, None)
-        settings = self.outlets[number].settings
+        if settings.returns and command is not Command.REBOOT:
+            self.configure(number, returns=False)
         match command:
             case Command.ON | Command.OFF:
-                self._switch(number, command)
+                self._effects.append(Switch(number, on=command is Command.ON))
             case Command.REBOOT:
                 self._reboot(number, now)
-            case Command.DELAYED_ON:
-                self._after(number, Command.ON, settings.on_delay, now)
-            case Command.DELAYED_OFF:
-                self._after(number, Command.OFF, settings.off_delay, now)
-            case Command.DELAYED_REBOOT:
-                self._after(number, Command.REBOOT, settings.off_delay, now)
+            case Command.DELAYED_ON | Command.DELAYED_OFF | Command.DELAYED_REBOOT:
+                self._after(number, LATER[command], delays[command], now)
             case Command.CANCEL:
                 pass
 
-    def configure(self, number: int, settings: OutletSettings) -> None:
-        self._effects.append(Configure(number, settings))
+    def configure(self, number: int, **changed: Any) -> None:
+        """Keep these fields of an outlet's settings; the others stay."""
+        self._changed[number] = replace(self.settings(number), **changed)
+        self._effects.append(Configure(number, self._changed[number]))
 
     def expire(self, now: float) -> None:
         """Do what was to be done by now."""
@@ -142,22 +166,15 @@ class Pdu:
         for number in due:
             self.command(number, self._pending[number].command, now)
 
-    def _switch(self, number: int, command: Command) -> None:
-        settings = self.outlets[number].settings
-        if settings.returns:
-            self.configure(number, replace(settings, returns=False))
-        self._effects.append(Switch(number, on=command is Command.ON))
-
     def _reboot(self, number: int, now: float) -> None:
-        settings = self.outlets[number].settings
-        self.configure(number, replace(settings, returns=True))
+        self.configure(number, returns=True)
         self._effects.append(Switch(number, on=False))
-        self._later(number, Command.ON, now + settings.reboot)
+        self._later(number, Command.ON, now + self.settings(number).reboot)
 
     def _after(self, number: int, command: Command, delay: int, now: float) -> None:
         if delay == 0:
             self.command(number, command, now)
-        elif delay != NEVER:
+        else:
             self._later(number, command, now + delay)
 
     def _later(self, number: int, command: Command, at: float) -> None:

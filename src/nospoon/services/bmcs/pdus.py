@@ -37,6 +37,7 @@ class _Served:
     place: tuple[str, int]
     secret: str = field(repr=False)
     timer: asyncio.TimerHandle | None = None
+    deadline: float | None = None
 
 
 class Pdus:
@@ -112,7 +113,7 @@ class Pdus:
     def _carry_out(self, served: _Served) -> list[asyncio.Task[None]]:
         """Do what the PDU wants; returns what to wait for until it is durable."""
         effects = served.pdu.drain()
-        if effects:
+        if served.pdu.deadline != served.deadline:
             self._set_timer(served)
         told = [self._effect(served, each) for each in effects]
         return [each.turn for each in told if each is not None and each.turn is not None]
@@ -134,13 +135,13 @@ class Pdus:
         if served.timer is not None:
             served.timer.cancel()
             served.timer = None
-        deadline = served.pdu.deadline
-        if deadline is not None:
+        served.deadline = served.pdu.deadline
+        if served.deadline is not None:
             loop = asyncio.get_running_loop()
-            served.timer = loop.call_at(deadline, self._expired, served)
+            served.timer = loop.call_at(served.deadline, self._expired, served)
 
     def _expired(self, served: _Served) -> None:
-        served.timer = None
+        served.timer = served.deadline = None
         served.pdu.expire(self._service.now)
         self._carry_out(served)
         self._set_timer(served)
