@@ -33,9 +33,9 @@ SERVE6 = SERVE.replace("7000)", "7000), family=socket.AF_INET6").replace(
 
 
 def prefix() -> str:
-    """Three groups of a unique local network (RFC 4193)."""
+    """Three groups of a unique local network (RFC 4193), none with a zero in front (RFC 5952)."""
     word = uuid4().hex
-    return f"fd{word[:2]}:{word[2:6]}:{word[6:10]}"
+    return f"fd{word[:2]}:1{word[2:5]}:1{word[5:8]}"
 
 
 def address_of(place: Place, network: str) -> str:
