@@ -85,7 +85,7 @@ def test_guests_find_addresses_reach_one_another_and_get_out_where_they_may(
     head = f"cluster: {name}\n{shared.bmc()}{nodes}"
 
     def up(more: str) -> None:
-        network = f"{{cidr: [198.51.100.64/26, '{group}:a::/64'], netboot: builtin{more}}}"
+        network = f"{{cidr: [198.51.100.192/26, '{group}:a::/64'], netboot: builtin{more}}}"
         file = shared.file(f"{head}networks: {{lan: {network}}}\n", f"{name}.yaml")
         shared.run("up", "--yes", file)
         assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
