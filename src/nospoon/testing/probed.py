@@ -39,7 +39,13 @@ FOUND: dict[str, Any] = {
     "memory_usable": 213475328,
     "disks": [{"name": "vda", "size": 1073741824, "serial": "SER1", "bus": "virtio"}],
     "nics": [
-        {"name": "eth0", "mac": "02:00:00:00:00:01", "driver": "virtio_net", "link": True},
+        {
+            "name": "eth0",
+            "mac": "02:00:00:00:00:01",
+            "driver": "virtio_net",
+            "link": True,
+            "ipv6": [],
+        },
     ],
     "kernel": "6.1.0-56-amd64",
     "uptime": 3.57,
