@@ -8,13 +8,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+BLOCKS, PORTS = 44, 500
+"""Blocks of ports from 10,000 on, below those of outgoing connections (32,768 and more, ip(7))."""
 
 BIN = Path(sys.executable).parent
 CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", "/var/cache/nospoon"))
@@ -29,6 +34,8 @@ class Rack:
     environment: dict[str, str]
     names: list[str] = field(default_factory=list)
     prefix: list[str] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    """Descriptors of sockets, each of which holds a block of ports."""
 
     @classmethod
     def at(cls, directory: Path, **more: str) -> Rack:
@@ -58,17 +65,33 @@ class Rack:
         return str(path)
 
     def bmc(self, **more: str) -> str:
-        """A `bmc:` section with ports that no other daemon on this machine uses, and below those
-        that the kernel gives to outgoing connections (32768 and more, ip(7)).
+        """A `bmc:` section with ports that no other test has until this rack is down, not even
+        while its daemon is.
         """
-        slot = int(uuid4().hex[:4], 16) % 430
-        first, snmp = 10_000 + slot * 50, 5_000 + slot * 10
+        block = self._block()
+        first, snmp = 10_000 + block * PORTS, 5_000 + block * 100
         settings = {
-            "redfish_port": str(first), "pdu": f"{{ports: {snmp}-{snmp + 9}}}", **more,
+            "redfish_port": str(first), "pdu": f"{{ports: {snmp}-{snmp + 99}}}", **more,
         }  # fmt: skip
         if "pool" not in more:
-            settings["ports"] = f"{first + 1}-{first + 999}"
+            settings["ports"] = f"{first + 1}-{first + PORTS - 1}"
         return f"bmc: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}\n"
+
+    def _block(self) -> int:
+        """A block of ports that nobody holds. Abstract names (unix(7)) belong to a network
+        namespace, as ports do, and end with who has them.
+        """
+        for block in random.sample(range(BLOCKS), BLOCKS):
+            holder = socket.socket(socket.AF_UNIX)
+            with contextlib.closing(holder), contextlib.suppress(OSError):
+                holder.bind(f"\0nospoon-test-ports-{block}")
+                self.held.append(holder.detach())
+                return block
+        raise AssertionError(f"all {BLOCKS} blocks of ports are held by other tests")
+
+    def _release(self) -> None:
+        while self.held:
+            os.close(self.held.pop())
 
     def name(self) -> str:
         """A cluster name that no other test uses."""
@@ -102,6 +125,7 @@ class Rack:
         """Take down every cluster that was named here."""
         while self.names:
             self.run("down", "--yes", "--purge", self.names.pop())
+        self._release()
 
     def close(self) -> None:
         self.down()
@@ -111,3 +135,4 @@ class Rack:
         """End a daemon that a failed test left running."""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             os.kill(self.daemon_pid(), signal.SIGTERM)
+        self._release()
