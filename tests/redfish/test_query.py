@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.datastructures import QueryParams
@@ -50,12 +51,83 @@ async def test_the_only_member_is_given_itself() -> None:
         ("$search=x", 501),
         ("$select=", 400),
         ("only=1", 400),
+        (f"$top={'9' * 5000}", 400),
+        (f"$skip={'9' * 5000}", 400),
+        (f"$expand=.($levels={'9' * 5000})", 400),
+        ("$top=%D9%A3", 400),
     ],
 )
 async def test_what_cannot_be_asked_is_refused(asked: str, status: int) -> None:
     async with bench(1) as rack:
         path = f"{SYSTEMS}?{asked}".replace(" ", "%20")
-        assert (await client(rack.first).get(path)).status == status
+        answer = await client(rack.first).get(path)
+        assert answer.status == status
+        assert answer.message.startswith("QueryParameter")
+
+
+@pytest.mark.parametrize("other", ["$expand=.", "$select=Name", "$top=1", "$filter=Name eq 'x'"])
+async def test_only_is_asked_alone(other: str) -> None:
+    async with bench(1) as rack:
+        path = f"{SYSTEMS}?only&{other}".replace(" ", "%20")
+        answer = await client(rack.first).get(path)
+        assert (answer.status, answer.message) == (400, "QueryCombinationInvalid")
+        assert (await client(rack.first).get(f"{SYSTEMS}?only&mine=1")).json["SystemType"]
+
+
+async def test_only_is_for_collections() -> None:
+    async with bench(1) as rack:
+        answer = await client(rack.first).get(f"{system_of(rack.first)}?only")
+        assert (answer.status, answer.message) == (400, "QueryNotSupportedOnResource")
+
+
+@pytest.mark.parametrize("nic", ["9" * 5000, "1", "٠", "²", "-1", "00"])
+async def test_what_is_no_number_of_an_interface_is_missing(nic: str) -> None:
+    async with bench(1) as rack:
+        path = f"{system_of(rack.first)}/EthernetInterfaces/"
+        assert (await client(rack.first).get(f"{path}0")).status == 200
+        assert (await client(rack.first).get(path + quote(nic))).status == 404
+
+
+LIT = {"LocationIndicatorActive": True}
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("$expand=.", 200),
+        ("only", 200),
+        ("$filter=LocationIndicatorActive eq true", 200),
+        ("$filter=Name eq 'n0'", 304),
+    ],
+)
+async def test_what_is_asked_of_other_resources_has_an_etag_of_its_own(
+    asked: str, told: int
+) -> None:
+    async with bench(1) as rack:
+        line, path = client(rack.first), f"{SYSTEMS}?{asked}".replace(" ", "%20")
+        tag = (await line.get(path)).headers["etag"]
+        assert (await line.get(path, If_None_Match=tag)).status == 304
+        assert (await line.ask("PATCH", system_of(rack.first), LIT)).status == 200
+        assert (await line.get(path, If_None_Match=tag)).status == told
+
+
+async def test_what_is_selected_has_the_etag_of_its_resource() -> None:
+    async with bench(1) as rack:
+        line, place = client(rack.first), system_of(rack.first)
+        path = f"{place}?$select=Boot"
+        tag = (await line.get(path)).headers["etag"]
+        assert tag == (await line.get(place)).headers["etag"]
+        assert (await line.get(path, If_None_Match=tag)).status == 304
+        assert (await line.ask("PATCH", place, LIT, If_Match=tag)).status == 200
+        assert (await line.get(path, If_None_Match=tag)).status == 200
+        assert (await line.ask("PATCH", place, LIT, If_Match=tag)).status == 412
+
+
+async def test_what_is_changed_is_told_whatever_the_client_has() -> None:
+    async with bench(1) as rack:
+        line, place = client(rack.first), system_of(rack.first)
+        tag = (await line.ask("PATCH", place, LIT)).headers["etag"]
+        assert (await line.ask("PATCH", place, LIT, If_None_Match=tag)).status == 200
 
 
 def members(count: int) -> dict[str, Any]:

@@ -52,6 +52,9 @@ from nospoon.services.bmcs.redfish.exchange import (
     Resource,
     check_match,
     collection,
+    etag,
+    is_known,
+    not_modified,
     read,
     respond,
     tagged,
@@ -118,13 +121,20 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
 
 
 async def _queried(exchange: Exchange, response: Response) -> Response:
-    """The same answer, as query parameters want it."""
+    """The same answer, as query parameters want it.
+
+    The resource's ETag is that of the answer, too, where nothing else is in it.
+    """
     if response.status_code != 200 or "json" not in response.headers.get("content-type", ""):
         return response
-    body = msgspec.json.decode(response.body)
-    wanted = await query.apply(body, exchange.request.query_params, partial(_fetch, exchange))
+    body, asked = msgspec.json.decode(response.body), exchange.request.query_params
+    wanted = await query.apply(body, asked, partial(_fetch, exchange))
     kept = {name: response.headers[name] for name in ("ETag", "Link")
             if name in response.headers}  # fmt: skip
+    if "ETag" in kept:
+        kept["ETag"] = etag(wanted) if query.looks_elsewhere(asked) else kept["ETag"]
+        if is_known(exchange, kept["ETag"]):
+            return not_modified(kept["ETag"])
     return respond(wanted, headers=kept)
 
 
@@ -273,10 +283,11 @@ async def _interfaces(exchange: Exchange) -> Response:
 
 
 async def _interface(exchange: Exchange) -> Response:
-    served, index = exchange.served(), exchange.request.path_params["nic"]
-    if not index.isdecimal() or int(index) >= len(served.config.machine.nics):
-        raise errors.not_found(exchange.path)
-    return tagged(exchange, shown.interface(served, int(index)))
+    served, wanted = exchange.served(), exchange.request.path_params["nic"]
+    for index in range(len(served.config.machine.nics)):
+        if str(index) == wanted:
+            return tagged(exchange, shown.interface(served, index))
+    raise errors.not_found(exchange.path)
 
 
 async def _patch_system(exchange: Exchange) -> Response:

@@ -107,6 +107,36 @@ def query_not_supported() -> RedfishError:
     )
 
 
+def query_parameter_unsupported(name: str) -> RedfishError:
+    """For one that begins with `$` and that nobody knows (DSP0266 §7.3.1)."""
+    return RedfishError(
+        501,
+        "QueryParameterUnsupported",
+        f"Query parameter '{name}' is not supported.",
+        args=(name,),
+        resolution="Correct or remove the query parameter and resubmit the request.",
+    )
+
+
+def query_combination_invalid() -> RedfishError:
+    return RedfishError(
+        400,
+        "QueryCombinationInvalid",
+        "Two or more query parameters in the request cannot be used together.",
+        resolution="Give `only` alone.",
+    )
+
+
+def query_out_of_range(name: str, value: str, range_: str) -> RedfishError:
+    return RedfishError(
+        400,
+        "QueryParameterOutOfRange",
+        f"The value '{value}' for the query parameter {name} is out of range {range_}.",
+        args=(value, name, range_),
+        resolution="Reduce the value for the query parameter to a value that is within range.",
+    )
+
+
 def unauthorized(path: str) -> RedfishError:
     return RedfishError(
         401,

@@ -183,15 +183,28 @@ def _written(data: bytes, status: int, headers: Mapping[str, str]) -> Response:
 
 
 def tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
-    """A resource with its ETag; 304 when the client has it (RFC 9110 §13.1.2)."""
+    """A resource with its ETag; 304 when the client has it (RFC 9110 §13.1.2).
+
+    With query parameters the client has something else: they are to be looked at first.
+    """
     data = _JSON.encode(body)
     tag = _tag_of(data)
-    if tag in _tags(exchange.request.headers.get("if-none-match")):
-        return Response(status_code=304, headers={**ODATA, "ETag": tag})
+    if not exchange.request.scope["query_string"] and is_known(exchange, tag):
+        return not_modified(tag)
     headers = {"ETag": tag, "Link": _described_by(body["@odata.type"])}
     # encoding it anew with the tag in it would take as long as all the rest
     data = data[:-1] + b',"@odata.etag":' + _JSON.encode(tag) + b"}"
     return _written(data, 200, headers)
+
+
+def is_known(exchange: Exchange, tag: str) -> bool:
+    """Whether the client looks, and has what has this ETag."""
+    known = exchange.request.headers.get("if-none-match")
+    return known is not None and exchange.request.method in SAFE and tag in _tags(known)
+
+
+def not_modified(tag: str) -> Response:
+    return Response(status_code=304, headers={**ODATA, "ETag": tag})
 
 
 @cache

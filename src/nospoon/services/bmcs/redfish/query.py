@@ -19,7 +19,12 @@ MAX_LEVELS = 3
 TURN = 64
 """Members that are looked at before others get their turn on the loop."""
 KNOWN = frozenset({"$filter", "$expand", "$select", "$top", "$skip", "only"})
-_EXPAND = re.compile(r"(?P<what>[.*~])(\(\$levels=(?P<levels>\d+)\))?\Z")
+_EXPAND = re.compile(r"(?P<what>[.*~])(\(\$levels=(?P<levels>[0-9]{1,9})\))?\Z")
+_COUNT = re.compile(r"[0-9]+\Z")
+LARGEST = (1 << 31) - 1
+"""Of `$top` and `$skip`."""
+_ELSEWHERE = frozenset({"$expand", "$filter", "only"})
+"""Those whose answer depends on other resources, too."""
 _ALWAYS = ("@odata.id", "@odata.type", "@odata.etag", "@odata.context")
 
 Fetch = Callable[[str], Awaitable[dict[str, Any] | None]]
@@ -28,15 +33,11 @@ Fetch = Callable[[str], Awaitable[dict[str, Any] | None]]
 
 async def apply(body: dict[str, Any], query: Mapping[str, str], fetch: Fetch) -> dict[str, Any]:
     """The body as it was asked for. Raises `RedfishError`."""
-    for name in query:
-        if name.startswith("$") and name not in KNOWN:
-            raise errors.general(501, f"The query parameter {name} is not supported.")
-    if query.get("only"):
-        raise _bad("only", query["only"], "no value: it has none")
+    _check(query)
+    if "only" in query:
+        return await _only(body, fetch)
     if "$filter" in query:
         body = await _filtered(body, query["$filter"], fetch)
-    if "only" in query and len(body.get("Members", ())) == 1:
-        return await fetch(body["Members"][0]["@odata.id"]) or body
     expand = _expansion(query["$expand"]) if "$expand" in query else None
     body = _page(body, query, limit=PAGE if expand is not None else None)
     if expand is not None:
@@ -45,6 +46,29 @@ async def apply(body: dict[str, Any], query: Mapping[str, str], fetch: Fetch) ->
     if "$select" in query:
         body = _selected(body, query["$select"])
     return body
+
+
+def looks_elsewhere(query: Mapping[str, str]) -> bool:
+    """Whether the answer may change while the resource itself stays as it is."""
+    return not _ELSEWHERE.isdisjoint(query)
+
+
+def _check(query: Mapping[str, str]) -> None:
+    for name in query:
+        if name.startswith("$") and name not in KNOWN:
+            raise errors.query_parameter_unsupported(name)
+    if query.get("only"):
+        raise _bad("only", query["only"], "no value: it has none")
+    if "only" in query and len(KNOWN.intersection(query)) > 1:
+        raise errors.query_combination_invalid()
+
+
+async def _only(body: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
+    """The one member of a collection; of more or none, the collection."""
+    if "Members" not in body:
+        raise errors.query_not_supported()
+    members = body["Members"]
+    return await fetch(members[0]["@odata.id"]) or body if len(members) == 1 else body
 
 
 def filter_of(text: str) -> filters.Expression:
@@ -103,8 +127,10 @@ def _count(name: str, query: Mapping[str, str], default: int) -> int:
     text = query.get(name)
     if text is None:
         return default
-    if not text.isdecimal():
+    if not _COUNT.match(text):
         raise _bad(name, text, "a whole number, at least 0")
+    if len(text) > len(str(LARGEST)) or int(text) > LARGEST:
+        raise errors.query_out_of_range(name, text, f"0 to {LARGEST}")
     return int(text)
 
 
@@ -165,7 +191,8 @@ def _bad(name: str, value: str, expected: str) -> errors.RedfishError:
     return errors.RedfishError(
         400,
         "QueryParameterValueFormatError",
-        f"The value '{value}' for the query parameter {name} is of a different format.",
+        f"The value '{value}' for the parameter {name} is not a format that the parameter can "
+        "accept.",
         args=(value, name),
         resolution=f"Give {expected}.",
     )
