@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -79,7 +79,10 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        response = await self._respond(request)
+        try:
+            response = await self._respond(request)
+        except ClientDisconnect:
+            return  # in the middle of its body: nobody is there to be answered
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:

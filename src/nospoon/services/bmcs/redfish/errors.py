@@ -167,6 +167,16 @@ def malformed(why: str) -> RedfishError:
     )
 
 
+def too_large() -> RedfishError:
+    """Of a request's body."""
+    return RedfishError(
+        413,
+        "PayloadTooLarge",
+        "The supplied payload exceeds the maximum size supported by the service.",
+        resolution="Check that the supplied payload is correct and supported by this service.",
+    )
+
+
 def unknown_property(name: str) -> RedfishError:
     return RedfishError(
         400,

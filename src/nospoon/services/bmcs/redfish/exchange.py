@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ class Exchange:
     username: str = ""
     late: float = 0.0
     """Seconds by which a fault on demand delays the answer."""
+    _data: bytes | None = None
+    """The body, once it was received."""
 
     @property
     def path(self) -> str:
@@ -123,9 +126,21 @@ class Exchange:
 
     async def receive(self) -> bytes:
         """The request's body, which is kept. Raises `RedfishError`."""
+        if self._data is None:
+            self._data = await self._received()
+        return self._data
+
+    async def _received(self) -> bytes:
+        """However it is framed: chunks tell no length before they come (RFC 9112 §7.1)."""
+        found = bytearray()
         if int(self.request.headers.get("content-length") or 0) > MAX_BODY:
-            raise errors.general(413, "The request body is too large.")
-        return await self.request.body()
+            raise errors.too_large()
+        async with aclosing(self.request.stream()) as chunks:
+            async for chunk in chunks:
+                found += chunk
+                if len(found) > MAX_BODY:
+                    raise errors.too_large()
+        return bytes(found)
 
     async def body(self) -> dict[str, Any]:
         """The request's JSON object. Raises `RedfishError`."""
@@ -140,6 +155,10 @@ class Exchange:
         if not isinstance(value, dict):
             raise errors.malformed(f"expected an object, got {type(value).__name__}")
         return value
+
+    async def given(self) -> dict[str, Any]:
+        """The same; {} where the body may be left out, and is. Raises `RedfishError`."""
+        return await self.body() if await self.receive() else {}
 
 
 Handler = Callable[[Exchange], Awaitable[Response]]

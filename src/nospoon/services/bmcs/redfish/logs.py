@@ -89,7 +89,6 @@ def _time(unix: float) -> str:
 async def clear(exchange: Exchange) -> Response:
     """LogService.ClearLog."""
     served = exchange.served()
-    if exchange.request.headers.get("content-length", "0") != "0":
-        refuse_others(await exchange.body(), ("LogEntriesETag",))
+    refuse_others(await exchange.given(), ("LogEntriesETag",))
     done(await exchange.service.ask(served, lambda ticket: LogEraseRequested(None, ticket)))
     return Response(status_code=204, headers=ODATA)

@@ -219,10 +219,9 @@ async def _delete(exchange: Exchange) -> Response:
     found = _added(served, member)
     if found is None:
         raise errors.not_found(exchange.path)
-    if await exchange.request.body():
-        body = await exchange.body()
-        refuse_others(body, (APPLY_TIME,))
-        check_apply_time(body)
+    body = await exchange.given()
+    refuse_others(body, (APPLY_TIME,))
+    check_apply_time(body)
     left = tuple(each for each in served.aggregate.runtime.volumes if each is not found)
     await _request(exchange, served, left)
     return Response(status_code=204, headers=ODATA)
