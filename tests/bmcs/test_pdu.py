@@ -139,6 +139,24 @@ async def test_strangers_switch_nothing(how: tuple[str, ...]) -> None:
         assert pdu.has_power(0)
 
 
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (("-n", "other"), "Bad context specified"),
+        (("-E", "8000000001020304"), "Bad version specified"),  # so it tells unknownPDUHandlers
+    ],
+)
+@pytest.mark.parametrize("level", ["authNoPriv", "authPriv"])
+async def test_a_context_that_is_not_ours_is_told_as_such_and_switches_nothing(
+    where: tuple[str, ...], said: str, level: str
+) -> None:
+    async with fed() as pdu:
+        how = (*V3, "-l", level, "-a", "SHA-256", "-x", "AES", *where)
+        told = await pdu.snmp("snmpset", *how, f"{RPDU}.1", "i", "2", check=False)
+        assert said in told.stderr
+        assert pdu.has_power(0)
+
+
 async def test_an_outlet_that_is_off_silences_the_bmc_and_its_return_starts_the_machine() -> None:
     async with fed() as pdu:
         bmc = pdu.configs[0].bmc

@@ -23,7 +23,7 @@ from nospoon.protocols.snmp.pdu import (
     write_message,
     write_pdu,
 )
-from nospoon.protocols.snmp.usm import REPORTABLE, Secured, Security, User
+from nospoon.protocols.snmp.usm import PRIV, REPORTABLE, Secured, Security, User
 
 NAME = (1, 3, 6, 1, 2, 1, 1, 5, 0)
 
@@ -43,7 +43,15 @@ class OneName:
         return Status.NOT_WRITABLE
 
     def set(self, oid: Oid, value: Value, now: float) -> None:
-        raise AssertionError(f"check refuses {oid}, {value} at {now}")
+        raise AssertionError(f"nothing may set {oid}, {value} at {now}")
+
+
+class Anything(OneName):
+    """A MIB that would take anything."""
+
+    def check(self, oid: Oid, value: Value) -> Status:
+        del oid, value
+        return Status.NO_ERROR
 
 
 def agent() -> Agent:
@@ -95,3 +103,19 @@ def test_a_wrong_community_is_met_with_silence() -> None:
     for message in (wrong, replace(wrong, version=Version.V1)):
         data = write_message(message)
         assert agent().receive(data, source="192.0.2.1", now=0.0, random=token_bytes) is None
+
+
+def test_an_answer_that_would_be_too_big_keeps_a_set_from_being_done() -> None:
+    served = Agent(agent().access, Anything())
+    long = tuple(Binding(NAME, Value(ber.Tag.OCTETS, bytes(100))) for _ in range(14))
+    data = write_message(Message(Version.V2C, b"secret", Pdu(Type.SET, 7, long)))
+    answer = served.receive(data, source="192.0.2.1", now=0.0, random=token_bytes)
+    assert answer is not None
+    assert read_message(answer).pdu.status == Status.TOO_BIG
+
+
+def test_what_is_encrypted_and_not_signed_is_met_with_silence() -> None:
+    served = agent()
+    nobody = Security(b"engine", 1, 0, b"u", b"", bytes(8))
+    data = usm.write(Secured(1, ber.MAX_MESSAGE, REPORTABLE | PRIV, nobody, b"cipher"))
+    assert served.receive(data, source="192.0.2.1", now=0.0, random=token_bytes) is None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import Enum
 from typing import Protocol
 
 from nospoon.protocols.limit import Limiter
@@ -51,21 +51,27 @@ _V1_STATUS = {
     Status.NO_SUCH_NAME: Status.NO_SUCH_NAME,
 }
 """RFC 3584 §4.4; all others are genErr."""
+_REQUESTS = frozenset({Type.GET, Type.GET_NEXT, Type.GET_BULK, Type.SET})
+_SNMP_MODULES = (1, 3, 6, 1, 6, 3)
 
 
-class Report(IntEnum):
-    """The counters that reports carry: usmStats (RFC 3414 §5)."""
+class Report(Enum):
+    """The counters that reports carry: usmStats (RFC 3414 §5), snmpUnknownPDUHandlers (RFC 3412
+    §5) of a context engine that is not ours, snmpUnknownContexts (RFC 3413 §4.1.1).
+    """
 
-    UNSUPPORTED_SEC_LEVELS = 1
-    NOT_IN_TIME_WINDOWS = 2
-    UNKNOWN_USER_NAMES = 3
-    UNKNOWN_ENGINE_IDS = 4
-    WRONG_DIGESTS = 5
-    DECRYPTION_ERRORS = 6
+    UNSUPPORTED_SEC_LEVELS = (15, 1, 1, 1, 0)
+    NOT_IN_TIME_WINDOWS = (15, 1, 1, 2, 0)
+    UNKNOWN_USER_NAMES = (15, 1, 1, 3, 0)
+    UNKNOWN_ENGINE_IDS = (15, 1, 1, 4, 0)
+    WRONG_DIGESTS = (15, 1, 1, 5, 0)
+    DECRYPTION_ERRORS = (15, 1, 1, 6, 0)
+    UNKNOWN_PDU_HANDLERS = (11, 2, 1, 3, 0)
+    UNKNOWN_CONTEXTS = (12, 1, 5, 0)
 
     @property
     def oid(self) -> Oid:
-        return (1, 3, 6, 1, 6, 3, 15, 1, 1, self.value, 0)
+        return (*_SNMP_MODULES, *self.value)
 
 
 class Mib(Protocol):
@@ -103,6 +109,15 @@ class Refused(Exception):
         self.report, self.key = report, key
 
 
+@dataclass(frozen=True, slots=True)
+class _Scoped:
+    """A scoped PDU (RFC 3412 §6.8): for which engine, and which context of it."""
+
+    engine: bytes
+    context: bytes
+    pdu: Pdu
+
+
 class Agent:
     """Answers for one MIB. `now` in seconds of any clock that does not go back."""
 
@@ -131,14 +146,16 @@ class Agent:
         message = usm.read(data)
         try:
             key = self._authenticated(data, message, now)
-            context, pdu, cipher = self._opened(message, key)
+            asked, cipher = self._opened(message, key)
         except Refused as refused:
             allowed = self._limiter.allows(source, now)
             return self._report(message, refused, now) if allowed else None
-        answer = self._answer(pdu, Version.V3, now)
+        stray = self._stray(asked)
+        answer = self._counted(stray, asked.pdu.request) if stray is not None else None
+        answer = answer or self._answer(asked.pdu, Version.V3, now)
         if answer is None:
             return None
-        scoped = ber.sequence(context, write_pdu(answer))
+        scoped = _in_context(asked.engine, asked.context, answer)
         return self._seal(message, scoped, key, cipher, now, random)
 
     def _authenticated(self, data: bytes, message: Secured, now: float) -> tuple[bytes, str, int]:
@@ -175,26 +192,29 @@ class Agent:
     def _time(self, now: float) -> int:
         return int(now - self.access.started)
 
+    def _stray(self, asked: _Scoped) -> Report | None:
+        """Why a request is for nobody here: we are one engine with one context, named ""."""
+        if asked.pdu.type not in _REQUESTS:
+            return None
+        if asked.engine != self.access.engine:
+            return Report.UNKNOWN_PDU_HANDLERS
+        return Report.UNKNOWN_CONTEXTS if asked.context else None
+
     def _opened(
         self, message: Secured, key: tuple[bytes, str, int]
-    ) -> tuple[bytes, Pdu, bytes | None]:
-        """Context (engine and name, as they came), PDU, and the key that encrypted them."""
+    ) -> tuple[_Scoped, bytes | None]:
+        """What was asked, and the key that encrypted it."""
         if not message.flags & PRIV:
-            return (*self._scoped(message.data), None)
+            return _scoped(message.data), None
         digest = key[1]
         for size in usm.KEY_SIZES if len(message.security.priv) == usm.SALT else ():
             cipher = usm.extended(self._key("priv", digest), size, digest)
             decryptor = usm.cipher(cipher, message.security).decryptor()
             try:
-                return (*self._scoped(decryptor.update(message.data)), cipher)
+                return _scoped(decryptor.update(message.data)), cipher
             except Garbage:
                 continue  # of the other size
         raise Refused(Report.DECRYPTION_ERRORS)
-
-    def _scoped(self, data: bytes) -> tuple[bytes, Pdu]:
-        inside = Reader(data).inside()
-        engine, name = inside.octets(), inside.octets()
-        return ber.encode_octets(engine) + ber.encode_octets(name), read_pdu(inside)
 
     def _seal(
         self,
@@ -221,19 +241,21 @@ class Agent:
 
     def _report(self, asked: Secured, refused: Refused, now: float) -> bytes | None:
         """RFC 3412 §7.1: only to whom it helps."""
+        pdu = self._counted(refused.report, _request_of(asked))
         if not asked.flags & REPORTABLE:
             return None
-        report = refused.report
-        self._counts[report] = self._counts[report] + 1 & 0xFFFFFFFF
-        counted = Binding(report.oid, Value(ber.Tag.COUNTER32, self._counts[report]))
-        context = ber.encode_octets(self.access.engine) + ber.encode_octets(b"")
-        pdu = Pdu(Type.REPORT, _request_of(asked), (counted,))
-        scoped = ber.sequence(context, write_pdu(pdu))
+        scoped = _in_context(self.access.engine, b"", pdu)
         plain = replace(asked, flags=AUTH)
         if refused.key is not None:
             return self._seal(plain, scoped, refused.key, None, now, bytes)
         security = self._security(asked, now, auth=b"")
         return usm.write(Secured(asked.id, ber.MAX_MESSAGE, 0, security, scoped))
+
+    def _counted(self, report: Report, request: int) -> Pdu:
+        """A report, after one more was counted."""
+        self._counts[report] = self._counts[report] + 1 & 0xFFFFFFFF
+        counted = Binding(report.oid, Value(ber.Tag.COUNTER32, self._counts[report]))
+        return Pdu(Type.REPORT, request, (counted,))
 
     def _answer(self, pdu: Pdu, version: Version, now: float) -> Pdu | None:
         match pdu.type:
@@ -243,6 +265,8 @@ class Agent:
                 answer = self._read(pdu, self._next, now)
             case Type.GET_BULK if version is not Version.V1:
                 return self._bulk(pdu, now)
+            case Type.SET if len(write_pdu(_response(pdu, pdu.bindings))) > MAX_REPLY:
+                return _failed(pdu, Status.TOO_BIG, 0)
             case Type.SET:
                 answer = self._set(pdu, now)
             case _:
@@ -294,14 +318,21 @@ class Agent:
         return _response(pdu, pdu.bindings)
 
 
+def _scoped(data: bytes) -> _Scoped:
+    inside = Reader(data).inside()
+    return _Scoped(inside.octets(), inside.octets(), read_pdu(inside))
+
+
+def _in_context(engine: bytes, name: bytes, pdu: Pdu) -> bytes:
+    return ber.sequence(ber.encode_octets(engine), ber.encode_octets(name), write_pdu(pdu))
+
+
 def _request_of(asked: Secured) -> int:
     """RFC 3412 §7.1, step 3c: that of the request where it can be read."""
     if asked.flags & PRIV:
         return 0
     try:
-        inside = Reader(asked.data).inside()
-        inside.octets(), inside.octets()
-        return read_pdu(inside).request
+        return _scoped(asked.data).pdu.request
     except Garbage:
         return 0
 

@@ -68,8 +68,8 @@ def read(data: bytes) -> Secured:
         raise Garbage("not version 3")
     header = inside.inside()
     id_, max_size, flags = header.integer(), header.integer(), header.octets()
-    if len(flags) != 1 or header.integer() != USM:
-        raise Garbage("no user-based security")
+    if len(flags) != 1 or header.integer() != USM or flags[0] & (AUTH | PRIV) == PRIV:
+        raise Garbage("no user-based security, or encrypted and not signed")
     begin, end = inside.expect(ber.Tag.OCTETS)
     fields = inside.part(begin, end).inside()
     engine, boots, time, user = fields.octets(), fields.integer(), fields.integer(), fields.octets()
