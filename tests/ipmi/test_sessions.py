@@ -266,6 +266,27 @@ def test_the_number_of_sessions_is_bounded() -> None:
     assert console.status == 0x01
 
 
+def handshaking(wire: Wire, number: int) -> Console:
+    console = admin(id=number)
+    console.take_open(wire.ask(console.open_request()))
+    return console
+
+
+def test_handshakes_that_began_in_time_do_not_pass_the_bound() -> None:
+    wire = Wire()
+    for number in range(1, MAX_SESSIONS):
+        wire.log_in(admin(id=number))
+    first, second, third = (handshaking(wire, number) for number in (97, 98, 99))
+    for console in (first, second):
+        assert console.take_rakp2(wire.ask(console.rakp1()))
+    assert first.take_rakp4(wire.ask(first.rakp3()))
+    assert not second.take_rakp4(wire.ask(second.rakp3()))
+    assert not third.take_rakp2(wire.ask(third.rakp1()))
+    assert (second.status, third.status) == (0x01, 0x01)
+    assert len(wire.endpoint.sessions) == MAX_SESSIONS, "what was refused is forgotten"
+    assert wire.ask(first.rakp3()), "a repeated message 3 of a session that is open"
+
+
 def test_other_credentials_end_the_sessions() -> None:
     wire = Wire()
     console = wire.log_in(admin())

@@ -7,7 +7,8 @@ Rules:
 - Who did not log in gets so many answers a second, and no more (`limit`).
 - State is bounded: so many sessions that are active and so many that are being opened, of one
   address and in all; the oldest handshake gives way to a new one, first of the same address, so
-  that a flood from one does not shut out others. An active session never gives way.
+  that a flood from one does not shut out others. An active session never gives way, and one more
+  than there may be is refused at every step (§13.24, status 01h).
 """
 
 from __future__ import annotations
@@ -157,10 +158,7 @@ class Endpoint:
             case Payload.OPEN_REQUEST:
                 yield Send(self._open(packet.payload, source, now, random), source)
             case Payload.RAKP1:
-                session = self._handshaking(packet.payload)
-                if session.active:
-                    raise Garbage("the handshake is over")
-                yield Send(session.rakp1(packet.payload, random=random(16)), source)
+                yield Send(self._named(packet.payload, random), source)
             case Payload.RAKP3:
                 session = self._handshaking(packet.payload)
                 yield from self._finish(session, packet.payload, source, now)
@@ -204,8 +202,7 @@ class Endpoint:
             return self._refused(asked.tag, asked.console, Status.NO_CIPHER_SUITE_MATCH)
         if asked.privilege > Privilege.ADMINISTRATOR:
             return self._refused(asked.tag, asked.console, Status.INVALID_ROLE)
-        active = [each for each in self.sessions.values() if each.active]
-        if len(active) >= self.most:
+        if self._active >= self.most:
             return self._refused(asked.tag, asked.console, Status.NO_RESOURCES)
         self._make_room(source)
         session = Session(
@@ -221,6 +218,23 @@ class Endpoint:
 
     def _refused(self, tag: int, console: int, status: Status) -> bytes:
         return refuse(Payload.OPEN_RESPONSE, tag=tag, status=status, console=console)
+
+    @property
+    def _active(self) -> int:
+        return sum(each.active for each in self.sessions.values())
+
+    def _named(self, payload: bytes, random: Random) -> bytes:
+        session = self._handshaking(payload)
+        if session.active:
+            raise Garbage("the handshake is over")
+        if self._active >= self.most:
+            return self._full(session, Payload.RAKP2, payload)
+        return session.rakp1(payload, random=random(16))
+
+    def _full(self, session: Session, kind: Payload, payload: bytes) -> bytes:
+        """Others were quicker: this handshake ends here."""
+        del self.sessions[session.id]
+        return session.refused(kind, tag=payload[0], status=Status.NO_RESOURCES)
 
     def _make_room(self, source: Source) -> None:
         """Dictionaries keep the order of arrival: the first is the oldest."""
@@ -251,6 +265,9 @@ class Endpoint:
     ) -> Iterator[Send]:
         if session.active:
             yield Send(session.confirmed_again(payload), source)
+            return
+        if self._active >= self.most:
+            yield Send(self._full(session, Payload.RAKP4, payload), source)
             return
         answer = session.rakp3(payload, now=now)
         if not session.active:

@@ -229,13 +229,17 @@ class Session:
             plus(Payload.OPEN_RESPONSE, head + struct.pack("<I", self.id) + b"".join(blocks))
         )
 
+    def refused(self, kind: Payload, *, tag: int, status: Status) -> bytes:
+        """The datagram that ends this handshake."""
+        return refuse(kind, tag=tag, status=status, console=self._asked.console)
+
     def rakp1(self, payload: bytes, *, random: bytes) -> bytes:
         """Message 1 -> message 2 (§13.20, §13.21). A repeated one gets the same answer."""
         tag, named = self._decode_rakp1(payload, random)
         login = self._identity.find(named.name)
         status = self._check(named, login)
         if status is not Status.OK:
-            return refuse(Payload.RAKP2, tag=tag, status=status, console=self._asked.console)
+            return self.refused(Payload.RAKP2, tag=tag, status=status)
         self._named, self._login = named, login or NOBODY
         head = _HEAD.pack(tag, Status.OK, 0, self._asked.console)
         ids = struct.pack("<II", self._asked.console, self.id)
@@ -276,8 +280,7 @@ class Session:
         named, console = self._named, struct.pack("<I", self._asked.console)
         proof = mac(self._suite, self._login.password, named.random + console + named.who)
         if not hmac.compare_digest(payload[_RAKP3.size :], proof):
-            wrong = Status.INVALID_INTEGRITY_CHECK
-            return refuse(Payload.RAKP4, tag=tag, status=wrong, console=self._asked.console)
+            return self.refused(Payload.RAKP4, tag=tag, status=Status.INVALID_INTEGRITY_CHECK)
         answer = self._activate(tag, named, now)
         self._confirmed = (payload, answer)
         return answer
