@@ -95,6 +95,50 @@ def test_setting_it_stops_it_unless_told_not_to() -> None:
     assert subject.deadline is None
 
 
+def left(subject: Bmc, now: float) -> int:
+    assert subject.watchdog is not None
+    return subject.watchdog.left(now)
+
+
+def test_its_countdown_reads_zero_after_expiry_and_anew_after_it_was_set() -> None:
+    subject = armed()
+    assert left(subject, 4.0) == 60
+    list(subject.expire(10.0))
+    assert left(subject, 11.0) == 0
+    list(subject.receive(WatchdogRequested(replace(TEN_SECONDS, countdown=70), 3), 12.0))
+    assert left(subject, 13.0) == 70
+    list(subject.receive(WatchdogReset(4), 14.0))
+    assert left(subject, 15.0) == 60
+
+
+def test_its_countdown_stands_where_the_machine_stopped_it() -> None:
+    subject = armed()
+    event = MachineEvent(CLUSTER, MachineChange.RESET, PowerState.ON, 0.0)
+    list(subject.receive(MachineReported(event), 4.0))
+    assert left(subject, 9.0) == 60
+
+
+def test_a_warning_of_zero_seconds_comes_with_the_timeout() -> None:
+    subject = armed(replace(TEN_SECONDS, interrupt=2, pretimeout=0))
+    assert acts(list(subject.expire(10.0))) == [Kind.WATCHDOG_INTERRUPT, PowerCommand.DIAG]
+    assert subject.deadline == 10.0
+
+
+def test_a_warning_as_long_as_the_countdown_comes_at_once() -> None:
+    subject = armed(replace(TEN_SECONDS, interrupt=2, pretimeout=10))
+    assert acts(list(subject.expire(0.0))) == [Kind.WATCHDOG_INTERRUPT, PowerCommand.DIAG]
+    assert subject.deadline == 10.0
+
+
+def test_its_sensor_tells_what_was_done_whatever_was_set_since() -> None:
+    subject = armed()
+    list(subject.expire(10.0))
+    list(subject.receive(WatchdogRequested(replace(TEN_SECONDS, action=2), 3), 12.0))
+    sensor = BY_NUMBER[10]
+    assert isinstance(sensor, Discrete)
+    assert states(sensor, subject, 13.0) == 1 << 1
+
+
 def test_a_machine_that_boots_or_goes_off_stops_it() -> None:
     for change, power in [
         (MachineChange.RESET, PowerState.ON),

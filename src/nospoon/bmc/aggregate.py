@@ -291,7 +291,7 @@ class Bmc:
         yield from self._power.reported(event, now)
         boots = event.change in {MachineChange.STARTED, MachineChange.RESET}
         if self.watchdog is not None and (boots or not self.is_on):
-            self.watchdog.stop()
+            self.watchdog.stop(now)
 
     def _log_added(self, event: LogAddRequested, now: float) -> Iterator[Effect]:
         at = self.state.clock(now)

@@ -133,7 +133,7 @@ def _watchdog(bmc: Bmc, now: float) -> int:
     """What the timer did when it expired last, while that flag stands."""
     del now
     watchdog = bmc.watchdog
-    return 1 << watchdog.settings.action if watchdog is not None and watchdog.expired else 0
+    return 1 << watchdog.done if watchdog is not None and watchdog.expired else 0
 
 
 def _log_area(bmc: Bmc, now: float) -> int:

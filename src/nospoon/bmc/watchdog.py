@@ -4,6 +4,8 @@ Rules:
 
 - It runs from the Reset Watchdog Timer command on, which starts it anew each time; Set Watchdog
   Timer stops it unless told not to (§27.6). It is not kept over a restart of the daemon.
+- What is left reads as the initial countdown after Set, as 0 after expiry (§27.7), and as it was
+  when the machine stopped it.
 - At its pre-timeout it interrupts the machine, when an NMI is asked for. At its timeout it does
   its action, once, and remembers for which use it expired until that flag is cleared.
 - A machine that boots or goes off stops it.
@@ -19,6 +21,8 @@ from nospoon.model.machine import PowerCommand
 
 TICK = 0.1
 """Countdowns are in steps of 100 ms (§27.6)."""
+SECOND = 10
+"""Ticks."""
 NMI = 2
 
 
@@ -58,13 +62,17 @@ class WatchdogSettings:
 
 
 class Watchdog:
-    """One timer, made when a client first sets it. `expired`: a bit for each use that expired."""
+    """One timer, made when a client first sets it. `expired`: a bit for each use that expired.
 
-    __slots__ = ("_until", "_warn_at", "expired", "settings")
+    `done`: the action of its last expiry.
+    """
+
+    __slots__ = ("_stopped_at", "_until", "_warn_at", "done", "expired", "settings")
 
     def __init__(self, settings: WatchdogSettings) -> None:
         self.settings = settings
-        self.expired = 0
+        self.expired = self.done = 0
+        self._stopped_at = settings.countdown
         self._until: float | None = None
         self._warn_at: float | None = None
 
@@ -84,22 +92,24 @@ class Watchdog:
         if self.running and settings.keep_running:
             self.reset(now)
         else:
-            self.stop()
+            self.stop(now)
+            self._stopped_at = settings.countdown
 
     def reset(self, now: float) -> None:
         """Start, or start anew."""
         settings = self.settings
         self._until = now + settings.countdown * TICK
-        warns = settings.interrupt == NMI and settings.pretimeout * 10 < settings.countdown
+        warns = settings.interrupt == NMI and settings.pretimeout * SECOND <= settings.countdown
         self._warn_at = self._until - settings.pretimeout if warns else None
 
-    def stop(self) -> None:
+    def stop(self, now: float) -> None:
+        self._stopped_at = self.left(now)
         self._until = self._warn_at = None
 
     def left(self, now: float) -> int:
-        """The present countdown, in ticks; the initial one while it stands."""
+        """The present countdown, in ticks."""
         if self._until is None:
-            return self.settings.countdown
+            return self._stopped_at
         return max(0, round((self._until - now) / TICK))
 
     def expire(self, now: float) -> Act | None:
@@ -108,7 +118,8 @@ class Watchdog:
             self._warn_at = None
             return WARNING
         if self._until is not None and self._until <= now:
-            self.stop()
+            self.stop(self._until)
             self.expired |= 1 << self.settings.use
-            return ACTIONS[self.settings.action]
+            self.done = self.settings.action
+            return ACTIONS[self.done]
         return None

@@ -14,7 +14,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     Result,
 )
 from nospoon.bmc.messages import WatchdogRequested, WatchdogReset
-from nospoon.bmc.watchdog import ACTIONS, NMI, WatchdogSettings
+from nospoon.bmc.watchdog import ACTIONS, NMI, SECOND, WatchdogSettings
 from nospoon.protocols.ipmi.session import Privilege
 
 _USER, _OPERATOR = Privilege.USER, Privilege.OPERATOR
@@ -29,17 +29,20 @@ def _reset(context: Context, data: bytes) -> Result:
 
 
 def _set(context: Context, data: bytes) -> Result:
-    """§27.6: six bytes."""
+    """§27.6: six bytes. A warning cannot come before the start."""
     del context
     use, action, interrupt = data[0] & 0x07, data[1] & 0x07, data[1] >> 4 & 0x07
     if use not in _USES or action not in ACTIONS or interrupt not in {0, NMI}:
+        return Reply(INVALID_FIELD)
+    countdown = int.from_bytes(data[4:6], "little")
+    if interrupt and data[2] * SECOND > countdown:
         return Reply(INVALID_FIELD)
     settings = WatchdogSettings(
         use=use,
         action=action,
         interrupt=interrupt,
         pretimeout=data[2],
-        countdown=int.from_bytes(data[4:6], "little"),
+        countdown=countdown,
         log=not data[0] & _DO_NOT_LOG,
         clear=data[3],
         keep_running=bool(data[0] & _RUNNING),
