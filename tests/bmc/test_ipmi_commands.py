@@ -16,9 +16,11 @@ from nospoon.bmc.messages import (
     MachineReported,
     OverrideRequested,
     PowerRequested,
+    SettingsRequested,
     Verdict,
 )
-from nospoon.bmc.runtime import Runtime
+from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.users import OWNER, User
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.protocols.ipmi.crypto import SUITES
@@ -276,3 +278,51 @@ def test_the_guid_and_the_suites_are_told_without_login() -> None:
 def test_only_ones_own_session_is_closed() -> None:
     assert ask(0x06, 0x3C, bytes([4, 3, 2, 1])) == ipmi.Close(0x01020304)
     assert code(ask(0x06, 0x3C, bytes([9, 9, 9, 9]))) == 0x87
+
+
+@pytest.mark.parametrize(("handle", "said"), [(0, 0x88), (2, 0x88), (1, None)])
+def test_a_handle_that_no_session_has_is_told_as_such(handle: int, said: int | None) -> None:
+    answer = ask(0x06, 0x3C, bytes([0, 0, 0, 0, handle]))
+    if said is None:
+        assert answer == ipmi.Close(0x01020304)
+    else:
+        assert code(answer) == said
+
+
+SHORT, LONG = 16, 20
+
+
+@pytest.mark.parametrize(
+    ("kept", "number", "given", "size", "said"),
+    [
+        (User(3, "bob", "hunter22"), 3, b"hunter22", SHORT, 0x00),
+        (User(3, "bob", "hunter22"), 3, b"hunter2", SHORT, 0x80),
+        (User(3, "bob", "hunter22"), 3, b"hunter22", LONG, 0x81),
+        (User(3, "bob", "hunter22", long=True), 3, b"hunter22", LONG, 0x00),
+        (User(3, "bob", "hunter22", long=True), 3, b"hunter22", SHORT, 0x81),
+        (User(3, "bob", "seventeen letters"), 3, b"seventeen letter", SHORT, 0x81),
+        (User(3, "bob", "seventeen letters"), 3, b"seventeen letters", LONG, 0x00),
+        (User(3, "bob"), OWNER, b"s3cret", SHORT, 0x00),
+    ],
+)
+def test_a_password_is_tested_in_the_size_in_which_it_was_set(
+    kept: User, number: int, given: bytes, size: int, said: int
+) -> None:
+    subject = bmc(runtime=Runtime(settings=Settings(users=(kept,))))
+    head = bytes([(0x80 if size == LONG else 0) | number, 3])
+    assert code(ask(0x06, 0x47, head + given.ljust(size, b"\0"), subject=subject)) == said
+
+
+def test_a_password_is_kept_with_the_size_in_which_it_was_set() -> None:
+    for first, long in ((3, False), (0x83, True)):
+        size = LONG if long else SHORT
+        answer = ask(0x06, 0x47, bytes([first, 2]) + b"hunter22".ljust(size, b"\0"))
+        assert isinstance(answer, ipmi.Ask)
+        assert isinstance(answer.event, SettingsRequested)
+        assert [each.long for each in answer.event.settings.users] == [long]
+
+
+def test_a_warning_of_the_watchdog_before_its_start_is_refused() -> None:
+    assert code(ask(0x06, 0x24, bytes([4, 0x21, 6, 0, 50, 0]))) == 0xCC
+    assert isinstance(ask(0x06, 0x24, bytes([4, 0x21, 5, 0, 50, 0])), ipmi.Ask)
+    assert isinstance(ask(0x06, 0x24, bytes([4, 0x01, 6, 0, 50, 0])), ipmi.Ask), "none is asked for"

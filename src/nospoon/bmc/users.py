@@ -11,13 +11,16 @@ from dataclasses import dataclass, field, replace
 
 ANONYMOUS, OWNER, LAST = 1, 2, 15
 ADMINISTRATOR, NO_ACCESS = 4, 15
+SHORT, LONG = 16, 20
+"""Sizes of passwords."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
     """A user with a number. `privilege`: the highest (§6.8), 15 is no access.
 
-    `password` in the clear, as RAKP needs it; stored encrypted. `sol`: may use payload type 1.
+    `password` in the clear, as RAKP needs it; stored encrypted. `long`: it was set as one of 20
+    bytes, whatever its length (§22.30). `sol`: may use payload type 1.
     """
 
     id: int
@@ -27,6 +30,12 @@ class User:
     enabled: bool = False
     messaging: bool = False
     sol: bool = True
+    long: bool = False
+
+    @property
+    def password_size(self) -> int:
+        """Bytes in which the password is kept (§22.30)."""
+        return LONG if self.long or len(self.password.encode()) > SHORT else SHORT
 
     @property
     def may_log_in(self) -> bool:

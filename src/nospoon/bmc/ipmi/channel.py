@@ -8,6 +8,7 @@ from ipaddress import AddressValueError, IPv4Address
 from nospoon.bmc.ipmi.vocabulary import (
     CHANNEL,
     INVALID_FIELD,
+    INVALID_HANDLE,
     INVALID_SESSION,
     LEVEL_TOO_HIGH,
     NO_PRIVILEGE,
@@ -81,7 +82,9 @@ def _close_session(context: Context, data: bytes) -> Result:
     """§22.19: one's own, or as an administrator anybody's, by id or, when that is 0, by handle."""
     wanted, active = int.from_bytes(data[:4], "little"), _active(context)
     if not wanted and len(data) > 4:
-        wanted = active[data[4] - 1].id if 0 < data[4] <= len(active) else 0
+        if not 0 < data[4] <= len(active):
+            return Reply(INVALID_HANDLE)
+        wanted = active[data[4] - 1].id
     if wanted not in {each.id for each in active}:
         return Reply(INVALID_SESSION)
     if wanted != context.held.id and context.held.privilege < Privilege.ADMINISTRATOR:

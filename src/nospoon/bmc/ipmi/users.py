@@ -12,6 +12,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     OUT_OF_RANGE,
     WRONG_LENGTH,
     WRONG_PASSWORD,
+    WRONG_PASSWORD_SIZE,
     WRONG_STATE,
     Ask,
     Command,
@@ -22,12 +23,11 @@ from nospoon.bmc.ipmi.vocabulary import (
     on_this_channel,
 )
 from nospoon.bmc.messages import SettingsRequested
-from nospoon.bmc.users import LAST, NO_ACCESS, OWNER, User
+from nospoon.bmc.users import LAST, LONG, NO_ACCESS, OWNER, SHORT, User
 from nospoon.protocols.ipmi.session import Privilege
 
 _USER, _OPERATOR, _ADMINISTRATOR = Privilege.USER, Privilege.OPERATOR, Privilege.ADMINISTRATOR
 NAME_SIZE = 16
-_LONG, _SHORT = 20, 16
 _CHANGE, _CALLBACK, _LINK, _MESSAGING = 0x80, 0x40, 0x20, 0x10
 _ENABLED, _DISABLED = 0x40, 0x80
 _OFF, _ON, _SET, _TEST = range(4)
@@ -123,17 +123,25 @@ def _password(context: Context, data: bytes) -> Result:
     user = find(context, number)
     if operation in {_OFF, _ON}:
         return _changed(context, replace(user, enabled=operation == _ON))
-    size = _LONG if data[0] & 0x80 else _SHORT
+    size = LONG if data[0] & 0x80 else SHORT
     if len(given) != size:
         return Reply(WRONG_LENGTH)
     password = given.rstrip(b"\0")
     if operation == _TEST:
-        same = hmac.compare_digest(password, user.password.encode())
-        return Reply(OK if same else WRONG_PASSWORD)
+        return _tested(user, password, size)
     try:
-        return _changed(context, replace(user, password=password.decode()))
+        changed = replace(user, password=password.decode(), long=size == LONG)
     except UnicodeDecodeError:
         return Reply(INVALID_FIELD)
+    return _changed(context, changed)
+
+
+def _tested(user: User, password: bytes, size: int) -> Reply:
+    """§22.30: a wrong size is told before a wrong password."""
+    if size != user.password_size:
+        return Reply(WRONG_PASSWORD_SIZE)
+    same = hmac.compare_digest(password, user.password.encode())
+    return Reply(OK if same else WRONG_PASSWORD)
 
 
 def _get_payload_access(context: Context, data: bytes) -> Result:

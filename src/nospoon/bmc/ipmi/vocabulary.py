@@ -26,9 +26,11 @@ WRONG_STATE: Final = 0xD5
 UNSPECIFIED: Final = 0xFF
 PARAMETER_NOT_SUPPORTED: Final = 0x80  # command specific: boot options, LAN parameters
 INVALID_SESSION: Final = 0x87  # command specific: close session
+INVALID_HANDLE: Final = 0x88  # command specific: close session
 LEVEL_TOO_HIGH: Final = 0x81  # command specific: set session privilege
 NEVER_SET: Final = 0x80  # command specific: reset watchdog timer
 WRONG_PASSWORD: Final = 0x80  # command specific: set user password, test
+WRONG_PASSWORD_SIZE: Final = 0x81  # the same
 READ_ONLY: Final = 0x82  # command specific: set parameters
 WRITE_PROTECTED: Final = 0x80  # command specific: write FRU data
 
