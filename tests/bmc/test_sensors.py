@@ -7,17 +7,35 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.bmc import fru, users
+from nospoon.bmc import fru, ipmi, users
 from nospoon.bmc.aggregate import Bmc
 from nospoon.bmc.faults import Fault, Faults
 from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.fru import Inventory
 from nospoon.bmc.messages import AcLost, MachineReported
-from nospoon.bmc.sensors import BY_NUMBER, SENSORS, Analog, Discrete, reading, states
+from nospoon.bmc.sensors import BY_NUMBER, SENSORS, Analog, Discrete, Sensor, reading, states
 from nospoon.bmc.users import User
 from nospoon.model.boot import BootDevice
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.protocols.ipmi.crypto import SUITES
+from nospoon.protocols.ipmi.session import Asked, Identity, Privilege, Session
+from nospoon.runtime.udp import Peer
 from nospoon.testing.bench import CLUSTER
+
+IDENTITY = Identity(b"admin", b"s3cret", bytes(16))
+
+
+def session() -> Session:
+    made = Session(
+        id=1,
+        asked=Asked(1, 4, 7, SUITES[-1]),
+        suite=SUITES[-1],
+        identity=IDENTITY,
+        source=Peer("127.0.0.1", 1, "127.0.0.1"),
+        now=0.0,
+    )
+    made.privilege, made.active = Privilege.ADMINISTRATOR, True
+    return made
 
 
 def bmc(power: PowerState, *, cpus: int = 2, order: tuple[BootDevice, ...] | None = None) -> Bmc:
@@ -89,7 +107,35 @@ def test_a_fault_on_demand_goes_before_all() -> None:
     assert bits(subject, 8) == 1
 
 
-@given(st.sampled_from(PowerState), st.floats(0, 1e9), st.integers(1, 64))
+@given(
+    st.sampled_from(SENSORS), st.floats(), st.sampled_from([PowerState.ON, PowerState.OFF])
+)  # fmt: skip
+def test_whatever_a_sensor_is_told_to_read_every_command_tells_of_it(
+    sensor: Sensor, value: float, power: PowerState
+) -> None:
+    subject = bmc(power)
+    subject.state.faults = Faults()
+    subject.state.faults.put(Fault(FaultKind.SENSOR, sensor=sensor.number, value=value))
+    held = session()
+    context = ipmi.Context(subject, IDENTITY, held, 100.0, {held.id: held}, sol=0)
+    asked = [(0x04, command, bytes([sensor.number])) for command in (0x2B, 0x2D)]
+    asked += [(0x2C, 0x02, b"\xdc\x01\0\0"), (0x2C, 0x10, b"\xdc\x01\x40\0\0")]
+    asked += [(0x2C, 0x10, b"\xdc\x01\x41\0\0")]
+    for netfn, command, data in asked:
+        answer = ipmi.answer(context, netfn, command, data)
+        assert isinstance(answer, ipmi.Reply)
+        assert answer.code == 0
+    if isinstance(sensor, Analog):
+        told = reading(sensor, subject, 0.0)
+        assert told is not None
+        assert 0 <= told <= 255 * sensor.step
+    else:
+        found = states(sensor, subject, 0.0)
+        assert found is not None
+        assert found & ~sensor.mask == 0
+
+
+@given(st.sampled_from(PowerState), st.floats(0, 1e9), st.integers(1, 1024))
 def test_readings_fit_their_raw_byte(power: PowerState, now: float, cpus: int) -> None:
     subject = bmc(power, cpus=cpus)
     for each in SENSORS:

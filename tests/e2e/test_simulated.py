@@ -381,6 +381,9 @@ def test_faults_on_demand_show_in_status_and_end_when_cleared(shared: Rack) -> N
         shared.ipmitool(bmc, "-N", "1", "-R", "1", "power", "status")
     shared.run("node", "fault", node, "--clear")
     assert shared.json("node", "fault", node) == []
+    for how in (("--value", "nan"), ("--for", "inf"), ("--seconds", "nan")):
+        with pytest.raises(AssertionError, match="is no number"):
+            shared.run("node", "fault", node, "sensor", "--sensor", "CPU Temp", *how)
     assert "off" in shared.ipmitool(bmc, "power", "status")
     shared.run("down", "--yes", name)
 

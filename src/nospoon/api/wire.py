@@ -9,15 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
-from nospoon.bmc.sensors import SENSORS, named
+from nospoon.bmc.sensors import ALL_STATES, SENSORS, Discrete, named
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 
 
 class Wire(BaseModel):
-    """A request body; unknown fields are refused."""
+    """A request body; unknown fields are refused, and numbers that are none."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class ClusterRequest(Wire):
@@ -121,7 +121,8 @@ class MediaRequest(Wire):
 class FaultRequest(Wire):
     """A fault on demand. `for_seconds` null: until cleared; `count` null: every time.
 
-    `sensor` and `value`: of kind sensor, its name and what it reads in its unit.
+    `sensor` and `value`: of kind sensor, its name and what it reads: in its unit, as near as it can
+    show that, or its states as bits.
     """
 
     kind: FaultKind
@@ -135,9 +136,15 @@ class FaultRequest(Wire):
     @model_validator(mode="after")
     def _of_a_sensor(self) -> FaultRequest:
         if self.kind is FaultKind.SENSOR:
-            if named(self.sensor) is None or self.value is None:
+            sensor = named(self.sensor)
+            if sensor is None or self.value is None:
                 names = ", ".join(each.name for each in SENSORS)
                 raise ValueError(f"expected a value and a sensor, one of {names}")
+            if isinstance(sensor, Discrete) and not _are_states(self.value):
+                raise ValueError(
+                    f"{sensor.name} has states: expected a whole number from 0 to {ALL_STATES}, "
+                    f"got {self.value:g}"
+                )
             if self.count is not None or self.probability < 1:
                 raise ValueError("a sensor reads so always: expected no count and no probability")
         elif self.sensor or self.value is not None:
@@ -155,3 +162,7 @@ class FaultRequest(Wire):
             sensor=sensor.number if sensor is not None else 0,
             value=self.value or 0.0,
         )
+
+
+def _are_states(value: float) -> bool:
+    return value.is_integer() and 0 <= value <= ALL_STATES

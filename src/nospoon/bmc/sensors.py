@@ -2,7 +2,8 @@
 Redfish's Sensors are both made. Readings are pure functions of the aggregate and of time.
 
 What depends on a running machine has no reading while it is off, as on hardware. A machine of
-which nothing is known has no readings but the log's.
+which nothing is known has no readings but the log's. No reading is beyond what the raw byte of an
+IPMI sensor can tell, so that all protocols tell the same.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Thresholds:
 
 
 NO_THRESHOLDS = Thresholds()
+ALL_STATES = 0x7FFF
+"""A discrete sensor has 15 at most (§42.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class Analog:
     needs_running: bool = True
     thresholds: Thresholds = NO_THRESHOLDS
 
+    def shown(self, value: float) -> float:
+        """The nearest to it that the sensor can show; of what is no number, the least."""
+        return min(255.0 * self.step, max(0.0, value))
+
 
 @dataclass(frozen=True, slots=True)
 class Discrete:
@@ -69,6 +76,10 @@ class Discrete:
     type: int
     mask: int
     states: Callable[[Bmc, float], int]
+
+    def shown(self, value: float) -> int:
+        """Of these states, those that there are."""
+        return int(min(ALL_STATES, max(0, value))) & self.mask
 
 
 Sensor = Analog | Discrete
@@ -193,17 +204,17 @@ def reading(sensor: Analog, bmc: Bmc, now: float) -> float | None:
     """In the sensor's unit; None: there is none now. A fault on demand goes before all."""
     told = _told(sensor, bmc, now)
     if told is not None:
-        return told
+        return sensor.shown(told)
     if bmc.power is PowerState.UNKNOWN or (sensor.needs_running and not bmc.is_on):
         return None
-    return sensor.read(bmc, now)
+    return sensor.shown(sensor.read(bmc, now))
 
 
 def states(sensor: Discrete, bmc: Bmc, now: float) -> int | None:
     """Bits of `mask`; None while nothing is known of the machine."""
     told = _told(sensor, bmc, now)
     if told is not None:
-        return int(told) & sensor.mask
+        return sensor.shown(told)
     log_area = sensor.states is _log_area
     if bmc.power is PowerState.UNKNOWN and not log_area:
         return None

@@ -38,6 +38,7 @@ _NO_CHANNEL = 0xFF
 _ENTITIES: Mapping[int, tuple[int, ...]] = {0x40: (1,), 0x37: (1,), 0x41: (2,), 0x03: (2,)}
 """Entity -> temperature sensors: 40h inlet, 41h CPU (§6.5.2), and those of the SDRs."""
 _TEMPERATURE = 0x01
+_HIGHEST = 127
 
 CAPABILITIES: Mapping[int, bytes] = {
     1: bytes([0x00, 0x01, 0x00]),
@@ -163,7 +164,7 @@ def _temperatures(context: Context, data: bytes) -> Result:
         assert isinstance(sensor, Analog), "a temperature is"
         value = reading(sensor, context.bmc, context.now)
         if value is not None:
-            told += bytes([min(127, round(value)), ENTITIES[number][1]])
+            told += bytes([min(_HIGHEST, round(value)), ENTITIES[number][1]])
     return Reply(OK, bytes([GROUP_EXTENSION, len(found), len(told) // 2]) + told)
 
 

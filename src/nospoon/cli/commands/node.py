@@ -11,6 +11,7 @@ import click
 from nospoon.bmc.faults import Kind
 from nospoon.cli import connect
 from nospoon.cli.files import upload
+from nospoon.cli.numbers import FINITE, FiniteRange
 from nospoon.cli.output import output_options, print_record, print_rows
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
@@ -75,12 +76,12 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
 @command.command("fault")
 @click.argument("node")
 @click.argument("kind", type=click.Choice([*map(str, Kind)]), required=False)
-@click.option("--for", "for_", type=float, metavar="SECONDS", help="Only for so long.")
-@click.option("--probability", type=click.FloatRange(0, 1, min_open=True), default=1.0)
+@click.option("--for", "for_", type=FINITE, metavar="SECONDS", help="Only for so long.")
+@click.option("--probability", type=FiniteRange(0, 1, min_open=True), default=1.0)
 @click.option("--count", type=click.IntRange(1), help="Only so often.")
-@click.option("--seconds", type=click.FloatRange(0, 3600), default=5.0, help="How late or slow.")
+@click.option("--seconds", type=FiniteRange(0, 3600), default=5.0, help="How late or slow.")
 @click.option("--sensor", default="", help="Of kind sensor: its name, as `ipmitool sdr` has it.")
-@click.option("--value", type=float, help="What that sensor reads, in its unit.")
+@click.option("--value", type=FINITE, help="What that sensor reads, in its unit.")
 @click.option("--clear", is_flag=True, help="End all faults of NODE.")
 @output_options
 def fault(
