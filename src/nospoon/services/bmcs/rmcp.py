@@ -41,27 +41,45 @@ class Rmcp:
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A datagram came; a BMC that nobody knows, or that has no AC power, is silent."""
         served = self._service.at((peer.local, opened.port))
-        if served is None or (
-            served.faults is not None and self._struck(opened, served, data, peer)
-        ):
+        if served is None:
             return
-        self._take(opened, served, data, peer)
+        if served.faults is None:
+            self._take(opened, served, data, peer)
+        else:
+            self._take_badly(opened, served, data, peer)
 
-    def _struck(self, opened: UdpSocket, served: Served, data: bytes, peer: Peer) -> bool:
-        """A fault on demand keeps this datagram from being taken now."""
+    def _take_badly(self, opened: UdpSocket, served: Served, data: bytes, peer: Peer) -> None:
+        """There are faults on demand: some datagrams are not taken, or not now."""
         now = self._service.now
         if served.strike(_DROP, now) is not None:
-            return True
+            return
         refused = data[5:6] == OPEN_REQUEST and served.strike(_REFUSE, now) is not None
-        served.endpoint.most = 0 if refused else MAX_SESSIONS
+        most = 0 if refused else MAX_SESSIONS
         late = served.strike(_DELAY, now)
-        if late is not None:
-            loop = asyncio.get_running_loop()
-            loop.call_later(late.seconds, self._take, opened, served, data, peer)
-        return late is not None
+        if late is None:
+            self._take(opened, served, data, peer, most)
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_later(late.seconds, self._take_late, opened, served, data, peer, most)
 
-    def _take(self, opened: UdpSocket, served: Served, data: bytes, peer: Peer) -> None:
+    def _take_late(
+        self, opened: UdpSocket, served: Served, data: bytes, peer: Peer, most: int
+    ) -> None:
+        """A BMC that went away meanwhile, or lost its AC power, is silent."""
+        if self._service.at((peer.local, opened.port)) is served:
+            self._take(opened, served, data, peer, most)
+
+    def _take(
+        self,
+        opened: UdpSocket,
+        served: Served,
+        data: bytes,
+        peer: Peer,
+        most: int = MAX_SESSIONS,
+    ) -> None:
+        """`most`: so many sessions there may be."""
         now, active = self._service.now, served.endpoint.sol
+        served.endpoint.most = most
         for each in served.endpoint.receive(data, peer, now=now, random=secrets.token_bytes):
             match each:
                 case Send():
