@@ -59,3 +59,17 @@ def test_sensors_read_what_they_are_told_each_until_its_time_is_over() -> None:
 def test_a_sensor_that_is_told_anew_reads_that() -> None:
     made = faults(Fault(Kind.SENSOR, sensor=2, value=1), Fault(Kind.SENSOR, sensor=2, value=2))
     assert made.reading(2, now=0) == 2
+
+
+def test_of_several_that_could_strike_each_has_its_chance() -> None:
+    made = faults(Fault(Kind.HTTP_500, probability=0.2), Fault(Kind.HTTP_503, probability=0.5))
+    struck = [made.strike(HTTP, now=0, chance=(each + 0.5) / 1000) for each in range(1000)]
+    kinds = [None if each is None else each.kind for each in struck]
+    counts = [kinds.count(each) for each in (Kind.HTTP_500, Kind.HTTP_503, None)]
+    assert counts == [200, 400, 400]
+
+
+def test_a_fault_that_is_used_up_leaves_its_place_to_another() -> None:
+    made = faults(Fault(Kind.HTTP_500, count=1), Fault(Kind.HTTP_503))
+    struck = [made.strike(HTTP, now=0, chance=0.5) for _ in range(2)]
+    assert [each.kind for each in struck if each is not None] == [Kind.HTTP_500, Kind.HTTP_503]

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from nospoon.bmc.aggregate import Bmc
+from nospoon.bmc.faults import Fault, Faults
+from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.messages import (
+    AcLost,
+    AcReturned,
     Answer,
     Append,
     CommandEnded,
     Drive,
     Effect,
     Event,
+    FaultsChanged,
     IdentifyRequested,
     MachineReported,
     Persist,
     PowerRequested,
     Verdict,
+    WatchdogRequested,
+    WatchdogReset,
 )
 from nospoon.bmc.power import ANSWER_WITHIN, SHUTDOWN_PATIENCE
 from nospoon.bmc.runtime import Runtime
-from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.bmc.watchdog import WatchdogSettings
+from nospoon.model.boot import BootDevice, BootOverride, BootPlan, OverrideEnabled
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
@@ -190,3 +199,140 @@ def test_the_identify_light_goes_out_by_itself_or_stays() -> None:
     hear(subject, IdentifyRequested(lit=True, ticket=2), 20.0)
     assert subject.deadline is None
     assert subject.runtime.identify
+
+
+LIES = Fault(FaultKind.POWER_LIES)
+
+
+def lying(power: PowerState = PowerState.OFF, fault: Fault = LIES) -> Bmc:
+    """A BMC that has just lied."""
+    subject = bmc(power)
+    subject.state.faults = Faults()
+    subject.state.faults.put(fault)
+    hear(subject, PowerRequested(ON if power is PowerState.OFF else OFF, 1))
+    hear(subject, CommandEnded(Verdict.DONE, lied=True))
+    return subject
+
+
+def is_on(subject: Bmc) -> bool:
+    return subject.is_on
+
+
+def deadline(subject: Bmc) -> float | None:
+    return subject.deadline
+
+
+def test_a_lie_is_believed_until_the_fault_is_cleared() -> None:
+    subject = lying()
+    assert is_on(subject)
+    assert hear(subject, PowerRequested(ON, 2)) == [Answer(2, Verdict.DONE)]
+    subject.state.faults = None
+    assert hear(subject, FaultsChanged()) == []
+    assert not is_on(subject)
+    assert hear(subject, PowerRequested(ON, 3)) == [Drive(ON, PLAN)]
+
+
+def test_a_lie_is_found_out_when_its_fault_runs_out() -> None:
+    subject = lying(fault=replace(LIES, until=9.0))
+    assert deadline(subject) == 9.0
+    list(subject.expire(9.0))
+    assert (is_on(subject), deadline(subject)) == (False, None)
+
+
+def test_the_last_lie_of_a_count_is_found_out_when_it_was_told() -> None:
+    subject = bmc()
+    subject.state.faults = Faults()
+    hear(subject, PowerRequested(ON, 1))
+    assert hear(subject, CommandEnded(Verdict.DONE, lied=True)) == [Answer(1, Verdict.DONE)]
+    assert not is_on(subject)
+
+
+def test_what_the_machine_reports_goes_before_a_lie() -> None:
+    subject = lying(PowerState.ON)
+    assert not is_on(subject)
+    hear(subject, machine(MachineChange.RESET, PowerState.ON))
+    assert is_on(subject)
+    subject.state.faults = None
+    hear(subject, FaultsChanged())
+    assert is_on(subject)
+
+
+def test_no_boot_follows_from_a_lie() -> None:
+    once = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE)
+    subject = bmc(runtime=Runtime(override=once, power_fault="before"))
+    hear(subject, PowerRequested(ON, 1))
+    hear(subject, CommandEnded(Verdict.DONE, lied=True))
+    assert subject.runtime == Runtime(override=once)
+
+
+def test_an_outlet_that_is_off_takes_the_power_from_a_machine_that_was_said_to_be_off() -> None:
+    subject = lying(PowerState.ON)
+    effects = hear(subject, AcLost())
+    assert [each.command for each in effects if isinstance(each, Drive)] == [OFF]
+    assert subject.runtime.was_on
+
+
+def last_event(subject: Bmc) -> int:
+    """Byte 3 of Get Chassis Status: 10h on by command, 01h AC failed (IPMI 2.0, table 28-3)."""
+    return subject.runtime.last_power_event
+
+
+def carried_out(subject: Bmc, command: PowerCommand) -> Bmc:
+    hear(subject, PowerRequested(command, 1))
+    hear(subject, CommandEnded(Verdict.DONE))
+    return subject
+
+
+def test_a_loss_of_ac_power_stays_the_last_event_when_the_machine_is_seen_off() -> None:
+    subject = carried_out(bmc(), ON)
+    hear(subject, AcLost())
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert last_event(subject) == 0x11
+    hear(subject, machine(MachineChange.STOPPED, PowerState.OFF))
+    hear(subject, machine(MachineChange.OBSERVED, PowerState.OFF))
+    assert last_event(subject) == 0x11
+
+
+def test_a_machine_that_comes_up_with_ac_power_was_not_switched_on_by_a_command() -> None:
+    subject = carried_out(bmc(), ON)
+    hear(subject, AcLost())
+    hear(subject, AcReturned())
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert last_event(subject) == 0x11, "it is off for want of AC power, which is back already"
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert (is_on(subject), last_event(subject)) == (True, 0x01)
+    assert last_event(carried_out(subject, OFF)) == 0x00
+
+
+def test_a_watchdogs_cycle_is_no_command_and_its_power_off_no_failure() -> None:
+    for action, wanted in ((3, 0x00), (2, 0x10), (1, 0x10)):
+        subject = carried_out(bmc(), ON)
+        hear(subject, WatchdogRequested(WatchdogSettings(use=4, action=action, countdown=10)))
+        hear(subject, WatchdogReset())
+        assert any(isinstance(each, Drive) for each in subject.expire(1.0))
+        hear(subject, CommandEnded(Verdict.DONE))
+        assert last_event(subject) == wanted
+
+
+def test_a_command_that_fails_and_a_reset_are_no_power_events() -> None:
+    subject = carried_out(bmc(), ON)
+    hear(subject, PowerRequested(OFF, 1))
+    hear(subject, CommandEnded(Verdict.FAILED, "no"))
+    assert last_event(subject) == 0x10
+    assert last_event(carried_out(bmc(PowerState.ON), PowerCommand.RESET)) == 0x00
+
+
+def test_a_machine_that_others_start_or_stop_has_neither_bit() -> None:
+    subject = carried_out(bmc(), ON)
+    hear(subject, machine(MachineChange.SHUTDOWN, PowerState.OFF), 60.0)
+    assert last_event(subject) == 0x10
+    hear(subject, machine(MachineChange.STARTED, PowerState.ON), 61.0)
+    assert (last_event(subject), subject.runtime.restart_cause) == (0x00, 0x00)
+
+
+def test_a_machine_that_runs_without_ac_power_is_driven_off_when_it_is_seen() -> None:
+    subject = bmc(PowerState.ON)
+    hear(subject, AcLost())
+    hear(subject, CommandEnded(Verdict.UNREACHABLE, "no route"))
+    effects = hear(subject, machine(MachineChange.OBSERVED, PowerState.ON))
+    assert effects == [Drive(OFF, PLAN, unplugs=True)]

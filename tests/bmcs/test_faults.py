@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from base64 import b64encode
+from collections.abc import Callable
 
 import pytest
 from pydantic import ValidationError
@@ -14,12 +15,16 @@ from pydantic import ValidationError
 from nospoon.api.wire import FaultRequest
 from nospoon.bmc.faults import Fault, Kind
 from nospoon.bmc.messages import AcLost, AcReturned
-from nospoon.model.machine import PowerState
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.served import Served
 from nospoon.testing.bench import Bench, bench
+from nospoon.testing.console import Console
 from nospoon.testing.redfish import client
+
+PRESENCE_PING = bytes.fromhex("0600ff06000011be80420000")
 
 
 async def ipmitool(config: BmcConfig, *argv: str) -> Finished:
@@ -43,17 +48,30 @@ async def test_power_that_is_stuck_fails_and_shows_as_power_fault() -> None:
         b.service.set_fault(b.first.bmc.uuid, Fault(Kind.POWER_STUCK))
         assert (await ipmitool(b.first, "power", "on")).status != 0
         assert b.machines.told == []
-        assert "stuck" in _fault(b)
+        assert "stuck" in served(b).power_fault
 
 
-async def test_power_that_lies_reports_success_and_does_nothing() -> None:
+async def test_power_that_lies_reports_success_does_nothing_and_is_found_out_when_cleared() -> None:
     async with bench(1) as b:
-        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.POWER_LIES, count=1))
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.POWER_LIES))
         assert (await ipmitool(b.first, "power", "on")).status == 0
         assert b.machines.told == []
-        served = b.service.status(b.first.bmc.uuid)
-        assert served is not None
-        assert served.aggregate.power is PowerState.ON
+        assert served(b).aggregate.power is PowerState.ON
+        b.service.clear_faults(b.first.bmc.uuid)
+        assert "is off" in (await ipmitool(b.first, "power", "status")).stdout
+        assert (await ipmitool(b.first, "power", "on")).status == 0
+        assert [command for _, command, _ in b.machines.told] == [PowerCommand.ON]
+
+
+async def test_a_lie_is_found_out_when_its_time_is_over() -> None:
+    async with bench(1) as b:
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.POWER_LIES))
+        assert await b.service.power(b.first.bmc.uuid, PowerCommand.ON) == "done"
+        assert served(b).aggregate.power is PowerState.ON
+        until = b.service.now + 0.2
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.POWER_LIES, until=until))
+        await _so(lambda: served(b).aggregate.power is PowerState.OFF)
+        assert b.service.now >= until
 
 
 async def test_a_slow_power_off_is_accepted_and_takes_its_time() -> None:
@@ -62,6 +80,66 @@ async def test_a_slow_power_off_is_accepted_and_takes_its_time() -> None:
         b.service.set_fault(b.first.bmc.uuid, Fault(Kind.POWER_OFF_SLOW, seconds=30))
         assert (await ipmitool(b.first, "power", "off")).status == 0
         assert "is on" in (await ipmitool(b.first, "power", "status")).stdout
+
+
+async def test_a_slow_power_off_ends_when_the_fault_is_cleared() -> None:
+    async with bench(1) as b:
+        b.machines.report(b.first.bmc.uuid, MachineChange.STARTED, PowerState.ON)
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.POWER_OFF_SLOW, seconds=3600))
+        assert await b.service.power(b.first.bmc.uuid, PowerCommand.OFF) == "accepted"
+        assert b.machines.told == []
+        b.service.clear_faults(b.first.bmc.uuid)
+        await _so(lambda: served(b).aggregate.power is PowerState.OFF)
+
+
+async def test_a_power_on_does_not_use_up_a_slow_power_off() -> None:
+    async with bench(1) as b:
+        fault = Fault(Kind.POWER_OFF_SLOW, seconds=3600, count=1)
+        b.service.set_fault(b.first.bmc.uuid, fault)
+        assert await b.service.power(b.first.bmc.uuid, PowerCommand.ON) == "done"
+        assert b.service.faults(b.first.bmc.uuid) == [fault]
+        assert await b.service.power(b.first.bmc.uuid, PowerCommand.OFF) == "accepted"
+        assert b.service.faults(b.first.bmc.uuid) == []
+        b.service.clear_faults(b.first.bmc.uuid)
+
+
+@pytest.mark.parametrize("kind", [Kind.POWER_STUCK, Kind.POWER_LIES])
+async def test_no_fault_of_a_bmc_keeps_an_outlet_from_taking_the_power_away(kind: Kind) -> None:
+    async with bench(1) as b:
+        b.machines.report(b.first.bmc.uuid, MachineChange.STARTED, PowerState.ON)
+        b.service.set_fault(b.first.bmc.uuid, Fault(kind))
+        b.service.feed(served(b), AcLost())
+        await _so(lambda: served(b).aggregate.power is PowerState.OFF)
+        assert [command for _, command, _ in b.machines.told] == [PowerCommand.OFF]
+
+
+async def test_a_late_datagram_to_a_bmc_that_lost_its_power_gets_no_answer() -> None:
+    async with bench(1) as b:
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.DELAY, seconds=0.2))
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+            line.settimeout(0)
+            line.connect((b.first.bmc.address, b.first.bmc.ipmi_port))
+            await loop.sock_sendall(line, PRESENCE_PING)
+            b.service.feed(served(b), AcLost())
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.6):
+                    await loop.sock_recv(line, 100)
+
+
+async def test_a_session_that_is_refused_late_is_refused_all_the_same() -> None:
+    async with bench(1) as b:
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.DELAY, seconds=0.1))
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.REFUSE_SESSIONS))
+        loop, console = asyncio.get_running_loop(), Console(b"admin", b.first.password.encode())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+            line.settimeout(0)
+            line.connect((b.first.bmc.address, b.first.bmc.ipmi_port))
+            for data in (console.open_request(), PRESENCE_PING):
+                await loop.sock_sendall(line, data)
+            async with asyncio.timeout(5):
+                console.take_open(await loop.sock_recv(line, 100))
+        assert console.status == 0x01
 
 
 async def _get(config: BmcConfig) -> tuple[int, str | None]:
@@ -93,12 +171,11 @@ async def test_redfish_fails_as_often_as_it_was_told() -> None:
 
 async def test_without_ac_power_a_node_is_gone_from_redfish_until_it_returns() -> None:
     async with bench(2) as b:
-        served = b.service.status(b.first.bmc.uuid)
-        assert served is not None
         for event, status in ((AcLost(), 401), (AcReturned(), 200)):
-            b.service.feed(served, event)
-            assert served.turn is not None
-            await served.turn
+            b.service.feed(served(b), event)
+            turn = served(b).turn
+            assert turn is not None
+            await turn
             assert (await _get(b.first))[0] == status
             assert await _get(b.configs[1]) == (200, None)
 
@@ -117,7 +194,7 @@ async def _presence(config: BmcConfig) -> float:
         line.settimeout(0)
         line.connect((config.bmc.address, config.bmc.ipmi_port))
         begun = loop.time()
-        await loop.sock_sendall(line, bytes.fromhex("0600ff06000011be80420000"))
+        await loop.sock_sendall(line, PRESENCE_PING)
         async with asyncio.timeout(5):
             assert await loop.sock_recv(line, 100)
         return loop.time() - begun
@@ -164,13 +241,55 @@ def test_a_sensor_fault_needs_a_sensor_and_a_value(body: dict[str, object]) -> N
         FaultRequest.model_validate(body)
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("field", ["value", "for_seconds", "seconds", "probability"])
+def test_what_is_no_number_is_refused_by_name(field: str, number: str) -> None:
+    body = f'{{"kind": "sensor", "sensor": "CPU Temp", "value": 1, "{field}": {number}}}'
+    with pytest.raises(ValidationError, match=rf"(?s){field}\b.*finite number"):
+        FaultRequest.model_validate_json(body)
+
+
+@pytest.mark.parametrize("value", [0.5, -1.0, 32768.0, 1e300])
+def test_what_is_no_set_of_states_is_refused(value: float) -> None:
+    body = {"kind": "sensor", "sensor": "Boot Error", "value": value}
+    with pytest.raises(ValidationError, match=r"Boot Error has states: expected a whole number"):
+        FaultRequest.model_validate(body)
+
+
+@pytest.mark.parametrize(
+    ("sensor", "value", "shown"),
+    [("Inlet Temp", -40.0, 0), ("CPU Temp", 1e300, 255), ("Power Draw", 70000.0, 1020),
+     ("Power Draw", -1.0, 0), ("Fan 1", 1e9, 15300)],
+)  # fmt: skip
+async def test_a_sensor_shows_by_every_protocol_what_is_nearest_to_what_it_cannot_show(
+    sensor: str, value: float, shown: int
+) -> None:
+    async with bench(1) as b:
+        body = {"kind": "sensor", "sensor": sensor, "value": value}
+        b.service.set_fault(b.first.bmc.uuid, FaultRequest.model_validate(body).fault())
+        found = await ipmitool(b.first, "sensor", "reading", sensor)
+        assert found.stdout.split("|")[1].strip() == str(shown)
+        resource = f"/redfish/v1/Chassis/{b.first.bmc.uuid}/Sensors/{sensor.replace(' ', '')}"
+        assert (await client(b.first).get(resource)).json["Reading"] == shown
+        dcmi = await ipmitool(b.first, "dcmi", "power", "reading")
+        drawn = shown if sensor == "Power Draw" else 6
+        assert f"Instantaneous power reading:              {drawn:>8} Watts" in dcmi.stdout
+        assert (await ipmitool(b.first, "dcmi", "get_temp_reading")).status == 0
+
+
 def test_a_sensor_is_named_as_ipmi_or_as_redfish_names_it() -> None:
     for name in ("CPU Temp", "CPUTemp", "cpu temp"):
         body = {"kind": "sensor", "sensor": name, "value": 97}
         assert FaultRequest.model_validate(body).fault().sensor == 2
 
 
-def _fault(b: Bench) -> str:
-    served = b.service.status(b.first.bmc.uuid)
-    assert served is not None
-    return served.power_fault
+def served(b: Bench) -> Served:
+    found = b.service.status(b.first.bmc.uuid)
+    assert found is not None
+    return found
+
+
+async def _so(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  (nobody tells)
+            await asyncio.sleep(0.01)

@@ -27,6 +27,7 @@ from nospoon.bmc.messages import (
     EndSessions,
     Erase,
     Event,
+    FaultsChanged,
     HttpBootUriRequested,
     IdentifyRequested,
     LogAddRequested,
@@ -220,7 +221,8 @@ class Bmc:
         | BootTold
         | CommandEnded
         | AcLost
-        | AcReturned,
+        | AcReturned
+        | FaultsChanged,
         now: float,
     ) -> Iterator[Effect]:
         match event:
@@ -238,6 +240,8 @@ class Bmc:
                 return self._power.ac_lost(now)
             case AcReturned():
                 return self._power.ac_returned(now)
+            case FaultsChanged():
+                return self._power.doubted(now)
 
     def _reshaped(self, event: Reshaped) -> Iterator[Effect]:
         """A machine that runs is told of another order, for what its guest resets follows."""

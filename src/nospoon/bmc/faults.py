@@ -1,6 +1,7 @@
 """Faults on demand: what a BMC does wrong because somebody asked for it.
 
 A fault strikes with its probability, until its time or its count is over. Chance and time come in.
+Of several that could strike at once each has its chance, in the order in which they were put.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ ABOUT = {
     Kind.SENSOR: "a sensor reads what it is told",
     Kind.MEDIA_FAILS: "virtual media cannot be fetched, by Redfish",
     Kind.POWER_STUCK: "power commands fail",
-    Kind.POWER_LIES: "power commands are reported as done, and nothing was done",
+    Kind.POWER_LIES: "power commands are reported as done, and nothing is; power is told as if",
     Kind.POWER_OFF_SLOW: "power-off takes `seconds` longer",
 }
-POWER = frozenset({Kind.POWER_STUCK, Kind.POWER_LIES, Kind.POWER_OFF_SLOW})
+POWER = frozenset({Kind.POWER_STUCK, Kind.POWER_LIES})
+POWER_LATE = frozenset({Kind.POWER_OFF_SLOW})
 MEDIA = frozenset({Kind.MEDIA_FAILS})
 HTTP_LATE = frozenset({Kind.HTTP_DELAY})
 HTTP = frozenset({Kind.HTTP_500, Kind.HTTP_503})
@@ -51,7 +53,8 @@ class Fault:
     """`until`: of the BMC's clock; None: until cleared. `count`: how often yet, None: always.
 
     `probability` from 0 to 1; `seconds`: what `ABOUT` says of the kind.
-    `sensor` and `value`: the number of the sensor that reads so, in its unit, whenever it is asked.
+    `sensor` and `value`: the number of the sensor that reads so, in its unit and as near as it can
+    show that, whenever it is asked.
     """
 
     kind: Kind
@@ -101,13 +104,23 @@ class Faults:
         return None if told is None or told not in self.at(now) else told.value
 
     def strike(self, kinds: frozenset[Kind], *, now: float, chance: float) -> Fault | None:
-        """The fault of these kinds that happens now; `chance`: evenly from 0 to below 1."""
-        struck = next((f for f in self.at(now) if f.kind in kinds), None)
-        if struck is None or chance >= struck.probability:
-            return None
-        if struck.count is not None:
-            self._used(struck, struck.count - 1)
-        return struck
+        """The fault of these kinds that happens now; `chance`: evenly from 0 to below 1.
+
+        What is left of the chance after a miss is even again once it is stretched.
+        """
+        for each in self.at(now):
+            if each.kind not in kinds:
+                continue
+            if chance < each.probability:
+                if each.count is not None:
+                    self._used(each, each.count - 1)
+                return each
+            chance = (chance - each.probability) / (1 - each.probability)
+        return None
+
+    def find(self, kind: Kind) -> Fault | None:
+        """Of a kind that is not of sensors; it may be over by now."""
+        return self._faults.get((kind, 0))
 
     def _used(self, fault: Fault, left: int) -> None:
         if left > 0:

@@ -218,10 +218,16 @@ class BootTold:
 
 @dataclass(frozen=True, slots=True)
 class CommandEnded:
-    """The command under way ended; `verdict` DONE, or why not."""
+    """The command under way ended; `verdict` DONE, or why not. `lied`: DONE, and nothing was."""
 
     verdict: Verdict
     reason: str = ""
+    lied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FaultsChanged:
+    """Faults on demand were put or cleared."""
 
 
 Request = (
@@ -252,6 +258,7 @@ Event = (
     | BootObserved
     | BootTold
     | CommandEnded
+    | FaultsChanged
 )
 
 
@@ -278,10 +285,14 @@ class Erase:
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """Give the machine this command; tell `CommandEnded` when its outcome is known."""
+    """Give the machine this command; tell `CommandEnded` when its outcome is known.
+
+    `unplugs`: no BMC has a say in it, AC power is gone.
+    """
 
     command: PowerCommand
     boot: BootPlan
+    unplugs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,10 @@ Rules:
 - A graceful restart is a soft power-off, and on once the guest has shut down; a guest that does
   not within three minutes is a power fault.
 - When AC power is lost the machine is driven off, after whatever is under way; when it returns the
-  power restore policy decides (§28.8).
+  power restore policy decides (§28.8). A machine that runs without AC power is driven off whenever
+  it is seen.
+- What was done by a lie (a fault on demand) is believed while the fault lasts, and nothing else
+  follows from it. Whatever the machine reports is believed instead.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from dataclasses import dataclass, replace
 
 from nospoon.bmc import firmware
 from nospoon.bmc.boot import Boot
+from nospoon.bmc.faults import Fault
+from nospoon.bmc.faults import Kind as FaultKind
+from nospoon.bmc.last_event import switched_off, switched_on
 from nospoon.bmc.log import Kind
 from nospoon.bmc.messages import Answer, CommandEnded, Drive, Effect, PowerRequested, Verdict
 from nospoon.bmc.runtime import PowerPolicy
@@ -41,10 +47,8 @@ _LEADS_TO = {
     PowerCommand.OFF: PowerState.OFF,
 }
 
-# IPMI 2.0 table 28-3 (last power event) and 28-11 (restart cause)
-POWER_ON_BY_IPMI = 0x10
-POWER_FAULT = 0x08
-AC_FAILED = 0x01
+# IPMI 2.0 table 28-11 (restart cause)
+CAUSE_UNKNOWN = 0x00
 CAUSE_CHASSIS_CONTROL = 0x01
 CAUSE_WATCHDOG = 0x04
 CAUSE_ALWAYS_RESTORE = 0x06
@@ -69,11 +73,33 @@ class _Pending:
     booted: bool = False
     reported: bool = False
 
+    @property
+    def switches_on(self) -> bool:
+        """Somebody's command makes the machine go on."""
+        by_command = self.cause == CAUSE_CHASSIS_CONTROL
+        return by_command and self.command in {PowerCommand.ON, PowerCommand.CYCLE}
+
+    @property
+    def unplugs(self) -> bool:
+        """It is off because AC power was lost; that may be back when it ends."""
+        return self.command is PowerCommand.OFF and self.cause == CAUSE_UNKNOWN
+
 
 class Power:
-    """`_then`: what AC power wants done once the command under way has ended, and its cause."""
+    """`_then`: what AC power wants done once the command under way has ended, and its cause.
 
-    __slots__ = ("_boot", "_pending", "_restart_until", "_state", "_then", "_unseen_until")
+    `_truth`: power and reason as they are, where something else is believed.
+    """
+
+    __slots__ = (
+        "_boot",
+        "_pending",
+        "_restart_until",
+        "_state",
+        "_then",
+        "_truth",
+        "_unseen_until",
+    )
 
     def __init__(self, state: State, boot: Boot) -> None:
         self._state, self._boot = state, boot
@@ -81,6 +107,7 @@ class Power:
         self._restart_until: float | None = None
         self._unseen_until: float | None = None
         self._then: tuple[PowerCommand, int] | None = None
+        self._truth: tuple[PowerState, str] | None = None
 
     @property
     def busy(self) -> bool:
@@ -91,11 +118,30 @@ class Power:
     def deadline(self) -> float | None:
         """When `expire` wants to be called."""
         waiting = self._pending.waiting.values() if self._pending is not None else ()
-        restart = (self._restart_until,) if self._restart_until is not None else ()
-        return min([*waiting, *restart], default=None)
+        others = (self._restart_until, self._lie.until if self._lie is not None else None)
+        return min([*waiting, *(each for each in others if each is not None)], default=None)
+
+    @property
+    def _lie(self) -> Fault | None:
+        """The fault by which something is believed."""
+        faults = self._state.faults if self._truth is not None else None
+        return faults.find(FaultKind.POWER_LIES) if faults is not None else None
+
+    def doubted(self, now: float) -> Iterator[Effect]:
+        """Believe no more than what is so, once the fault is over."""
+        lie = self._lie
+        over = lie is None or (lie.until is not None and lie.until <= now)
+        if over:
+            yield from self._found_out(now)
+
+    def _found_out(self, now: float) -> Iterator[Effect]:
+        if self._truth is not None:
+            (power, reason), self._truth = self._truth, None
+            yield from self._state.see(power, reason, now)
 
     def expire(self, now: float) -> Iterator[Effect]:
-        """Answer who waited long enough; give up on guests that do not shut down."""
+        """Answer who waited long enough; give up on guests that do not shut down; find out lies."""
+        yield from self.doubted(now)
         if self._pending is not None:
             due = [ticket for ticket, at in self._pending.waiting.items() if at <= now]
             for ticket in due:
@@ -135,7 +181,8 @@ class Power:
         self._pending = _Pending(command, self._boot.edition, waiting, cause, plan)
         self._unseen_until = None
         anew = command is PowerCommand.RESET and self._state.runtime.secure_boot.waits
-        return Drive(PowerCommand.CYCLE if anew else command, plan)
+        told = PowerCommand.CYCLE if anew else command
+        return Drive(told, plan, unplugs=self._pending.unplugs)
 
     def _refusal(self, event: PowerRequested) -> Answer | None:
         command, state = self._command_for(event.command), self._state
@@ -172,25 +219,37 @@ class Power:
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        if event.verdict is Verdict.DONE:
+        if event.lied:
+            yield from self._lied(pending, now)
+        elif event.verdict is Verdict.DONE:
             yield from self._succeeded(pending, now)
         else:
             self._restart_until = None
             yield from self._failed(event.reason or str(event.verdict), now)
         for ticket in pending.waiting:
             yield Answer(ticket, event.verdict, event.reason)
+        yield from self.doubted(now)
         yield from self._go_on()
+
+    def _lied(self, pending: _Pending, now: float) -> Iterator[Effect]:
+        """The command is believed to be done; no boot follows from it."""
+        state = self._state
+        yield from state.persist(replace(state.runtime, power_fault=""))
+        if not pending.reported and pending.command in _LEADS_TO:
+            self._truth = self._truth or (state.power, state.reason)
+            yield from state.see(_LEADS_TO[pending.command], "", now)
 
     def _succeeded(self, pending: _Pending, now: float) -> Iterator[Effect]:
         """What the command leads to is so, even if the machine's event is still on its way."""
         boots, state = pending.command in _BOOTING, self._state
         unseen = not pending.booted if boots else not pending.reported
         if unseen and pending.command in _LEADS_TO:
+            self._truth = None
             yield from state.see(_LEADS_TO[pending.command], "", now)
         after = replace(
             state.runtime,
             power_fault="",
-            last_power_event=POWER_ON_BY_IPMI if boots else 0,
+            last_power_event=self._last_event(pending),
             restart_cause=pending.cause if boots else state.runtime.restart_cause,
         )
         yield from state.persist(after)
@@ -199,6 +258,23 @@ class Power:
         if boots and unseen:
             self._unseen_until = now + EVENT_LAG
             yield from self._followed(pending, now)
+
+    def _last_event(self, pending: _Pending) -> int:
+        """The last power event after a command was carried out."""
+        event, on = self._state.runtime.last_power_event, pending.switches_on
+        match pending.command:
+            case PowerCommand.ON:
+                return switched_on(event, by_command=on)
+            case PowerCommand.CYCLE:
+                return switched_on(0, by_command=on)
+            case PowerCommand.OFF:
+                return self._switched_off(event, unplugs=pending.unplugs)
+            case PowerCommand.RESET | PowerCommand.SOFT | PowerCommand.DIAG:
+                return event
+
+    def _switched_off(self, event: int, *, unplugs: bool = False) -> int:
+        """AC power may be back already when the machine goes off for want of it."""
+        return switched_off(event, unplugged=unplugs or not self._state.runtime.has_power)
 
     def _followed(self, pending: _Pending, now: float) -> Iterator[Effect]:
         """The boot that the command causes was seen, or is sure."""
@@ -226,8 +302,7 @@ class Power:
 
     def _failed(self, reason: str, now: float) -> Iterator[Effect]:
         runtime = self._state.runtime
-        after = replace(runtime, power_fault=reason, last_power_event=POWER_FAULT)
-        yield from self._state.persist(after)
+        yield from self._state.persist(replace(runtime, power_fault=reason))
         yield from self._state.record(Kind.POWER_FAULT, now, reason)
 
     def _go_on(self) -> Iterator[Effect]:
@@ -254,14 +329,30 @@ class Power:
             reason = reason or "the host of the machine does not answer"
         if event.change is MachineChange.CRASHED and power is not PowerState.FAILED:
             yield from self._state.record(Kind.GUEST_STOPPED, now, reason)
-        yield from self._state.see(power, reason, now)
+        yield from self._observed(power, reason, now)
         if self._pending is not None:
             self._pending.reported = True
+        elif power in RUNNING and not self._state.runtime.has_power:
+            self._then = (PowerCommand.OFF, CAUSE_UNKNOWN)
         if event.change in {MachineChange.STARTED, MachineChange.RESET}:
             yield from self._booted(event, now)
         elif event.change is MachineChange.OBSERVED:
             yield from self._boot.catch_up(busy=self.busy)
         yield from self._go_on()
+
+    def _observed(self, power: PowerState, reason: str, now: float) -> Iterator[Effect]:
+        """The machine's power is so, and no belief counts any more."""
+        state, before = self._state, self._state.power if self._truth is None else self._truth[0]
+        self._truth = None
+        yield from state.see(power, reason, now)
+        if self._pending is not None and self._pending.command in _LEADS_TO:
+            return  # its outcome tells what that means
+        event = state.runtime.last_power_event
+        if before in STOPPED and power in RUNNING:
+            event = switched_on(event, by_command=False)
+        elif before in RUNNING and power in STOPPED:
+            event = self._switched_off(event)
+        yield from state.persist(replace(state.runtime, last_power_event=event))
 
     def _booted(self, event: MachineEvent, now: float) -> Iterator[Effect]:
         """A boot was seen: of the command under way, of one that just ended, or of the guest."""
@@ -275,10 +366,9 @@ class Power:
             yield from self._booted_by_itself(event, now)
 
     def _booted_by_itself(self, event: MachineEvent, now: float) -> Iterator[Effect]:
-        state, change = self._state, event.change
-        if change is MachineChange.RESET:
-            yield from state.persist(replace(state.runtime, restart_cause=CAUSE_SOFT_RESET))
-        reset = change is MachineChange.RESET
+        state, reset = self._state, event.change is MachineChange.RESET
+        cause = CAUSE_SOFT_RESET if reset else CAUSE_UNKNOWN
+        yield from state.persist(replace(state.runtime, restart_cause=cause))
         yield from state.record(Kind.REBOOTED if reset else Kind.BOOTED, now)
         yield from self._begun(now)
         yield from self._boot.booted_by_itself(event.told, busy=self.busy)
@@ -289,11 +379,13 @@ class Power:
         if not state.runtime.has_power:
             return
         self._restart_until = None
+        yield from self._found_out(now)
         was_on = state.power in RUNNING or self._comes_up
-        after = replace(state.runtime, has_power=False, was_on=was_on, last_power_event=AC_FAILED)
+        event = switched_off(state.runtime.last_power_event, unplugged=True)
+        after = replace(state.runtime, has_power=False, was_on=was_on, last_power_event=event)
         yield from state.persist(after)
         yield from state.record(Kind.AC_LOST, now)
-        self._then = (PowerCommand.OFF, 0)
+        self._then = (PowerCommand.OFF, CAUSE_UNKNOWN)
         yield from self._go_on()
 
     @property

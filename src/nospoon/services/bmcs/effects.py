@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
-from nospoon.bmc.faults import POWER
+from nospoon.bmc.faults import POWER, POWER_LATE
 from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.messages import (
     Answer,
@@ -47,7 +47,7 @@ Saved = Callable[[Served, Runtime], None]
 End = Callable[[Served], None]
 """Ends all sessions of a BMC."""
 AT_ONCE = Answer | Append | Erase | EndSessions
-STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT})
+STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT, PowerCommand.CYCLE})
 
 
 class Effects:
@@ -170,9 +170,10 @@ class Effects:
                 raise AssertionError("these wait")
 
     async def _drive(self, served: Served, effect: Drive) -> None:
-        verdict, reason = Verdict.DONE, ""
+        verdict, reason, lied = Verdict.DONE, "", False
         try:
-            if not await self._lies(served, effect.command):
+            lied = not effect.unplugs and await self._lies(served, effect.command)
+            if not lied:
                 await self._machines.power(served.bmc.uuid, effect.command, effect.boot)
         except Gone as error:
             verdict, reason = Verdict.GONE, str(error)
@@ -182,18 +183,17 @@ class Effects:
             verdict, reason = Verdict.FAILED, str(error)
         if reason:
             log.warning("power failed", node=served.config.node, why=reason)
-        self.feed(served, CommandEnded(verdict, reason))
+        self.feed(served, CommandEnded(verdict, reason, lied=lied))
 
     async def _lies(self, served: Served, command: PowerCommand) -> bool:
         """A fault on demand: whether nothing is to be done, and that be called success."""
+        late = served.strike(POWER_LATE, served.now()) if command in STOPS else None
+        if late is not None:
+            await served.wait_badly(late.seconds)
         fault = served.strike(POWER, served.now())
-        if fault is None:
-            return False
-        if fault.kind is FaultKind.POWER_STUCK:
+        if fault is not None and fault.kind is FaultKind.POWER_STUCK:
             raise ProviderError("power is stuck (a fault on demand)")
-        if fault.kind is FaultKind.POWER_OFF_SLOW and command in STOPS:
-            await asyncio.sleep(fault.seconds)
-        return fault.kind is FaultKind.POWER_LIES
+        return fault is not None
 
     async def _set_boot(self, served: Served, effect: SetBoot) -> None:
         try:

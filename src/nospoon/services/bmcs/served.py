@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections import deque
 from dataclasses import dataclass, field
@@ -27,7 +28,8 @@ class Served:
 
     `lane`: the task that talks to the machine, of which each waits for the one before it, so that
     a boot order that was told late does not undo what a power command told. `saved`: what is
-    durable of the runtime state.
+    durable of the runtime state. `well`: set when a fault on demand is over that something waits
+    for.
     """
 
     config: BmcConfig
@@ -38,6 +40,7 @@ class Served:
     timer: asyncio.TimerHandle | None = None
     lane: asyncio.Task[None] | None = None
     saved: Runtime = field(default_factory=Runtime)
+    well: asyncio.Event | None = None
 
     @property
     def faults(self) -> Faults | None:
@@ -49,6 +52,19 @@ class Served:
         if self.faults is None:
             return None
         return self.faults.strike(kinds, now=now, chance=_CHANCE.random())
+
+    async def wait_badly(self, seconds: float) -> None:
+        """So long, or until the faults on demand are cleared."""
+        self.well = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.well.wait()
+
+    def clear_faults(self) -> None:
+        """Nothing that is under way waits for them any more."""
+        self.aggregate.state.faults = None
+        if self.well is not None:
+            self.well.set()
 
     @property
     def bmc(self) -> Bmc:

@@ -23,6 +23,7 @@ from nospoon.bmc.messages import (
     BootObserved,
     Erase,
     Event,
+    FaultsChanged,
     HttpBootUriRequested,
     MachineReported,
     MediaChanged,
@@ -45,7 +46,7 @@ from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Bmc
 from nospoon.model.secure_boot import KeyDatabase
-from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Endpoint
+from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
@@ -180,6 +181,7 @@ class BmcService:
             return
         if served.timer is not None:
             served.timer.cancel()
+        served.clear_faults()
         self._end_sessions(served)
         accounts = self.listeners.accounts.of(uuid)
         self._hide(served)
@@ -243,11 +245,13 @@ class BmcService:
         state = served.aggregate.state
         state.faults = state.faults or Faults()
         state.faults.put(fault)
+        self.feed(served, FaultsChanged())
 
     def clear_faults(self, uuid: UUID) -> None:
         """All is well again. Raises `NotFound`."""
         served = self._known(uuid)
-        served.aggregate.state.faults, served.endpoint.most = None, MAX_SESSIONS
+        served.clear_faults()
+        self.feed(served, FaultsChanged())
 
     def faults(self, uuid: UUID) -> list[Fault]:
         """Those on demand that are not over."""
