@@ -12,6 +12,7 @@
     ├── ProviderError            a connection could not do what was asked
     │   ├── HostUnreachable      nobody answers there; try again later
     │   ├── MissingTool          a program or package is not installed there
+    │   ├── Unfetchable          what a URL names cannot be had
     │   ├── OutOfSpace           a pool, quota or disk is full
     │   ├── NotOurs              the thing exists and carries no tag of ours
     │   └── Gone                 the thing was there and is no more
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 class NospoonError(Exception):
@@ -108,6 +110,27 @@ class HostUnreachable(ProviderError):
 
 class MissingTool(ProviderError):
     """A program or package is not installed on the host."""
+
+
+class Obstacle(StrEnum):
+    """What stands between us and what is at a URL."""
+
+    UNREACHABLE = "unreachable"
+    """No connection, or none that may be trusted."""
+    UNAUTHORIZED = "unauthorized"
+    MISSING = "missing"
+    BROKEN = "broken"
+    """There is an answer, and it is not all of what was asked for."""
+
+
+class Unfetchable(ProviderError):
+    """What a URL names cannot be had. `url`: without the account that it may hold."""
+
+    def __init__(
+        self, message: str, *, url: str = "", why: Obstacle = Obstacle.BROKEN, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.url, self.why = url, why
 
 
 class OutOfSpace(ProviderError):

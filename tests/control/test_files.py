@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -14,20 +15,23 @@ import pytest
 
 from nospoon.control.fetch import Access, Transfer, download
 from nospoon.control.files import Files
-from nospoon.errors import ProviderError, UsageError
+from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
 
 CONTENT = b"a kernel" * 1000
 
 
 class Server(BaseHTTPRequestHandler):
-    """/whole, /short (less than it announces), /secret (for bob, whose word is p@ss)."""
+    """/whole, /short (less than it announces), /secret (for bob, whose word is p@ss), /missing
+    and /busy.
+    """
 
     asked: list[str] = []  # noqa: RUF012  (one server a test)
 
     def do_GET(self) -> None:
         Server.asked.append(self.path)
         denied = self.path == "/secret" and self.headers["Authorization"] != "Basic Ym9iOnBAc3M="
-        self.send_response(401 if denied else 200)
+        told = {"/missing": 404, "/busy": 503}.get(self.path, 401 if denied else 200)
+        self.send_response(told)
         self.send_header("Content-Length", str(len(CONTENT)))
         self.end_headers()
         self.wfile.write(CONTENT[:100] if self.path == "/short" else CONTENT)
@@ -66,6 +70,33 @@ async def test_what_is_fetched_is_whole(files: Files) -> None:
         with pytest.raises(ProviderError, match=f"got 100 of {len(CONTENT)} bytes"):
             await files.fetch(f"http://{place}/short")
     assert all_in(files) == [digest]
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/short", Obstacle.BROKEN),
+        ("/secret", Obstacle.UNAUTHORIZED),
+        ("/missing", Obstacle.MISSING),
+        ("/busy", Obstacle.BROKEN),
+    ],
+)
+async def test_what_cannot_be_fetched_says_what_is_in_the_way(
+    files: Files, path: str, why: Obstacle
+) -> None:
+    with serving() as place, pytest.raises(Unfetchable) as refused:
+        await files.fetch(f"http://eve:x@{place}{path}")
+    assert refused.value.why is why
+    assert refused.value.url == f"http://{place}{path}"
+
+
+async def test_where_nobody_listens_nothing_can_be_reached(files: Files) -> None:
+    with socket.socket() as bound:  # it does not listen
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/x"
+        with pytest.raises(Unfetchable) as refused:
+            await files.fetch(url)
+    assert (refused.value.why, refused.value.url) == (Obstacle.UNREACHABLE, url)
 
 
 async def test_the_account_in_a_url_is_used_and_told_to_nobody(files: Files) -> None:

@@ -163,16 +163,20 @@ async def test_what_cannot_be_served_is_refused_and_nothing_changes(
 @pytest.mark.parametrize(
     ("body", "status", "told"),
     [
-        ({"CommonName": 4}, 400, "PropertyValueTypeError"),
+        ({"CommonName": 4}, 400, "ActionParameterValueTypeError"),
         ({"Country": "Ù"}, 400, "GeneralError"),
-        ({"Country": "Utopia"}, 400, "PropertyValueNotInList"),
-        ({"KeyPairAlgorithm": "TPM_ALG_SHA1"}, 400, "PropertyValueNotInList"),
-        ({"KeyPairAlgorithm": "TPM_ALG_RSA", "KeyBitLength": 512}, 400, "PropertyValueNotInList"),
-        ({"KeyCurveId": ["P256"]}, 400, "PropertyValueNotInList"),
-        ({"AlternativeNames": [1]}, 400, "PropertyValueTypeError"),
-        ({"CertificateCollection": "/x"}, 400, "PropertyValueTypeError"),
-        ({"CertificateCollection": {"@odata.id": "/x"}}, 400, "PropertyValueNotInList"),
-        ({"Spoon": 1}, 400, "PropertyUnknown"),
+        ({"Country": "Utopia"}, 400, "ActionParameterValueFormatError"),
+        ({"KeyPairAlgorithm": "TPM_ALG_SHA1"}, 400, "ActionParameterValueNotInList"),
+        (
+            {"KeyPairAlgorithm": "TPM_ALG_RSA", "KeyBitLength": 512},
+            400,
+            "ActionParameterValueNotInList",
+        ),
+        ({"KeyCurveId": ["P256"]}, 400, "ActionParameterValueTypeError"),
+        ({"AlternativeNames": [1]}, 400, "ActionParameterValueTypeError"),
+        ({"CertificateCollection": "/x"}, 400, "ActionParameterValueTypeError"),
+        ({"CertificateCollection": {"@odata.id": "/x"}}, 400, "ActionParameterValueNotInList"),
+        ({"Spoon": 1}, 400, "ActionParameterUnknown"),
     ],
 )
 async def test_a_wrong_request_is_refused(

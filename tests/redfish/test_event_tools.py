@@ -27,7 +27,8 @@ url, user, password, to = sys.argv[1:]
 root = sushy.Sushy(url, auth=auth.BasicAuth(user, password))
 service = root.get_event_service()
 assert "Alert" in service.event_types_for_subscription, service.event_types_for_subscription
-body = {"Destination": to, "Context": "sushy", "EventTypes": ["StatusChange"]}
+body = {"Destination": to, "Protocol": "Redfish", "Context": "sushy"}
+body["EventTypes"] = ["StatusChange"]
 made = service.subscriptions.create(body)
 assert made.context == "sushy" and made.destination == to and made.http_headers == []
 print(made.identity)

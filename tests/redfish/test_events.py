@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -94,6 +95,12 @@ async def subscribe(b: Bench, to: Sink, **body: Any) -> Answer:
     return await client(b.first).ask("POST", SUBSCRIPTIONS, wanted)
 
 
+async def submit(b: Bench, **body: Any) -> Answer:
+    """A test event, with the registry's identifier when no other one is given."""
+    wanted = {"MessageId": "ResourceEvent.1.3.TestMessage", **body}
+    return await client(b.first).ask("POST", TEST, wanted)
+
+
 async def test_a_subscriber_is_told_of_power_and_new_log_entries() -> None:
     async with bench(1) as b, sink() as to:
         headers = [{"X-Token": "s3cret"}]
@@ -142,7 +149,7 @@ async def test_events_go_over_tls_to_whoever_may_be_trusted(tmp_path: Path) -> N
     async with bench(1) as b, sink(context) as to:
         await subscribe(b, to, VerifyCertificate=True, DeliveryRetryPolicy="RetryForever")
         await subscribe(b, to, Context="trusting")
-        await client(b.first).ask("POST", TEST, {})
+        await submit(b)
         await to.until(lambda: bool(to.got))
         assert [each["Context"] for each in to.got] == ["trusting"]
 
@@ -217,7 +224,7 @@ async def test_a_destination_that_refuses_is_asked_again_then_its_subscription_e
         await set_retries(b)
         place = (await subscribe(b, to)).headers["location"]
         to.status = 500
-        await client(b.first).ask("POST", TEST, {})
+        await submit(b)
         await until_gone(b, place, lambda answer: answer.status == 404)
         assert to.asked == 2
 
@@ -227,13 +234,13 @@ async def test_a_suspended_subscription_is_resumed() -> None:
         await set_retries(b)
         place = (await subscribe(b, to, DeliveryRetryPolicy="SuspendRetries")).headers["location"]
         to.status = 500
-        await client(b.first).ask("POST", TEST, {})
+        await submit(b)
         await until_gone(b, place, lambda a: a.json["Status"]["State"] == "Disabled")
         to.status = 204
-        await client(b.first).ask("POST", TEST, {})
+        await submit(b)
         resume = f"{place}/Actions/EventDestination.ResumeSubscription"
         assert (await client(b.first).ask("POST", resume, {})).status == 204
-        await client(b.first).ask("POST", TEST, {"EventId": "after"})
+        await submit(b, EventId="after")
         await to.until(lambda: bool(to.got))
         assert [each["EventId"] for each in to.records] == ["after"]
 
@@ -244,7 +251,7 @@ async def test_what_waited_is_delivered_in_order_when_the_destination_is_back() 
         await subscribe(b, to, DeliveryRetryPolicy="RetryForever")
         to.status = 503
         for number in range(5):
-            await client(b.first).ask("POST", TEST, {"EventId": f"e{number}"})
+            await submit(b, EventId=f"e{number}")
         await to.until(lambda: to.asked > 0)
         to.status = 200
         await to.until(lambda: len(to.records) == 5)
@@ -269,6 +276,7 @@ async def test_subscriptions_are_changed_and_deleted() -> None:
     ("body", "told"),
     [
         ({}, "PropertyMissing"),
+        ({"Destination": None}, "PropertyValueTypeError"),
         ({"Destination": "ftp://h/"}, "PropertyValueNotInList"),
         ({"Destination": "http://"}, "PropertyValueNotInList"),
         ({"Destination": "http://h:x/"}, "PropertyValueNotInList"),
@@ -288,9 +296,19 @@ async def test_subscriptions_are_changed_and_deleted() -> None:
 )
 async def test_what_cannot_be_subscribed_to_is_refused(body: dict[str, Any], told: str) -> None:
     async with bench(1) as b:
-        answer = await client(b.first).ask("POST", SUBSCRIPTIONS, body)
+        whole = {"Protocol": "Redfish", **body}
+        answer = await client(b.first).ask("POST", SUBSCRIPTIONS, whole)
         assert (answer.status, answer.message) == (400, told)
         assert (await client(b.first).get(SUBSCRIPTIONS)).json["Members"] == []
+
+
+async def test_a_subscription_says_by_which_protocol() -> None:
+    async with bench(1) as b:
+        body = {"Destination": "http://h/"}
+        answer = await client(b.first).ask("POST", SUBSCRIPTIONS, body)
+        assert (answer.status, answer.message) == (400, "PropertyMissing")
+        (info,) = answer.json["error"]["@Message.ExtendedInfo"]
+        assert info["MessageArgs"] == ["Protocol"]
 
 
 async def test_one_who_may_only_look_cannot_subscribe() -> None:
@@ -326,9 +344,9 @@ async def test_a_service_that_is_disabled_tells_nothing() -> None:
     async with bench(1) as b, sink() as to:
         await subscribe(b, to)
         await client(b.first).ask("PATCH", SERVICE, {"ServiceEnabled": False})
-        await client(b.first).ask("POST", TEST, {"EventId": "lost"})
+        await submit(b, EventId="lost")
         await client(b.first).ask("PATCH", SERVICE, {"ServiceEnabled": True})
-        await client(b.first).ask("POST", TEST, {"EventId": "told"})
+        await submit(b, EventId="told")
         await to.until(lambda: bool(to.got))
         assert [each["EventId"] for each in to.records] == ["told"]
 
@@ -375,6 +393,7 @@ async def test_a_stream_tells_what_happens_until_it_is_closed() -> None:
             (member,) = (await client(b.first).get(SUBSCRIPTIONS)).json["Members"]
             shown = (await client(b.first).get(member["@odata.id"])).json
             assert shown["SubscriptionType"] == "SSE"
+            assert re.fullmatch(r"redfish-sse://127\.0\.0\.1:\d+", shown["Destination"])
         await until_gone(b, SUBSCRIPTIONS, lambda answer: answer.json["Members"] == [])
         assert not asked(b)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nospoon.bmc.events import Subscription
 from nospoon.bmc.users import User
-from nospoon.services.bmcs.redfish import accounts, certificate_service, event_service, subscribing
+from nospoon.services.bmcs.redfish import accounts, certificate_service, submitted, subscribing
 from nospoon.services.bmcs.redfish.errors import RedfishError
 
 _LEAVES = st.one_of(
@@ -36,10 +36,13 @@ _SUBSCRIPTION = bodies(
 )  # fmt: skip
 
 
+NEEDED = {"Destination": "https://h/x", "Protocol": "Redfish"}
+
+
 @given(_SUBSCRIPTION)
 def test_a_subscription_is_read_or_refused(body: dict[str, Any]) -> None:
     with contextlib.suppress(RedfishError):
-        made = subscribing.subscription("1", {"Destination": "https://h/x", **body})
+        made = subscribing.subscription("1", {**NEEDED, **body})
         assert made.destination.startswith(("http://", "https://"))
         assert "\r" not in repr(made.headers)
     with contextlib.suppress(RedfishError):
@@ -55,19 +58,20 @@ def test_an_account_is_read_or_refused(body: dict[str, Any]) -> None:
 
 
 @given(bodies("EventId", "EventType", "Message", "MessageId", "MessageArgs", "Severity",
-              "OriginOfCondition"))  # fmt: skip
+              "OriginOfCondition", "EventTimestamp", "EventGroupId"))  # fmt: skip
 def test_a_test_event_is_read_or_refused(body: dict[str, Any]) -> None:
     with contextlib.suppress(RedfishError):
-        what = event_service._given(body)
-        assert isinstance(what.message.told(what.args), str)
+        what, told = submitted.event({"MessageId": "Base.1.18.Success", **body})
+        assert "\n" not in what.id
+        assert set(told) <= {each.name for each in submitted.SUBMIT.parameters}
 
 
 @given(bodies("CommonName", "Country", "Email", "AlternativeNames", "KeyPairAlgorithm",
               "KeyBitLength", "KeyCurveId"))  # fmt: skip
 def test_a_signing_request_is_read_or_refused(body: dict[str, Any]) -> None:
+    needed = {"CertificateCollection": {}, "CommonName": "x"}
     with contextlib.suppress(RedfishError):
-        certificate_service._subject(body)
-    with contextlib.suppress(RedfishError):
-        certificate_service._alternatives(body)
-    with contextlib.suppress(RedfishError):
-        certificate_service._key(body)
+        given = certificate_service.GENERATE.read({**needed, **body})
+        certificate_service._subject(given)
+        certificate_service._alternatives(given)
+        certificate_service._key(given)

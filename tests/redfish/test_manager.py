@@ -98,10 +98,10 @@ async def test_defaults_forget_settings_and_say_so_in_the_store() -> None:
 @pytest.mark.parametrize(
     ("action", "body", "message"),
     [
-        ("Reset", {"ResetType": "Nmi"}, "ActionParameterNotSupported"),
-        ("Reset", {"ResetType": 1}, "PropertyValueTypeError"),
+        ("Reset", {"ResetType": "Nmi"}, "ActionParameterValueNotInList"),
+        ("Reset", {"ResetType": 1}, "ActionParameterValueTypeError"),
         ("ResetToDefaults", {}, "ActionParameterMissing"),
-        ("ResetToDefaults", {"ResetType": "Everything"}, "ActionParameterNotSupported"),
+        ("ResetToDefaults", {"ResetType": "Everything"}, "ActionParameterValueNotInList"),
     ],
 )
 async def test_other_restarts_are_refused(action: str, body: Any, message: str) -> None:

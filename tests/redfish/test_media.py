@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nospoon.bmc.faults import Fault, Kind
-from nospoon.errors import ProviderError
+from nospoon.errors import Obstacle, ProviderError, Unfetchable
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import Answer, client, system_of
 
@@ -77,11 +77,16 @@ async def test_a_transfer_that_fails_says_why_and_leaves_nothing_in() -> None:
     ("body", "message"),
     [
         ({}, "ActionParameterMissing"),
-        ({"Image": 3}, "PropertyValueTypeError"),
-        ({"Image": "nfs://h/x.iso"}, "PropertyValueNotInList"),
-        ({"Image": IMAGE, "TransferProtocolType": "NFS"}, "PropertyValueNotInList"),
-        ({"Image": IMAGE, "Inserted": False}, "PropertyValueNotInList"),
-        ({"Image": IMAGE, "Whatever": 1}, "PropertyUnknown"),
+        ({"Image": 3}, "ActionParameterValueTypeError"),
+        ({"Image": "nfs://h/x.iso"}, "ActionParameterValueFormatError"),
+        ({"Image": IMAGE, "TransferProtocolType": "NFS"}, "ActionParameterValueNotInList"),
+        ({"Image": IMAGE, "Inserted": False}, "ActionParameterValueNotInList"),
+        ({"Image": "http:///x.iso"}, "ActionParameterValueFormatError"),
+        ({"Image": "http://h/a b.iso"}, "ActionParameterValueFormatError"),
+        ({"Image": None}, "ActionParameterValueTypeError"),
+        ({"Image": IMAGE, "Password": 7}, "ActionParameterValueTypeError"),
+        ({"Image": IMAGE, "TransferMethod": "Teleport"}, "ActionParameterValueNotInList"),
+        ({"Image": IMAGE, "Whatever": 1}, "ActionParameterUnknown"),
     ],
 )
 async def test_an_insertion_that_makes_no_sense_is_refused(body: Any, message: str) -> None:
@@ -128,16 +133,72 @@ async def test_the_uri_of_http_boot_is_set_beside_the_override_and_taken_away() 
         )  # fmt: skip
         shown = (await line.ask("PATCH", place, {"Boot": {"HttpBootUri": None}})).json["Boot"]
         assert shown["HttpBootUri"] is None
-        refused = await line.ask("PATCH", place, {"Boot": {"HttpBootUri": "tftp://h/x"}})
-        assert refused.message == "PropertyValueNotInList"
+        refused = await line.ask("PATCH", place, {"Boot": {"HttpBootUri": 4}})
+        assert refused.message == "PropertyValueTypeError"
         refused = await line.ask("PATCH", place, {"Boot": {"BootOrder": []}})
         assert refused.message == "PropertyNotWritable"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["tftp://h/x", "http://", "http:///x", "http://h/a b", "http://h:0/x", "http://[::1/x", "https",
+     "http://h/\n", "http://hé/x"],
+)  # fmt: skip
+async def test_a_uri_that_nothing_boots_from_is_refused(uri: str) -> None:
+    async with bench(1) as rack:
+        line, place = client(rack.first), system_of(rack.first)
+        refused = await line.ask("PATCH", place, {"Boot": {"HttpBootUri": uri}})
+        assert (refused.status, refused.message) == (400, "PropertyValueFormatError")
+        assert (await line.get(place)).json["Boot"]["HttpBootUri"] is None
+
+
+async def test_an_address_of_ipv6_boots_by_http_too() -> None:
+    async with bench(1) as rack:
+        body = {"Boot": {"HttpBootUri": "https://[fd00::1]:8443/boot.efi"}}
+        answer = await client(rack.first).ask("PATCH", system_of(rack.first), body)
+        assert answer.json["Boot"]["HttpBootUri"] == "https://[fd00::1]:8443/boot.efi"
+
+
+@pytest.mark.parametrize(
+    ("why", "message", "args"),
+    [
+        (Obstacle.UNREACHABLE, "CouldNotEstablishConnection", [IMAGE]),
+        (Obstacle.UNAUTHORIZED, "ResourceAtUriUnauthorized", [IMAGE, "no: HTTP Error 401"]),
+        (Obstacle.MISSING, "ResourceMissingAtURI", [IMAGE]),
+        (Obstacle.BROKEN, "InvalidObject", [IMAGE]),
+    ],
+)
+async def test_what_cannot_be_fetched_is_told_as_what_it_is(
+    why: Obstacle, message: str, args: list[str]
+) -> None:
+    async with bench(1) as rack:
+        rack.media.error = Unfetchable("no: HTTP Error 401", url=IMAGE, why=why)
+        refused = await act(rack, "InsertMedia", {"Image": IMAGE})
+        assert (refused.status, refused.message) == (400, message)
+        (info,) = refused.json["error"]["@Message.ExtendedInfo"]
+        assert info["MessageArgs"] == args
+        assert all(each in info["Message"] for each in args)
+        assert info["Resolution"] == "no: HTTP Error 401."
+        (task,) = (await client(rack.first).get("/redfish/v1/TaskService/Tasks")).json["Members"]
+        shown = (await client(rack.first).get(task["@odata.id"])).json
+        assert shown["TaskState"] == "Exception"
+        assert shown["Messages"][0]["MessageId"].endswith(f".{message}")
+
+
+async def test_a_task_tells_no_account() -> None:
+    async with bench(1) as rack:
+        await act(rack, "InsertMedia", {"Image": "http://me:secret@h/x.iso"})
+        (task,) = (await client(rack.first).get("/redfish/v1/TaskService/Tasks")).json["Members"]
+        shown = await client(rack.first).get(task["@odata.id"])
+        assert b"http://h/x.iso" in shown.data
+        assert b"secret" not in shown.data
 
 
 async def test_media_fail_on_demand_as_often_as_was_asked() -> None:
     async with bench(1) as rack:
         rack.service.set_fault(rack.first.bmc.uuid, Fault(Kind.MEDIA_FAILS, count=1))
         refused = await act(rack, "InsertMedia", {"Image": IMAGE})
-        assert refused.status == 500
-        assert "a fault on demand" in refused.json["error"]["message"]
+        assert (refused.status, refused.message) == (400, "CouldNotEstablishConnection")
+        (info,) = refused.json["error"]["@Message.ExtendedInfo"]
+        assert "a fault on demand" in info["Resolution"]
         assert (await act(rack, "InsertMedia", {"Image": IMAGE})).status == 204

@@ -52,7 +52,7 @@ async def furnished() -> AsyncIterator[Bench]:
         line = client(b.first)
         bob = {"UserName": "bob", "Password": "hunter2222", "RoleId": "ReadOnly"}
         await line.ask("POST", "/redfish/v1/AccountService/Accounts", bob)
-        there = {"Destination": "http://127.0.0.1:1/"}
+        there = {"Destination": "http://127.0.0.1:1/", "Protocol": "Redfish"}
         await line.ask("POST", "/redfish/v1/EventService/Subscriptions", there)
         login = {"UserName": "admin", "Password": b.first.password}
         await line.ask("POST", "/redfish/v1/SessionService/Sessions", login)

@@ -183,10 +183,10 @@ async def test_a_graceful_restart_shuts_down_and_starts_again() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"ResetType": "Explode"}, "ActionParameterNotSupported"),
-        ({"ResetType": 5}, "PropertyValueTypeError"),
-        ({"ResetType": ["On"]}, "PropertyValueTypeError"),
-        ({"Reset": "On"}, "PropertyUnknown"),
+        ({"ResetType": "Explode"}, "ActionParameterValueNotInList"),
+        ({"ResetType": 5}, "ActionParameterValueTypeError"),
+        ({"ResetType": ["On"]}, "ActionParameterValueTypeError"),
+        ({"Reset": "On"}, "ActionParameterUnknown"),
         ("On", "MalformedJSON"),
         (b"", "MalformedJSON"),
     ],

@@ -111,11 +111,15 @@ async def test_what_the_caller_may_not_use_is_not_updated() -> None:
     ("body", "message"),
     [
         ({}, "ActionParameterMissing"),
-        ({"ImageURI": "ftp://h/x"}, "PropertyValueNotInList"),
-        ({"ImageURI": 1}, "PropertyValueTypeError"),
-        ({"ImageURI": BIOS_IMAGE, "TransferProtocol": "NFS"}, "PropertyValueNotInList"),
-        ({"ImageURI": BIOS_IMAGE, "Targets": ["/redfish/v1/Chassis/1"]}, "PropertyValueNotInList"),
-        ({"ImageURI": BIOS_IMAGE, "OperationApplyTime": "Later"}, "PropertyValueNotInList"),
+        ({"ImageURI": "ftp://h/x"}, "ActionParameterValueFormatError"),
+        ({"ImageURI": 1}, "ActionParameterValueTypeError"),
+        ({"ImageURI": BIOS_IMAGE, "TransferProtocol": "NFS"}, "ActionParameterValueNotInList"),
+        (
+            {"ImageURI": BIOS_IMAGE, "Targets": ["/redfish/v1/Chassis/1"]},
+            "ActionParameterValueNotInList",
+        ),
+        ({"ImageURI": BIOS_IMAGE, "ForceUpdate": True}, "ActionParameterNotSupported"),
+        ({"ImageURI": BIOS_IMAGE, "OperationApplyTime": "Later"}, "ActionParameterValueNotInList"),
     ],
 )
 async def test_other_updates_are_refused(body: dict[str, Any], message: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from nospoon.errors import ProviderError, UsageError
+from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
 
 CHUNK = 1 << 20
 FETCH_TIMEOUT = 60.0
@@ -102,10 +102,27 @@ def _chunks(place: str, access: Access, transfer: Transfer) -> Generator[bytes, 
     except (urllib.error.URLError, http.client.HTTPException, ValueError, OSError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # it holds the answer
-        raise ProviderError(f"cannot fetch {place}: {error}") from error
+        raise Unfetchable(f"cannot fetch {place}: {error}", url=place, why=_why(error)) from error
     if transfer.unwanted:
         raise ProviderError(f"{place} was not fetched: nobody wants it any more")
     if wanted.isdigit() and int(wanted) != transfer.got:  # read(n) tells nothing of a short answer
-        raise ProviderError(
+        message = (
             f"cannot fetch {place}: got {transfer.got} of {wanted} bytes, then the server hung up"
         )
+        raise Unfetchable(message, url=place)
+
+
+_STATUSES = {
+    401: Obstacle.UNAUTHORIZED,
+    403: Obstacle.UNAUTHORIZED,
+    404: Obstacle.MISSING,
+    407: Obstacle.UNAUTHORIZED,
+    410: Obstacle.MISSING,
+}
+
+
+def _why(error: Exception) -> Obstacle:
+    """A server that answered was reached; errors of its connection come as an `OSError`."""
+    if isinstance(error, urllib.error.HTTPError):
+        return _STATUSES.get(error.code, Obstacle.BROKEN)
+    return Obstacle.UNREACHABLE if isinstance(error, OSError) else Obstacle.BROKEN

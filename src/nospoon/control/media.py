@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from nospoon.control.fetch import Access
+from nospoon.control.fetch import Access, separated
 from nospoon.control.files import Files
 from nospoon.control.hosts import Hosts
 from nospoon.providers.base import Medium
@@ -40,10 +40,11 @@ class Media:
         holds. Raises `UsageError` for other URLs, `ProviderError` when it cannot be had.
         """
         driver = self._hosts.driver(machine)  # an unknown machine is refused before the transfer
-        sha256 = await self._files.fetch(url, Access(username, password, verify=verify))
+        place, access = separated(url, Access(username, password, verify=verify))
+        sha256 = await self._files.fetch(place, access)
         async with self._use(sha256):
             await driver.insert(machine, Medium(str(self._files.path(sha256)), sha256))
-        await self._note(machine, url)
+        await self._note(machine, place)
 
     async def fetch(
         self, url: str, *, username: str = "", password: str = "", verify: bool = True

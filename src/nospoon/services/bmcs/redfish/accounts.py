@@ -254,7 +254,7 @@ def _name(systems: Sequence[Served], user: User, value: Any) -> str:
     good = value.isascii() and value.isprintable() and ":" not in value and value.strip() == value
     if not good or not 0 < len(value) <= LONGEST_NAME:
         expected = f"1 to {LONGEST_NAME} printable characters of ASCII without a colon"
-        raise _wrong_format("UserName", value, expected)
+        raise errors.wrong_format("UserName", value, expected)
     others = {each.name for s in systems for each in s.aggregate.runtime.settings.users
               if each.id != user.id} | {each.bmc.username for each in systems}  # fmt: skip
     if value in others:
@@ -275,7 +275,7 @@ def _password(value: Any) -> str:
     size = len(value.encode("utf-8", "replace"))
     if not SHORTEST <= size <= LONGEST or not value.isprintable() or not _encodes(value):
         expected = f"{SHORTEST} to {LONGEST} bytes of printable characters"
-        raise _wrong_format("Password", "…", expected)
+        raise errors.wrong_format("Password", "…", expected)
     return value
 
 
@@ -286,17 +286,6 @@ def _encodes(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _wrong_format(name: str, value: str, expected: str) -> errors.RedfishError:
-    return errors.RedfishError(
-        400,
-        "PropertyValueFormatError",
-        f"The value '{value}' for the property {name} is not in a format that the property can "
-        "accept.",
-        args=(value, name),
-        resolution=f"Give {expected}.",
-    )
 
 
 async def _roles(exchange: Exchange) -> Response:

@@ -16,9 +16,9 @@ from nospoon.bmc.messages import (
 )
 from nospoon.model.boot import NO_OVERRIDE, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand
-from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish import errors, uris
 from nospoon.services.bmcs.redfish import resources as shown
-from nospoon.services.bmcs.redfish.errors import RedfishError
+from nospoon.services.bmcs.redfish.parameters import Action, Parameter
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
@@ -38,6 +38,12 @@ _TARGET, _ENABLED, _MODE = (
     "BootSourceOverrideMode",
 )
 _URI = "HttpBootUri"
+RESET = Action("ComputerSystem.Reset", (Parameter("ResetType", allowed=tuple(shown.RESET_TYPES)),))
+RESET_MANAGER = Action("Manager.Reset", (Parameter("ResetType", allowed=shown.MANAGER_RESETS),))
+TO_DEFAULTS = Action(
+    "Manager.ResetToDefaults",
+    (Parameter("ResetType", required=True, allowed=tuple(shown.MANAGER_DEFAULTS)),),
+)
 _BOOT = frozenset({_TARGET, _ENABLED, _MODE, _URI})
 
 
@@ -51,8 +57,7 @@ def done(answer: Answer) -> None:
 
 async def reset_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
-    asked = {"ResetType": "ForceRestart", **body}
-    kind = _reset_type(asked, "ComputerSystem.Reset", tuple(shown.RESET_TYPES))
+    kind = RESET.read(body).get("ResetType", "ForceRestart")
     command = shown.RESET_TYPES[kind]
     if kind == "PushPowerButton" and not served.aggregate.is_on:
         command = PowerCommand.ON
@@ -62,38 +67,14 @@ async def reset_system(service: BmcService, served: Served, body: dict[str, Any]
 
 async def reset_manager(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """Manager.Reset: the BMC restarts, its machine goes on."""
-    _reset_type(body, "Manager.Reset", shown.MANAGER_RESETS)
+    RESET_MANAGER.read(body)
     done(await service.ask(served, RestartRequested))
 
 
 async def reset_to_defaults(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """Manager.ResetToDefaults: settings are as they were made, and the BMC restarts."""
-    if "ResetType" not in body:
-        raise errors.missing_parameter("Manager.ResetToDefaults", "ResetType")
-    kind = _reset_type(body, "Manager.ResetToDefaults", tuple(shown.MANAGER_DEFAULTS))
-    defaults = shown.MANAGER_DEFAULTS[kind]
+    defaults = shown.MANAGER_DEFAULTS[TO_DEFAULTS.read(body)["ResetType"]]
     done(await service.ask(served, lambda ticket: RestartRequested(ticket, defaults)))
-
-
-def _reset_type(body: dict[str, Any], action: str, allowed: tuple[str, ...]) -> str:
-    """The parameter ResetType; without one the first that is allowed."""
-    refuse_others(body, ("ResetType",))
-    kind = body.get("ResetType", allowed[0])
-    if not isinstance(kind, str):
-        raise errors.wrong_type("ResetType", kind)
-    if kind not in allowed:
-        raise _bad_parameter(action, kind, allowed)
-    return kind
-
-
-def _bad_parameter(action: str, value: str, allowed: tuple[str, ...]) -> RedfishError:
-    return RedfishError(
-        400,
-        "ActionParameterNotSupported",
-        f"The value {value!r} of the parameter ResetType is not supported.",
-        args=("ResetType", action),
-        resolution=f"Choose one of {', '.join(allowed)}.",
-    )
 
 
 async def patch_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
@@ -154,8 +135,8 @@ def _http_boot_uri(boot: Any) -> str | None:
     uri = boot[_URI] if boot[_URI] is not None else ""
     if not isinstance(uri, str):
         raise errors.wrong_type(f"Boot/{_URI}", uri)
-    if uri and not uri.startswith(("http://", "https://")):
-        raise errors.not_in_list(f"Boot/{_URI}", uri, ("http://…", "https://…"))
+    if uri and not uris.is_web(uri):
+        raise errors.wrong_format(f"Boot/{_URI}", uri, uris.SHAPE)
     return uri
 
 

@@ -36,6 +36,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.jobs import when
+from nospoon.services.bmcs.redfish.parameters import Action
 
 if TYPE_CHECKING:
     from nospoon.bmc.bios import Bios
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 ON_RESET = "OnReset"
 APPLY_TIME = "@Redfish.SettingsApplyTime"
+RESET = Action("Bios.ResetBios")
 
 
 def _path(served: Served) -> str:
@@ -153,6 +155,7 @@ def _longest(name: str) -> int:
 async def _reset(exchange: Exchange) -> Response:
     """Bios.ResetBios: defaults from the next boot on."""
     served = exchange.served()
+    RESET.read(await exchange.given())
     after = firmware.with_defaults(served.aggregate.runtime)
     done(await exchange.service.ask(served, lambda ticket: BiosRequested(after, ticket)))
     return Response(status_code=204, headers=ODATA)

@@ -22,7 +22,6 @@ from nospoon.errors import UsageError
 from nospoon.runtime.tls import Key
 from nospoon.services.bmcs.certificates import Wanted
 from nospoon.services.bmcs.redfish import errors
-from nospoon.services.bmcs.redfish.actions import refuse_others
 from nospoon.services.bmcs.redfish.exchange import (
     ODATA,
     ROOT,
@@ -36,6 +35,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.jobs import when
+from nospoon.services.bmcs.redfish.parameters import HIDDEN, Action, Parameter
 from nospoon.services.bmcs.served import bind_address
 
 if TYPE_CHECKING:
@@ -62,6 +62,28 @@ _CURVES: Mapping[str, Callable[[], ec.EllipticCurve]] = {
 _RSA, _ECDSA = "TPM_ALG_RSA", "TPM_ALG_ECDSA"
 _SIZES = (2048, 3072, 4096)
 _GENERATE, _REPLACE = "GenerateCSR", "ReplaceCertificate"
+GENERATE = Action(
+    f"{SERVICE}.{_GENERATE}",
+    (
+        Parameter("CertificateCollection", dict, required=True),
+        *(Parameter(name, required=name == "CommonName") for name in _NAMES),
+        Parameter("AlternativeNames", list),
+        Parameter("KeyPairAlgorithm", allowed=(_ECDSA, _RSA)),
+        Parameter("KeyBitLength", int),
+        Parameter("KeyCurveId", allowed=tuple(_CURVES)),
+    ),
+    frozenset({"ChallengePassword", "ContactPerson", "GivenName", "Initials", "KeyUsage", "Surname",
+               "UnstructuredName"}),
+)  # fmt: skip
+REPLACE = Action(
+    f"{SERVICE}.{_REPLACE}",
+    (
+        Parameter("CertificateString", required=True, secret=True),
+        Parameter("CertificateType", required=True, allowed=("PEM", "PEMchain")),
+        Parameter("CertificateUri", dict, required=True),
+    ),
+    frozenset({"Password"}),
+)
 
 
 def _action(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,15 +167,15 @@ def _identifier(name: x509.Name) -> dict[str, str]:
     return {word: str(values[0].value) for word, values in found if values}
 
 
-def _named(exchange: Exchange, uri: Any, name: str, *, tail: str) -> Served:
+def _named(exchange: Exchange, action: Action, uri: Any, name: str, *, tail: str) -> Served:
     """The BMC whose certificate a parameter names, when this caller may change it."""
     match uri:
         case {"@odata.id": str(path)}:
             parts = path.removeprefix(f"{ROOT}/").rstrip("/").split("/")
         case _:
-            raise errors.wrong_type(name, uri)
+            raise action.wrong_type(name, uri)
     if len(parts) < 2 or "/".join(parts) != _HTTPS.format(id=parts[1]) + tail:
-        raise errors.not_in_list(name, path, (f"{ROOT}/{_HTTPS}{tail}",))
+        raise action.not_in_list(name, path, (f"{ROOT}/{_HTTPS}{tail}",))
     served = exchange.administered(parts[1])
     accounts, account = exchange.service.listeners.accounts, exchange.account
     beside = exchange.service.listeners.beside(served.bmc)
@@ -164,18 +186,13 @@ def _named(exchange: Exchange, uri: Any, name: str, *, tail: str) -> Served:
 
 async def _generate(exchange: Exchange) -> Response:
     """GenerateCSR: the key stays here; the next certificate for it is taken."""
-    body = await exchange.body()
-    refuse_others(body, (*_NAMES, "AlternativeNames", "CertificateCollection", "KeyPairAlgorithm",
-                         "KeyBitLength", "KeyCurveId"))  # fmt: skip
-    for name in ("CertificateCollection", "CommonName"):
-        if name not in body:
-            raise errors.missing_parameter(_GENERATE, name)
-    place = body["CertificateCollection"]
-    served = _named(exchange, place, "CertificateCollection", tail="")
+    given = GENERATE.read(await exchange.given())
+    place = given["CertificateCollection"]
+    served = _named(exchange, GENERATE, place, "CertificateCollection", tail="")
     kept = exchange.service.listeners.certificates(served.bmc)
     if kept is None:
         raise errors.general(409, "This BMC is served without TLS.")
-    wanted = Wanted(_subject(body), _alternatives(body), _key(body))
+    wanted = Wanted(_subject(given), _alternatives(given), _key(given))
     try:
         text = await asyncio.to_thread(kept.request, bind_address(served.bmc), wanted)
     except UsageError as error:
@@ -183,59 +200,46 @@ async def _generate(exchange: Exchange) -> Response:
     return respond({"CertificateCollection": place, "CSRString": text})
 
 
-def _subject(body: Mapping[str, Any]) -> x509.Name:
-    return x509.Name(list(_attributes(body)))
+def _subject(given: Mapping[str, Any]) -> x509.Name:
+    return x509.Name(list(_attributes(given)))
 
 
-def _attributes(body: Mapping[str, Any]) -> Iterator[x509.NameAttribute[str]]:
+def _attributes(given: Mapping[str, Any]) -> Iterator[x509.NameAttribute[str]]:
     for name, oid in _NAMES.items():
-        value = body.get(name)
-        if value is None:
+        if name not in given:
             continue
-        if not isinstance(value, str):
-            raise errors.wrong_type(name, value)
         try:
-            yield x509.NameAttribute(oid, value)
+            yield x509.NameAttribute(oid, given[name])
         except ValueError as error:
-            raise errors.not_in_list(name, value, (f"what X.509 can say: {error}",)) from None
+            what = f"what X.509 can say: {error}"
+            raise GENERATE.wrong_format(name, given[name], what) from None
 
 
-def _alternatives(body: Mapping[str, Any]) -> tuple[str, ...]:
-    found = body.get("AlternativeNames", [])
-    texts = isinstance(found, list) and all(isinstance(each, str) for each in found)
-    if not texts or not all(each.isascii() and each for each in found):
-        raise errors.wrong_type("AlternativeNames", found)
+def _alternatives(given: Mapping[str, Any]) -> tuple[str, ...]:
+    found = given.get("AlternativeNames", [])
+    if not all(isinstance(each, str) and each.isascii() and each for each in found):
+        raise GENERATE.wrong_type("AlternativeNames", found)
     return tuple(found)
 
 
-def _key(body: Mapping[str, Any]) -> Callable[[], Key]:
-    algorithm = body.get("KeyPairAlgorithm", _ECDSA)
-    if algorithm == _RSA:
-        size = body.get("KeyBitLength", _SIZES[0])
+def _key(given: Mapping[str, Any]) -> Callable[[], Key]:
+    if given.get("KeyPairAlgorithm", _ECDSA) == _RSA:
+        size = given.get("KeyBitLength", _SIZES[0])
         if size not in _SIZES:
-            raise errors.not_in_list("KeyBitLength", size, tuple(str(each) for each in _SIZES))
+            sizes = tuple(str(each) for each in _SIZES)
+            raise GENERATE.not_in_list("KeyBitLength", size, sizes)
         return partial(rsa.generate_private_key, 65537, size)
-    if algorithm != _ECDSA:
-        raise errors.not_in_list("KeyPairAlgorithm", algorithm, (_ECDSA, _RSA))
-    curve = body.get("KeyCurveId", next(iter(_CURVES)))
-    if not isinstance(curve, str) or curve not in _CURVES:
-        raise errors.not_in_list("KeyCurveId", curve, tuple(_CURVES))
+    curve = given.get("KeyCurveId", next(iter(_CURVES)))
     return partial(ec.generate_private_key, _CURVES[curve]())
 
 
 async def _replace(exchange: Exchange) -> Response:
     """ReplaceCertificate: who connects from now on is shown the new one."""
-    body = await exchange.body()
-    refuse_others(body, ("CertificateString", "CertificateType", "CertificateUri"))
-    for name in ("CertificateString", "CertificateType", "CertificateUri"):
-        if name not in body:
-            raise errors.missing_parameter(_REPLACE, name)
-    text, kind = body["CertificateString"], body["CertificateType"]
-    if not isinstance(text, str) or not text.isascii():
-        raise errors.wrong_type("CertificateString", "…")
-    if kind not in ("PEM", "PEMchain"):
-        raise errors.not_in_list("CertificateType", kind, ("PEM", "PEMchain"))
-    served = _named(exchange, body["CertificateUri"], "CertificateUri", tail=f"/{ONLY}")
+    given = REPLACE.read(await exchange.given())
+    text = given["CertificateString"]
+    if not text.isascii():
+        raise REPLACE.wrong_format("CertificateString", HIDDEN, "a certificate in PEM")
+    served = _named(exchange, REPLACE, given["CertificateUri"], "CertificateUri", tail=f"/{ONLY}")
     kept = exchange.service.listeners.certificates(served.bmc)
     if kept is None:
         raise errors.not_found(exchange.path)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from nospoon.errors import (
     Conflict,
     Gone,
     HostUnreachable,
     NospoonError,
+    Obstacle,
     OutOfSpace,
+    Unfetchable,
     UsageError,
 )
 
@@ -23,6 +28,23 @@ SUCCESS = {
     "Resolution": "None.",
 }
 """Of something that worked, where messages are told."""
+
+
+_WARNINGS = frozenset({
+    "ActionParameterNotSupported", "ActionParameterUnknown", "ActionParameterValueFormatError",
+    "ActionParameterValueNotInList", "ActionParameterValueTypeError", "PropertyMissing",
+    "PropertyNotWritable", "PropertyUnknown", "PropertyValueConflict", "PropertyValueFormatError",
+    "PropertyValueNotInList", "PropertyValueOutOfRange", "PropertyValueTypeError",
+    "QueryCombinationInvalid", "QueryNotSupportedOnResource", "QueryParameterOutOfRange",
+    "QueryParameterUnsupported", "QueryParameterValueFormatError", "ServiceDisabled",
+    "StringValueTooLong",
+})  # fmt: skip
+"""Messages of which the registry says so; the others are critical."""
+
+
+def told(value: object) -> str:
+    """A value of JSON as an argument of a message: null is `null` (DSP8011)."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 class RedfishError(Exception):
@@ -45,13 +67,14 @@ class RedfishError(Exception):
 
     def extended(self) -> dict[str, Any]:
         """The extended information: a message of the registry."""
+        severity = "Warning" if self.message_id in _WARNINGS else "Critical"
         return {
             "@odata.type": "#Message.v1_2_1.Message",
             "MessageId": f"{REGISTRY}.{self.message_id}",
             "Message": self.message,
             "MessageArgs": list(self.message_args),
-            "Severity": "Critical",
-            "MessageSeverity": "Critical",
+            "Severity": severity,
+            "MessageSeverity": severity,
             "Resolution": self.resolution,
         }
 
@@ -83,6 +106,16 @@ def precondition_failed() -> RedfishError:
         "PreconditionFailed",
         "The ETag supplied did not match the ETag required to change this resource.",
         resolution="Read the resource again and resubmit the request with its ETag.",
+    )
+
+
+def precondition_required() -> RedfishError:
+    """Of an action that is told an ETag which is no more (DSP0268, LogService.ClearLog)."""
+    return RedfishError(
+        428,
+        "PreconditionRequired",
+        "A precondition header or annotation is required to change this resource.",
+        resolution="Read the entries again and resubmit the request with their ETag.",
     )
 
 
@@ -138,11 +171,13 @@ def query_out_of_range(name: str, value: str, range_: str) -> RedfishError:
 
 
 def unauthorized(path: str) -> RedfishError:
+    why = "credentials are missing or wrong"
     return RedfishError(
         401,
         "ResourceAtUriUnauthorized",
-        f"While accessing the resource at '{path}', the service received an authorization error.",
-        args=(path, "credentials are missing or wrong"),
+        f"While accessing the resource at '{path}', the service received an authorization error "
+        f"'{why}'.",
+        args=(path, why),
         resolution="Ensure that the appropriate access is provided for the service.",
         headers={"WWW-Authenticate": 'Basic realm="Redfish"'},
     )
@@ -201,9 +236,21 @@ def wrong_type(name: str, value: object) -> RedfishError:
     return RedfishError(
         400,
         "PropertyValueTypeError",
-        f"The value '{value}' for the property {name} is not a type that the property can accept.",
-        args=(str(value), name),
+        f"The value '{told(value)}' for the property {name} is not a type that the property can "
+        "accept.",
+        args=(told(value), name),
         resolution="Correct the value for the property in the request body.",
+    )
+
+
+def wrong_format(name: str, value: object, expected: str) -> RedfishError:
+    return RedfishError(
+        400,
+        "PropertyValueFormatError",
+        f"The value '{told(value)}' for the property {name} is not a format that the property can "
+        "accept.",
+        args=(told(value), name),
+        resolution=f"Give {expected}.",
     )
 
 
@@ -211,8 +258,9 @@ def not_in_list(name: str, value: object, allowed: tuple[str, ...]) -> RedfishEr
     return RedfishError(
         400,
         "PropertyValueNotInList",
-        f"The value '{value}' for the property {name} is not in the list of acceptable values.",
-        args=(str(value), name),
+        f"The value '{told(value)}' for the property {name} is not in the list of acceptable "
+        "values.",
+        args=(told(value), name),
         resolution=f"Choose one of {', '.join(allowed)}.",
     )
 
@@ -221,8 +269,9 @@ def out_of_range(name: str, value: object) -> RedfishError:
     return RedfishError(
         400,
         "PropertyValueOutOfRange",
-        f"The value '{value}' for the property {name} is not in the supported range.",
-        args=(str(value), name),
+        f"The value '{told(value)}' for the property {name} is not in the supported range of "
+        "acceptable values.",
+        args=(told(value), name),
         resolution="Choose a value within the supported range.",
     )
 
@@ -240,9 +289,9 @@ def too_long(name: str, value: object, longest: int) -> RedfishError:
     return RedfishError(
         400,
         "StringValueTooLong",
-        f"The string '{value}' for the property {name} exceeds the length limit {longest}.",
-        args=(str(value), name, str(longest)),
-        resolution="Resubmit the request with a shorter string.",
+        f"The string '{told(value)}' exceeds the length limit {longest}.",
+        args=(told(value), str(longest)),
+        resolution=f"Resubmit the request with a shorter {name}.",
     )
 
 
@@ -277,16 +326,6 @@ def missing_property(name: str) -> RedfishError:
     )
 
 
-def missing_parameter(action: str, name: str) -> RedfishError:
-    return RedfishError(
-        400,
-        "ActionParameterMissing",
-        f"The action {action} requires the parameter {name} to be present in the request body.",
-        args=(action, name),
-        resolution="Supply the action with the required parameter in the request body.",
-    )
-
-
 STATUSES: tuple[tuple[type[NospoonError], int], ...] = (
     (UsageError, 400),
     (Gone, 409),
@@ -299,8 +338,33 @@ STATUSES: tuple[tuple[type[NospoonError], int], ...] = (
 
 def of(error: NospoonError) -> RedfishError:
     """What a client is told of an error of ours."""
+    if isinstance(error, Unfetchable):
+        return unfetchable(error)
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
     return general(status, str(error))
+
+
+_UNFETCHABLE: Mapping[Obstacle, tuple[str, str]] = {
+    Obstacle.UNREACHABLE: (
+        "CouldNotEstablishConnection",
+        "The service failed to establish a connection with the URI '%1'.",
+    ),
+    Obstacle.UNAUTHORIZED: (
+        "ResourceAtUriUnauthorized",
+        "While accessing the resource at '%1', the service received an authorization error '%2'.",
+    ),
+    Obstacle.MISSING: ("ResourceMissingAtURI", "The resource at the URI '%1' was not found."),
+    Obstacle.BROKEN: ("InvalidObject", "The object at '%1' is invalid."),
+}
+
+
+def unfetchable(error: Unfetchable) -> RedfishError:
+    """The image that a client named cannot be had: its request was wrong, not this service."""
+    id_, text = _UNFETCHABLE[error.why]
+    args = (error.url, error.message)[: text.count("%")]
+    for number, arg in enumerate(args, 1):
+        text = text.replace(f"%{number}", arg)
+    return RedfishError(400, id_, text, args=args, resolution=f"{error.message}.")
 
 
 def restarting() -> RedfishError:

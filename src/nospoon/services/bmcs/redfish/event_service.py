@@ -15,7 +15,6 @@ from nospoon.bmc.events import (
     EventSettings,
     EventType,
     Happening,
-    Message,
     Subscription,
     unversioned,
 )
@@ -23,7 +22,7 @@ from nospoon.bmc.log import Severity
 from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import OPERATOR
-from nospoon.services.bmcs.redfish import errors, filters, query, subscribing
+from nospoon.services.bmcs.redfish import errors, filters, query, submitted, subscribing
 from nospoon.services.bmcs.redfish.actions import refuse_others
 from nospoon.services.bmcs.redfish.events import Stream, Wants
 from nospoon.services.bmcs.redfish.exchange import (
@@ -39,6 +38,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     respond,
     tagged,
 )
+from nospoon.services.bmcs.redfish.parameters import Action
 from nospoon.services.bmcs.redfish.streaming import sent
 
 SERVICE = "EventService"
@@ -47,6 +47,11 @@ MOST = 32
 """Subscriptions and streams of one account at one endpoint."""
 _FILTERS = ("EventFormatType", "MessageId", "OriginResource", "RegistryPrefix", "ResourceType",
             "SubordinateResources")  # fmt: skip
+TEST = Action("EventService.TestEventSubscription")
+ACTIONS = (submitted.SUBMIT, TEST)
+RESUME = Action(
+    "EventDestination.ResumeSubscription", others=frozenset({"DeliverBufferedEventDuration"})
+)
 _ATTEMPTS, _INTERVAL = "DeliveryRetryAttempts", "DeliveryRetryIntervalSeconds"
 _LIMITS = {_ATTEMPTS: (0, 100), _INTERVAL: (1, 3600)}
 
@@ -67,7 +72,8 @@ def _streams(exchange: Exchange) -> dict[str, Stream]:
 
 
 def _service_body(settings: EventSettings) -> dict[str, Any]:
-    actions = f"{ROOT}/{SERVICE}/Actions/EventService.SubmitTestEvent"
+    place = f"{ROOT}/{SERVICE}/Actions"
+    actions = {f"#{each.name}": {"target": f"{place}/{each.name}"} for each in ACTIONS}
     return {
         **resource("EventService", SERVICE, SERVICE, "Event Service"),
         "ServiceEnabled": settings.enabled,
@@ -85,7 +91,7 @@ def _service_body(settings: EventSettings) -> dict[str, Any]:
         "SSEFilterPropertiesSupported": dict.fromkeys(_FILTERS, True),
         "Status": OK if settings.enabled else {"State": "Disabled", "Health": "OK"},
         "Subscriptions": ref(SUBSCRIPTIONS),
-        "Actions": {"#EventService.SubmitTestEvent": {"target": actions}},
+        "Actions": actions,
     }
 
 
@@ -221,6 +227,7 @@ async def _patch(exchange: Exchange) -> Response:
 async def _resume(exchange: Exchange) -> Response:
     """ResumeSubscription: what happens from now on is delivered again."""
     _may(exchange, OPERATOR)
+    RESUME.read(await exchange.given())
     await _with(exchange, lambda before: replace(before, suspended=False))
     return Response(status_code=204, headers=ODATA)
 
@@ -235,48 +242,29 @@ async def _unsubscribe(exchange: Exchange) -> Response:
     return Response(status_code=204, headers=ODATA)
 
 
-async def _test(exchange: Exchange) -> Response:
-    """SubmitTestEvent: whatever the client says happened."""
+async def _submit(exchange: Exchange) -> Response:
+    """SubmitTestEvent: whatever the client says happened, and no more than it says (DSP0268)."""
     _may(exchange, OPERATOR)
-    what = _given(await exchange.given())
+    what, told = submitted.event(await exchange.given())
     here = exchange.request.scope["server"]
-    exchange.service.events.tell(what, here, exchange.account)
+    exchange.service.events.tell(what, here, exchange.account, told)
     return Response(status_code=204, headers=ODATA)
 
 
-_TEXTS = ("EventId", "EventTimestamp", "EventType", "Message", "MessageId", "MessageSeverity",
-          "OriginOfCondition", "Severity")  # fmt: skip
-
-
-def _given(body: dict[str, Any]) -> Happening:
-    refuse_others(body, (*_TEXTS, "MessageArgs", "EventGroupId"))
-    for name in _TEXTS:
-        if name in body and not isinstance(body[name], str):
-            raise errors.wrong_type(name, body[name])
-    args = body.get("MessageArgs", [])
-    if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
-        raise errors.wrong_type("MessageArgs", args)
-    severity = body.get("MessageSeverity", body.get("Severity", "OK"))
-    if severity not in list(Severity):
-        raise errors.not_in_list("Severity", severity, tuple(str(each) for each in Severity))
-    kind = body.get("EventType", "Alert")
-    if kind not in list(EventType):
-        raise errors.not_in_list("EventType", kind, tuple(str(each) for each in EventType))
-    message = Message(
-        body.get("MessageId", events.TEST.id),
-        body.get("Message", events.TEST.text),
-        EventType(kind),
-        Severity(severity),
-    )
-    origin = body.get("OriginOfCondition", f"{ROOT}/{SERVICE}")
-    id_ = body.get("EventId", "")
-    return Happening(message, origin, "EventService", clock.unix(), tuple(args), id=id_)
+async def _test(exchange: Exchange) -> Response:
+    """TestEventSubscription: the registry's test message."""
+    _may(exchange, OPERATOR)
+    TEST.read(await exchange.given())
+    what = Happening(events.TEST, f"{ROOT}/{SERVICE}", SERVICE, clock.unix())
+    exchange.service.events.tell(what, exchange.request.scope["server"], exchange.account)
+    return Response(status_code=204, headers=ODATA)
 
 
 async def _sse(exchange: Exchange) -> Response:
     """Server-sent events, until either side ends it."""
     headers = {**ODATA, "X-Accel-Buffering": "no"}
     kind = "text/event-stream;charset=utf-8"
+    _check_enabled(exchange)
     if exchange.request.method == "HEAD":
         return Response(headers=headers, media_type=kind)
     text = exchange.request.query_params.get("$filter")
@@ -287,10 +275,29 @@ async def _sse(exchange: Exchange) -> Response:
         exchange.request.scope["server"],
         exchange.account,
         wants,
-        client=f"http://{client.host}:{client.port}" if client is not None else "",
+        client=_destination_of(client.host, client.port) if client is not None else "",
     )
     known = exchange.service.events.streams
     return StreamingResponse(sent(stream, known), headers=headers, media_type=kind)
+
+
+def _check_enabled(exchange: Exchange) -> None:
+    """No connection is established while the service is disabled (EventService v1.12)."""
+    if not _settings(exchange).enabled:
+        place = f"{ROOT}/{SERVICE}"
+        raise errors.RedfishError(
+            503,
+            "ServiceDisabled",
+            f"The operation failed because the service at {place} is disabled and cannot accept "
+            "requests.",
+            args=(place,),
+            resolution="Enable the service and resubmit the request.",
+        )
+
+
+def _destination_of(host: str, port: int) -> str:
+    """The client of a stream (EventDestination v1.16, `Destination`); RFC 3986 §3.2.2."""
+    return f"redfish-sse://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _everything(what: Happening) -> bool:
@@ -326,7 +333,8 @@ _PLACE = f"{ROOT}/{SUBSCRIPTIONS}"
 _ACTIONS = f"{_PLACE}/{{member}}/Actions"
 RESOURCES = (
     Resource(f"{ROOT}/{SERVICE}", {"GET": _service, "PATCH": _patch_service}),
-    Resource(f"{ROOT}/{SERVICE}/Actions/EventService.SubmitTestEvent", {"POST": _test}),
+    Resource(f"{ROOT}/{SERVICE}/Actions/{submitted.SUBMIT.name}", {"POST": _submit}),
+    Resource(f"{ROOT}/{SERVICE}/Actions/{TEST.name}", {"POST": _test}),
     Resource(f"{ROOT}/{SERVICE}/SSE", {"GET": _sse}),
     Resource(_PLACE, {"GET": _subscriptions, "POST": _subscribe}),
     Resource(f"{_PLACE}/Members", {"POST": _subscribe}),

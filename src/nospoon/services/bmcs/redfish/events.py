@@ -8,7 +8,7 @@ its account. Without subscriptions and streams nothing is made of what happens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -95,7 +95,15 @@ class Events:
             await self._store.save_events(settings)
             self._take(settings)
         self._forget(before, settings)
+        if not settings.enabled:
+            self._end_streams(settings)
         return settings
+
+    def _end_streams(self, settings: EventSettings) -> None:
+        """Those of a service that is disabled (EventService v1.12, `ServiceEnabled`)."""
+        for each in self.streams.values():
+            if (_name(each.place), each.account.hex()) == settings.key:
+                each.end()
 
     def _forget(self, before: EventSettings | None, settings: EventSettings) -> None:
         """What is on its way to subscriptions that are no more."""
@@ -142,14 +150,28 @@ class Events:
             for each in what:
                 self._tell(each, settings, streams)
 
-    def tell(self, what: Happening, place: tuple[str, int], account: bytes) -> None:
-        """Tell the listeners of one event service: a test."""
+    def tell(
+        self,
+        what: Happening,
+        place: tuple[str, int],
+        account: bytes,
+        told: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Tell the listeners of one event service: a test. `told`: its record, as it is."""
         here = [s for s in self.streams.values() if (s.place, s.account) == (place, account)]
-        self._tell(what, [self.at(place, account)], here)
+        self._tell(what, [self.at(place, account)], here, told)
 
-    def _tell(self, what: Happening, settings: list[EventSettings], streams: list[Stream]) -> None:
+    def _tell(
+        self,
+        what: Happening,
+        settings: list[EventSettings],
+        streams: list[Stream],
+        told: Mapping[str, Any] | None = None,
+    ) -> None:
         self._number += 1
         record = _record(what, self._number)
+        if told is not None:
+            record = {"MemberId": "0", "EventId": record["EventId"], **told}
         for service in settings:
             for each in service.subscriptions if service.enabled else ():
                 if not each.suspended and each.filter.accepts(what):

@@ -9,13 +9,24 @@ from starlette.responses import Response
 
 from nospoon.bmc.log import CAPACITY, Record
 from nospoon.bmc.messages import LogEraseRequested
-from nospoon.services.bmcs.redfish.actions import done, refuse_others
-from nospoon.services.bmcs.redfish.exchange import ODATA, OK, ROOT, Exchange, ref, resource
+from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.actions import done
+from nospoon.services.bmcs.redfish.exchange import (
+    ODATA,
+    OK,
+    ROOT,
+    Exchange,
+    etag,
+    ref,
+    resource,
+)
+from nospoon.services.bmcs.redfish.parameters import Action, Parameter
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
 
 SERVICE = "SEL"
+CLEAR = Action("LogService.ClearLog", (Parameter("LogEntriesETag"),))
 
 
 def _place(served: Served, owner: str) -> str:
@@ -86,9 +97,12 @@ def _time(unix: float) -> str:
     return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-async def clear(exchange: Exchange) -> Response:
-    """LogService.ClearLog."""
+async def clear(owner: str, exchange: Exchange) -> Response:
+    """LogService.ClearLog; `LogEntriesETag`: of the entries as the client knows them."""
     served = exchange.served()
-    refuse_others(await exchange.given(), ("LogEntriesETag",))
+    given = CLEAR.read(await exchange.given())
+    wanted = given.get("LogEntriesETag")
+    if wanted is not None and wanted != etag(entries(owner, served)):
+        raise errors.precondition_required()
     done(await exchange.service.ask(served, lambda ticket: LogEraseRequested(None, ticket)))
     return Response(status_code=204, headers=ODATA)

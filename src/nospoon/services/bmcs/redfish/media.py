@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SettingsRequested
-from nospoon.errors import ProviderError
-from nospoon.services.bmcs.redfish import errors, tasks
+from nospoon.errors import Obstacle, Unfetchable
+from nospoon.services.bmcs.redfish import errors, tasks, uris
 from nospoon.services.bmcs.redfish.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.exchange import (
     OK,
@@ -23,6 +23,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     resource,
     tagged,
 )
+from nospoon.services.bmcs.redfish.parameters import Action, Parameter
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.ports import Media
@@ -32,16 +33,20 @@ DRIVE = "Cd"
 PROTOCOLS = ("HTTP", "HTTPS")
 QUICK = 1.0
 """Seconds in which an insertion may end to be answered at once; a longer one is a Task."""
-_PARAMETERS = {
-    "Image": str,
-    "Inserted": bool,
-    "WriteProtected": bool,
-    "UserName": str,
-    "Password": str,
-    "TransferMethod": str,
-    "TransferProtocolType": str,
-    "MediaType": str,
-}
+INSERT = Action(
+    "VirtualMedia.InsertMedia",
+    (
+        Parameter("Image", required=True),
+        Parameter("Inserted", bool),
+        Parameter("WriteProtected", bool),
+        Parameter("UserName"),
+        Parameter("Password", secret=True),
+        Parameter("TransferMethod", allowed=("Stream", "Upload")),
+        Parameter("TransferProtocolType", allowed=PROTOCOLS),
+        Parameter("MediaType"),
+    ),
+)
+EJECT = Action("VirtualMedia.EjectMedia")
 
 
 def drives(served: Served) -> list[str]:
@@ -99,52 +104,52 @@ def _served(exchange: Exchange) -> tuple[Served, Media]:
 async def insert(exchange: Exchange) -> Response:
     """InsertMedia: fetched by the daemon, as a Task when that takes its time."""
     served, media = _served(exchange)
-    body = await exchange.body()
-    _check(body)
-    image = body["Image"]
+    given = INSERT.read(await exchange.given())
+    _check(given)
+    image = given["Image"]
     verify = served.aggregate.runtime.settings.verify_media
     work = (
-        _fail()
+        _fail(image)
         if served.strike(MEDIA, served.now()) is not None
         else media.insert(
             served.bmc.uuid,
             image,
-            username=body.get("UserName") or "",
-            password=body.get("Password") or "",
+            username=given.get("UserName", ""),
+            password=given.get("Password", ""),
             verify=verify,
         )
     )
-    job = exchange.service.jobs.start(served.bmc.uuid, f"Insert {image}", work)
+    job = exchange.service.jobs.start(
+        served.bmc.uuid, f"Insert {uris.without_account(image)}", work
+    )
     assert job.task is not None, "it was just begun"
     await asyncio.wait({job.task}, timeout=QUICK)
     return tasks.outcome(job)
 
 
-async def _fail() -> None:
-    raise ProviderError("the image cannot be fetched (a fault on demand)")
+async def _fail(url: str) -> None:
+    raise on_demand(url)
 
 
-def _check(body: dict[str, Any]) -> None:
-    refuse_others(body, tuple(_PARAMETERS))
-    if "Image" not in body:
-        raise errors.missing_parameter("InsertMedia", "Image")
-    for name, kind in _PARAMETERS.items():
-        if body.get(name) is not None and not isinstance(body[name], kind):
-            raise errors.wrong_type(name, "…" if name == "Password" else body[name])
-    if not _is_url(str(body["Image"])):
-        raise errors.not_in_list("Image", body["Image"], ("http://…", "https://…"))
-    protocol = body.get("TransferProtocolType")
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise errors.not_in_list("TransferProtocolType", protocol, PROTOCOLS)
-    if body.get("Inserted") is False:
-        raise errors.not_in_list("Inserted", "false", ("true",))
-    if body.get("WriteProtected") is False:
-        raise errors.not_in_list("WriteProtected", "false", ("true",))
+def on_demand(url: str) -> Unfetchable:
+    """The fault on demand that nothing can be fetched."""
+    message = "the image cannot be fetched (a fault on demand)"
+    return Unfetchable(message, url=url, why=Obstacle.UNREACHABLE)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """What a table cannot say. Raises `RedfishError`."""
+    if not uris.is_web(given["Image"]):
+        raise INSERT.wrong_format("Image", given["Image"], uris.SHAPE)
+    for name in ("Inserted", "WriteProtected"):
+        if given.get(name) is False:
+            raise INSERT.not_in_list(name, given[name], ("true",))
 
 
 async def eject(exchange: Exchange) -> Response:
     """EjectMedia; an empty drive is no error."""
     served, media = _served(exchange)
+    EJECT.read(await exchange.given())
     work = media.eject(served.bmc.uuid)
     job = exchange.service.jobs.start(served.bmc.uuid, "Eject media", work)
     assert job.task is not None, "it was just begun"

@@ -90,7 +90,8 @@ def _parts() -> Iterator[Resource]:
     for owner in ("Systems", "Managers"):
         log = f"{ROOT}/{owner}/{{id}}/LogServices/{logs.SERVICE}"
         yield Resource(f"{log}/Entries/{{member}}", {"GET": member(partial(logs.entry, owner))})
-        yield Resource(f"{log}/Actions/LogService.ClearLog", {"POST": logs.clear})
+        clear = partial(logs.clear, owner)
+        yield Resource(f"{log}/Actions/LogService.ClearLog", {"POST": clear})
 
 
 PARTS = tuple(_parts())

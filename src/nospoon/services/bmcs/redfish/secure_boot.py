@@ -28,6 +28,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     resource,
     tagged,
 )
+from nospoon.services.bmcs.redfish.parameters import Action, Parameter
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
@@ -36,6 +37,7 @@ ENABLE = "SecureBootEnable"
 ACTION = "SecureBoot.ResetKeys"
 RESETS = ("ResetAllKeysToDefault",)
 """Guests may add to them, as updates of dbx do; nobody deletes them here."""
+RESET_KEYS = Action(ACTION, (Parameter("ResetKeysType", required=True, allowed=RESETS),))
 
 
 def _has_keys(served: Served) -> bool:
@@ -106,12 +108,7 @@ async def _reset_keys(exchange: Exchange) -> Response:
     served, _ = _there(exchange)
     if not _has_keys(served):
         raise errors.no_action(ACTION)
-    body = await exchange.body()
-    refuse_others(body, ("ResetKeysType",))
-    if "ResetKeysType" not in body:
-        raise errors.missing_parameter(ACTION, "ResetKeysType")
-    if body["ResetKeysType"] not in RESETS:
-        raise errors.not_in_list("ResetKeysType", body["ResetKeysType"], RESETS)
+    RESET_KEYS.read(await exchange.given())
     await _request(exchange, served, replace(_now(served), reset=True))
     return Response(status_code=204, headers=ODATA)
 

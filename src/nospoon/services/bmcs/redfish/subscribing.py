@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from nospoon.bmc.events import PREFIXES, EventType, Filter, RetryPolicy, Subscription
 from nospoon.bmc.log import Severity
-from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish import errors, uris
 from nospoon.services.bmcs.redfish.metadata import VERSIONS
 
 KINDS = ("ComputerSystem", "LogEntry", "LogService", "ManagerAccountCollection", "Task",
@@ -110,12 +109,7 @@ def _headers(name: str, value: Any) -> tuple[tuple[str, str], ...]:
 def _destination(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise errors.wrong_type(name, value)
-    try:
-        parts = urlsplit(value)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good or not value.isascii() or not value.isprintable() or " " in value:
+    if not uris.is_web(value):
         raise errors.not_in_list(name, value, ("http://HOST…", "https://HOST…"))
     return value
 
@@ -149,8 +143,9 @@ def subscription(id_: str, body: Mapping[str, Any]) -> Subscription:
             raise errors.not_in_list(name, value, (_FIXED[name],))
         if name not in known and not name.startswith("@odata."):
             raise errors.unknown_property(name)
-    if "Destination" not in body:
-        raise errors.missing_property("Destination")
+    for name in ("Destination", "Protocol"):
+        if name not in body:
+            raise errors.missing_property(name)
     wanted = Filter(**_read(_FILTER, body))
     return Subscription(id_, filter=wanted, **_read(_REST, body))
 

@@ -8,7 +8,6 @@ it is for.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,9 +17,8 @@ from starlette.responses import Response
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SoftwareRequested
 from nospoon.bmc.software import Component, installed, staged
-from nospoon.errors import ProviderError
-from nospoon.services.bmcs.redfish import errors, tasks
-from nospoon.services.bmcs.redfish.actions import done, refuse_others
+from nospoon.services.bmcs.redfish import errors, tasks, uris
+from nospoon.services.bmcs.redfish.actions import done
 from nospoon.services.bmcs.redfish.exchange import (
     OK,
     ROOT,
@@ -31,6 +29,8 @@ from nospoon.services.bmcs.redfish.exchange import (
     resource,
     tagged,
 )
+from nospoon.services.bmcs.redfish.media import on_demand
+from nospoon.services.bmcs.redfish.parameters import Action, Parameter
 from nospoon.services.bmcs.redfish.resources import software_version
 
 if TYPE_CHECKING:
@@ -44,14 +44,18 @@ ACTION = "UpdateService.SimpleUpdate"
 PROTOCOLS = ("HTTP", "HTTPS")
 IMMEDIATE, ON_RESET = "Immediate", "OnReset"
 APPLY_TIME = "@Redfish.OperationApplyTime"
-_PARAMETERS: Mapping[str, type] = {
-    "ImageURI": str,
-    "TransferProtocol": str,
-    "Targets": list,
-    "Username": str,
-    "Password": str,
-    APPLY_TIME: str,
-}
+UPDATE = Action(
+    ACTION,
+    (
+        Parameter("ImageURI", required=True),
+        Parameter("TransferProtocol", allowed=PROTOCOLS),
+        Parameter("Targets", list),
+        Parameter("Username"),
+        Parameter("Password", secret=True),
+        Parameter(APPLY_TIME, allowed=(IMMEDIATE, ON_RESET)),
+    ),
+    frozenset({"ExcludeTargets", "ForceUpdate", "LocalImage", "Stage"}),
+)
 _ID = r"(?P<id>[0-9a-fA-F-]{36})"
 _TARGETS = (
     (re.compile(rf"{ROOT}/{INVENTORY}/{_ID}-BMC"), Component.BMC),
@@ -117,45 +121,28 @@ async def _simple_update(exchange: Exchange) -> Response:
     media = exchange.service.media
     if media is None:
         raise errors.no_action(ACTION)
-    body = await exchange.body()
-    _check(body)
-    served, components = _targets(exchange, body)
+    given = UPDATE.read(await exchange.given())
+    if not uris.is_web(given["ImageURI"]):
+        raise UPDATE.wrong_format("ImageURI", given["ImageURI"], uris.SHAPE)
+    served, components = _targets(exchange, given)
     job = exchange.service.jobs.start(
         served.bmc.uuid,
-        f"Update {', '.join(components)} with {body['ImageURI']}",
-        _update(exchange.service, media, served, components=components, body=body),
+        f"Update {', '.join(components)} with {uris.without_account(given['ImageURI'])}",
+        _update(exchange.service, media, served, components=components, given=given),
         shows_task=True,
     )
     return tasks.begun(job)
 
 
-def _check(body: dict[str, Any]) -> None:
-    refuse_others(body, tuple(_PARAMETERS))
-    if "ImageURI" not in body:
-        raise errors.missing_parameter(ACTION, "ImageURI")
-    for name, kind in _PARAMETERS.items():
-        if body.get(name) is not None and not isinstance(body[name], kind):
-            raise errors.wrong_type(name, "…" if name == "Password" else body[name])
-    if not str(body["ImageURI"]).startswith(("http://", "https://")):
-        raise errors.not_in_list("ImageURI", body["ImageURI"], ("http://…", "https://…"))
-    _one_of(body, "TransferProtocol", PROTOCOLS)
-    _one_of(body, APPLY_TIME, (IMMEDIATE, ON_RESET))
-
-
-def _one_of(body: dict[str, Any], name: str, allowed: tuple[str, ...]) -> None:
-    if body.get(name) is not None and body[name] not in allowed:
-        raise errors.not_in_list(name, body[name], allowed)
-
-
-def _targets(exchange: Exchange, body: dict[str, Any]) -> tuple[Served, list[Component]]:
+def _targets(exchange: Exchange, given: dict[str, Any]) -> tuple[Served, list[Component]]:
     """What is updated: components of one machine, which the caller administers."""
-    given = body.get("Targets") or []
-    if not given:
-        return exchange.administered(_only(exchange)), [_for(body["ImageURI"])]
-    found = [_target(each) for each in given]
+    targets = given.get("Targets", [])
+    if not targets:
+        return exchange.administered(_only(exchange)), [_for(given["ImageURI"])]
+    found = [_target(each) for each in targets]
     systems = {system for system, _ in found}
     if len(systems) > 1:
-        raise errors.general(400, "One update is for one system: give Targets of one.")
+        raise UPDATE.not_in_list("Targets", targets, ("those of one system",))
     components = list(dict.fromkeys(component for _, component in found))
     return exchange.administered(systems.pop()), components
 
@@ -163,7 +150,7 @@ def _targets(exchange: Exchange, body: dict[str, Any]) -> tuple[Served, list[Com
 def _only(exchange: Exchange) -> str:
     members = exchange.members()
     if len(members) > 1:
-        raise errors.missing_parameter(ACTION, "Targets")
+        raise UPDATE.missing("Targets")
     return members[0]
 
 
@@ -176,7 +163,7 @@ def _target(target: object) -> tuple[str, Component]:
         found = pattern.fullmatch(target) if isinstance(target, str) else None
         if found is not None:
             return found["id"].lower(), component
-    raise errors.not_in_list("Targets", target, ("a FirmwareInventory item", "a Manager", "a Bios"))
+    raise UPDATE.not_in_list("Targets", target, ("a FirmwareInventory item", "a Manager", "a Bios"))
 
 
 async def _update(
@@ -185,18 +172,18 @@ async def _update(
     served: Served,
     *,
     components: list[Component],
-    body: dict[str, Any],
+    given: dict[str, Any],
 ) -> None:
     if served.strike(MEDIA, served.now()) is not None:
-        raise ProviderError("the image cannot be fetched (a fault on demand)")
+        raise on_demand(given["ImageURI"])
     digest = await media.fetch(
-        body["ImageURI"],
-        username=body.get("Username") or "",
-        password=body.get("Password") or "",
+        given["ImageURI"],
+        username=given.get("Username", ""),
+        password=given.get("Password", ""),
         verify=served.aggregate.runtime.settings.verify_media,
     )
-    version = _version(body["ImageURI"], digest)
-    put = staged if body.get(APPLY_TIME) == ON_RESET else installed
+    version = _version(given["ImageURI"], digest)
+    put = staged if given.get(APPLY_TIME) == ON_RESET else installed
     after = served.aggregate.runtime.software
     for component in components:
         after = put(after, component, version)
