@@ -12,7 +12,6 @@ from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
-from tests.e2e.conftest import _rack
 from tests.e2e.field_cases import CASES, Case
 from tests.e2e.standing import Standing, bridges, virsh
 
@@ -33,7 +32,7 @@ from nospoon.spec.models import (
 )
 from nospoon.spec.nova import NovaFlavorSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
-from nospoon.testing.rack import Rack
+from nospoon.testing.rack import Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("changes")]
 
@@ -116,7 +115,7 @@ def test_every_field_has_a_rule_and_a_test() -> None:
 @pytest.fixture(scope="module")
 def standing() -> Iterator[Standing]:
     """The cluster that all cases change: making it takes time."""
-    with _rack() as rack, bridges() as (one, two, ovs):
+    with private_rack() as rack, bridges() as (one, two, ovs):
         made = Standing(rack, (one, two), ovs)
         made.up()
         yield made

@@ -9,10 +9,13 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,3 +139,20 @@ class Rack:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             os.kill(self.daemon_pid(), signal.SIGTERM)
         self._release()
+
+
+@contextlib.contextmanager
+def private_rack(**environment: str) -> Iterator[Rack]:
+    """A daemon of a test's own. Its directory is searchable: the hypervisor opens disks."""
+    directory = Path(tempfile.mkdtemp(prefix="nospoon-test-"))
+    directory.chmod(0o711)
+    made = Rack.at(directory, **environment)
+    try:
+        yield made
+        made.close()
+    except BaseException:
+        print(made.log()[-20_000:], file=sys.stderr)  # noqa: T201  (what its reader needs)
+        raise
+    finally:
+        made.kill()
+    shutil.rmtree(directory)
