@@ -87,31 +87,31 @@ def test_an_instackenv_has_what_tripleo_makes_driver_info_of(mixed: Inventory) -
     assert "portgroups of i1" in FORMATS["instackenv"].make(mixed).left_out
 
 
-BIFROST = """#!/usr/bin/env python3
-# As Bifrost's inventory reads it: hosts by name in the group baremetal, what is said as variables.
-import json, os
-given = json.load(open(os.environ["BIFROST_INVENTORY_SOURCE"]))
-for host in given.values():
-    if host.get("addressing_mode") != "dhcp":
-        host["ansible_ssh_host"] = host["provisioning_ipv4_address"] = host["ipv4_address"]
-hosts = {host["name"]: host for host in given.values()}
-print(json.dumps({"_meta": {"hostvars": hosts}, "baremetal": {"hosts": list(hosts)}}))
-"""
+BIFROST = HERE.parents[1] / "contrib/bifrost/inventory.py"
 
 
-def test_bifrosts_machines_are_hosts_for_ansible(mixed: Inventory, tmp_path: Path) -> None:
+def test_bifrosts_machines_are_hosts_in_bifrosts_inventory(
+    mixed: Inventory, tmp_path: Path
+) -> None:
     (tmp_path / "baremetal.json").write_text(text_of(mixed, "bifrost"))
-    script = tmp_path / "inventory.py"
-    script.write_text(BIFROST)
-    script.chmod(0o755)
-    told = ansible(script, BIFROST_INVENTORY_SOURCE=str(tmp_path / "baremetal.json"))
+    command = tmp_path / "nospoon"
+    command.write_text(f'#!/bin/sh\n[ "$*" = "export --to bifrost dev" ] && cat {tmp_path}/*.json')
+    command.chmod(0o755)
+    given = {"NOSPOON": str(command), "NOSPOON_CLUSTER": "dev"}
+    told = ansible(BIFROST, **given)
     assert told["baremetal"]["hosts"] == ["i0", "i1", "r0", "q0"]
+    assert told["localhost"]["hosts"] == ["127.0.0.1"]
     variables = told["_meta"]["hostvars"]
     assert variables["i0"]["driver_info"]["power"]["ipmi_password"] == SECRET
     assert variables["i0"]["properties"]["ram"] == "4096"
     assert variables["i0"]["ansible_ssh_host"] == "172.30.7.2"
+    assert variables["i0"]["provisioning_ipv4_address"] == "172.30.7.2"
     assert variables["q0"]["addressing_mode"] == "dhcp"
     assert UUID(variables["r0"]["uuid"]) == mixed.places[2].machine.uuid
+    chosen = ansible(BIFROST, **given, DEFAULT_HOST_GROUPS="rack nova", BIFROST_NODE_NAMES="r0,q0")
+    assert chosen["rack"]["hosts"] == chosen["nova"]["hosts"] == ["r0", "q0"]
+    assert "baremetal" not in chosen
+    assert "i0" not in chosen["_meta"]["hostvars"]
 
 
 def test_kayobes_hosts_have_the_variables_that_its_playbook_asserts(
