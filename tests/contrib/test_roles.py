@@ -1,0 +1,108 @@
+"""The Ansible role, and the jobs of Zuul that are made of it, run by ansible-playbook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.contrib.conftest import CONTRIB, NOSPOON, OFFLINE, play
+
+from nospoon.testing.rack import Rack
+
+ROLES = CONTRIB.parent / "roles"
+
+
+def cluster(rack: Rack, name: str, count: int) -> dict[str, Any]:
+    bmc = yaml.safe_load(rack.bmc())
+    return {"cluster": name, "hosts": {"sim": "simulated"}, **bmc, "nodes": [{"count": count}]}
+
+
+def test_the_role_installs_brings_up_and_takes_down(rack: Rack, wheel: Path) -> None:
+    name = rack.name()
+    told = rack.directory / "bmcs.json"
+    playbook = rack.directory / "site.yaml"
+    keep = {"dest": str(told), "content": "{{ nospoon_bmcs | default([]) | to_json }}"}
+    tasks = [{"name": "Keep what it tells", "ansible.builtin.copy": {**keep, "mode": "0600"}}]
+    playbook.write_text(json.dumps([
+        {"hosts": "all", "gather_facts": False, "roles": [str(ROLES / "nospoon")], "tasks": tasks}
+    ]))  # fmt: skip
+    given = {
+        "nospoon_package": str(wheel),
+        "nospoon_venv": str(rack.directory / "venv"),
+        "nospoon_file": str(rack.directory / "etc" / "rack.yaml"),
+        "nospoon_environment": OFFLINE,
+        "nospoon_cluster": f"# mine\n{json.dumps(cluster(rack, name, 2))}",
+    }
+    play(rack, playbook, given)
+    assert (rack.directory / "venv/bin/nospoon").exists()
+    assert {each["node"] for each in json.loads(told.read_text())} == set(rack.bmcs(name))
+    assert len(rack.bmcs(name)) == 2
+    assert "changed=0 " in play(rack, playbook, given), "a second run changes nothing"
+    absent = {"nospoon_state": "absent", "nospoon_purge": True}
+    play(rack, playbook, {**given, **absent})
+    assert "no cluster" in rack.run("status", name, status=2).stderr
+    assert not (rack.directory / "etc" / "rack.yaml").exists()
+    assert "changed=0 " in play(rack, playbook, {**given, **absent})
+
+
+def test_a_file_that_is_wrong_fails_the_role_with_what_is_wrong(rack: Rack) -> None:
+    playbook = rack.directory / "wrong.yaml"
+    playbook.write_text(json.dumps([
+        {"hosts": "all", "gather_facts": False, "roles": [str(ROLES / "nospoon")]}
+    ]))  # fmt: skip
+    given = {
+        "nospoon_install": False,
+        "nospoon_command": NOSPOON,
+        "nospoon_file": str(rack.directory / "wrong" / "rack.yaml"),
+        "nospoon_cluster": {"cluster": "x", "nodes": [{"memory": "lots"}]},
+    }
+    said = play(rack, playbook, given, status=2)
+    assert "nodes[0].memory: expected a size" in said
+
+
+def zuul(rack: Rack, part: str, **variables: Any) -> str:
+    """Run a playbook of the job as Zuul does: with its variables, and our roles on the path."""
+    (job,) = (each["job"] for each in yaml.safe_load((CONTRIB / "zuul/zuul.yaml").read_text()))
+    path = CONTRIB.parent / job[part]
+    project = {"short_name": "nospoon", "src_dir": "src/nospoon"}
+    given = {
+        **job["vars"],
+        "zuul": {"projects": {"example.org/nospoon": project}},
+        "zuul_output_dir": str(rack.directory / "zuul-output"),
+        **variables,
+    }
+    return play(rack, path, given, roles=ROLES)
+
+
+def test_a_job_of_zuul_has_its_rack_and_keeps_what_it_said(rack: Rack) -> None:
+    name = rack.name()
+    given = {
+        "ansible_become": False,
+        "nospoon_install": False,
+        "nospoon_command": NOSPOON,
+        "nospoon_file": str(rack.directory / "zuul.yaml"),
+        "nospoon_cluster": cluster(rack, name, 2),
+        "ansible_user_dir": str(rack.directory),
+    }
+    (rack.directory / "src").mkdir()
+    (rack.directory / "src/nospoon").symlink_to(CONTRIB.parent)
+    zuul(rack, "pre-run", **given)
+    assert len(rack.bmcs(name)) == 2
+    zuul(rack, "post-run", **given)
+    logs = rack.directory / "zuul-output/logs/nospoon"
+    assert (logs / "nospoon-support.tar.gz").stat().st_size > 0
+    (file,) = logs.rglob("cluster.yaml")
+    assert name in file.read_text()
+    assert "no cluster" in rack.run("status", name, status=2).stderr
+
+
+def test_a_job_that_failed_before_nospoon_was_there_fails_no_more(rack: Rack) -> None:
+    given = {
+        "ansible_become": False,
+        "nospoon_command": "/nowhere/nospoon",
+        "zuul_output_dir": str(rack.directory / "nothing"),
+    }
+    assert "failed=0" in zuul(rack, "post-run", **given)
+    assert not (rack.directory / "nothing/logs").exists()
