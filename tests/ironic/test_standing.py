@@ -11,7 +11,15 @@ from nospoon.model.ironic import IronicStanding, Standing
 from nospoon.model.resources import OwnerTag
 from nospoon.plan.enrol import settings
 from nospoon.providers.ironic import records
-from nospoon.providers.ironic.standing import IN_USE, VERBS, deployed, is_ours, notes, reached
+from nospoon.providers.ironic.standing import (
+    IN_USE,
+    VERBS,
+    deployed,
+    is_ours,
+    last_failure,
+    notes,
+    reached,
+)
 
 NODE = UUID(int=7)
 TAG = OwnerTag("d", UUID(int=1), 3, "t", "dev", 1000)
@@ -59,6 +67,19 @@ def test_what_was_told_and_not_deployed_yet_is_not_there() -> None:
 )
 def test_an_instance_is_ours_only_if_we_deployed_it(found: dict[str, Any], ours: bool) -> None:  # noqa: FBT001
     assert is_ours(found) is ours
+
+
+def test_why_a_node_failed_is_read_from_its_history() -> None:
+    events = [
+        ("INFO", "deploying", "deploy began"),
+        ("ERROR", "deploying", "no space left"),
+        ("ERROR", "monitoring", "the BMC is silent"),
+        ("INFO", "deploying", "steps ended"),
+    ]
+    names = ("severity", "event_type", "event")
+    history = [dict(zip(names, each, strict=True)) for each in events]
+    assert last_failure(history) == "no space left"
+    assert last_failure(history[:1]) == ""
 
 
 @pytest.mark.parametrize("state", sorted({state for state, _ in VERBS} | IN_USE))

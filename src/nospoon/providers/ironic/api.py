@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from nospoon.errors import Conflict, Gone, HostUnreachable, MissingTool, ProviderError
+from nospoon.errors import HostUnreachable, MissingTool, ProviderError
 from nospoon.model.ironic import IronicPlace
+from nospoon.providers.answers import judged
 from nospoon.providers.ironic.errors import said
 
 NEWEST = (1, 95)
@@ -71,7 +72,7 @@ class Api:
             if not _busy(answer):
                 break
             await asyncio.sleep(LOCKED_DELAY)  # nobody tells when it is free again
-        return self._judged(answer, f"{method} {path}")
+        return judged(answer, f"Ironic's {method} {path}", said=said)
 
     async def _connected(self) -> None:
         async with self._connecting:
@@ -119,21 +120,6 @@ class Api:
         return self._adapter.request(
             f"{self._base}{path}", method, headers=headers, raise_exc=False, **more
         )
-
-    def _judged(self, answer: Any, call: str) -> Any:
-        status = answer.status_code
-        if status < 400:
-            return answer.json() if answer.text else None
-        message = f"Ironic refused {call} with {status}: {said(answer.text)}"
-        match status:
-            case 404:
-                raise Gone(message)
-            case 409:
-                raise Conflict(message)
-            case 502 | 503 | 504:
-                raise HostUnreachable(message)
-            case _:
-                raise ProviderError(message)
 
 
 def _busy(answer: Any) -> bool:

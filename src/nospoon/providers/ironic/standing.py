@@ -84,8 +84,20 @@ class StandingDriver:
             if tag is None or wanted is None or tag.deployment != self._around.deployment:
                 continue
             if cluster is None or tag.cluster == cluster:
-                found.append(self._observed(record, tag, str(wanted)))
+                found.append(self._observed(await self._recalled(record), tag, str(wanted)))
         return found
+
+    async def _recalled(self, record: Record) -> Record:
+        """A node that failed, with the reason: once Ironic has seen its power again, only the
+        node's history has that.
+        """
+        if record.get("last_error") or not str(record["provision_state"]).endswith(FAILED):
+            return record
+        try:
+            told = await self._api.get(f"/nodes/{record['uuid']}/history?detail=true")
+        except Gone:  # the node meanwhile, or there was no history yet: it came with 1.78
+            return record
+        return {**record, "last_error": last_failure(told["history"])}
 
     def _observed(self, record: Record, tag: OwnerTag, wanted: str) -> Observed:
         key = Key(self.kind, PLACE, str(records.noted(record, "key")))
@@ -160,7 +172,7 @@ class StandingDriver:
             record = await self._settled(node, name=name, until=end)
         if record["provision_state"] in IN_USE:
             raise ProviderError(
-                f"node {name} is {record['provision_state']}, not undeployed: {_why(record)}",
+                f"node {name} is {record['provision_state']}, not undeployed: {why_of(record)}",
                 hint="`nospoon down --force` takes it out of Ironic as it is.",
             )
 
@@ -176,7 +188,7 @@ class StandingDriver:
             state = str(record["provision_state"])
             verb = VERBS.get((state, target))
             if verb is None or (state, verb) in tried:
-                raise ProviderError(f"node {name} is {state}, not {target}: {_why(record)}")
+                raise ProviderError(f"node {name} is {state}, not {target}: {why_of(record)}")
             tried.add((state, verb))
             if record.get("maintenance") and record.get("fault") in _MENDABLE:
                 await self._api.delete(f"/nodes/{node}/maintenance")
@@ -186,7 +198,7 @@ class StandingDriver:
         record = await self._states.settled(node, until=until)
         if record is None:
             raise Gone(f"node {name} is in Ironic no more")
-        return record
+        return await self._recalled(record)
 
 
 def _standing(shape: Shape) -> IronicStanding:
@@ -261,8 +273,19 @@ def use_of(record: Record) -> str:
     return ""
 
 
-def _why(record: Record) -> str:
+def why_of(record: Record) -> str:
+    """Why a node is not where it is to be."""
     return str(record.get("last_error") or fault_of(record) or "Ironic gives no reason")
+
+
+def last_failure(history: Sequence[Record]) -> str:
+    """What failed last in a node's history (oldest first, as Ironic lists it), "" for nothing.
+    What watches the power fails by itself, and does not bring a node into a state.
+    """
+    for event in reversed(history):
+        if event["severity"] == "ERROR" and event["event_type"] != "monitoring":
+            return str(event["event"])
+    return ""
 
 
 class _States:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nospoon.errors import Conflict, Gone, HostUnreachable, MissingTool, ProviderError
+from nospoon.errors import HostUnreachable, MissingTool, ProviderError
 from nospoon.model.ironic import IronicPlace
+from nospoon.providers.answers import judged
 
 PARALLEL = 4
 MICROVERSION = "2.61"
@@ -31,18 +32,7 @@ class Api:
         """What it answers, decoded; None for nothing."""
         loop = asyncio.get_running_loop()
         answer = await loop.run_in_executor(self._threads, self._guarded, method, path, body)
-        message = f"Nova refused {method} {path} with {answer.status_code}: {_said(answer.text)}"
-        match answer.status_code:
-            case status if status < 400:
-                return answer.json() if answer.text else None
-            case 404:
-                raise Gone(message)
-            case 409:
-                raise Conflict(message)
-            case 502 | 503 | 504:
-                raise HostUnreachable(message)
-            case _:
-                raise ProviderError(message)
+        return judged(answer, f"Nova's {method} {path}", said=_said)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)
