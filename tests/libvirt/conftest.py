@@ -19,12 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.model.cluster import Host
+from nospoon.model.cluster import Firmware, Host
 from nospoon.model.resources import Image, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished
-from nospoon.testing.conformance import Bench, remove_all
+from nospoon.testing import guests
+from nospoon.testing.conformance import Bench, Rack, make, remove_all
 
 SET_UP = """
 set -e
@@ -168,3 +169,13 @@ async def bench(connection: LibvirtConnection, tmp_path: Path) -> AsyncIterator[
     )
     yield bench
     await remove_all(bench)
+
+
+@pytest.fixture
+async def rack(bench: Bench, images: dict[str, str], tmp_path: Path) -> Rack:
+    """A machine with BIOS, made and off, whose disk says on the console that it boots."""
+    made = guests.guest_rack(
+        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
+    )
+    await make(bench, *made.all)
+    return made

@@ -8,13 +8,11 @@ import libvirt
 import pytest
 
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.cluster import Firmware
 from nospoon.model.machine import AddedVolume, PowerCommand
 from nospoon.model.resources import Kind
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
-from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, Rack, make
+from nospoon.testing.conformance import Bench, Rack
 
 pytestmark = [pytest.mark.libvirt]
 
@@ -42,12 +40,8 @@ def files(tmp_path: Path) -> set[str]:
 
 
 async def test_volumes_come_with_a_start_and_go_with_another(
-    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+    rack: Rack, bench: Bench, connection: LibvirtConnection, tmp_path: Path
 ) -> None:
-    rack = guests.guest_rack(
-        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
-    )
-    await make(bench, *rack.all)
     machines = connection.machine_driver
     await machines.power(rack.uuid, PowerCommand.ON, plan(FIRST))
     assert sizes(connection, rack) == {"guest": 64 << 20, FIRST.id: FIRST.size}
@@ -71,12 +65,8 @@ async def test_volumes_come_with_a_start_and_go_with_another(
 
 
 async def test_what_the_guest_wrote_stays_over_a_cycle(
-    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+    rack: Rack, connection: LibvirtConnection, tmp_path: Path
 ) -> None:
-    rack = guests.guest_rack(
-        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
-    )
-    await make(bench, *rack.all)
     machines = connection.machine_driver
     await machines.power(rack.uuid, PowerCommand.ON, plan(FIRST))
     (file,) = tmp_path.rglob("*.volume")

@@ -38,12 +38,8 @@ def reset_as_the_guest_would(connection: LibvirtConnection, rack: Rack) -> None:
 
 
 async def test_bios_boots_once_from_the_network_and_then_from_disk(
-    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+    rack: Rack, bench: Bench, connection: LibvirtConnection
 ) -> None:
-    rack = guests.guest_rack(
-        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
-    )
-    await make(bench, *rack.all)
     machines = connection.machine_driver
     listener = guests.Listener(machines.console_record(rack.uuid))
     both = (BIOS_NETWORK, BIOS_DISK)
@@ -112,12 +108,8 @@ async def test_secure_boot_refuses_an_unsigned_loader_and_boots_once_from_the_ne
 
 
 async def test_a_start_that_a_dead_daemon_left_half_done_is_finished(
-    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+    rack: Rack, bench: Bench, connection: LibvirtConnection
 ) -> None:
-    rack = guests.guest_rack(
-        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
-    )
-    await make(bench, *rack.all)
     connect = libvirt.open(connection.host.uri)
     domain = connect.lookupByUUID(rack.uuid.bytes)
     write_intent(domain, ONCE)
@@ -132,12 +124,8 @@ async def test_a_start_that_a_dead_daemon_left_half_done_is_finished(
 
 
 async def test_a_machine_that_somebody_paused_is_left_paused(
-    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+    rack: Rack, bench: Bench, connection: LibvirtConnection
 ) -> None:
-    rack = guests.guest_rack(
-        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
-    )
-    await make(bench, *rack.all)
     connect = libvirt.open(connection.host.uri)
     domain = connect.lookupByUUID(rack.uuid.bytes)
     domain.create()

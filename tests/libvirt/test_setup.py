@@ -20,7 +20,7 @@ from nospoon.providers.libvirt.varstore import (
     without_variable,
 )
 from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, make
+from nospoon.testing.conformance import Bench, Rack, make
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 
@@ -90,12 +90,8 @@ async def test_keys_are_those_of_the_firmware_and_reset_when_a_start_says_so(
 
 
 async def test_a_bios_machine_has_no_setup_and_boots_what_comes_next(
-    bench: Bench, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+    rack: Rack, connection: LibvirtConnection
 ) -> None:
-    rack = guests.guest_rack(
-        bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
-    )
-    await make(bench, *rack.all)
     machines = connection.machine_driver
     listener = guests.Listener(machines.console_record(rack.uuid))
     await machines.power(rack.uuid, PowerCommand.ON, SETUP_ONCE)
