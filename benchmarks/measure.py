@@ -31,8 +31,9 @@ def private_daemon() -> Iterator[Mapping[str, str]]:
 def timed(*argv: str, env: Mapping[str, str]) -> float:
     """Seconds that a nospoon command takes; its failure ends the benchmark."""
     began = time.perf_counter()
-    subprocess.run([NOSPOON, *argv], env=dict(env), check=True, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.PIPE)  # fmt: skip
+    done = subprocess.run([NOSPOON, *argv], env=dict(env), check=False, capture_output=True)
+    if done.returncode != 0:
+        raise SystemExit(f"nospoon {' '.join(argv)}: {done.stderr.decode()}")
     return time.perf_counter() - began
 
 

@@ -1,23 +1,29 @@
-"""`up`, a second `up`, and `down` of 50 nodes (128 MiB, one 1 GiB volume), against a bare loop of
-libvirt calls in the same run that makes as many volumes and domains. Needs root and libvirtd.
+"""`up`, a second `up`, and `down` of 50 nodes (128 MiB, one 1 GiB volume) on one host and on two,
+against a bare loop of libvirt calls in the same run that makes as many volumes and domains, on
+one host after the other. Needs root; each host is a libvirtd of the benchmark's own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import libvirt
 
 from measure import private_daemon, report, timed
+from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 
 COUNT = 50
 FILE = f"""
 cluster: bench
-networks: {{plain: {{}}}}
-nodes: [{{count: {COUNT}, memory: 128MiB, disks: [1GiB], nics: [plain], firmware: bios}}]
+hosts: {{hosts}}
+networks: {{{{plain: {{{{}}}}}}}}
+nodes: [{{{{count: {COUNT}, memory: 128MiB, disks: [1GiB], nics: [plain], firmware: bios}}}}]
 """
 POOL = """<pool type='dir'><name>{name}</name><target><path>{path}</path></target></pool>"""
 VOLUME = """<volume><name>{name}</name><capacity unit='GiB'>1</capacity>
@@ -30,44 +36,66 @@ DOMAIN = """<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid>
 <serial type='pty'/></devices></domain>"""
 
 
-def bare_loop() -> tuple[float, float]:
+def bare_loop(uri: str, path: str, count: int) -> tuple[float, float]:
     """Seconds to make, and to remove, the volumes and domains one after the other."""
-    connection = libvirt.open("qemu:///system")
-    with tempfile.TemporaryDirectory(prefix="nospoon-bare-") as path:
-        name = f"bare-{uuid.uuid4().hex[:8]}"
-        pool = connection.storagePoolDefineXML(POOL.format(name=name, path=path))
-        pool.create()
-        began = time.perf_counter()
-        domains = []
-        for number in range(COUNT):
-            volume = pool.createXML(VOLUME.format(name=f"v{number}"))
-            text = DOMAIN.format(name=f"{name}-{number}", uuid=uuid.uuid4(), disk=volume.path())
-            domains.append(connection.defineXML(text))
-        made = time.perf_counter() - began
-        began = time.perf_counter()
-        for number, domain in enumerate(domains):
-            domain.undefine()
-            pool.storageVolLookupByName(f"v{number}").delete()
-        removed = time.perf_counter() - began
-        pool.destroy()
-        pool.undefine()
+    connection = libvirt.open(uri)
+    connection.getDomainCapabilities(None, "x86_64", "q35", "qemu")  # it asks QEMU once, slowly
+    name = f"bare-{uuid.uuid4().hex[:8]}"
+    pool = connection.storagePoolDefineXML(POOL.format(name=name, path=path))
+    pool.create()
+    began = time.perf_counter()
+    domains = []
+    for number in range(count):
+        volume = pool.createXML(VOLUME.format(name=f"v{number}"))
+        text = DOMAIN.format(name=f"{name}-{number}", uuid=uuid.uuid4(), disk=volume.path())
+        domains.append(connection.defineXML(text))
+    made = time.perf_counter() - began
+    began = time.perf_counter()
+    for number, domain in enumerate(domains):
+        domain.undefine()
+        pool.storageVolLookupByName(f"v{number}").delete()
+    removed = time.perf_counter() - began
+    pool.destroy()
+    pool.undefine()
     connection.close()
     return made, removed
 
 
-def main() -> None:
-    made, removed = bare_loop()
+def with_pools(host: OwnLibvirt, pools: str) -> str:
+    """The URI of a host that has a directory of its own where its pools are to be."""
+    own = host.place / "pools"
+    own.mkdir(exist_ok=True)
+    subprocess.run([*host.enter, "mount", "--bind", str(own), pools], check=True)
+    return host.uri
+
+
+def measured(hosts: Sequence[OwnLibvirt]) -> None:
+    """`up`, `up` again and `down` on these hosts."""
     with private_daemon() as env, tempfile.TemporaryDirectory() as directory:
+        pools = env["NOSPOON_POOL_DIR"]
+        Path(pools).mkdir(mode=0o711)
+        uris = [with_pools(host, pools) for host in hosts]
+        bare = [bare_loop(uri, pools, COUNT // len(uris)) for uri in uris]
+        made, removed = (sum(each) for each in zip(*bare, strict=True))
+        told = ", ".join(f"h{number}: {{libvirt: '{uri}'}}" for number, uri in enumerate(uris))
         file = Path(directory, "bench.yaml")
-        file.write_text(FILE)
+        file.write_text(FILE.format(hosts=f"{{{told}}}"))
         timed("daemon", "start", env=env)
         timed("plan", str(file), env=env)  # the KVM trial happens once a host, and not here
         up = timed("up", "--yes", str(file), env=env)
         again = timed("up", "--yes", str(file), env=env)
         down = timed("down", "--yes", "--purge", "bench", env=env)
-    report(f"up of {COUNT} nodes", up, reference=made, of="a bare libvirt loop")
+    on = f"on {len(hosts)} host{'s' * (len(hosts) > 1)}"
+    report(f"up of {COUNT} nodes {on}", up, reference=made, of="a bare libvirt loop")
     report("the same up again, nothing to do", again, reference=made, of="a bare libvirt loop")
-    report(f"down of {COUNT} nodes", down, reference=removed, of="a bare libvirt loop")
+    report(f"down of {COUNT} nodes {on}", down, reference=removed, of="a bare libvirt loop")
+
+
+def main() -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = [stack.enter_context(a_libvirt_of_ones_own()) for _ in range(2)]
+        measured(hosts[:1])
+        measured(hosts)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from nospoon.testing.libvirtd import wait_until
 from nospoon.testing.rack import BIN, Rack
 
 SET_UP = """
@@ -52,13 +52,6 @@ Host {name}
   StrictHostKeyChecking no
   LogLevel ERROR
 """
-
-
-def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, "it did not come up in time"
-        time.sleep(0.02)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.fleet.conftest import FarHost, Farm, wait_until
+from tests.fleet.conftest import FarHost, Farm
+
+from nospoon.testing.libvirtd import wait_until
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
 

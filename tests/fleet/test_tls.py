@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.fleet.conftest import FarHost, wait_until
+from tests.fleet.conftest import FarHost
 
+from nospoon.testing.libvirtd import wait_until
 from nospoon.testing.rack import Rack
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]

@@ -1,0 +1,98 @@
+"""A libvirtd of one's own: in its own mount and network namespace, with its own everything.
+
+It is a real, privileged libvirtd, but the machine's own is not touched, nothing can collide with
+it, and it can be stopped and started at will. QEMU runs as root in it, so that it may read what
+pytest put below its private temporary directories. For tests and benchmarks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SET_UP = """
+set -e
+for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt; do
+  mkdir -p $d; mount -t tmpfs tmpfs $d
+done
+ip link set lo up
+printf 'user="root"\\ngroup="root"\\nsecurity_driver="none"\\n' > /etc/libvirt/qemu.conf
+virtlogd -d -p "$1/virtlogd.pid"
+exec sleep infinity
+"""
+
+
+@dataclass(slots=True)
+class OwnLibvirt:
+    """A private libvirtd. `keeper`: the process that holds its namespaces."""
+
+    place: Path
+    keeper: subprocess.Popen[bytes]
+    daemon: subprocess.Popen[bytes] | None = None
+    uri: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.uri = f"qemu+unix:///system?socket={self.place}/libvirt-sock"
+
+    @property
+    def enter(self) -> list[str]:
+        return ["nsenter", "-t", str(self.keeper.pid), "-m", "-n"]
+
+    def start(self) -> None:
+        config = self.place / "libvirtd.conf"
+        config.write_text(f'unix_sock_dir="{self.place}"\nauth_unix_rw="none"\n')
+        log = (self.place / "libvirtd.log").open("ab")
+        self.daemon = subprocess.Popen(
+            [*self.enter, "libvirtd", "-f", str(config), "-p", str(self.place / "libvirtd.pid")],
+            stdout=log,
+            stderr=log,
+        )
+        log.close()
+        wait_until((self.place / "libvirt-sock").is_socket)
+
+    def stop(self) -> None:
+        """End the daemon; its guests go on."""
+        if self.daemon is not None:
+            self.daemon.send_signal(signal.SIGTERM)
+            self.daemon.wait(30)
+            self.daemon = None
+        (self.place / "libvirt-sock").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.stop()
+        logger = self.place / "virtlogd.pid"
+        if logger.exists():
+            os.kill(int(logger.read_text()), signal.SIGTERM)
+            wait_until(lambda: not logger.exists())
+        self.keeper.kill()
+        self.keeper.wait()
+
+
+@contextmanager
+def a_libvirt_of_ones_own() -> Iterator[OwnLibvirt]:
+    """It runs, until the end. Needs root and libvirtd."""
+    place = Path(tempfile.mkdtemp(prefix="nospoon-libvirt-"))
+    script = ["unshare", "-m", "-n", "sh", "-c", SET_UP, "sh", str(place)]
+    made = OwnLibvirt(place, subprocess.Popen(script))
+    try:
+        wait_until((place / "virtlogd.pid").exists)
+        made.start()
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(place)
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it did not come up in time"
+        time.sleep(0.02)
