@@ -255,7 +255,7 @@ def test_an_upload_whose_digest_lies_is_refused_and_forgotten(shared: Rack) -> N
 
 def test_an_operation_that_was_cancelled_is_completed_by_up(shared: Rack) -> None:
     name, file = simulated(shared, "{count: 400}")
-    operation = shared.run("up", "--yes", "--no-wait", file).stdout.strip()
+    operation = shared.run("up", "--yes", "--no-wait", "--parallel", "1", file).stdout.strip()
     shared.run("operation", "cancel", operation)
     assert shared.json("operation", "show", operation)["state"] == "cancelled"
     assert shared.json("plan", file)["counts"]["create"] > 0

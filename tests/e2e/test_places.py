@@ -27,7 +27,7 @@ class Changing:
         client = Client(self.rack.directory / "runtime" / "nospoond.sock")
         file = Path(self.file(text))
         began = client.post("/v1/clusters", {"file": file.name, "text": file.read_text()})
-        client.post(f"/v1/operations/{began['id']}/cancel")
+        client.post(f"/v1/operations/{began['operation']['id']}/cancel")
 
     def left_on(self, host: str) -> bool:
         """Whether anything is on a simulated host, once the daemon has written it down."""

@@ -211,16 +211,24 @@ def test_the_support_bundle_has_no_secret(shared: Rack) -> None:
 
 
 def test_a_second_operation_on_a_cluster_conflicts(shared: Rack) -> None:
-    name, file = simulated(shared, "nodes: [{count: 300}]")
-    operation = shared.run("up", "--yes", "--no-wait", file).stdout.strip()
-    conflict = shared.run("down", "--yes", name, status=5)
-    assert operation in conflict.stderr
-    shared.run("operation", "watch", operation)
+    """The first one lasts until it is cancelled: no probe ever answers."""
+    name, file = simulated(shared, "nodes: [{count: 1}]")
+    shared.run("up", "--yes", file)
+    daemon = Client(shared.directory / "runtime" / "nospoond.sock")
+    request = {"nodes": [], "reboot_running": True, "timeout": 300.0}
+    operation = daemon.post(f"/v1/clusters/{name}/verify", request)["id"]
+    for second in (("down", "--yes", name), ("up", "--yes", file)):
+        conflict = shared.run(*second, status=5)
+        assert operation in conflict.stderr
+        assert "`verify` by user" in conflict.stderr
+    shared.run("operation", "cancel", operation)
+    assert shared.json("operation", "show", operation)["state"] == "cancelled"
 
 
 def test_a_daemon_killed_in_the_middle_of_up_goes_on(rack: Rack) -> None:
     name, file = simulated(rack, "nodes: [{count: 400}]")
-    operation = rack.run("up", "--yes", "--no-wait", file).stdout.strip()
+    slowly = ("--no-wait", "--parallel", "1")
+    operation = rack.run("up", "--yes", *slowly, file).stdout.strip()
     kill(rack.daemon_pid(), signal.SIGKILL)
     assert rack.json("operation", "show", operation)["state"] == "interrupted"
     found = rack.json("daemon", "status")["found"]

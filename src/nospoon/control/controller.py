@@ -26,19 +26,15 @@ from nospoon.control.hosts import Hosts
 from nospoon.control.media import Media
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
-from nospoon.control.planner import Planner, Request
+from nospoon.control.planner import Planner, Prepared, Request
 from nospoon.control.recover import Recovery
 from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Removal, Work, record_group
-from nospoon.errors import (
-    NospoonError,
-    NotFound,
-    PlanRefused,
-    ProviderError,
-)
+from nospoon.errors import NospoonError, NotFound, PlanRefused, ProviderError, Stale
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.plan.steps import Plan
 from nospoon.plan.text import plan_text
@@ -51,6 +47,9 @@ from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow
+
+AGAIN = 5
+"""How often a plan on which nobody agreed is made anew, when others take the same meanwhile."""
 
 
 @dataclass(slots=True)
@@ -82,10 +81,10 @@ class Controller:
 
     async def plan(self, request: Request) -> Plan:
         """What `up` would do. While an operation changes the cluster, `Conflict` says so."""
-        cluster = self.planner.read(request.file, request.text)
+        cluster = await self.planner.cluster_of(request)
         row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
         try:
-            return (await self.planner.prepare(request)).plan
+            return (await self.planner.prepare(request, cluster)).plan
         except ProviderError:
             if row is not None:
                 self.operations.require_free(row.id)
@@ -101,7 +100,7 @@ class Controller:
         return await self.operations.start(
             "fetch",
             cluster_id=uuid4(),  # it holds up nobody
-            cluster=self.planner.read(request.file, request.text).name,
+            cluster=(await self.planner.cluster_of(request)).name,
             uid=request.uid,
             work=lambda running: fetch_all(running, places, self.files),
         )
@@ -109,24 +108,41 @@ class Controller:
     async def check_hosts(self, request: Request) -> Sequence[Finding]:
         """What the hosts of a file have of what they need; changes nothing."""
         checker = HostChecker(self.hosts, self.clock, self.planner.pool_root_of)
-        return await checker.check(self.planner.read(request.file, request.text))
+        return await checker.check(await self.planner.cluster_of(request))
 
-    async def up(self, request: Request) -> OperationRow:
-        """Begin to bring a cluster to its file."""
-        cluster = self.planner.read(request.file, request.text)
+    async def up(self, request: Request) -> tuple[Plan, OperationRow | None]:
+        """Begin to bring a cluster to its file, by which plan; None when nothing is to be done."""
+        cluster = await self.planner.cluster_of(request)
         row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
         if row is not None:
             self.operations.require_free(row.id)
-        prepared = await self.planner.prepare(request)
-        self.operations.require_free(prepared.id)
-        row = await self.work.remember(prepared, request)
-        return await self.operations.start(
+        prepared, row = await self._remembered(request, cluster, again=AGAIN)
+        if row is None:
+            return prepared.plan, None
+        return prepared.plan, await self.operations.start(
             "up",
             cluster_id=prepared.id,
             cluster=cluster.name,
             uid=request.uid,
             work=lambda running: self.work.up(running, prepared, request, row),
         )
+
+    async def _remembered(
+        self, request: Request, cluster: Cluster, *, again: int
+    ) -> tuple[Prepared, ClusterRow | None]:
+        """What was planned, and the cluster's row if anything was. A plan on which nobody agreed
+        is made anew when another cluster meanwhile took what this one chose.
+        """
+        prepared = await self.planner.prepare(request, cluster)
+        if prepared.plan.empty and not prepared.plan.remembers:
+            return prepared, None
+        self.operations.require_free(prepared.id)
+        try:
+            return prepared, await self.work.remember(prepared, request)
+        except Stale:
+            if request.fingerprint or not again:
+                raise
+            return await self._remembered(request, cluster, again=again - 1)
 
     async def removal(self, uid: int, name: str, how: Removal) -> Plan:
         """What `down` would do; an empty plan for a cluster that is not there."""
@@ -166,7 +182,7 @@ class Controller:
         """{"cluster", "id", "nodes": [...], "drift": [...]}: looked at now, not remembered."""
         row = await self._row(uid, name)
         try:
-            prepared = await self.planner.prepare(replace(self._request_of(row), fetches=False))
+            prepared = await self._looked_at(row)
         except (ProviderError, PlanRefused) as error:
             return self._unknown(row, str(error))
         states = shown.node_states(prepared)
@@ -183,6 +199,10 @@ class Controller:
         ]
         drift = shown.other_drift(prepared)
         return {"cluster": name, "id": str(row.id), "nodes": nodes, "drift": drift}
+
+    async def _looked_at(self, row: ClusterRow) -> Prepared:
+        request = replace(self._request_of(row), fetches=False)
+        return await self.planner.prepare(request, await self.planner.cluster_of(request))
 
     def _status_row(
         self, node: str, state: str, drift: str, member: Member | None
@@ -216,7 +236,7 @@ class Controller:
         row = await self._row(uid, name)
         members = self.fleet.of(uid, name)
         chosen = [self.fleet.find(uid, f"{name}/{node}") for node in dict.fromkeys(nodes)]
-        prepared = await self.planner.prepare(replace(self._request_of(row), fetches=False))
+        prepared = await self._looked_at(row)
         return await self.operations.start(
             "verify",
             cluster_id=row.id,

@@ -81,6 +81,7 @@ class Prepared:
 
     id: UUID
     cluster: Cluster
+    facts: Mapping[str, HostFacts]
     earlier: ClusterRow | None
     uploads: Mapping[str, str]
     accounts: Mapping[str, Account]
@@ -117,9 +118,16 @@ class Planner:
         """The cluster of a file. Raises `SpecError`."""
         return load(text, file=file, default_uri=self._default_uri)
 
-    async def prepare(self, request: Request) -> Prepared:
-        """The plan for a request. Raises `SpecError` or `PlanRefused` with every reason."""
-        cluster = await asyncio.to_thread(self.read, request.file, request.text)
+    async def cluster_of(self, request: Request) -> Cluster:
+        """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
+        return await asyncio.to_thread(self.read, request.file, request.text)
+
+    async def prepare(
+        self, request: Request, cluster: Cluster, *, facts: Mapping[str, HostFacts] | None = None
+    ) -> Prepared:
+        """The plan for a request, whose file says `cluster`. `facts`: of its hosts, where they are
+        known from right now. Raises `PlanRefused` with every reason.
+        """
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
@@ -128,10 +136,7 @@ class Planner:
         known = {row.uuid: row for row in rows}
         uploads, images = await self._images(cluster, request, earlier)
         capabilities = await self._capabilities(cluster)
-        facts = {
-            host.name: await self._hosts.facts(host, pools=self.pool_root_of(host))
-            for host in cluster.hosts
-        }
+        facts = facts if facts is not None else await self._facts(cluster)
         allocations = await self._allocate(
             cluster, cluster_id, earlier, facts=facts, rebalance=request.rebalance
         )
@@ -168,6 +173,7 @@ class Planner:
         return Prepared(
             id=cluster_id,
             cluster=cluster,
+            facts=facts,
             earlier=earlier,
             uploads=uploads,
             accounts=accounts,
@@ -269,7 +275,7 @@ class Planner:
 
     async def to_fetch(self, request: Request) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
-        cluster = await asyncio.to_thread(self.read, request.file, request.text)
+        cluster = await self.cluster_of(request)
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         kept = earlier.uploads if earlier is not None else {}
         urls = {name for name in _images_of(cluster) | _boot_files(cluster) if is_url(name)}
@@ -293,6 +299,12 @@ class Planner:
         hosts = cluster.hosts
         found = await asyncio.gather(*(self._hosts.capabilities(host) for host in hosts))
         return {host.name: can for host, can in zip(hosts, found, strict=True)}
+
+    async def _facts(self, cluster: Cluster) -> dict[str, HostFacts]:
+        hosts = cluster.hosts
+        asked = (self._hosts.facts(host, pools=self.pool_root_of(host)) for host in hosts)
+        found = await asyncio.gather(*asked)
+        return {host.name: facts for host, facts in zip(hosts, found, strict=True)}
 
     async def _allocate(
         self,

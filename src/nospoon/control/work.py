@@ -94,7 +94,8 @@ class Work:
         if not outcome.complete:
             await self._add_consoles(outcome, row)
             return _fallen_short(outcome, f"up {row.name}")
-        again = await self._planner.prepare(replace(request, fingerprint="", rebalance=False))
+        looking = replace(request, fingerprint="", rebalance=False)
+        again = await self._planner.prepare(looking, prepared.cluster, facts=prepared.facts)
         await self._database.call(journal.close_intents, row.id)
         if not again.plan.empty:
             names = ", ".join(str(step.key) for step in again.plan.steps[:5])

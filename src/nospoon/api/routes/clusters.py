@@ -58,8 +58,10 @@ async def check_hosts(
 
 @router.post("/clusters", status_code=202)
 async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
-    """Bring a cluster to its file, as an operation."""
-    return operation_json(await controller.up(_request(body, caller)))
+    """Bring a cluster to its file: `{plan, text, operation}`, the last null for nothing to do."""
+    prepared, row = await controller.up(_request(body, caller))
+    operation = operation_json(row) if row is not None else None
+    return {"plan": plan_json(prepared), "text": plan_text(prepared), "operation": operation}
 
 
 @router.get("/clusters")

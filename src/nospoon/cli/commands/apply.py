@@ -25,4 +25,8 @@ def command(plan: str, yes: bool) -> None:  # noqa: FBT001  (click passes option
     if not yes:
         confirm("Carry out the saved plan?")
     client = connect.client()
-    finish(follow(client, client.post("/v1/clusters", request)))
+    began = client.post("/v1/clusters", request)
+    if began["operation"] is None:
+        click.echo(began["text"], err=True)
+        return
+    finish(follow(client, began["operation"]))

@@ -13,10 +13,7 @@ from nospoon.cli.commands.bmc import COLUMNS
 from nospoon.cli.files import read_request
 from nospoon.cli.follow import INTERRUPTED, finish, follow
 from nospoon.cli.output import output_options, print_rows
-from nospoon.errors import Stale, UsageError
-
-AGAIN = 5
-"""How often a plan that nobody looks at is made anew, when others change things meanwhile."""
+from nospoon.errors import UsageError
 
 
 @click.command("up")
@@ -45,35 +42,30 @@ def command(
     client = connect.client()
     chosen = {"rebalance": rebalance, "targets": targets, "parallel": parallel}
     body = {**read_request(client, file), **chosen}
-    plan = _plan(client, body)
-    if dry_run:
-        return
-    if plan["steps"] or plan["remembers"]:
-        if not yes:
+    if yes and not dry_run:
+        answer = _begin(client, body)
+        click.echo(answer["text"], err=True)
+    else:
+        answer = client.post("/v1/plan", body)
+        click.echo(answer["text"], err=True)
+        plan = answer["plan"]
+        if not dry_run and (plan["steps"] or plan["remembers"]):
             confirm("Carry out this plan?")
-        operation = _begin(client, body, plan, again=AGAIN if yes else 0)
-        if not wait:
-            click.echo(operation["id"])
-            return
+            agreed = {"cluster_id": plan["cluster_id"], "fingerprint": plan["fingerprint"]}
+            answer = _begin(client, {**body, **agreed})
+    operation = answer.get("operation")
+    if operation is not None and not wait:
+        click.echo(operation["id"])
+        return
+    if operation is not None:
         finish(follow(client, operation, timeout=timeout))
-    show_bmcs(client, plan["cluster"], format_, columns)
+    if not dry_run:
+        show_bmcs(client, answer["plan"]["cluster"], format_, columns)
 
 
-def _plan(client: Client, body: dict[str, Any]) -> Any:
-    answer = client.post("/v1/plan", body)
-    click.echo(answer["text"], err=True)
-    return answer["plan"]
-
-
-def _begin(client: Client, body: dict[str, Any], plan: Any, *, again: int) -> Any:
-    """Begin what was agreed on; where anything is, a plan that became stale is made anew."""
-    agreed = {"cluster_id": plan["cluster_id"], "fingerprint": plan["fingerprint"]}
+def _begin(client: Client, body: dict[str, Any]) -> Any:
     try:
-        return client.post("/v1/clusters", {**body, **agreed})
-    except Stale:
-        if not again:
-            raise
-        return _begin(client, body, _plan(client, body), again=again - 1)
+        return client.post("/v1/clusters", body)
     except KeyboardInterrupt:
         click.echo("\nIt may have begun: `nospoon operation list` tells.", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
