@@ -87,6 +87,12 @@ CRITICAL = Message(
     Severity.CRITICAL,
 )
 TEST = Message(f"{RESOURCE}.TestMessage", "Test message.", _T.ALERT)
+LOST = Message(
+    "Base.1.18.EventBufferExceeded",
+    "Undelivered events may have been lost due to exceeding the event buffer.",
+    _T.ALERT,
+    Severity.WARNING,
+)
 TASK_STARTED = Message(
     f"{TASK}.TaskStarted", "The task with Id '%1' has started.", _T.STATUS_CHANGE
 )

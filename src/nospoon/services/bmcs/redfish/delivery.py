@@ -2,7 +2,7 @@
 
 Events of one subscription go in order, many in one request. A destination that does not take them
 is asked again after a while; after so many attempts its subscription ends or is suspended, as its
-policy says. It may be `WAITING` events behind, then the oldest are lost.
+policy says. It may be `WAITING` events behind, then the oldest are lost, and it is told so first.
 """
 
 from __future__ import annotations
@@ -27,23 +27,55 @@ PATIENCE = 10.0
 LONGEST_WAIT = 3600.0
 Look = Callable[[str], tuple[EventSettings, Subscription] | None]
 GiveUp = Callable[[str], Awaitable[None]]
+Overrun = Callable[[], dict[str, Any]]
 Wrap = Callable[[Subscription, list[dict[str, Any]]], dict[str, Any]]
 
 
 @dataclass(slots=True)
 class _Line:
-    """What waits for one subscription. `failures` since its destination took something."""
+    """What waits for one subscription. `failures` since its destination took something.
 
-    waiting: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=WAITING))
+    `lost`: events for which there was no room, and of which the destination was not told.
+    """
+
+    waiting: deque[dict[str, Any]] = field(default_factory=deque)
     failures: int = 0
+    lost: int = 0
     timer: asyncio.TimerHandle | None = None
+
+    def add(self, record: dict[str, Any]) -> int:
+        """At the end; returns how many of the oldest gave way."""
+        self.waiting.append(record)
+        return self._shorten()
+
+    def take(self) -> list[dict[str, Any]]:
+        """What one request carries."""
+        return [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
+
+    def put_back(self, batch: list[dict[str, Any]]) -> int:
+        """At the beginning; returns how many of the oldest gave way."""
+        self.waiting.extendleft(reversed(batch))
+        return self._shorten()
+
+    def _shorten(self) -> int:
+        surplus = max(0, len(self.waiting) - WAITING)
+        for _ in range(surplus):
+            self.waiting.popleft()
+        self.lost += surplus
+        return surplus
 
 
 class Deliveries:
-    """`look` finds a subscription as it is now, `give_up` is told when attempts are used up."""
+    """`look` finds a subscription as it is now, `give_up` is told when attempts are used up.
 
-    def __init__(self, tasks: Tasks, look: Look, give_up: GiveUp, wrap: Wrap) -> None:
+    `overrun` makes the record which says that others were lost.
+    """
+
+    def __init__(
+        self, tasks: Tasks, look: Look, give_up: GiveUp, wrap: Wrap, *, overrun: Overrun
+    ) -> None:
         self._tasks, self._look, self._give_up, self._wrap = tasks, look, give_up, wrap
+        self._overrun = overrun
         self._lines: dict[str, _Line] = {}
         self._ready: deque[str] = deque()
         self._workers = 0
@@ -52,11 +84,16 @@ class Deliveries:
         """Deliver it some time; does not wait."""
         line = self._lines.get(subscription)
         if line is not None:
-            line.waiting.append(record)
+            self._note_lost(subscription, line, line.add(record))
             return
         line = self._lines[subscription] = _Line()
-        line.waiting.append(record)
+        line.add(record)
         self._turn(subscription)
+
+    def _note_lost(self, subscription: str, line: _Line, number: int) -> None:
+        """Once, until the destination is told."""
+        if number and line.lost == number:
+            log.warning("a subscriber is too far behind: events are lost", id=subscription)
 
     def forget(self, subscription: str) -> None:
         """Nothing more goes there."""
@@ -87,15 +124,16 @@ class Deliveries:
             self.forget(subscription)
             return
         settings, wanted = found
-        batch = [line.waiting.popleft() for _ in range(min(BATCH, len(line.waiting)))]
-        why = await self._post(wanted, batch)
+        lost, batch = line.lost, line.take()
+        why = await self._post(wanted, [self._overrun(), *batch] if lost else batch)
         if self._lines.get(subscription) is not line:
             return
         if why:
-            line.waiting.extendleft(reversed(batch[-(WAITING - len(line.waiting)) :]))
+            self._note_lost(subscription, line, line.put_back(batch))
             await self._failed(subscription, line, settings, wanted, why=why)
-        elif line.waiting:
-            line.failures = 0
+            return
+        line.failures, line.lost = 0, line.lost - lost
+        if line.waiting:
             self._ready.append(subscription)
         else:
             del self._lines[subscription]

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
+from nospoon.bmc import events
 from nospoon.bmc.events import EventSettings, Happening, RetryPolicy, Subscription
+from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.ports import RuntimeStore
 from nospoon.services.bmcs.redfish.delivery import Deliveries
+from nospoon.services.bmcs.redfish.exchange import ROOT
 from nospoon.services.bmcs.redfish.jobs import when
 from nospoon.services.bmcs.redfish.metadata import odata_type
 
@@ -66,7 +69,9 @@ class Events:
         self._of: dict[str, tuple[str, str]] = {}
         self._held: dict[str, set[tuple[str, str]]] = {}
         self.streams: dict[str, Stream] = {}
-        self._deliveries = Deliveries(tasks, self._look, self._gave_up, _event)
+        self._deliveries = Deliveries(
+            tasks, self._look, self._gave_up, _event, overrun=self._overrun
+        )
         self._writing = asyncio.Lock()
         self._number = 0
 
@@ -180,6 +185,12 @@ class Events:
             enabled = self.at(stream.place, stream.account).enabled
             if enabled and stream.wants(what) and not stream.put(_event(None, [record])):
                 stream.end()
+
+    def _overrun(self) -> dict[str, Any]:
+        """The record that others were lost (DSP8011, Base registry)."""
+        self._number += 1
+        lost = Happening(events.LOST, f"{ROOT}/EventService", "EventService", clock.unix())
+        return _record(lost, self._number)
 
     def _look(self, subscription: str) -> tuple[EventSettings, Subscription] | None:
         key = self._of.get(subscription)
