@@ -164,16 +164,27 @@ class Accounts:
         sessions[found.id] = sessions.pop(found.id)
         return found
 
-    def sessions(self, account: bytes, *, now: float) -> Sequence[RedfishSession]:
-        """The sessions of an account that have not expired."""
-        found = self._accounts.get(account)
-        known = found.sessions.values() if found is not None else ()
-        return [each for each in known if each.expires > now]
+    def sessions(
+        self, account: bytes, here: AbstractSet[UUID], *, now: float
+    ) -> Sequence[RedfishSession]:
+        """The sessions that an account may see and end, as far as they have not expired.
 
-    def session_by_id(self, account: bytes, wanted: str, *, now: float) -> RedfishSession | None:
+        Its own, and those of accounts that use BMCs `here`, and none but such as it administers:
+        a session is good for all BMCs of its account (DSP0266 §13.3.4, ConfigureManager).
+        """
+        return [
+            session
+            for digest, other in self._accounts.items()
+            if other.sessions and (digest == account or self._administers(account, other, here))
+            for session in other.sessions.values()
+            if session.expires > now
+        ]
+
+    def _administers(self, account: bytes, other: _Account, here: AbstractSet[UUID]) -> bool:
         found = self._accounts.get(account)
-        session = found.sessions.get(wanted) if found is not None else None
-        return session if session is not None and session.expires > now else None
+        if found is None or other.systems.isdisjoint(here) or not other.systems <= found.systems:
+            return False
+        return other.systems.isdisjoint(found.limits)
 
     def log_out(self, session: RedfishSession) -> None:
         """End a session; harmless when it has ended."""

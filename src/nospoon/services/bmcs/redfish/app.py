@@ -11,7 +11,7 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -240,9 +240,14 @@ async def _session_service(exchange: Exchange) -> Response:
 
 
 async def _sessions(exchange: Exchange) -> Response:
-    found = exchange.accounts.sessions(exchange.account, now=clock.monotonic())
     path = "SessionService/Sessions"
-    return tagged(exchange, collection("Session", path, sorted(s.id for s in found)))
+    ids = sorted(each.id for each in _visible_sessions(exchange))
+    return tagged(exchange, collection("Session", path, ids))
+
+
+def _visible_sessions(exchange: Exchange) -> Sequence[RedfishSession]:
+    here = exchange.service.redfish_at(exchange.request.scope["server"])
+    return exchange.accounts.sessions(exchange.account, here, now=clock.monotonic())
 
 
 async def _create_session(exchange: Exchange) -> Response:
@@ -263,10 +268,10 @@ async def _create_session(exchange: Exchange) -> Response:
 
 def _session_of(exchange: Exchange) -> RedfishSession:
     wanted = exchange.request.path_params["session"]
-    found = exchange.accounts.session_by_id(exchange.account, wanted, now=clock.monotonic())
-    if found is None:
-        raise errors.not_found(exchange.path)
-    return found
+    for each in _visible_sessions(exchange):
+        if each.id == wanted:
+            return each
+    raise errors.not_found(exchange.path)
 
 
 async def _session(exchange: Exchange) -> Response:
