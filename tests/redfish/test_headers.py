@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -51,12 +52,30 @@ async def test_a_session_is_made_at_the_members_of_the_collection_too() -> None:
 
 async def said(to: BmcConfig, request: bytes) -> list[bytes]:
     """The status lines of what is answered to these bytes, sent at once."""
+    return [each for each in (await heard(to, request)).split(b"\r\n") if each.startswith(b"HTTP/")]
+
+
+async def heard(to: BmcConfig, request: bytes) -> bytes:
+    """All that is answered until the connection is closed."""
     reader, writer = await asyncio.open_connection(to.bmc.address, to.bmc.redfish_port)
     writer.write(request)
     async with asyncio.timeout(10):
         answer = await reader.read()
     writer.close()
-    return [line for line in answer.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
+    return answer
+
+
+@pytest.mark.parametrize("method", [b"FAKEMETHOD", b"PROPFIND", b"A"])
+async def test_a_method_that_is_not_implemented_is_told_as_every_error_is(method: bytes) -> None:
+    async with bench(1) as b:
+        request = method + b" /redfish/v1/ HTTP/1.1\r\nHost: bmc\r\nConnection: close\r\n\r\n"
+        head, _, body = (await heard(b.first, request)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 501 ")
+        assert f"content-length: {len(body)}" in head.decode().lower()
+        assert b"application/json" in head
+        (info,) = json.loads(body)["error"]["@Message.ExtendedInfo"]
+        assert info["MessageId"].endswith(".GeneralError")
+        assert method.decode() in info["Message"]
 
 
 async def test_a_method_that_nobody_knows_is_told_behind_the_body_of_another_request_too() -> None:

@@ -47,7 +47,7 @@ async def test_a_long_transfer_is_a_task_that_can_be_watched_to_its_end() -> Non
         rack.media.gate = asyncio.Event()
         begun = await act(rack, "InsertMedia", {"Image": IMAGE})
         assert begun.status == 202
-        assert begun.json["TaskState"] == "Running"
+        assert (begun.json["TaskState"], begun.json["TaskStatus"]) == ("Running", "OK")
         monitor, task = begun.headers["location"], begun.json["@odata.id"]
         assert (await client(rack.first).get(monitor)).status == 202
         rack.media.gate.set()
@@ -183,6 +183,17 @@ async def test_what_cannot_be_fetched_is_told_as_what_it_is(
         shown = (await client(rack.first).get(task["@odata.id"])).json
         assert shown["TaskState"] == "Exception"
         assert shown["Messages"][0]["MessageId"].endswith(f".{message}")
+
+
+async def test_work_that_ends_as_nobody_expected_is_not_completed() -> None:
+    async with bench(1) as rack:
+        rack.media.service = None  # so that it trips over an assertion
+        refused = await act(rack, "InsertMedia", {"Image": IMAGE})
+        assert refused.status == 500
+        (task,) = (await client(rack.first).get("/redfish/v1/TaskService/Tasks")).json["Members"]
+        shown = (await client(rack.first).get(task["@odata.id"])).json
+        assert (shown["TaskState"], shown["TaskStatus"]) == ("Exception", "Critical")
+        assert shown["Messages"]
 
 
 async def test_a_task_tells_no_account() -> None:

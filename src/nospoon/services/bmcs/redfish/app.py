@@ -90,8 +90,7 @@ class App:
         if found is None:
             return _refused(errors.not_found(request.url.path))
         if request.method not in VERBS:
-            message = f"The method {request.method} is not implemented."
-            return _refused(errors.general(501, message))
+            return _refused(errors.not_implemented(request.method))
         resource, request.scope["path_params"] = found
         exchange = Exchange(request, self._service, self._accounts)
         response = await _answer(resource, exchange)

@@ -367,6 +367,11 @@ def unfetchable(error: Unfetchable) -> RedfishError:
     return RedfishError(400, id_, text, args=args, resolution=f"{error.message}.")
 
 
+def not_implemented(method: str) -> RedfishError:
+    """Of an HTTP method that no resource has (DSP0266 §6.2)."""
+    return general(501, f"The method {method} is not implemented.")
+
+
 def restarting() -> RedfishError:
     """Of a BMC that was told to restart."""
     return RedfishError(

@@ -20,6 +20,9 @@ KEPT = 256
 """Tasks that are kept after their end, of all systems together."""
 
 
+UNEXPECTED = NospoonError(
+    "the work ended by an error that nobody expected", hint="The daemon's log has it"
+)
 Changed = Callable[["Job"], None]
 """Told of a Task that began or ended."""
 
@@ -75,12 +78,15 @@ class Jobs:
         return job
 
     async def _run(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
+        error: NospoonError | None = UNEXPECTED  # what nobody expected is logged by `Tasks`
         try:
             await work
-        except NospoonError as error:
-            log.warning("a Redfish task failed", task=job.name, why=str(error))
-            job.error = error
+            error = None
+        except NospoonError as known:
+            log.warning("a Redfish task failed", task=job.name, why=str(known))
+            error = known
         finally:
+            job.error = error
             job.ended = clock.unix()
             self._changed(job)
 
