@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 from pydantic import BaseModel
 from tests.e2e.standing import Changes, Standing, output, virsh
 
@@ -31,6 +34,7 @@ from nospoon.spec.models import (
     PduSection,
     PlacementSection,
     PortgroupSection,
+    TlsSection,
 )
 
 Look = Callable[[Standing], Any]
@@ -95,6 +99,17 @@ def by_key(standing: Standing) -> bool:
         return "on" in standing.rack.ipmitool(standing.bmc, *argv)
     except AssertionError:
         return False
+
+
+ONE = {"certificate": "one.pem", "key": "one.key"}
+
+
+def certificate(standing: Standing) -> str:
+    """The name in the certificate that Redfish is served with now."""
+    host, _, port = row("redfish")(standing).split("/")[2].rpartition(":")
+    served = x509.load_pem_x509_certificate(ssl.get_server_certificate((host, int(port))).encode())
+    (name,) = served.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(name.value)
 
 
 def told(column: str) -> Look:
@@ -288,6 +303,11 @@ CASES = (
          becomes="127.0.0.1:<port+600>"),
     Case(section=BmcSection, field="tls", after={"bmc/tls": True},
          look=lambda standing: row("redfish")(standing).partition(":")[0], becomes="https"),
+    Case(section=TlsSection, field="certificate", before={"bmc/tls": ONE},
+         after={"bmc/tls/certificate": "renewed.pem"}, look=certificate, becomes="renewed"),
+    Case(section=TlsSection, field="key", before={"bmc/tls": ONE},
+         after={"bmc/tls": {"certificate": "two.pem", "key": "two.key"}},
+         look=certificate, becomes="two"),
     Case(section=BmcSection, field="pool", marks=PORT_623,
          after={"bmc": {"pool": "127.77.0.0/28", "redfish_port": "<port+0>"}},
          look=row("ipmi"), becomes="127.77.0.1:623"),

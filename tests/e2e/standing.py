@@ -18,7 +18,9 @@ from uuid import uuid4
 from xml.etree import ElementTree as ET
 
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from nospoon.testing.certificates import written
 from nospoon.testing.rack import Rack
 
 Changes = Mapping[str, Any]
@@ -61,6 +63,10 @@ class Standing:
         for each in "ab":
             (rack.directory / f"{each}.raw").write_bytes(each.encode() * (1 << 20))
             (rack.directory / f"kernel-{each}").write_text(f"kernel {each}")
+        key = ec.generate_private_key(ec.SECP256R1())
+        for name in ("one", "renewed"):
+            written(rack.directory, name, key)
+        written(rack.directory, "two")
 
     def base(self) -> dict[str, Any]:
         one, two = self.linux

@@ -35,6 +35,14 @@ def test_ipmi_of_a_pool_is_refused_beside_the_same_port_of_one_address() -> None
     assert reason.startswith("bmc.pool: UDP 0.0.0.0:623 cannot be served while your cluster a")
 
 
+def test_one_port_has_one_certificate() -> None:
+    given = replace(SHARED, ipmi_port=6231, tls=True, certificate="a")
+    (reason,) = reasons(replace(SHARED, tls=True), given)
+    assert " with TLS and another certificate. " in reason
+    assert reason.endswith("or the same `bmc.tls`.")
+    assert reasons(given, replace(given, ipmi_port=6232)) == []
+
+
 def test_one_port_speaks_tls_or_does_not() -> None:
     (reason,) = reasons(SHARED, replace(SHARED, ipmi_port=6231, tls=True))
     assert reason.endswith("Choose another port, or the same `bmc.tls`.")

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
+from nospoon.errors import Conflict, ProviderError
 from nospoon.runtime import clock
+from nospoon.runtime.tls import private_pem
 from nospoon.services.bmcs.ports import BmcConfig
-from nospoon.testing.bench import Bench, bench
+from nospoon.testing.bench import Bench, bench, config
+from nospoon.testing.certificates import written
 from nospoon.testing.redfish import Answer, client
 from nospoon.testing.validated import environment
 
@@ -195,6 +199,67 @@ async def test_one_who_shares_the_address_cannot_change_it_alone(
         await b.service.put(replace(b.configs[1], password=b.first.password))
         made = await generate(b.first)
         assert (await put(b.first, authority.answer(made.json["CSRString"]))).status == 204
+
+
+def give(b: Bench, place: Path, name: str) -> str:
+    """A certificate as a cluster file gives it; its digest."""
+    pair = written(place, name)
+    digest = sha256(pair[0].read_bytes()).hexdigest()
+    certificates = b.service.listeners.certificates(b.first.bmc)
+    assert certificates is not None
+    certificates.give(digest, *pair)
+    return digest
+
+
+def given(config: BmcConfig, digest: str) -> BmcConfig:
+    return replace(config, bmc=replace(config.bmc, certificate=digest))
+
+
+async def test_what_the_cluster_file_gives_is_served_and_changes_and_goes(tmp_path: Path) -> None:
+    async with bench(2, tls=tmp_path / "own") as b:
+        own = await served(b.first)
+        for name in ("one", "two"):
+            digest = give(b, tmp_path, name)
+            for each in b.configs:
+                await b.service.put(given(each, digest))
+                assert b.service.is_served(given(each, digest).bmc)
+            assert (await served(b.first)).subject == named(name)
+            shown = (await ask(b.first, "GET", f"{collection(b.first)}/1")).json
+            assert shown["Subject"] == {"CommonName": name}
+        for each in b.configs:
+            await b.service.put(each)
+        assert await served(b.first) == own
+    assert "one" not in {path.stem for path in (tmp_path / "own").iterdir()}
+
+
+async def test_what_the_cluster_file_gives_only_the_file_changes(
+    tmp_path: Path, authority: Authority
+) -> None:
+    async with bench(1, tls=tmp_path / "own") as b:
+        config = given(b.first, give(b, tmp_path, "one"))
+        await b.service.put(config)
+        refused = await generate(config)
+        assert refused.status == 409
+        assert "change it there" in refused.json["error"]["message"]
+        text = authority.sign(authority.key.public_key(), named("two"))
+        assert (await put(config, text + private_pem(authority.key).decode())).status == 409
+        assert (await served(config)).subject == named("one")
+
+
+async def test_one_that_is_gone_is_told_and_what_was_served_goes_on(tmp_path: Path) -> None:
+    async with bench(1, tls=tmp_path / "own") as b:
+        before = await served(b.first)
+        with pytest.raises(ProviderError, match="is not here any more"):
+            await b.service.put(given(b.first, "0" * 64))
+        assert await served(b.first) == before
+
+
+async def test_others_at_the_same_port_keep_their_certificate(tmp_path: Path) -> None:
+    async with bench(1, tls=tmp_path / "own") as b:
+        other = given(config(7, redfish_port=b.first.bmc.redfish_port), give(b, tmp_path, "one"))
+        other = replace(other, bmc=replace(other.bmc, tls=True))
+        with pytest.raises(Conflict, match="with another certificate for other nodes"):
+            await b.service.put(other)
 
 
 @asynccontextmanager

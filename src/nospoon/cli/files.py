@@ -44,10 +44,18 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     name, text = _read(path)
     base = _base(path)
     text = _with_cloud(_with_inventory(text, name, base), name)
-    cluster = load(text, file=name, local_file=lambda each: _why_unreadable(base / each))
+    cluster = load(
+        text,
+        file=name,
+        local_file=lambda each: _why_unreadable(base / each),
+        local_pair=lambda certificate, key: _why_unusable(base / certificate, base / key),
+    )
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
     wanted |= {f for each in cluster.profiles for f in (each.kernel, *each.initrd) if f}
-    local = sorted(each for each in wanted if not each.startswith(("http://", "https://")))
+    local = {each for each in wanted if not each.startswith(("http://", "https://"))}
+    if given := cluster.addressing.certificate:
+        local |= {given.certificate, given.key}
+        wanted |= local
     digests = {each: _digest(base / each) for each in local}
     body = {"file": name, "text": text, "uploads": digests}
     if client is not None and digests:
@@ -131,6 +139,15 @@ def _why_unreadable(path: Path) -> str:
             return ""
     except OSError as error:
         return f"{path}: {error.strerror}"
+
+
+def _why_unusable(certificate: Path, key: Path) -> tuple[str, str] | None:
+    """Of files that can be read; of others that is told."""
+    if _why_unreadable(certificate) or _why_unreadable(key):
+        return None
+    from nospoon.runtime import clock, tls  # noqa: PLC0415  (imports cryptography)
+
+    return tls.why_unusable(certificate, key, now=clock.unix())
 
 
 def _digest(path: Path) -> str:

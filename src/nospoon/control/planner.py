@@ -14,6 +14,11 @@ from pathlib import PurePosixPath
 from uuid import UUID, uuid4
 
 from nospoon.control.accounts import Account, accounts_for
+from nospoon.control.certificates import (
+    certificate_digest,
+    certificate_files,
+    refuse_unusable,
+)
 from nospoon.control.enrolment import RULES as ENROLMENT_RULES
 from nospoon.control.enrolment import Enrolment
 from nospoon.control.files import Files, is_url
@@ -135,6 +140,9 @@ class Planner:
         rows = await self._database.call(stored.nodes_of, cluster_id)
         known = {row.uuid: row for row in rows}
         uploads, images = await self._images(cluster, request, earlier)
+        if request.fetches:  # who only looks is told nothing of what expired meanwhile
+            document = Document(request.text, request.file)
+            await refuse_unusable(cluster, uploads, self._files, document)
         capabilities = await self._capabilities(cluster)
         facts = facts if facts is not None else await self._facts(cluster)
         allocations = await self._allocate(
@@ -146,6 +154,7 @@ class Planner:
             images=images,
             credentials_keys={name: account.key for name, account in accounts.items()},
             facts=facts,
+            certificate=certificate_digest(cluster, uploads),
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
         neighbours = await self._neighbours(cluster_id, request.uid)
@@ -249,7 +258,7 @@ class Planner:
     ) -> tuple[dict[str, str], dict[str, ImageFacts]]:
         uploads = dict(request.uploads)
         fetched = earlier.uploads if earlier is not None else {}
-        for name in _images_of(cluster) | _boot_files(cluster):
+        for name in _images_of(cluster) | _boot_files(cluster) | certificate_files(cluster):
             known = (fetched if is_url(name) else uploads).get(name, "")
             if not self._files.has(known):
                 known = await self._missing(name, request)

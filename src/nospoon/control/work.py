@@ -6,12 +6,14 @@ import asyncio
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from uuid import uuid4
 
 import structlog
 from sqlalchemy import Connection
 
 from nospoon.control.authority import Publish
+from nospoon.control.certificates import certificate_files
 from nospoon.control.enrolment import FORGET
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
@@ -45,6 +47,8 @@ log = structlog.get_logger()
 
 CONSOLE_LINES = 5
 """Of a node that failed."""
+Give = Callable[[str, Path, Path], None]
+"""Tells those who serve BMCs of a certificate, by its digest, and its key."""
 FetchRecords = Callable[[], Awaitable[None]]
 """Copies what is new in the console records of other hosts."""
 
@@ -76,9 +80,10 @@ class Work:
         records: Records,
         publish: Publish,
         fetch_records: FetchRecords,
+        give: Give,
         clock: Clock,
     ) -> None:
-        self._publish, self._fetch_records = publish, fetch_records
+        self._publish, self._fetch_records, self._give = publish, fetch_records, give
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._hosts, self._fleet = planner, hosts, fleet
         self._consoles, self._records, self._clock = consoles, records, clock
@@ -195,6 +200,7 @@ class Work:
         nodes = list(self._node_rows(prepared))
         await self._database.call(_save, row, nodes, prepared.cluster.hosts)
         profiles = served_profiles(prepared.cluster, prepared.uploads, self._files)
+        self._give_certificate(prepared.cluster, prepared.uploads)
         for node in nodes:
             profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
             self._fleet.put(_member(row, node, profile))
@@ -270,10 +276,26 @@ class Work:
         rest = await self._database.call(stored.all_clusters)
         used = {digest for other in rest for digest in other.uploads.values()}
         await asyncio.to_thread(self._files.keep_only, used)
+        given = {row.uploads.get(name, "") for name in certificate_files(self._cluster_of(row))}
+        for digest in given - used - {""}:
+            self._files.drop(digest)  # a key waits for nobody who may name it again
+
+    def _cluster_of(self, row: ClusterRow) -> Cluster:
+        return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()))
 
     def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
-        text = self._cipher.decrypt(row.text.encode())
-        return served_profiles(self._planner.read(row.file, text), row.uploads, self._files)
+        cluster = self._cluster_of(row)
+        self._give_certificate(cluster, row.uploads)
+        return served_profiles(cluster, row.uploads, self._files)
+
+    def _give_certificate(self, cluster: Cluster, uploads: Mapping[str, str]) -> None:
+        """BMCs know it by its digest. Of one whose copy is gone they tell when they are served."""
+        given = cluster.addressing.certificate
+        if given is None:
+            return
+        digest, key = (uploads.get(name, "") for name in (given.certificate, given.key))
+        if self._files.has(digest) and self._files.has(key):
+            self._give(digest, self._files.path(digest), self._files.path(key))
 
 
 def record_group(uid: int, name: str) -> str:

@@ -127,13 +127,14 @@ class Daemon:
         self.consoles = ConsoleService(self.hosts.driver, self.records, fetch=self._fetch_record)
         store = StoredRuntime(database, self.cipher, self._tasks)
         self.media = Media(self.files, self.hosts, self._is_kept, self._note_media)
+        self.certificates = Certificates(settings.state / "certificates")
         self.bmcs = BmcService(
             self.hosts,
             store,
             self._tasks,
             consoles=self.consoles,
             media=self.media,
-            certificates=Certificates(settings.state / "certificates"),
+            certificates=self.certificates,
             restart_seconds=settings.bmc_restart,
             account_key=self.cipher.derived("accounts"),
         )
@@ -192,6 +193,7 @@ class Daemon:
             consoles=self.consoles,
             records=self.records,
             publish=self._publish,
+            give=self.certificates.give,
             fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             clock=clock.unix,
         )

@@ -248,13 +248,25 @@ class PduAddressing:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """A certificate and its key in PEM: paths beside the cluster file."""
+
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class BmcAddressing:
-    """Where BMCs answer: `ports` on one `address` (inclusive), or an address each from `pool`."""
+    """Where BMCs answer: `ports` on one `address` (inclusive), or an address each from `pool`.
+
+    `certificate`: what Redfish is served with; None: certificates that sign themselves.
+    """
 
     address: IPv4Address | IPv6Address = IPv4Address("127.0.0.1")
     ports: tuple[int, int] = (6230, 16229)
     redfish_port: int = 8000
     tls: bool = False
+    certificate: CertificateFiles | None = None
     pool: IPv4Network | None = None
     pdu: PduAddressing = PduAddressing()
 

@@ -255,7 +255,8 @@ class Bmc:
 
     `pool`: the network (CIDR) from which it has an address of its own, "" when it shares one.
     `disk_sizes`: what its inventory tells of the machine's disks, in bytes, in their order.
-    `tls`: Redfish is spoken over TLS.
+    `tls`: Redfish is spoken over TLS. `certificate`: SHA-256 of that which the cluster file gives,
+    "" for one of its own.
 
     Credentials are not part of the shape: they live encrypted in the store, and
     `credentials_key` changes when they do (a digest, never the password).
@@ -272,6 +273,7 @@ class Bmc:
     outlet: Outlet | None = None
     disk_sizes: tuple[int, ...] = ()
     tls: bool = False
+    certificate: str = ""
 
     @property
     def ipmi(self) -> str:

@@ -18,10 +18,13 @@ class Bound:
     address: str
     port: int
     tls: bool = False
+    certificate: str = ""
 
     def clashes(self, other: Bound) -> bool:
         """Whether only one of both can be open."""
-        apart = (self.address, self.tls) != (other.address, other.tls)
+        apart = (self.address, self.tls, self.certificate) != (
+            other.address, other.tls, other.certificate,
+        )  # fmt: skip
         return apart and same_place(self.address, other.address)
 
 
@@ -51,7 +54,7 @@ def against_ports(desired: Iterable[Resource], others: Iterable[Neighbour]) -> l
     )
     return [
         f"{bound.field}: {_told(bound)} cannot be served while {whose} is served at "
-        f"{_told(there)}. Choose another port{_mend(bound, there)}."
+        f"{_told(there)}{_otherwise(bound, there)}. Choose another port{_mend(bound, there)}."
         for bound in wanted
         for there, whose in held.get((bound.protocol, bound.port), {}).items()
         if bound.clashes(there)
@@ -66,13 +69,22 @@ def _sockets(bmc: Bmc) -> Iterator[Bound]:
         place = address if bmc.pool else bmc.outlet.address
         yield Bound("bmc.pool" if bmc.pool else "bmc.pdu.ports", "UDP", place, bmc.outlet.port)
     if bmc.redfish_port:
-        yield Bound("bmc.redfish_port", "TCP", address, bmc.redfish_port, bmc.tls)
+        yield Bound("bmc.redfish_port", "TCP", address, bmc.redfish_port, bmc.tls, bmc.certificate)
 
 
 def _told(bound: Bound) -> str:
     where = f"[{bound.address}]" if ":" in bound.address else bound.address
     how = {True: " with TLS", False: " without TLS"}[bound.tls] if bound.protocol == "TCP" else ""
     return f"{bound.protocol} {where}:{bound.port}{how}"
+
+
+def _otherwise(bound: Bound, there: Bound) -> str:
+    """What is not seen of the place."""
+    return " and another certificate" if bound.tls and _certificates_differ(bound, there) else ""
+
+
+def _certificates_differ(bound: Bound, there: Bound) -> bool:
+    return there.tls and bound.certificate != there.certificate
 
 
 def _mend(bound: Bound, there: Bound) -> str:

@@ -67,13 +67,14 @@ class Surroundings:
     """What the file does not say: where pools live, which images are which, and credentials.
 
     `pool_roots` by host; `images` by the name in the file; `credentials_keys` by node;
-    `facts` of hosts, by name.
+    `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives.
     """
 
     pool_roots: Mapping[str, str]
     images: Mapping[str, ImageFacts]
     credentials_keys: Mapping[str, str]
     facts: Mapping[str, HostFacts] = field(default_factory=dict)
+    certificate: str = ""
 
 
 def resolve(
@@ -314,6 +315,7 @@ class _Resolver:
             ipmi_port=endpoint.ipmi_port,
             redfish_port=endpoint.redfish_port if redfish else 0,
             tls=self.cluster.addressing.tls,
+            certificate=self.around.certificate if redfish else "",
             username=node.credentials.username,
             credentials_key=self.around.credentials_keys.get(node.name, ""),
             pool=str(self.cluster.addressing.pool or ""),

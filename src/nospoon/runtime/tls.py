@@ -1,11 +1,17 @@
-"""Certificates that sign themselves, for services that are found by their address."""
+"""Certificates: those that sign themselves, for services that are found by their address, and
+whether one that somebody gives can be served.
+"""
 
 from __future__ import annotations
 
+import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
@@ -38,6 +44,54 @@ def self_signed(address: str, *, name: str) -> tuple[bytes, bytes]:
         .sign(key, hashes.SHA256())
     )
     return private_pem(key), certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def why_unusable(certificate: Path, key: Path, *, now: float) -> tuple[str, str] | None:
+    """Which of both ("certificate", "key") hinders to serve with them, and why; None: neither.
+
+    `certificate`: in PEM, the first of a chain is looked at. Raises `OSError`.
+    """
+    try:
+        first = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
+        wanted = public_bytes(first.public_key())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        return "certificate", f"it is no certificate in PEM: {error}"
+    why = _out_of_time(first, datetime.fromtimestamp(now, UTC))
+    if why:
+        return "certificate", why
+    try:
+        found = serialization.load_pem_private_key(key.read_bytes(), None)
+    except TypeError:
+        return "key", "it has a pass phrase: give one without"
+    except (ValueError, UnsupportedAlgorithm):
+        return "key", "it is no private key in PEM"
+    if public_bytes(found.public_key()) != wanted:
+        return "key", "it is not that of the certificate"
+    return _why_not_served(certificate, key)
+
+
+def _out_of_time(certificate: x509.Certificate, now: datetime) -> str:
+    since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > until:
+        return f"it expired on {until:%Y-%m-%d}"
+    return f"it is not valid before {since:%Y-%m-%d}" if now < since else ""
+
+
+def _why_not_served(certificate: Path, key: Path) -> tuple[str, str] | None:
+    """What TLS itself says: keys may be too small for it, chains not in order."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        return "certificate", f"TLS cannot be served with it: {error.reason or error}"
+    return None
+
+
+def public_bytes(key: Any) -> bytes:
+    """What a certificate and its key have in common (RFC 5280 §4.1.2.7)."""
+    data: bytes = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return data
 
 
 def private_pem(key: Key) -> bytes:

@@ -35,6 +35,7 @@ from nospoon.spec.models import (
     PduSection,
     PlacementSection,
     PortgroupSection,
+    TlsSection,
 )
 from nospoon.spec.nova import NovaFlavorSection, NovaSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
@@ -146,6 +147,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.LIVE, "username", "password", "k_g"),
         "pdu": Rule.PARTS,
     },
+    TlsSection: _all(Rule.LIVE, "certificate", "key"),
     PduSection: {"vendor": Rule.FIXED, **_all(Rule.LIVE, "outlets", "ports", "secret")},
     EnrolmentSection: {
         **dict.fromkeys(EnrolmentSection.model_fields, Rule.LIVE),

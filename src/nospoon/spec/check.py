@@ -13,12 +13,22 @@ from nospoon.spec.addresses import addresses
 from nospoon.spec.document import Path
 from nospoon.spec.expand import Complaint, Expansion
 from nospoon.spec.models import HardwareSection
-from nospoon.spec.references import LocalFile, missing_files, references, wrong_urls
+from nospoon.spec.references import (
+    LocalFile,
+    LocalPair,
+    missing_files,
+    references,
+    unusable_pair,
+    wrong_urls,
+)
 from nospoon.spec.sections import Sections
 
 
 def check(
-    sections: Sections, expansion: Expansion, local_file: LocalFile | None
+    sections: Sections,
+    expansion: Expansion,
+    local_file: LocalFile | None,
+    local_pair: LocalPair | None,
 ) -> Iterator[Complaint]:
     """Every complaint; sections that could not be read are passed over."""
     yield from _identity(sections)
@@ -26,6 +36,8 @@ def check(
     yield from wrong_urls(sections)
     if local_file is not None:
         yield from missing_files(sections, local_file)
+    if local_pair is not None:
+        yield from unusable_pair(sections, local_pair)
     yield from addresses(sections, expansion)
     yield from _hosts(sections)
     yield from _hardware(sections)

@@ -15,6 +15,7 @@ from nospoon.model.agent import Agents
 from nospoon.model.cluster import (
     BmcAddressing,
     BootProfile,
+    CertificateFiles,
     Cluster,
     ConnectionKind,
     Host,
@@ -30,9 +31,9 @@ from nospoon.spec.document import Document
 from nospoon.spec.expand import Complaint, expand
 from nospoon.spec.fields import NAME_PATTERN
 from nospoon.spec.ironic import place
-from nospoon.spec.models import HostSection
+from nospoon.spec.models import BmcSection, HostSection
 from nospoon.spec.nova import wanted
-from nospoon.spec.references import LocalFile
+from nospoon.spec.references import LocalFile, LocalPair
 from nospoon.spec.sections import Sections, read_sections
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
 
@@ -43,19 +44,25 @@ SYSTEM_URI = "qemu:///system"
 
 
 def load(
-    text: str, *, file: str, default_uri: str = SYSTEM_URI, local_file: LocalFile | None = None
+    text: str,
+    *,
+    file: str,
+    default_uri: str = SYSTEM_URI,
+    local_file: LocalFile | None = None,
+    local_pair: LocalPair | None = None,
 ) -> Cluster:
     """The cluster that a file describes. Raises `SpecError` with every problem in it.
 
     `default_uri`: libvirt URI of hosts that name none (a user's daemon takes the session).
     `local_file`: where given, tells of a file that the cluster file names why it cannot be read.
+    `local_pair`: the same of a certificate and its key, why nothing can be served with them.
     """
     document = Document(text, file)
     sections = read_sections(document)
     if not isinstance(document.value, dict):
         raise SpecError(sections.problems)
     expansion = expand(sections, default_network=_default_network(sections))
-    complaints = [*expansion.complaints, *check(sections, expansion, local_file)]
+    complaints = [*expansion.complaints, *check(sections, expansion, local_file, local_pair)]
     problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
     if problems:
         raise SpecError(
@@ -74,7 +81,8 @@ def load(
             address=sections.bmc.address,
             ports=sections.bmc.ports,
             redfish_port=sections.bmc.redfish_port,
-            tls=sections.bmc.tls,
+            tls=bool(sections.bmc.tls),
+            certificate=_given_certificate(sections.bmc),
             pool=sections.bmc.pool,
             pdu=PduAddressing(outlets=sections.bmc.pdu.outlets, ports=sections.bmc.pdu.ports),
         ),
@@ -82,6 +90,13 @@ def load(
         ironic=_ironic(sections),
         nova=wanted(sections.nova),
     )
+
+
+def _given_certificate(bmc: BmcSection) -> CertificateFiles | None:
+    given = bmc.tls
+    if isinstance(given, bool):
+        return None
+    return CertificateFiles(given.certificate, given.key)
 
 
 def _ironic(sections: Sections) -> IronicPlace | None:

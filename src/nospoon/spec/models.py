@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
+    Discriminator,
     Field,
     GetJsonSchemaHandler,
+    Tag,
     model_validator,
 )
 from pydantic_core import CoreSchema
@@ -401,6 +403,25 @@ class PduSection(Section):
     )
 
 
+class TlsSection(Section):
+    """A certificate of yours for Redfish, in place of those that sign themselves."""
+
+    certificate: Text = Field(
+        description="Certificate in PEM, or a chain with its own first: a path beside the file."
+    )
+    key: Text = Field(description="Its key in PEM, without a pass phrase: a path beside the file.")
+
+
+def _tls_form(value: Any) -> str:
+    return "given" if isinstance(value, dict | TlsSection) else "own"
+
+
+Tls = Annotated[
+    Annotated[bool, Tag("own")] | Annotated[TlsSection, Tag("given")], Discriminator(_tls_form)
+]
+"""Whether, with certificates of its own, or by one that is given; yes and no are short for it."""
+
+
 class BmcSection(Section):
     """Where BMCs answer, and who may log in."""
 
@@ -412,9 +433,10 @@ class BmcSection(Section):
     redfish_port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
         8000, description="TCP port of the Redfish service for all nodes."
     )
-    tls: bool = Field(
+    tls: Tls = Field(
         default=False,
-        description="Redfish over TLS, with a certificate of its own for each address; default no.",
+        description="Redfish over TLS: true, with a certificate of its own for each address, or a "
+        "certificate and its key; default no.",
     )
     pool: Annotated[IPv4Network, BeforeValidator(parse_text)] | None = Field(
         None, description="An address a node from this network, IPMI on port 623 of each."

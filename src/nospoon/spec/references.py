@@ -15,6 +15,9 @@ from nospoon.spec.sections import Sections, did_you_mean
 LocalFile = Callable[[str], str]
 """Why a file beside the cluster file cannot be read, "" when it can."""
 
+LocalPair = Callable[[str, str], tuple[str, str] | None]
+"""Of a certificate and its key: which of both ("certificate", "key") is of no use, and why."""
+
 URL = ("http://", "https://")
 
 
@@ -34,15 +37,29 @@ def references(sections: Sections) -> Iterator[Complaint]:
 
 
 def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complaint]:
-    """Every image, kernel and ramdisk that is named and cannot be read; each name once."""
+    """Every file that is named and cannot be read; each name once."""
     seen: set[str] = set()
-    for path, name in (*_images(sections.raw), *_boot_files(sections.raw)):
-        if name in seen or name.startswith(URL):
+    fetched = (*_images(sections.raw), *_boot_files(sections.raw))
+    local = ((path, name) for path, name in fetched if not name.startswith(URL))
+    for path, name in (*local, *_pair(sections.raw)):
+        if name in seen:
             continue
         seen.add(name)
         why = local_file(name)
         if why:
             yield Complaint(path, f"cannot read {name!r}: {why}")
+
+
+def unusable_pair(sections: Sections, local_pair: LocalPair) -> Iterator[Complaint]:
+    """A certificate and its key with which nothing can be served."""
+    given = dict(_pair(sections.raw))
+    if len(given) != len(_PAIR):
+        return
+    found = local_pair(*given.values())
+    if found is not None:
+        which, why = found
+        path = ("bmc", "tls", which)
+        yield Complaint(path, f"cannot serve with {given[path]!r}: {why}")
 
 
 def wrong_urls(sections: Sections) -> Iterator[Complaint]:
@@ -101,6 +118,17 @@ def _boot_files(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
         for place, each in ((("kernel",), given.get("kernel")), (("initrd",), initrd), *listed):
             if isinstance(each, str) and each:
                 yield (*path, *place), each
+
+
+_PAIR = ("certificate", "key")
+
+
+def _pair(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
+    given = _mapping(_mapping(raw.get("bmc")).get("tls"))
+    for name in _PAIR:
+        value = given.get(name)
+        if isinstance(value, str) and value:
+            yield ("bmc", "tls", name), value
 
 
 def _flavor(index: int, flavor: Value, known: frozenset[str]) -> Iterator[Complaint]:

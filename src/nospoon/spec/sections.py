@@ -27,8 +27,10 @@ from nospoon.spec.models import (
     NodeGroupSection,
     NodeSection,
     OvercommitSection,
+    PduSection,
     PlacementSection,
     PortgroupSection,
+    TlsSection,
 )
 from nospoon.spec.nova import NovaSection
 
@@ -291,6 +293,8 @@ NESTED: dict[str, dict[str, object]] = {
     "overrides": _fields(NodeSection),
     "overcommit": _fields(OvercommitSection),
     "placement": _fields(PlacementSection),
+    "pdu": _fields(PduSection),
+    "tls": _fields(TlsSection),
 }
 
 

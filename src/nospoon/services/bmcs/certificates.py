@@ -2,6 +2,9 @@
 
 A certificate and its key that an operator puts there, as ADDRESS.pem, are taken as they are. One
 that a client brings replaces it: with its key, or for the key of the request made here last.
+
+One that a cluster file gives is known by its digest, and lies where uploads lie. Only the file
+changes it.
 """
 
 from __future__ import annotations
@@ -9,17 +12,16 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 
-from nospoon.errors import UsageError
-from nospoon.runtime.tls import Key, private_pem, self_signed
+from nospoon.errors import ProviderError, UsageError
+from nospoon.runtime.tls import Key, private_pem, public_bytes, self_signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,26 @@ class Certificates:
     """A directory that its owner alone reads."""
 
     directory: Path
+    _given: dict[str, tuple[Path, Path]] = field(default_factory=dict, repr=False)
+
+    def give(self, digest: str, certificate: Path, key: Path) -> None:
+        """A cluster file gives this pair; it can be served."""
+        self._given[digest] = certificate, key
+
+    def pair(self, address: str, given: str = "") -> tuple[Path, Path]:
+        """Certificate and key, each a file. `given`: digest of one that a cluster file gives.
+
+        Raises `ProviderError` for one that is not here any more.
+        """
+        if not given:
+            return self.path(address), self.path(address)
+        found = self._given.get(given)
+        if found is None or not all(each.is_file() for each in found):
+            raise ProviderError(
+                "the certificate that the cluster file gives is not here any more",
+                hint="`nospoon up` brings it again",
+            )
+        return found
 
     def path(self, address: str) -> Path:
         """Certificate and key for an address, in one PEM file."""
@@ -36,9 +58,9 @@ class Certificates:
             _write(path, b"".join(self_signed(address, name=f"nospoon BMC at {address}")))
         return path
 
-    def chain(self, address: str) -> list[x509.Certificate]:
-        """What is served at an address, its own certificate first."""
-        return x509.load_pem_x509_certificates(self.path(address).read_bytes())
+    def chain(self, address: str, given: str = "") -> list[x509.Certificate]:
+        """What is served at an address, its own certificate first. Raises as `pair`."""
+        return x509.load_pem_x509_certificates(self.pair(address, given)[0].read_bytes())
 
     def request(self, address: str, wanted: Wanted) -> str:
         """A signing request (RFC 2986) in PEM, with a new key that is kept until it is answered.
@@ -63,14 +85,14 @@ class Certificates:
         data = text.encode()
         try:
             chain = x509.load_pem_x509_certificates(data)
-            wanted = _public(chain[0].public_key())
+            wanted = public_bytes(chain[0].public_key())
         except (ValueError, UnsupportedAlgorithm) as error:
             raise UsageError(f"the certificate cannot be read as PEM: {error}") from None
         pending = self._pending(address)
         kept = pending.read_bytes() if pending.exists() else b""
         for candidate in (data, kept, self.path(address).read_bytes()):
             key = _key_in(candidate)
-            if key is not None and _public(key.public_key()) == wanted:
+            if key is not None and public_bytes(key.public_key()) == wanted:
                 break
         else:
             raise UsageError(
@@ -111,13 +133,6 @@ def _general_name(text: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(text))
     except ValueError:
         return x509.DNSName(text)
-
-
-def _public(key: Any) -> bytes:
-    data: bytes = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return data
 
 
 def _key_in(data: bytes) -> Key | None:

@@ -62,6 +62,7 @@ class _Need:
     address: str
     port: int = 0
     tls: bool = False
+    certificate: str = ""
 
     def hinders(self, other: _Need) -> bool:
         """Whether only one of both can be open."""
@@ -176,8 +177,9 @@ class Listeners:
             if not held.hinders(need):
                 continue
             if held.address == need.address and held.kind is need.kind:
+                how = "with another certificate" if held.tls and need.tls else _how(held)
                 raise Conflict(
-                    f"{held} is served {'with' if held.tls else 'without'} TLS for other nodes",
+                    f"{held} is served {how} for other nodes",
                     hint="Give this cluster another `bmc.redfish_port`, or the same `bmc.tls`.",
                 )
             raise Conflict(
@@ -250,19 +252,24 @@ class Listeners:
             return {}
         if self._certificates is None:
             raise ProviderError("this service has no place for certificates")
-        pem = str(self._certificates.path(need.address))
-        return {"ssl_certfile": pem, "ssl_keyfile": pem, "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+        certificate, key = self._certificates.pair(need.address, need.certificate)
+        return {
+            "ssl_certfile": str(certificate),
+            "ssl_keyfile": str(key),
+            "ssl_version": ssl.PROTOCOL_TLS_SERVER,
+        }
 
     def certificates(self, bmc: Bmc) -> Certificates | None:
         """Where its certificate is kept; None: it is served without TLS."""
         return self._certificates if bmc.tls else None
 
     def renew_certificate(self, bmc: Bmc) -> None:
-        """Serve the certificate that is kept now, on every port of its address."""
+        """Serve its own certificate that is kept now, on every port of its address."""
         assert self._certificates is not None, "it is served with TLS"
         address = bind_address(bmc)
         for need, shared in self._open.items():
-            if need.address == address and shared.http is not None and need.tls:
+            own = need.tls and not need.certificate
+            if need.address == address and shared.http is not None and own:
                 shared.http.renew(self._certificates.path(address))
 
     def beside(self, bmc: Bmc) -> set[UUID]:
@@ -271,7 +278,7 @@ class Listeners:
         return {
             user
             for need, shared in self._open.items()
-            if need.address == address and need.tls
+            if need.address == address and need.tls and need.certificate == bmc.certificate
             for user in shared.users
         }
 
@@ -288,8 +295,13 @@ def _needs(bmc: Bmc) -> tuple[_Need, ...]:
         place = address if bmc.pool else bmc.outlet.address
         needs.append(_Need(_Kind.SNMP, place, bmc.outlet.port))
     if bmc.redfish_port:
-        needs.append(_Need(_Kind.REDFISH, address, bmc.redfish_port, tls=bmc.tls))
+        certificate = bmc.certificate if bmc.tls else ""
+        needs.append(_Need(_Kind.REDFISH, address, bmc.redfish_port, bmc.tls, certificate))
     return tuple(needs)
+
+
+def _how(need: _Need) -> str:
+    return f"{'with' if need.tls else 'without'} TLS"
 
 
 def _take(shared: _Shared, datagram: Datagram, data: bytes, peer: Peer) -> None:

@@ -130,7 +130,8 @@ def _certificate(exchange: Exchange) -> Callable[[Served, str], dict[str, Any] |
         if kept is None or wanted != ONLY:
             return None
         path = f"{_HTTPS.format(id=served.bmc.uuid)}/{ONLY}"
-        return certificate(path, ONLY, kept.chain(bind_address(served.bmc)), usage="Web")
+        chain = kept.chain(bind_address(served.bmc), served.bmc.certificate)
+        return certificate(path, ONLY, chain, usage="Web")
 
     return make
 
@@ -181,6 +182,8 @@ def _named(exchange: Exchange, action: Action, uri: Any, name: str, *, tail: str
     beside = exchange.service.listeners.beside(served.bmc)
     if any(accounts.privilege(account, each) < ADMINISTRATOR for each in beside):
         raise errors.forbidden()
+    if served.bmc.certificate:
+        raise errors.general(409, "The cluster file gives this certificate: change it there.")
     return served
 
 
