@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 DEFAULT_HOST = "here"
 _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
+_FILES = re.compile(r"\b(image|kernel|initrd|certificate)\W*:")
+"""Keys that may name files. Without any it is the daemon alone who reads the cluster file."""
 _CLOUD = re.compile(r"\bcloud\W*:")
 _INVENTORY = re.compile(r"^hosts:[ \t]*[^\s{&*|>!]", re.MULTILINE)
 
@@ -39,11 +41,13 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     """The body of a cluster request; with a client, what the file names is uploaded, or
     fetched by the daemon, while its progress is shown.
     """
-    from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
-
     name, text = _read(path)
     base = _base(path)
     text = _with_cloud(_with_inventory(text, name, base), name)
+    if client is not None and not _FILES.search(text):
+        return {"file": name, "text": text, "uploads": {}}
+    from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
+
     cluster = load(
         text,
         file=name,
