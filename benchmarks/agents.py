@@ -8,26 +8,17 @@ needs about ten CPU seconds of Ironic's, which is the time that it takes.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import os
-import socket
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from conducted import cpu, daemon_of, free_port, own_ironic
 from measure import private_daemon, timed
-from nospoon.dev import ironic
-from nospoon.dev.configuration import Wanted
 from nospoon.dev.ironic import Ironic
 from nospoon.testing.ironic import files_of
-from nospoon.testing.rack import CACHE
 
 NODES = 300
 BAR = 1 / 20
-TICKS = os.sysconf("SC_CLK_TCK")
 OPTIONS = (
     "conductor.automated_clean=true",
     "conductor.deploy_callback_timeout=7200",
@@ -37,23 +28,6 @@ GROUPS = (
     "[{{name: 'i{{n:03}}', count: {ipmi}}},"
     " {{name: 'r{{n:03}}', count: {redfish}, ironic: {{driver: redfish}}}}]"
 )
-
-
-@contextmanager
-def own_ironic() -> Iterator[Ironic]:
-    with tempfile.TemporaryDirectory(prefix="nospoon-bench-") as directory:
-        state = Path(directory) / "ironic"
-        wanted = Wanted(port=_free(), files_port=_free(), options=OPTIONS)
-        try:
-            yield asyncio.run(ironic.up(wanted, state=state, cache=CACHE))
-        finally:
-            asyncio.run(ironic.down(state=state, cache=CACHE, purge=False))
-
-
-def _free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def file_for(found: Ironic, count: int) -> str:
@@ -71,33 +45,20 @@ def file_for(found: Ironic, count: int) -> str:
     nodes = GROUPS.format(ipmi=count - count // 2, redfish=count // 2)
     return (
         f"cluster: bench\nhosts: {json.dumps({'sim': host})}\n"
-        f"bmc: {{ports: 20001-29999, redfish_port: {_free()}}}\nnetworks: {{lan: {{}}}}\n"
+        f"bmc: {{ports: 20001-29999, redfish_port: {free_port()}}}\nnetworks: {{lan: {{}}}}\n"
         f"ironic: {json.dumps(told)}\nnodes: {nodes}\n"
     )
-
-
-def cpu(session: int) -> float:
-    """CPU seconds of all processes of a session, and of those that they waited for (proc(5))."""
-    total = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[3]) == session:
-            total += sum(map(int, fields[11:15]))
-    return total / TICKS
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
     count = parser.parse_args().nodes
-    with own_ironic() as found, private_daemon() as env:
+    with own_ironic(*OPTIONS) as found, private_daemon() as env:
         path = Path(found.state).parent / "bench.yaml"
         path.write_text(file_for(found, count))
         timed("status", env=env)
-        daemon = int(Path(env["NOSPOON_RUNTIME_DIR"], "nospoond.pid").read_text())
+        daemon = daemon_of(env)
         theirs, ours = cpu(found.process.pid), cpu(daemon)
         for what, argv in (
             ("clean and deploy", ("up", "--yes", str(path))),
