@@ -30,7 +30,7 @@ from nospoon.spec.models import (
     NetworkSection,
     NicSection,
 )
-from nospoon.spec.nova import NovaFlavorSection
+from nospoon.spec.nova import NovaFlavorSection, NovaSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack, private_rack
 
@@ -72,6 +72,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
         for section in (VolumesSection, ConnectorSection, TargetSection)
         for name in section.model_fields
     },
+    (NovaSection, "wait"): "tests/nova/test_inventory.py::"
+    "test_up_waits_until_placement_has_the_nodes_of_each_flavor",
     **{(NovaFlavorSection, name): FLAVORS for name in NovaFlavorSection.model_fields},
     **{(IronicSection, name): LEFT for name in changes.RULES[IronicSection]},
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,14 @@ def cloud() -> Iterator[Cloud]:
     made = openstack.up(state, lock=HERE / "openstack.txt", cache=CACHE)
     yield made
     openstack.down(made, cache=CACHE)
+
+
+@pytest.fixture
+def compute(cloud: Cloud) -> Callable[[], AbstractContextManager[None]]:
+    """Starts a nova-compute for as long as the context lasts."""
+    script = HERE / "nova_compute.py"
+    lock = HERE / "openstack.txt"
+    return partial(openstack.compute, cloud, lock=lock, cache=CACHE, script=script)
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from nospoon.errors import SpecError
-from nospoon.model.nova import NovaFlavor
+from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.plan.enrol import values
-from nospoon.plan.nova import nova_flavors, resource_name
+from nospoon.plan.nova import in_nova, inventories, resource_name
 from nospoon.spec.load import load
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
@@ -18,7 +18,7 @@ CLOUD = "cluster: dev\nhosts: {sim: simulated}\nironic: {cloud: {auth: {auth_url
 
 def flavor(nova: str, nodes: str = "[{count: 1}]") -> NovaFlavor:
     cluster = load(f"{CLOUD}nova: {{flavors: {{f: {nova}}}}}\nnodes: {nodes}", file="x")
-    (made,) = nova_flavors(cluster, ID)
+    made, *_ = in_nova(cluster, ID)
     assert isinstance(made.shape, NovaFlavor)
     return made.shape
 
@@ -42,6 +42,41 @@ def test_sizes_are_those_of_the_smallest_node_of_the_class_or_the_files() -> Non
     assert (made.vcpus, made.ram, made.disk) == (3, 2048, 7)
     said = flavor("{resource_class: g, vcpus: 9, disk: 0}", nodes)
     assert (said.vcpus, said.ram, said.disk) == (9, 2048, 0)
+
+
+WAITING = """[
+  {name: a, traits: [CUSTOM_A], ironic: {resource_class: g}},
+  {name: b, traits: [CUSTOM_A, CUSTOM_B], ironic: {resource_class: g}},
+  {name: c, ironic: {resource_class: g}},
+  {name: d, traits: [CUSTOM_A]},
+  {name: e, traits: [CUSTOM_A], ironic: {resource_class: g, state: manageable}},
+  {name: f, traits: [CUSTOM_A], bmc: [ipmi], ironic: {resource_class: g, enrolment: discover}}]"""
+
+
+@pytest.mark.parametrize(
+    ("traits", "names"),
+    [
+        ("{}", ["a", "b", "c"]),
+        ("{CUSTOM_A: required}", ["a", "b"]),
+        ("{CUSTOM_A: required, CUSTOM_B: forbidden}", ["a"]),
+        ("{CUSTOM_A: required, COMPUTE_NODE: required}", ["a", "b"]),
+        ("{CUSTOM_C: required}", []),
+    ],
+)
+def test_placement_is_to_have_the_available_nodes_that_a_flavor_gives(
+    traits: str, names: list[str]
+) -> None:
+    nova = f"nova: {{flavors: {{x: {{resource_class: g, traits: {traits}}}}}, wait: WAIT}}\n"
+    text = f"{CLOUD}{nova}nodes: {WAITING}"
+    made = list(inventories(load(text.replace("WAIT", "5s"), file="x"), ID))
+    assert [
+        [name for name, _ in each.shape.nodes]
+        for each in made
+        if isinstance(each.shape, NovaInventory)
+    ] == ([names] if names else [])
+    needs = [f"ironic-standing/{name}@ironic" for name in names]
+    assert [str(key) for each in made for key in each.needs] == needs
+    assert not list(inventories(load(text.replace("WAIT", "0s"), file="x"), ID))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ It is remembered, encrypted, before anything is made there, and forgotten when n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -24,17 +24,30 @@ from nospoon.model.ironic import (
     IronicStanding,
     IronicTarget,
 )
-from nospoon.model.resources import Key, Kind, OwnerTag
+from nospoon.model.nova import NovaInventory
+from nospoon.model.resources import Key, Kind, OwnerTag, Resource
 from nospoon.plan.enrol import PLACE
 from nospoon.providers.base import Driver
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 
-IronicDrivers = Callable[[IronicPlace, bool, Collection[UUID]], Mapping[Kind, Driver]]
-"""The drivers of one Ironic; whether nodes in use are removed, too; and the nodes that Ironic is
-to discover.
-"""
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What others are to make of our nodes, so that nothing of ours tells it: the nodes that Ironic
+    is to discover, and what Placement is to have, with the seconds in which it is to.
+    """
+
+    nodes: frozenset[UUID] = frozenset()
+    inventories: tuple[Resource, ...] = ()
+    patience: Mapping[str, float] = field(default_factory=dict)
+    """By the name of the flavor."""
+
+
+IronicDrivers = Callable[[IronicPlace, bool, Sought], Mapping[Kind, Driver]]
+"""The drivers of one Ironic; whether nodes in use are removed, too; and what is sought there."""
 Tagged = Sequence[tuple[OwnerTag, Mapping[str, Any]]]
+NOTHING = Sought()
 IronicNodes = Callable[[IronicPlace], Awaitable[Tagged]]
 """Nodes that carry a tag of nospoon's, whosever: the tag, and the node as its API tells it."""
 FORGET = (
@@ -43,6 +56,7 @@ FORGET = (
 _FIXED = frozenset({"uuid", "node"})
 _FLAVOR_FIXED = ("name", "vcpus", "ram", "disk", "public")
 RULES: Mapping[Kind, Mapping[str, str]] = {
+    Kind.NOVA_INVENTORY: {each.name: "live" for each in fields(NovaInventory)},
     Kind.NOVA_FLAVOR: {"settings": "live", **dict.fromkeys(_FLAVOR_FIXED, "replace")},
     **{
         kind: {each.name: "live" for each in fields(shape) if each.name not in _FIXED}
@@ -90,7 +104,7 @@ class Enrolment:
         place: IronicPlace | None,
         *,
         force: bool = False,
-        sought: Collection[UUID] = (),
+        sought: Sought = NOTHING,
     ) -> dict[tuple[str, Kind], Driver]:
         """The drivers of a place, under the name that its resources' keys have for a host."""
         if place is None:

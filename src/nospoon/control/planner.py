@@ -20,7 +20,7 @@ from nospoon.control.certificates import (
     refuse_unusable,
 )
 from nospoon.control.enrolment import RULES as ENROLMENT_RULES
-from nospoon.control.enrolment import Enrolment
+from nospoon.control.enrolment import Enrolment, Sought
 from nospoon.control.files import Files, is_url
 from nospoon.control.hosts import Hosts, routes_here
 from nospoon.control.images import image_facts
@@ -35,6 +35,7 @@ from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.hosts import HostFacts
+from nospoon.plan.nova import inventories
 from nospoon.plan.placement import Usage
 from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
@@ -376,10 +377,13 @@ class Planner:
         return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
 
 
-def _sought(cluster: Cluster, cluster_id: UUID) -> set[UUID]:
-    """The nodes that Ironic is to discover."""
+def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:
     discovered = (node.name for node in cluster.nodes if node.enrolment.way is Way.DISCOVER)
-    return {identity.node_uuid(cluster_id, name) for name in discovered}
+    return Sought(
+        frozenset(identity.node_uuid(cluster_id, name) for name in discovered),
+        tuple(inventories(cluster, cluster_id)),
+        {each.name: each.wait for each in cluster.nova},
+    )
 
 
 def _refuse(reasons: Sequence[str]) -> None:

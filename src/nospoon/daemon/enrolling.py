@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
-from uuid import UUID
 
 from nospoon.control.discovery import DiscoveryDriver
+from nospoon.control.enrolment import Sought
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
 from nospoon.daemon.fenced import FencedDriver, Require
@@ -14,14 +14,16 @@ from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
 from nospoon.providers.ironic.connection import Ironics
+from nospoon.providers.nova.api import PLACEMENT
 from nospoon.providers.nova.api import Api as NovaApi
 from nospoon.providers.nova.drivers import FlavorDriver
+from nospoon.providers.nova.inventory import InventoryDriver
 from nospoon.runtime import clock
 from nospoon.services.bmcs.service import BmcService
 
 
 class Enrolling:
-    """Every Ironic in use, and the Novas beside them."""
+    """Every Ironic in use, and the Novas and Placements beside them."""
 
     def __init__(
         self,
@@ -36,17 +38,18 @@ class Enrolling:
         self._ironics, self._deployment, self._require = ironics, deployment, require
         self._fleet, self._hosts, self._bmcs = fleet, hosts, bmcs
         self._novas: dict[IronicPlace, NovaApi] = {}
+        self._placements: dict[IronicPlace, NovaApi] = {}
 
     def drivers(
         self,
         place: IronicPlace,
         force: bool,  # noqa: FBT001
-        sought: Collection[UUID],
+        sought: Sought,
     ) -> Mapping[Kind, Driver]:
         """As `nospoon.control.enrolment.IronicDrivers` says."""
         drivers: dict[Kind, Driver] = dict(self._ironics.drivers(place, force=force))
         drivers[Kind.IRONIC_DISCOVERY] = DiscoveryDriver(
-            sought,
+            sought.nodes,
             partial(self._ironics.addresses, place),
             deployment=self._deployment,
             fleet=self._fleet,
@@ -58,9 +61,17 @@ class Enrolling:
             nova = self._novas.setdefault(place, NovaApi(place))
             flavors = FlavorDriver(nova, self._deployment, clock.unix, force=force)
             drivers[Kind.NOVA_FLAVOR] = flavors
+            placement = self._placements.setdefault(place, NovaApi(place, PLACEMENT))
+            drivers[Kind.NOVA_INVENTORY] = InventoryDriver(
+                placement,
+                sought.inventories,
+                sought.patience,
+                deployment=self._deployment,
+                clock=clock.unix,
+            )
         return {kind: FencedDriver(each, self._require) for kind, each in drivers.items()}
 
     async def close(self) -> None:
         await self._ironics.close()
-        for nova in self._novas.values():
-            await nova.close()
+        for api in (*self._novas.values(), *self._placements.values()):
+            await api.close()

@@ -27,7 +27,7 @@ RETRY_DELAYS = (1.0, 3.0)
 """Seconds before a second and third try of a move whose host was away."""
 
 
-PATIENT = frozenset({Kind.IRONIC_STANDING})
+PATIENT = frozenset({Kind.IRONIC_STANDING, Kind.NOVA_INVENTORY})
 """Kinds whose drivers wait for a conductor, and take nothing of a host meanwhile."""
 Lane = tuple[str, bool]
 """A host's moves; those that wait have a lane of their own."""

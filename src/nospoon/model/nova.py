@@ -25,6 +25,8 @@ class WantedFlavor:
     ram: int | None = None
     disk: int | None = None
     public: bool = True
+    wait: float = 0.0
+    """Seconds in which Placement is to have its nodes; 0: that is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +40,15 @@ class NovaFlavor:
     disk: int
     public: bool
     settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class NovaInventory:
+    """The nodes that a flavor gives, as Placement has them: a resource provider each, whose UUID is
+    the node's, with one of `resource_class` (`CUSTOM_…`). `traits` as in `WantedFlavor`; `nodes`:
+    name and UUID.
+    """
+
+    resource_class: str
+    traits: tuple[tuple[str, str], ...]
+    nodes: tuple[tuple[str, UUID], ...]

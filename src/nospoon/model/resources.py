@@ -23,7 +23,7 @@ from nospoon.model.ironic import (
     IronicStanding,
     IronicTarget,
 )
-from nospoon.model.nova import NovaFlavor
+from nospoon.model.nova import NovaFlavor, NovaInventory
 
 
 class Kind(StrEnum):
@@ -44,6 +44,7 @@ class Kind(StrEnum):
     IRONIC_STANDING = "ironic-standing"
     IRONIC_DISCOVERY = "ironic-discovery"
     NOVA_FLAVOR = "nova-flavor"
+    NOVA_INVENTORY = "nova-inventory"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -306,7 +307,8 @@ def _place(address: str, port: int) -> str:
 InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicTarget
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
-Shape = NovaFlavor | Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled
+InNova = NovaFlavor | NovaInventory
+Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled | InNova
 
 
 @dataclass(frozen=True, slots=True)

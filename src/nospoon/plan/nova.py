@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from uuid import UUID, uuid5
 
 from nospoon.model.cluster import Cluster, Node
-from nospoon.model.nova import NovaFlavor, WantedFlavor
+from nospoon.model.ironic import Standing, Way
+from nospoon.model.nova import NovaFlavor, NovaInventory, WantedFlavor
 from nospoon.model.resources import Key, Kind, Resource
+from nospoon.plan import identity
 from nospoon.plan.enrol import PLACE, settings, values
 
 STANDARD = ("VCPU", "MEMORY_MB", "DISK_GB")
 """Resources of virtual machines, of which a node of Ironic has none."""
+COMPUTE = "COMPUTE_"
+"""How traits begin that Nova gives its computes, whatever Ironic's nodes have."""
 MIB, GIB = 1 << 20, 1 << 30
 
 
@@ -24,12 +28,42 @@ def resource_name(resource_class: str) -> str:
     return "CUSTOM_" + re.sub(r"[^A-Z0-9_]", "_", resource_class.upper())
 
 
-def nova_flavors(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
-    """The flavors that there are to be in Nova."""
+def in_nova(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
+    """The flavors that there are to be in Nova, and what is to be in Placement for each."""
     for wanted in cluster.nova:
         yield Resource(
             Key(Kind.NOVA_FLAVOR, PLACE, wanted.name), _shape(cluster, cluster_id, wanted)
         )
+    yield from inventories(cluster, cluster_id)
+
+
+def inventories(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
+    """What Placement is to have of the nodes, for each flavor that is waited for and has any.
+
+    Nova's driver offers nodes once they are available, so it waits for their standing.
+    """
+    for wanted in cluster.nova:
+        nodes = [node for node in cluster.nodes if _gives(wanted, node)]
+        if wanted.wait and nodes:
+            shape = NovaInventory(
+                resource_class=resource_name(wanted.resource_class),
+                traits=wanted.traits,
+                nodes=tuple((n.name, identity.node_uuid(cluster_id, n.name)) for n in nodes),
+            )
+            needs = tuple(Key(Kind.IRONIC_STANDING, PLACE, node.name) for node in nodes)
+            yield Resource(Key(Kind.NOVA_INVENTORY, PLACE, wanted.name), shape, needs)
+
+
+def _gives(wanted: WantedFlavor, node: Node) -> bool:
+    """Whether a flavor can give this node. Traits of computes themselves are Nova's own to say."""
+    said = node.enrolment
+    enrolled = said.way is Way.ENROL and said.state is Standing.AVAILABLE
+    traits = {name: what for name, what in wanted.traits if not name.startswith(COMPUTE)}
+    return (
+        enrolled
+        and said.resource_class == wanted.resource_class
+        and all((name in node.traits) is (what == "required") for name, what in traits.items())
+    )
 
 
 def _shape(cluster: Cluster, cluster_id: UUID, wanted: WantedFlavor) -> NovaFlavor:

@@ -43,7 +43,7 @@ from nospoon.plan.allocate import Allocations, Endpoint
 from nospoon.plan.enrol import in_ironic
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.notes import Noted
-from nospoon.plan.nova import nova_flavors
+from nospoon.plan.nova import in_nova
 
 NOBODY = ("", "")
 """The range for strangers on an overlay: each of its hosts would answer them all."""
@@ -106,7 +106,7 @@ class _Resolver:
             yield from self._links(self.hosts[host])
         for node in self.cluster.nodes:
             yield from self._node(node, self.hosts[self.allocations.hosts[node.name]])
-        yield from nova_flavors(self.cluster, self.id)
+        yield from in_nova(self.cluster, self.id)
 
     def _pool_key(self, host: str) -> Key:
         return Key(Kind.POOL, host, self.pool)

@@ -12,7 +12,7 @@ from nospoon.model.ironic import (
     IronicTarget,
     Settings,
 )
-from nospoon.model.nova import NovaFlavor
+from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources import (
     Bmc,
     Enrolled,
@@ -63,9 +63,11 @@ def field_text(name: str, value: object) -> str:
 
 def describe(shape: Shape) -> str:
     """A shape in a few words."""
-    if isinstance(shape, NovaFlavor):
-        return f"{counted(len(shape.settings), 'extra spec')}"
     match shape:
+        case NovaFlavor():
+            return counted(len(shape.settings), "extra spec")
+        case NovaInventory():
+            return f"{counted(len(shape.nodes), 'node')} in Placement, as {shape.resource_class}"
         case Pool(path=path):
             return path
         case Image():

@@ -156,7 +156,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     VolumesSection: _all(Rule.LIVE, "connectors", "targets"),
     ConnectorSection: dict.fromkeys(ConnectorSection.model_fields, Rule.LIVE),
     TargetSection: dict.fromkeys(TargetSection.model_fields, Rule.LIVE),
-    NovaSection: {"flavors": Rule.PARTS},
+    NovaSection: {"flavors": Rule.PARTS, "wait": Rule.LIVE},
     NovaFlavorSection: {
         **_all(Rule.LIVE, "resource_class", "traits", "extra_specs"),
         **_all(Rule.REPLACE, "vcpus", "ram", "disk", "public"),

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from nospoon.model.nova import WantedFlavor
 from nospoon.plan.enrol import settings
+from nospoon.spec.fields import Duration
 from nospoon.spec.section import Section, Text, Whole
 
 TRAIT = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
@@ -36,11 +37,17 @@ class NovaSection(Section):
     flavors: dict[Annotated[str, Field(min_length=1, max_length=255)], NovaFlavorSection] = Field(
         description="Name -> flavor."
     )
+    wait: Duration = Field(
+        600.0,
+        description="Time in which Placement is to have the available nodes of each flavor; "
+        "`0s`: it is not waited for. Default 10min.",
+    )
 
 
 def wanted(section: NovaSection | None) -> tuple[WantedFlavor, ...]:
     """The flavors, in the order of the file."""
-    given = section.flavors if section is not None else {}
+    if section is None:
+        return ()
     return tuple(
         WantedFlavor(
             name=name,
@@ -51,6 +58,7 @@ def wanted(section: NovaSection | None) -> tuple[WantedFlavor, ...]:
             ram=each.ram,
             disk=each.disk,
             public=each.public,
+            wait=section.wait,
         )
-        for name, each in given.items()
+        for name, each in section.flavors.items()
     )

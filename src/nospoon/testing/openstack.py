@@ -14,6 +14,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
 
 REGION, PASSWORD, START_SECONDS = "RegionOne", "secret", 150
+VERSIONS = "compute 2.61, placement 1.22"
+"""https://specs.openstack.org/openstack/api-sig/guidelines/microversion_specification.html"""
 WSGI = {
     "keystone": "keystone.wsgi.api:application",
     "placement": "placement.wsgi.api:application",
@@ -61,11 +65,14 @@ class Cloud:
 
     def call(self, method: str, url: str, body: Any = None) -> Any:
         """As its admin. What it answers, decoded; None for nothing."""
-        headers = {"X-Auth-Token": self._token(), "OpenStack-API-Version": "compute 2.61"}
+        headers = {"X-Auth-Token": self._token(), "OpenStack-API-Version": VERSIONS}
         return _call(method, url, body, headers)[0]
 
     def nova(self, method: str, path: str, body: Any = None) -> Any:
         return self.call(method, f"{self.url('nova')}/v2.1{path}", body)
+
+    def placement(self, method: str, path: str) -> Any:
+        return self.call(method, f"{self.url('placement')}{path}")
 
     def flavors(self) -> dict[str, Any]:
         """Nova's, by name."""
@@ -120,6 +127,26 @@ def down(made: Cloud, *, cache: Path) -> None:
     for each in made.processes:
         asyncio.run(owned.stop(each, patience=10, with_session=True))
     shutil.rmtree(made.state)
+
+
+@contextmanager
+def compute(made: Cloud, *, lock: Path, cache: Path, script: Path) -> Iterator[None]:
+    """nova-compute with Ironic's driver: `script` is what starts it."""
+    bin_ = environment.place(cache, "openstack", lock) / "bin"
+    own = {"compute_driver": "ironic.IronicDriver", "host": "test", "update_resources_interval": 2}
+    login = {**made.auth, "auth_type": "password", "region_name": REGION}
+    more = made.state / "compute.conf"
+    _write(more, {"DEFAULT": own, "ironic": login})
+    files = [f"--config-file={made.state}/nova/nova.conf", f"--config-file={more}"]
+    argv = [str(bin_ / "python"), str(script), *files]
+    running = owned.begin(argv, output=made.state / "nova-compute.log", env=os.environ)
+    try:
+        yield
+    except BaseException:
+        print((made.state / "nova-compute.log").read_text()[-8000:])  # noqa: T201  (for its reader)
+        raise
+    finally:
+        asyncio.run(owned.stop(running, patience=10, with_session=True))
 
 
 def _free_port() -> int:

@@ -1,6 +1,6 @@
-"""Nova's API by openstacksdk, whose calls block: they run in a few threads of their own.
+"""Nova's API and Placement's by openstacksdk, whose calls block: they run in threads of their own.
 
-https://docs.openstack.org/api-ref/compute/
+https://docs.openstack.org/api-ref/compute/, https://docs.openstack.org/api-ref/placement/
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from nospoon.errors import HostUnreachable, MissingTool, ProviderError
@@ -16,23 +17,36 @@ from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import judged
 
 PARALLEL = 4
-MICROVERSION = "2.61"
-"""From which on a flavor shows its extra specs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """`proxy`: what a connection of openstacksdk calls it."""
+
+    name: str
+    proxy: str
+    microversion: str
+
+
+NOVA = Service("Nova", "compute", "2.61")
+"""From that version on a flavor shows its extra specs."""
+PLACEMENT = Service("Placement", "placement", "1.22")
+"""From that version on traits may be forbidden."""
 
 
 class Api:
-    """The Nova of one cloud. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
+    """A service of one cloud. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
 
-    def __init__(self, place: IronicPlace) -> None:
-        self.place = place
-        self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix="nova")
+    def __init__(self, place: IronicPlace, service: Service = NOVA) -> None:
+        self.place, self.service = place, service
+        self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=service.proxy)
         self._adapter: Any = None
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """What it answers, decoded; None for nothing."""
         loop = asyncio.get_running_loop()
         answer = await loop.run_in_executor(self._threads, self._guarded, method, path, body)
-        return judged(answer, f"Nova's {method} {path}", said=_said)
+        return judged(answer, f"{self.service.name}'s {method} {path}", said=_said)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)
@@ -40,17 +54,18 @@ class Api:
     def _guarded(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
 
+        name = self.service.name
         try:
             if self._adapter is None:
-                self._adapter = _adapter(self.place)
+                self._adapter = _adapter(self.place, self.service)
             more = {} if body is None else {"json": body}
             return self._adapter.request(
-                path, method, microversion=MICROVERSION, raise_exc=False, **more
+                path, method, microversion=self.service.microversion, raise_exc=False, **more
             )
         except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
-            raise HostUnreachable(f"Nova of {self.place} does not answer: {error}") from error
+            raise HostUnreachable(f"{name} of {self.place} does not answer: {error}") from error
         except exceptions.ClientException as error:
-            raise ProviderError(f"Nova of {self.place}: {error}") from error
+            raise ProviderError(f"{name} of {self.place}: {error}") from error
 
 
 def _said(text: str) -> str:
@@ -63,7 +78,7 @@ def _said(text: str) -> str:
     return str(inner.get("message", inner) if isinstance(inner, dict) else inner)[:500]
 
 
-def _adapter(place: IronicPlace) -> Any:
+def _adapter(place: IronicPlace, service: Service) -> Any:
     try:
         import openstack  # noqa: PLC0415  (an extra)
     except ImportError as error:
@@ -71,4 +86,5 @@ def _adapter(place: IronicPlace) -> Any:
             "openstacksdk is needed for flavors", hint="pip install 'nospoon[ironic]'"
         ) from error
     told = json.loads(place.cloud)
-    return openstack.connect(load_yaml_config=False, load_envvars=False, **told).compute
+    connection = openstack.connect(load_yaml_config=False, load_envvars=False, **told)
+    return getattr(connection, service.proxy)

@@ -1,0 +1,151 @@
+"""The driver of Kind.NOVA_INVENTORY: Placement has what a flavor gives.
+
+nova-compute makes it, of Ironic's nodes that are available: a resource provider whose UUID is the
+node's, with one of its resource class and the node's traits. It looks once a minute, and
+tells nobody, so Placement is asked: https://docs.openstack.org/api-ref/placement/
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import quote
+from uuid import UUID
+
+from nospoon.errors import Gone, ProviderError
+from nospoon.model.nova import NovaInventory
+from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
+from nospoon.runtime import clock as clocks
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.telling import tell
+
+LOOK_SECONDS = 2.0
+RESTS = 10
+"""After a look as many times as long as it took."""
+TOLD = 5
+"""Of how many nodes one look tells what they lack."""
+
+
+class Placement(Protocol):
+    """Its API. Raises `Gone` for what it has not, and as `nospoon.providers.nova.api` says."""
+
+    async def call(self, method: str, path: str) -> Any:
+        """What it answers, decoded; None for nothing."""
+
+
+class InventoryDriver:
+    """`wanted`: what is to be there. `patience`: flavor -> seconds that one waits for it."""
+
+    kind = Kind.NOVA_INVENTORY
+
+    def __init__(
+        self,
+        api: Placement,
+        wanted: Collection[Resource],
+        patience: Mapping[str, float],
+        *,
+        deployment: str,
+        clock: Clock,
+    ) -> None:
+        self._api, self._wanted, self._patience = api, wanted, patience
+        self._deployment, self._clock = deployment, clock
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        """Those of the wanted that are there as a whole."""
+        if cluster is None:
+            return []
+        tag = OwnerTag(self._deployment, cluster)
+        return [
+            Observed(each.key, each.shape, tag, self._clock())
+            for each in self._wanted
+            if not await self._lacking(_inventory(each))
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        """Return when it is there. Raises `ProviderError` at the end of one's patience."""
+        del tag
+        shape, name = _inventory(resource), resource.key.name
+        end, said = clocks.monotonic() + self._patience[name], ""
+        while True:
+            began = clocks.monotonic()
+            lacking = await self._lacking(shape)
+            if not lacking:
+                return
+            words = "; ".join(f"{node} {why}" for node, why in lacking.items())
+            if clocks.monotonic() > end:
+                raise ProviderError(
+                    f"Placement has not what flavor {name} gives, after"
+                    f" {self._patience[name]:.0f} s: {words}",
+                    hint="nova-compute with compute_driver ironic.IronicDriver puts it there, once "
+                    "a minute; its log tells why not. `nova: {wait: …}` is how long it may take.",
+                )
+            if words != said:
+                said = words
+                tell(f"not in Placement yet: {words}")
+            pause = max(LOOK_SECONDS, RESTS * (clocks.monotonic() - began))
+            await asyncio.sleep(pause)  # nobody tells of it
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        """Nothing of it is ours: it goes with its node."""
+
+    async def _lacking(self, shape: NovaInventory) -> Mapping[str, str]:
+        """Node -> what Placement lacks of it, of a few of those of which it lacks anything."""
+        free, lacking = await self._free(shape), dict[str, str]()
+        for name, uuid in shape.nodes:
+            if uuid not in free and (why := await self._why(shape, uuid)):
+                lacking[name] = why
+            if len(lacking) == TOLD:
+                break
+        return lacking
+
+    async def _free(self, shape: NovaInventory) -> Collection[UUID]:
+        """Providers from which the flavor can be had now, in one call."""
+        if not await self._knows(shape):
+            return ()
+        traits = [f"{'' if what == 'required' else '!'}{name}" for name, what in shape.traits]
+        query = f"resources={shape.resource_class}:1"
+        query += f"&required={quote(','.join(traits), safe='!,')}" if traits else ""
+        told = await self._api.call("GET", f"/resource_providers?{query}")
+        return {UUID(each["uuid"]) for each in told["resource_providers"]}
+
+    async def _knows(self, shape: NovaInventory) -> bool:
+        """Whether the names mean anything: it refuses questions with others."""
+        names = {name for name, _ in shape.traits}
+        if names:
+            told = await self._api.call("GET", f"/traits?name=in:{','.join(sorted(names))}")
+            if names - set(told["traits"]):
+                return False
+        try:
+            await self._api.call("GET", f"/resource_classes/{shape.resource_class}")
+        except Gone:
+            return False
+        return True
+
+    async def _why(self, shape: NovaInventory, node: UUID) -> str:
+        """What a provider that is not free lacks, "" for nothing: an instance may have it."""
+        path = f"/resource_providers/{node}"
+        try:
+            stock = (await self._api.call("GET", f"{path}/inventories"))["inventories"]
+            traits = set((await self._api.call("GET", f"{path}/traits"))["traits"])
+        except Gone:
+            return "is not there"
+        found = stock.get(shape.resource_class)
+        if found is None:
+            return f"has no {shape.resource_class}, but {', '.join(sorted(stock)) or 'nothing'}"
+        if found["total"] <= found["reserved"]:
+            return "is reserved: Ironic has something else to do with it"
+        for name, what in shape.traits:
+            if (name in traits) is not (what == "required"):
+                return f"{'lacks' if what == 'required' else 'has'} the trait {name}"
+        return ""
+
+
+def _inventory(resource: Resource) -> NovaInventory:
+    if not isinstance(resource.shape, NovaInventory):
+        raise ProviderError(f"{resource.key} is nothing that Placement has")
+    return resource.shape
