@@ -35,6 +35,8 @@ HERE = Peer("127.0.0.1", 40000, "127.0.0.1")
 ELSEWHERE = Peer("127.0.0.2", 40000, "127.0.0.1")
 SUITES = pytest.mark.parametrize("suite", [3, 17])
 POWER_STATUS = (0x00, 0x01)
+SETUP_PAYLOAD = 16
+"""Where the payload of a handshake stands in its datagram."""
 
 
 def counter() -> Callable[[int], bytes]:
@@ -107,6 +109,23 @@ def test_a_wrong_password_is_refused(suite: int) -> None:
     assert not console.take_rakp2(wire.ask(console.rakp1()))
     assert not console.take_rakp4(wire.ask(console.rakp3()))
     assert console.status == 0x0F
+    assert wire.endpoint.sessions == {}
+
+
+def test_a_name_that_is_too_long_is_refused_as_such() -> None:
+    wire, console = Wire(), Console(b"seventeen letters", b"s3cret")
+    console.take_open(wire.ask(console.open_request()))
+    assert not console.take_rakp2(wire.ask(console.rakp1()))
+    assert console.status == 0x0C
+
+
+def test_a_console_that_gives_up_ends_its_handshake() -> None:
+    wire, console = Wire(), admin()
+    console.take_open(wire.ask(console.open_request()))
+    assert console.take_rakp2(wire.ask(console.rakp1()))
+    gave_up = bytearray(console.rakp3())
+    gave_up[SETUP_PAYLOAD + 1] = 0x0F
+    assert wire.tell(bytes(gave_up)) == []
     assert wire.endpoint.sessions == {}
 
 

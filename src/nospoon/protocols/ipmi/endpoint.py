@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nospoon.protocols.ipmi.session import (
+    GaveUp,
     Identity,
     Privilege,
     Session,
@@ -269,7 +270,11 @@ class Endpoint:
         if self._active >= self.most:
             yield Send(self._full(session, Payload.RAKP4, payload), source)
             return
-        answer = session.rakp3(payload, now=now)
+        try:
+            answer = session.rakp3(payload, now=now)
+        except GaveUp:
+            del self.sessions[session.id]
+            raise
         if not session.active:
             del self.sessions[session.id]
         yield Send(answer, source)

@@ -161,6 +161,10 @@ class _Named:
 NOBODY = Login(b"", b"", 0, Privilege.NONE, sol=False)
 
 
+class GaveUp(Garbage):
+    """The console ends its handshake (§13.22): there is nothing to answer."""
+
+
 class Session:
     """From the open request to its end. `limit`: the highest privilege that it may take."""
 
@@ -252,7 +256,7 @@ class Session:
             raise Garbage("short RAKP message 1")
         tag, _, console_random, role, length = _RAKP1.unpack_from(payload)
         name = payload[_RAKP1.size :]
-        if len(name) != length or length > NAME_LIMIT:
+        if len(name) != length:
             raise Garbage("a user name that is not as long as it says")
         fresh = _Named(console_random, random, role, name)
         known = self._named
@@ -262,6 +266,8 @@ class Session:
 
     def _check(self, named: _Named, login: Login | None) -> Status:
         role = named.role & 0x0F
+        if len(named.name) > NAME_LIMIT:
+            return Status.INVALID_NAME_LENGTH
         if role > Privilege.ADMINISTRATOR:
             return Status.INVALID_ROLE
         if role > self.limit:
@@ -276,7 +282,7 @@ class Session:
             raise Garbage("RAKP message 3 before 1, or short")
         tag, status, _ = _RAKP3.unpack_from(payload)
         if status != Status.OK:
-            raise Garbage("the console gave up")
+            raise GaveUp
         named, console = self._named, struct.pack("<I", self._asked.console)
         proof = mac(self._suite, self._login.password, named.random + console + named.who)
         if not hmac.compare_digest(payload[_RAKP3.size :], proof):
