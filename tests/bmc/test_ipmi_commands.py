@@ -289,6 +289,10 @@ def test_a_handle_that_no_session_has_is_told_as_such(handle: int, said: int | N
         assert code(answer) == said
 
 
+def test_channel_info_counts_the_sessions() -> None:
+    assert data_of(ask(0x06, 0x42, b"\x0e"))[:4] == bytes([1, 4, 1, 0x80 | 1])
+
+
 SHORT, LONG = 16, 20
 
 

@@ -30,7 +30,8 @@ from nospoon.protocols.ipmi.session import Privilege, Session
 
 _NONE, _USER, _ADMINISTRATOR = Privilege.NONE, Privilege.USER, Privilege.ADMINISTRATOR
 _ACCESS = bytes([0x22, Privilege.ADMINISTRATOR])
-"""§22.23: always available, per-message authentication off, alerting off; administrator at most."""
+"""§22.23: always available, every message authenticated, no alerts; administrator at most."""
+_MULTI_SESSION = 0x80
 _RMCP_PLUS = 0x10
 _READ_KEY, _SET_KEY = 0, 1
 _KG, _KEY_SIZE, _NOT_LOCKABLE = 1, 20, 0x00
@@ -128,11 +129,11 @@ def _address(text: str) -> bytes:
 
 
 def _channel_info(context: Context, data: bytes) -> Result:
-    """§22.24: one 802.3 LAN channel, multi-session."""
-    del context
+    """§22.24: one 802.3 LAN channel, multi-session, and how many sessions there are."""
     if not on_this_channel(data):
         return Reply(INVALID_FIELD)
-    return Reply(OK, bytes([CHANNEL, 0x04, 0x01, 0x80, 0xF2, 0x1B, 0x00, 0, 0]))
+    sessions = _MULTI_SESSION | len(_active(context))
+    return Reply(OK, bytes([CHANNEL, 0x04, 0x01, sessions, 0xF2, 0x1B, 0x00, 0, 0]))
 
 
 def _channel_access(context: Context, data: bytes) -> Result:
