@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from nospoon.control.hosts import Hosts
+from nospoon.control.hosts import EVENTS_AT_ONCE, Hosts
 from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.providers.base import Connection
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime.tasks import Tasks
@@ -50,3 +53,25 @@ async def test_a_connection_that_no_machine_needs_is_closed(tasks: Tasks, tmp_pa
     assert watch.cancelled()
     hosts.use(RACK)
     assert len(opened.connections) == 2
+
+
+async def test_many_events_at_once_leave_others_their_turn(tasks: Tasks, tmp_path: Path) -> None:
+    connection = SimulatedConnection("rack", "deployment", lambda: 0.0)
+    seen: list[MachineEvent] = []
+    hosts = Hosts(lambda _: connection, tasks, seen.append, sockets=tmp_path)
+    machine = uuid4()
+    hosts.settle(machine, RACK)
+    feed = connection.around.feed
+    event = MachineEvent(machine, MachineChange.OBSERVED, PowerState.OFF, 0.0)
+    async with asyncio.timeout(10):
+        while not seen:
+            feed.publish(event)
+            await asyncio.sleep(0)
+    seen.clear()
+    for _ in range(EVENTS_AT_ONCE * 10):
+        feed.publish(event)
+    steps = [0]
+    while len(seen) < EVENTS_AT_ONCE * 10:
+        await asyncio.sleep(0)
+        steps.append(len(seen))
+    assert max(later - sooner for sooner, later in pairwise(steps)) <= EVENTS_AT_ONCE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, Resource
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.console import Recorder
+from nospoon.providers.simulated.world import Running, Snapshot
 from nospoon.runtime.tasks import Tasks
 from nospoon.spec.load import load
 from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until
@@ -244,3 +246,21 @@ async def test_a_host_that_is_described_differently_has_other_agents_from_then_o
     for each in ("{api: 'http://192.0.2.1'}", "{port: 7}", "{failures: 1}", "{command: 1s}"):
         connection.configure(host(each))
         assert connection.around.simulation.agents not in (None, before)
+
+
+def test_a_world_is_written_down_piece_by_piece_so_that_other_threads_have_their_turn() -> None:
+    world = World()
+    pieces = 100
+    world.running.update({UUID(int=each): Running() for each in range(pieces)})
+    calls: list[str] = []
+
+    def called(_frame: object, event: str, what: object) -> None:
+        if event == "c_call":
+            calls.append(getattr(what, "__name__", ""))
+
+    sys.setprofile(called)
+    try:
+        Snapshot.of(world).encoded()
+    finally:
+        sys.setprofile(None)
+    assert calls.count("encode") == pieces

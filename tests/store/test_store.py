@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,10 +22,11 @@ from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Bmc, Key, Kind, Machine, OwnerTag
 from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmcs, clusters, operations, tables
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
-from nospoon.store.database import Database
+from nospoon.store.database import AT_ONCE, BATCH, Database
 from nospoon.store.operations import OperationRow, OperationState
 
 CLUSTER = ClusterRow(
@@ -213,3 +217,30 @@ def test_a_database_that_does_not_answer_is_told_without_its_password(tmp_path: 
         Database.open("store.db")
     with pytest.raises(MissingTool, match="asyncmy"):
         Database.open("mysql+asyncmy://me:s3cret@h/db")
+
+
+async def test_many_whose_work_was_done_at_once_go_on_a_few_at_a_time(database: Database) -> None:
+    begun, gate = Event(), Event()
+    ended: list[int] = []
+
+    def hold(_: object) -> None:
+        begun.set()
+        gate.wait()
+
+    async def one(number: int) -> None:
+        await database.call(lambda _: number)
+        ended.append(number)
+
+    async with Tasks("test") as tasks:
+        held = tasks.start(database.call(hold), name="held")
+        await asyncio.to_thread(begun.wait)
+        waiting = [tasks.start(one(number), name="one") for number in range(BATCH)]
+        await asyncio.sleep(0)
+        gate.set()
+        steps = [0]
+        while len(ended) < BATCH:
+            await asyncio.sleep(0)
+            steps.append(len(ended))
+        await asyncio.gather(held, *waiting)
+    assert max(later - sooner for sooner, later in pairwise(steps)) <= AT_ONCE
+    assert ended == list(range(BATCH))

@@ -21,6 +21,11 @@ from nospoon.settings import Settings, settings_for
 
 log = structlog.get_logger()
 
+TURN_SECONDS = 0.0005
+"""How long another thread of ours may go on in Python while the loop has something to do: each
+datagram may wait for it several times.
+"""
+
 
 def main() -> None:
     """Run the daemon in the foreground until SIGTERM or SIGINT."""
@@ -28,6 +33,7 @@ def main() -> None:
     settings = settings_for(os.environ, uid=os.getuid())
     os.umask(0o022)
     logs.configure(settings.log_level)
+    sys.setswitchinterval(TURN_SECONDS)
     try:
         _prepare(settings)
         with locked(settings.pid_file), listening(settings.socket) as listener:

@@ -11,6 +11,7 @@ Any SQLAlchemy URL will do; PostgreSQL is the other one that is meant.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ R = TypeVar("R")
 
 
 BATCH = 64
+AT_ONCE = 8
 POSTGRESQL_OPTIONS = "-c idle_in_transaction_session_timeout=5s -c lock_timeout=10s"
 """A daemon that is stopped in the middle of a transaction must not keep its locks for ever."""
 
@@ -74,7 +76,24 @@ def _make_private(engine: Engine) -> None:
                 file.chmod(0o600)
 
 
-def _settle(future: asyncio.Future[Any], outcome: _Outcome) -> None:
+def _settle(done: deque[tuple[_Call, _Outcome]]) -> None:
+    """Tell those of one loop, a few at a time: what they do then must not keep all others waiting
+    that the loop serves.
+    """
+    loop = done[0][0].loop
+    for _ in range(AT_ONCE):
+        if done and done[0][0].loop is loop:
+            call, outcome = done.popleft()
+            _tell(call.future, outcome)
+    _go_on(done)
+
+
+def _go_on(done: deque[tuple[_Call, _Outcome]]) -> None:
+    if done:
+        done[0][0].loop.call_soon_threadsafe(_settle, done)
+
+
+def _tell(future: asyncio.Future[Any], outcome: _Outcome) -> None:
     if future.done():
         return  # whoever asked was cancelled; what was done is done
     if outcome.error is not None:
@@ -165,8 +184,7 @@ class Database:
                     self._calls.put(None)
                     break
                 batch.append(following)
-            for call, outcome in zip(batch, self._carry_out(batch), strict=True):
-                call.loop.call_soon_threadsafe(_settle, call.future, outcome)
+            _go_on(deque(zip(batch, self._carry_out(batch), strict=True)))
 
     def _carry_out(self, batch: list[_Call]) -> list[_Outcome]:
         try:
