@@ -11,7 +11,7 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nospoon.runtime import clock
-from nospoon.services.bmcs.accounts import Accounts, RedfishSession
+from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.redfish import accounts as account_service
 from nospoon.services.bmcs.redfish import (
     bios,
@@ -36,6 +36,7 @@ from nospoon.services.bmcs.redfish import (
     query,
     registries,
     secure_boot,
+    sessions,
     tasks,
     update,
     volumes,
@@ -234,54 +235,6 @@ async def _odata(exchange: Exchange) -> Response:
     return respond(shown.odata())
 
 
-async def _session_service(exchange: Exchange) -> Response:
-    return tagged(exchange, shown.session_service())
-
-
-async def _sessions(exchange: Exchange) -> Response:
-    path = "SessionService/Sessions"
-    ids = sorted(each.id for each in _visible_sessions(exchange))
-    return tagged(exchange, collection("Session", path, ids))
-
-
-def _visible_sessions(exchange: Exchange) -> Sequence[RedfishSession]:
-    here = exchange.service.redfish_at(exchange.request.scope["server"])
-    return exchange.accounts.sessions(exchange.account, here, now=clock.monotonic())
-
-
-async def _create_session(exchange: Exchange) -> Response:
-    body = await exchange.body()
-    for name in ("UserName", "Password"):
-        if name not in body:
-            raise errors.missing_property(name)
-        if not isinstance(body[name], str):
-            raise errors.wrong_type(name, body[name] if name != "Password" else "…")
-    account = exchange.accounts.find(body["UserName"], body["Password"])
-    if account is None or not exchange.log_in(account):
-        raise errors.unauthorized(exchange.path)
-    made = exchange.accounts.log_in(account, body["UserName"], now=clock.monotonic())
-    location = f"{ROOT}/SessionService/Sessions/{made.id}"
-    headers = {"X-Auth-Token": made.token, "Location": location}
-    return respond(shown.session(made), status=201, headers=headers)
-
-
-def _session_of(exchange: Exchange) -> RedfishSession:
-    wanted = exchange.request.path_params["session"]
-    for each in _visible_sessions(exchange):
-        if each.id == wanted:
-            return each
-    raise errors.not_found(exchange.path)
-
-
-async def _session(exchange: Exchange) -> Response:
-    return tagged(exchange, shown.session(_session_of(exchange)))
-
-
-async def _delete_session(exchange: Exchange) -> Response:
-    exchange.accounts.log_out(_session_of(exchange))
-    return Response(status_code=204, headers=ODATA)
-
-
 async def _interfaces(exchange: Exchange) -> Response:
     served = exchange.served()
     path = f"Systems/{served.bmc.uuid}/EthernetInterfaces"
@@ -321,18 +274,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(f"{_V1}/", {"GET": _root}, _OPEN),
     Resource(f"{_V1}/$metadata", {"GET": _metadata}, _OPEN),
     Resource(f"{_V1}/odata", {"GET": _odata}, _OPEN),
-    Resource(f"{_V1}/SessionService", {"GET": _session_service}),
-    Resource(
-        f"{_V1}/SessionService/Sessions",
-        {"GET": _sessions, "POST": _create_session},
-        frozenset({"POST"}),
-    ),
-    Resource(
-        f"{_V1}/SessionService/Sessions/Members", {"POST": _create_session}, frozenset({"POST"})
-    ),
-    Resource(
-        f"{_V1}/SessionService/Sessions/{{session}}", {"GET": _session, "DELETE": _delete_session}
-    ),
+    *sessions.RESOURCES,
     Resource(f"{_V1}/Systems", {"GET": _listing("ComputerSystem", "Systems")}),
     Resource(f"{_V1}/Systems/{{id}}/Actions/ComputerSystem.Reset", {"POST": _reset}),
     Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces", {"GET": _interfaces}),

@@ -1,0 +1,82 @@
+"""SessionService: who logged in, and may be logged out (DSP0266 §13.3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from nospoon.runtime import clock
+from nospoon.services.bmcs.accounts import RedfishSession
+from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish import resources as shown
+from nospoon.services.bmcs.redfish.exchange import (
+    ODATA,
+    ROOT,
+    Exchange,
+    Resource,
+    collection,
+    respond,
+    tagged,
+)
+
+SESSIONS = "SessionService/Sessions"
+
+
+async def _session_service(exchange: Exchange) -> Response:
+    return tagged(exchange, shown.session_service())
+
+
+async def _sessions(exchange: Exchange) -> Response:
+    ids = sorted(each.id for each in _visible_sessions(exchange))
+    return tagged(exchange, collection("Session", SESSIONS, ids))
+
+
+def _visible_sessions(exchange: Exchange) -> Sequence[RedfishSession]:
+    here = exchange.service.redfish_at(exchange.request.scope["server"])
+    return exchange.accounts.sessions(exchange.account, here, now=clock.monotonic())
+
+
+async def _create_session(exchange: Exchange) -> Response:
+    body = await exchange.body()
+    for name in ("UserName", "Password"):
+        if name not in body:
+            raise errors.missing_property(name)
+        if not isinstance(body[name], str):
+            raise errors.wrong_type(name, body[name] if name != "Password" else "…")
+    account = exchange.accounts.find(body["UserName"], body["Password"])
+    if account is None or not exchange.log_in(account):
+        raise errors.unauthorized(exchange.path)
+    made = exchange.accounts.log_in(account, body["UserName"], now=clock.monotonic())
+    location = f"{ROOT}/{SESSIONS}/{made.id}"
+    headers = {"X-Auth-Token": made.token, "Location": location}
+    return respond(shown.session(made), status=201, headers=headers)
+
+
+def _session_of(exchange: Exchange) -> RedfishSession:
+    wanted = exchange.request.path_params["session"]
+    for each in _visible_sessions(exchange):
+        if each.id == wanted:
+            return each
+    raise errors.not_found(exchange.path)
+
+
+async def _session(exchange: Exchange) -> Response:
+    return tagged(exchange, shown.session(_session_of(exchange)))
+
+
+async def _delete_session(exchange: Exchange) -> Response:
+    exchange.accounts.log_out(_session_of(exchange))
+    return Response(status_code=204, headers=ODATA)
+
+
+RESOURCES = (
+    Resource(f"{ROOT}/SessionService", {"GET": _session_service}),
+    Resource(
+        f"{ROOT}/{SESSIONS}",
+        {"GET": _sessions, "POST": _create_session},
+        frozenset({"POST"}),
+    ),
+    Resource(f"{ROOT}/{SESSIONS}/Members", {"POST": _create_session}, frozenset({"POST"})),
+    Resource(f"{ROOT}/{SESSIONS}/{{session}}", {"GET": _session, "DELETE": _delete_session}),
+)
