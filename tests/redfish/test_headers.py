@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any, cast
 
 import pytest
 
+from nospoon.model.cluster import Firmware
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import bench
 from nospoon.testing.redfish import SYSTEMS, Client, client, system_of
@@ -84,6 +86,31 @@ async def test_a_method_that_nobody_knows_is_told_behind_the_body_of_another_req
         post = b"POST /redfish/v1/ HTTP/1.1\r\nHost: bmc\r\nContent-Length: 2\r\n\r\n{}"
         assert await said(b.first, odd) == [b"HTTP/1.1 501 Not Implemented"]
         assert b"HTTP/1.1 501 Not Implemented" in await said(b.first, post + odd)
+
+
+async def test_a_malformed_request_is_told_as_every_error_is() -> None:
+    async with bench(1) as b:
+        told = await heard(b.first, b"GET /redfish/v1/ HTTP/1.1\r\nno header\r\n\r\n")
+        (info,) = json.loads(told.partition(b"\r\n\r\n")[2])["error"]["@Message.ExtendedInfo"]
+        assert info["Message"] == "Invalid HTTP request received."
+
+
+async def test_an_error_that_nobody_expected_is_told_as_every_error_is() -> None:
+    async with bench(1, firmware=Firmware.UEFI) as b:
+        b.machines.keys = cast("Any", None)  # nothing that could be gone through
+        answer = await client(b.first).get(f"{system_of(b.first)}/SecureBoot/SecureBootDatabases")
+        assert (answer.status, answer.message) == (500, "InternalError")
+        assert (await client(b.first).get(SYSTEMS)).status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_queries_are_for_what_is_read(method: str) -> None:
+    async with bench(1) as b:
+        line, place = client(b.first), system_of(b.first)
+        answer = await line.ask(method, f"{place}?$select=Name", {"AssetTag": "x"})
+        assert (answer.status, answer.message) == (400, "QueryNotSupportedOnOperation")
+        assert (await line.get(place)).json["AssetTag"] is None
+        assert (await line.ask("PATCH", f"{place}?mine=1", {"AssetTag": "x"})).status == 200
 
 
 async def test_a_malformed_request_is_a_bad_request() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nospoon.bmc.messages import (
@@ -12,8 +13,10 @@ from nospoon.bmc.messages import (
     OverrideRequested,
     PowerRequested,
     RestartRequested,
+    SettingsRequested,
     Verdict,
 )
+from nospoon.bmc.runtime import Settings
 from nospoon.model.boot import NO_OVERRIDE, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 from nospoon.services.bmcs.redfish import errors, uris
@@ -38,6 +41,9 @@ _TARGET, _ENABLED, _MODE = (
     "BootSourceOverrideMode",
 )
 _URI = "HttpBootUri"
+_POLICY = "PowerRestorePolicy"
+LIGHTS = ("IndicatorLED", "LocationIndicatorActive")
+LONGEST_TAG = 63
 RESET = Action("ComputerSystem.Reset", (Parameter("ResetType", allowed=tuple(shown.RESET_TYPES)),))
 RESET_MANAGER = Action("Manager.Reset", (Parameter("ResetType", allowed=shown.MANAGER_RESETS),))
 TO_DEFAULTS = Action(
@@ -79,7 +85,8 @@ async def reset_to_defaults(service: BmcService, served: Served, body: dict[str,
 
 async def patch_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """Check everything first, then change."""
-    refuse_others(body, ("Boot", "IndicatorLED", "LocationIndicatorActive"))
+    refuse_others(body, (*LIGHTS, "Boot", "AssetTag", _POLICY), shown.system(served))
+    settings = _settings(served, body)
     override = _override(served, body["Boot"]) if _sets_override(body) else None
     uri = _http_boot_uri(body.get("Boot", {}))
     lit = _lit(body)
@@ -89,23 +96,64 @@ async def patch_system(service: BmcService, served: Served, body: dict[str, Any]
     if override is not None:
         changed = override
         done(await service.ask(served, lambda ticket: OverrideRequested(changed, ticket)))
+    if settings is not served.aggregate.runtime.settings:
+        done(await service.ask(served, lambda ticket: SettingsRequested(settings, ticket)))
+    await _light(service, served, lit)
+
+
+async def patch_chassis(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+    """Its light is that of its system."""
+    refuse_others(body, LIGHTS, shown.chassis(served))
+    await _light(service, served, _lit(body))
+
+
+async def _light(service: BmcService, served: Served, lit: bool | None) -> None:  # noqa: FBT001
     if lit is not None:
         on = lit
         done(await service.ask(served, lambda ticket: IdentifyRequested(on, ticket)))
 
 
-def refuse_others(body: Mapping[str, Any], writable: tuple[str, ...]) -> None:
-    """Raises `RedfishError` for properties that cannot be set here."""
+def refuse_others(
+    body: Mapping[str, Any], writable: tuple[str, ...], known: Mapping[str, Any] | None = None
+) -> None:
+    """Raises `RedfishError` for properties that cannot be set here. `known`: all that there are."""
     for name in body:
         if name.startswith("@odata.") or name in writable:
             continue
-        raise (errors.read_only(name) if name in _KNOWN else errors.unknown_property(name))
+        there = name in _KNOWN or name in (known or ())
+        raise (errors.read_only(name) if there else errors.unknown_property(name))
 
 
-_KNOWN = frozenset(
-    {"Id", "Name", "UUID", "PowerState", "SerialNumber", "Model", "Manufacturer", "Status",
-     "SystemType", "HostName", "ProcessorSummary", "MemorySummary", "Links", "Actions"}
-)  # fmt: skip
+_KNOWN = frozenset({"Actions", "Id", "Links", "Name", "Status"})
+"""What most resources have."""
+
+
+def _settings(served: Served, body: Mapping[str, Any]) -> Settings:
+    """Those of the BMC after this body; the very same when nothing of it is new."""
+    settings = served.aggregate.runtime.settings
+    name = body.get(_POLICY, shown.POLICIES[settings.policy])
+    if not isinstance(name, str):
+        raise errors.wrong_type(_POLICY, name)
+    if name not in shown.POLICIES.values():
+        raise errors.not_in_list(_POLICY, name, tuple(shown.POLICIES.values()))
+    policy = next(each for each, told in shown.POLICIES.items() if told == name)
+    tag = _asset_tag(body, settings.asset_tag)
+    same = (policy, tag) == (settings.policy, settings.asset_tag)
+    return settings if same else replace(settings, policy=policy, asset_tag=tag)
+
+
+def _asset_tag(body: Mapping[str, Any], default: str) -> str:
+    """DCMI has room for 63 bytes of it (DCMI 1.5 §6.4.3); null is none."""
+    tag = body.get("AssetTag", default)
+    if tag is None:
+        return ""
+    if not isinstance(tag, str):
+        raise errors.wrong_type("AssetTag", tag)
+    if len(tag.encode()) > LONGEST_TAG:
+        raise errors.too_long("AssetTag", tag, LONGEST_TAG)
+    if not tag.isprintable():
+        raise errors.wrong_format("AssetTag", tag, "printable characters")
+    return tag
 
 
 def _lit(body: Mapping[str, Any]) -> bool | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import msgspec
+import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -42,7 +43,7 @@ from nospoon.services.bmcs.redfish import (
     volumes,
 )
 from nospoon.services.bmcs.redfish import resources as shown
-from nospoon.services.bmcs.redfish.actions import patch_system, reset_system
+from nospoon.services.bmcs.redfish.actions import patch_chassis, patch_system, reset_system
 from nospoon.services.bmcs.redfish.errors import RedfishError
 from nospoon.services.bmcs.redfish.exchange import (
     ODATA,
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
 VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
+log = structlog.get_logger()
+
+
 class App:
     """The service for all BMCs that share one listener, as an ASGI application.
 
@@ -84,10 +88,14 @@ class App:
             response = await self._respond(request)
         except ClientDisconnect:
             return  # in the middle of its body: nobody is there to be answered
+        except Exception:
+            log.exception("a Redfish request broke", method=request.method, path=scope["path"])
+            response = _refused(errors.internal())
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        found = find(request.scope["path"])
+        path = request.scope["path"]
+        found = find(path) or find(path.removesuffix("/"))  # people write one too many
         if found is None:
             return _refused(errors.not_found(request.url.path))
         if request.method not in VERBS:
@@ -107,6 +115,8 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
     try:
         exchange.check_awake()
         _check_version(exchange.request)
+        if method != "GET" and query.KNOWN.intersection(exchange.request.query_params):
+            raise errors.query_not_supported_on_operation()
         handler = resource.methods.get(method)
         if method not in resource.open_:
             _log_in(exchange)
@@ -257,6 +267,13 @@ async def _patch_system(exchange: Exchange) -> Response:
     return tagged(exchange, shown.system(served))
 
 
+async def _patch_chassis(exchange: Exchange) -> Response:
+    served = exchange.served()
+    check_match(exchange, shown.chassis(served))
+    await patch_chassis(exchange.service, served, await exchange.body())
+    return tagged(exchange, shown.chassis(served))
+
+
 async def _reset(exchange: Exchange) -> Response:
     served = exchange.served()
     await reset_system(exchange.service, served, await exchange.body())
@@ -294,7 +311,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
     Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),
     Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),
-    Resource(f"{_V1}/Chassis/{{id}}", {"GET": read(shown.chassis)}),
+    Resource(f"{_V1}/Chassis/{{id}}", {"GET": read(shown.chassis), "PATCH": _patch_chassis}),
 )
 
 

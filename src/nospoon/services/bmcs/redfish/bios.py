@@ -105,7 +105,7 @@ async def _patch(exchange: Exchange) -> Response:
     served = exchange.served()
     check_match(exchange, pending(served))
     body = await exchange.body()
-    refuse_others(body, ("Attributes", APPLY_TIME))
+    refuse_others(body, ("Attributes", APPLY_TIME), pending(served))
     _check_apply_time(body.get(APPLY_TIME, {}))
     changes = body.get("Attributes", {})
     if not isinstance(changes, dict):

@@ -35,7 +35,8 @@ _WARNINGS = frozenset({
     "ActionParameterValueNotInList", "ActionParameterValueTypeError", "PropertyMissing",
     "PropertyNotWritable", "PropertyUnknown", "PropertyValueConflict", "PropertyValueFormatError",
     "PropertyValueNotInList", "PropertyValueOutOfRange", "PropertyValueTypeError",
-    "QueryCombinationInvalid", "QueryNotSupportedOnResource", "QueryParameterOutOfRange",
+    "QueryCombinationInvalid", "QueryNotSupportedOnOperation", "QueryNotSupportedOnResource",
+    "QueryParameterOutOfRange",
     "QueryParameterUnsupported", "QueryParameterValueFormatError", "ServiceDisabled",
     "StringValueTooLong",
 })  # fmt: skip
@@ -167,6 +168,16 @@ def query_out_of_range(name: str, value: str, range_: str) -> RedfishError:
         f"The value '{value}' for the query parameter {name} is out of range {range_}.",
         args=(value, name, range_),
         resolution="Reduce the value for the query parameter to a value that is within range.",
+    )
+
+
+def query_not_supported_on_operation() -> RedfishError:
+    """For a query parameter with another method than GET."""
+    return RedfishError(
+        400,
+        "QueryNotSupportedOnOperation",
+        "Querying is not supported with the requested operation.",
+        resolution="Remove the query parameters and resubmit the request.",
     )
 
 
@@ -381,6 +392,16 @@ def restarting() -> RedfishError:
         args=("1",),
         resolution="Wait for the indicated retry duration and retry the operation.",
         headers={"Retry-After": "1"},
+    )
+
+
+def internal() -> RedfishError:
+    """Of an error that nobody expected; the log has it."""
+    return RedfishError(
+        500,
+        "InternalError",
+        "The request failed due to an internal service error.  The service is still operational.",
+        resolution="Resubmit the request.",
     )
 
 

@@ -102,7 +102,7 @@ async def _service(exchange: Exchange) -> Response:
 async def _patch_service(exchange: Exchange) -> Response:
     _may(exchange, ADMINISTRATOR)
     body = await exchange.body()
-    refuse_others(body, ("ServiceEnabled", *_LIMITS))
+    refuse_others(body, ("ServiceEnabled", *_LIMITS), _service_body(_settings(exchange)))
 
     def change(settings: EventSettings) -> EventSettings:
         check_match(exchange, _service_body(settings))

@@ -54,10 +54,13 @@ class Exchange:
 
     def served(self, system: str | None = None) -> Served:
         """The BMC that the path names, or that of this system, when this caller may see it."""
+        given = system or self.request.path_params["id"]
         try:
-            uuid = UUID(system or self.request.path_params["id"])
+            uuid = UUID(given)
         except ValueError:
             raise errors.not_found(self.path) from None
+        if str(uuid) != given.lower():  # there are other ways to write one (RFC 9562 §4)
+            raise errors.not_found(self.path)
         found = self.service.status(uuid)
         if found is None or not all(uuid in each for each in self._seen):
             raise errors.not_found(self.path)
@@ -219,7 +222,8 @@ def tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
 def is_known(exchange: Exchange, tag: str) -> bool:
     """Whether the client looks, and has what has this ETag."""
     known = exchange.request.headers.get("if-none-match")
-    return known is not None and exchange.request.method in SAFE and tag in _tags(known)
+    looks = known is not None and exchange.request.method in SAFE
+    return looks and not _tags(known).isdisjoint({tag, "*"})
 
 
 def not_modified(tag: str) -> Response:

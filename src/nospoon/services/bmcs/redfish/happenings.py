@@ -70,7 +70,11 @@ def of_runtime(served: Served, before: Runtime, after: Runtime) -> Iterator[Happ
 
 def _shown(runtime: Runtime) -> tuple[object, ...]:
     """What a ComputerSystem shows of it."""
-    return runtime.override, runtime.identify, runtime.http_boot_uri
+    settings = runtime.settings
+    return (
+        runtime.override, runtime.identify, runtime.http_boot_uri, settings.policy,
+        settings.asset_tag,
+    )  # fmt: skip
 
 
 def _verifies(runtime: Runtime) -> bool:

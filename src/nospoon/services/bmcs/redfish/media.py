@@ -165,7 +165,7 @@ async def patch(owner: str, exchange: Exchange) -> Response:
         raise errors.not_found(exchange.path)
     check_match(exchange, before)
     body = await exchange.body()
-    refuse_others(body, ("VerifyCertificate",))
+    refuse_others(body, ("VerifyCertificate",), before)
     verify = body.get("VerifyCertificate")
     if not isinstance(verify, bool):
         raise errors.wrong_type("VerifyCertificate", verify)

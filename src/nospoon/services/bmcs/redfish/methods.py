@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from http import HTTPMethod
+from http import HTTPMethod, HTTPStatus
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -17,20 +17,22 @@ from nospoon.services.bmcs.redfish import errors
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z0-9!#$%&'*+.^_`|~-]*) \S+ HTTP/1\.[01]\r?\n")
 _KNOWN = frozenset(method.value.encode() for method in HTTPMethod)
 _HEAD = (
-    "HTTP/1.1 501 Not Implemented\r\nOData-Version: 4.0\r\nCache-Control: no-cache\r\n"
+    "HTTP/1.1 {status}\r\nOData-Version: 4.0\r\nCache-Control: no-cache\r\n"
     "Content-Type: application/json;charset=utf-8\r\nContent-Length: {length}\r\n"
     "Connection: close\r\n\r\n"
 )
 
 
-def _answer(method: str) -> bytes:
-    """What every error is told as (DSP0266 §8.6)."""
-    body = msgspec.json.encode(errors.not_implemented(method).body())
-    return _HEAD.format(length=len(body)).encode("ascii") + body
+def _answer(error: errors.RedfishError) -> bytes:
+    """As every error is told (DSP0266 §8.6)."""
+    body, status = msgspec.json.encode(error.body()), HTTPStatus(error.status)
+    line = f"{status.value} {status.phrase}"
+    return _HEAD.format(status=line, length=len(body)).encode("ascii") + body
 
 
 class RedfishHttp(HttpToolsProtocol):
-    """uvicorn's protocol, which would call a well-formed request with such a method malformed.
+    """uvicorn's protocol, which would call a well-formed request with such a method malformed, and
+    tell that as text.
 
     It need not begin what was received: the body of the request before it may stand there.
     """
@@ -46,9 +48,11 @@ class RedfishHttp(HttpToolsProtocol):
         self._received = b""
 
     def send_400_response(self, msg: str) -> None:
-        for line in _REQUEST_LINE.finditer(self._received):
-            if line[1] not in _KNOWN:
-                self.transport.write(_answer(line[1].decode("ascii")))
-                self.transport.close()
-                return
-        super().send_400_response(msg)
+        lines = (line[1] for line in _REQUEST_LINE.finditer(self._received))
+        unknown = next((method for method in lines if method not in _KNOWN), None)
+        if unknown is None:
+            error = errors.general(400, msg)
+        else:
+            error = errors.not_implemented(unknown.decode("ascii"))
+        self.transport.write(_answer(error))
+        self.transport.close()

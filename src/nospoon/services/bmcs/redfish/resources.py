@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 
 from nospoon import __version__
 from nospoon.bmc.messages import Defaults
+from nospoon.bmc.runtime import PowerPolicy
 from nospoon.bmc.software import Component
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
@@ -47,6 +48,13 @@ MANAGER_DEFAULTS: Mapping[str, Defaults] = {
     "PreserveNetworkAndUsers": Defaults.BUT_USERS,
 }
 """Of the network nothing is a client's to set, so that it is preserved anyway."""
+
+POLICIES: Mapping[PowerPolicy, str] = {
+    PowerPolicy.ALWAYS_ON: "AlwaysOn",
+    PowerPolicy.ALWAYS_OFF: "AlwaysOff",
+    PowerPolicy.PREVIOUS: "LastState",
+}
+"""PowerRestorePolicy: that of IPMI (§28.8)."""
 
 TARGETS: Mapping[str, BootDevice | None] = {
     "None": None,
@@ -147,7 +155,9 @@ def system(served: Served) -> dict[str, Any]:
         "Model": f"{machine.arch} {machine.firmware}",
         "SerialNumber": machine.serial_number,
         "UUID": uuid,
+        "AssetTag": served.aggregate.runtime.settings.asset_tag or None,
         "PowerState": POWER_STATES[served.aggregate.power],
+        "PowerRestorePolicy": POLICIES[served.aggregate.runtime.settings.policy],
         "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
         "LocationIndicatorActive": served.aggregate.identify,
         "Status": _status(served),

@@ -84,7 +84,7 @@ async def _patch(exchange: Exchange) -> Response:
     served, before = _there(exchange)
     check_match(exchange, before)
     body = await exchange.body()
-    refuse_others(body, (ENABLE,))
+    refuse_others(body, (ENABLE,), before)
     enabled = body.get(ENABLE, before[ENABLE])
     if not isinstance(enabled, bool):
         raise errors.wrong_type(ENABLE, enabled)
