@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,6 +84,37 @@ def test_what_cannot_be_prepared_is_told_and_nothing_is_lost(farm: Farm) -> None
     finally:
         rack.run("host", "setup", "--undo", file)
         host.run("ip", "link", "delete", UPLINK)
+
+
+def test_pools_come_on_a_logical_volume_where_the_kernel_can(farm: Farm, tmp_path: Path) -> None:
+    rack, host = farm.rack, farm.hosts["rack-b"]
+    if not Path("/sys/class/misc/device-mapper").exists():
+        refused = rack.run("host", "setup", a_file(farm, host), "--volume-group", "vg0", status=1)
+        assert "has no device-mapper, without which there are no logical volumes" in refused.stderr
+        assert "host-setup" not in host.run("ls", "/var/lib/nospoon"), "nothing was begun"
+        pytest.skip("this kernel has no device-mapper")
+    group, disk = f"nospoon{rack.name()}", tmp_path / "disk"
+    disk.write_bytes(b"")
+    os.truncate(disk, 256 << 20)
+    loop = host.run("losetup", "--find", "--show", str(disk)).strip()
+    host.run("vgcreate", group, loop)
+    mapped = f"{{ssh: {host.name}, libvirt: 'qemu+ssh://{host.name}/system'}}"
+    text = f"cluster: {rack.name()}\nhosts: {{far: {mapped}}}\nnodes: [{{}}]\n"
+    volume = (rack.file(text), "--volume-group", group, "--volume-size", "200m")
+    try:
+        rack.run("host", "setup", *volume)
+        assert f"/dev/mapper/{group}-nospoon--pools" in host.run(
+            "findmnt", "/var/lib/nospoon/pools"
+        )
+        assert rack.json("host", "setup", *volume)[0]["changed"] == 0, (
+            "a second run changes nothing"
+        )
+        rack.run("host", "setup", "--undo", volume[0])
+        assert "nospoon-pools" not in host.run("lvs", group)
+        assert "nospoon-pools" not in Path("/etc/fstab").read_text()
+    finally:
+        host.run("vgremove", "--yes", group)
+        host.run("losetup", "--detach", loop)
 
 
 def test_packages_are_installed_and_removed_again(farm: Farm) -> None:

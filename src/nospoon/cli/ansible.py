@@ -24,7 +24,14 @@ COLLECTIONS = Path(nospoon.__file__).parent
 PREFIX = "nospoon_"
 """Variables of a host that begin so are its settings in the cluster file."""
 OF_SETUP = frozenset(
-    {"nospoon_packages", "nospoon_more_packages", "nospoon_pools", "nospoon_bridges"}
+    {
+        "nospoon_packages",
+        "nospoon_more_packages",
+        "nospoon_pools",
+        "nospoon_bridges",
+        "nospoon_volume_group",
+        "nospoon_volume_size",
+    }
 )
 """Variables of the collection, which are no settings."""
 _SWITCHES = {"true": True, "yes": True, "false": False, "no": False}

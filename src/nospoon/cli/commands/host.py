@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from nospoon.cli import ansible, connect
 from nospoon.cli.files import read_cluster, read_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import UsageError
+
+if TYPE_CHECKING:
+    from nospoon.model.cluster import Cluster
 
 COLUMNS = ("host", "what", "verdict", "detail")
 
@@ -38,6 +41,8 @@ def check(file: str, format_: str, columns: tuple[str, ...]) -> None:
 @click.option("--undo", is_flag=True, help="Put back what an earlier setup changed.")
 @click.option("-H", "--host", "chosen", multiple=True, help="Only this host; again for more.")
 @click.option("--package", "packages", multiple=True, help="Install this Debian package, too.")
+@click.option("--volume-group", help="Have pools on a logical volume, made in this volume group.")
+@click.option("--volume-size", default="", help="Of that: 200g. Else all that is free.")
 @click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for sudo's password there.")
 @output_options
 def setup(
@@ -45,30 +50,43 @@ def setup(
     undo: bool,  # noqa: FBT001  (click passes options by name)
     chosen: tuple[str, ...],
     packages: tuple[str, ...],
+    volume_group: str | None,
+    volume_size: str,
     ask_become_pass: bool,  # noqa: FBT001
     format_: str,
     columns: tuple[str, ...],
 ) -> None:
-    """Prepare the hosts of FILE: packages, libvirt, the directory of pools, bridges.
+    """Prepare the hosts of FILE: packages, libvirt, Open vSwitch for files that have networks on
+    it, the directory of pools, bridges.
 
     Ansible does it, as you: by your ssh, with your sudo. A second run changes nothing.
     """
-    hosts = _to_prepare(file, chosen)
+    cluster = read_cluster(file)
+    hosts = _to_prepare(cluster, file, chosen)
     asked = ["--ask-become-pass"] if ask_become_pass else []
     for variables in hosts.values():
-        variables["nospoon_more_packages"] = list(packages)
+        variables["nospoon_more_packages"] = [*packages, *_more_packages(cluster, volume_group)]
+        if volume_group:
+            variables["nospoon_volume_group"] = volume_group
+            variables["nospoon_volume_size"] = volume_size
     rows = ansible.play("undo" if undo else "setup", hosts, asked)
     print_rows(rows, format_=format_, columns=columns, names=("host", *ansible.COUNTS))
     if any(row["failed"] or row["unreachable"] for row in rows):
         raise click.exceptions.Exit(1)
 
 
-def _to_prepare(file: str, chosen: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def _more_packages(cluster: Cluster, volume_group: str | None) -> list[str]:
+    """What is wanted only by those who use it."""
+    ovs = any(network.switch == "ovs" for network in cluster.networks)
+    return ["openvswitch-switch"] * ovs + ["lvm2"] * bool(volume_group)
+
+
+def _to_prepare(cluster: Cluster, file: str, chosen: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Name -> Ansible's variables; a machine with several connections once."""
     from nospoon.model.cluster import ConnectionKind  # noqa: PLC0415  (not needed to check)
     from nospoon.plan.identity import physnet_bridge  # noqa: PLC0415
 
-    hosts = {h.name: h for h in read_cluster(file).hosts if h.kind is ConnectionKind.LIBVIRT}
+    hosts = {h.name: h for h in cluster.hosts if h.kind is ConnectionKind.LIBVIRT}
     unknown = sorted(set(chosen) - set(hosts))
     if unknown or not hosts:
         wanted = ", ".join(unknown) or "one with libvirt"
