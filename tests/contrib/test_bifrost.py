@@ -56,7 +56,7 @@ def test_bifrosts_test_machines_are_made_described_and_removed(rack: Rack) -> No
     assert told["testvm2"]["host_groups"] == ["baremetal", "nova"]
     machine = told["testvm1"]
     assert machine["driver"] == "redfish"
-    assert machine["driver_info"]["power"]["redfish_password"] == bmcs["testvm1"]["password"]
+    assert machine["driver_info"]["redfish_password"] == bmcs["testvm1"]["password"]
     assert machine["properties"]["ram"] == "2048"
     assert machine["properties"]["disk_size"] == "8"
     nodes = json.loads((rack.directory / "nodes.json").read_text())["nodes"]
@@ -74,7 +74,7 @@ def test_the_inventory_is_that_of_the_cluster_as_it_is_now(rack: Rack) -> None:
     told = inventory(rack, name, "--list")
     assert told["baremetal"]["hosts"] == ["near"]
     near = told["_meta"]["hostvars"]["near"]
-    assert near["driver_info"]["power"]["ipmi_password"] == rack.bmcs(name)["near"]["password"]
+    assert near["driver_info"]["ipmi_password"] == rack.bmcs(name)["near"]["password"]
     rack.run("up", "--yes", rack.file(f"{text}, {{name: far}}]\n", f"{name}.yaml"))
     assert inventory(rack, name, "--list")["baremetal"]["hosts"] == ["near", "far"]
     assert inventory(rack, name, "--host", "near")["uuid"] == near["uuid"]

@@ -64,7 +64,9 @@ def bmc_of(rack: Rack) -> str:
     return "{" + ", ".join(f"{name}: {value}" for name, value in told.items()) + "}"
 
 
-@pytest.mark.parametrize(("driver", "command"), [("ipmi", ""), ("redfish", NOSPOON)])
+@pytest.mark.parametrize(
+    ("driver", "command"), [("ipmi", ""), ("redfish", NOSPOON)], ids=["ipmi", "redfish"]
+)
 def test_ironic_gets_its_hardware_and_unstack_leaves_nothing(
     rack: Rack, wheel: Path, driver: str, command: str
 ) -> None:

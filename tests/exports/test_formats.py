@@ -102,7 +102,7 @@ def test_bifrosts_machines_are_hosts_in_bifrosts_inventory(
     assert told["baremetal"]["hosts"] == ["i0", "i1", "r0", "q0"]
     assert told["localhost"]["hosts"] == ["127.0.0.1"]
     variables = told["_meta"]["hostvars"]
-    assert variables["i0"]["driver_info"]["power"]["ipmi_password"] == SECRET
+    assert variables["i0"]["driver_info"]["ipmi_password"] == SECRET
     assert variables["i0"]["properties"]["ram"] == "4096"
     assert variables["i0"]["ansible_ssh_host"] == "172.30.7.2"
     assert variables["i0"]["provisioning_ipv4_address"] == "172.30.7.2"

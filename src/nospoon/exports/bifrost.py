@@ -1,6 +1,7 @@
 """Bifrost's inventory of machines, which `bifrost-cli enroll` and BIFROST_INVENTORY_SOURCE take.
 
-https://docs.openstack.org/bifrost/latest/user/howto.html#inventory-file-format
+https://docs.openstack.org/bifrost/latest/user/howto.html#inventory-file-format; `driver_info` is
+flat: the collection that enrols flattens `power` and its like no more.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _node(inventory: Inventory, place: Place) -> dict[str, Any]:
         "uuid": found.body["uuid"],
         "name": found.name,
         "driver": found.driver,
-        "driver_info": {"power": found.info},
+        "driver_info": found.info,
         "nics": [{"mac": port["address"]} for port in found.ports],
         "properties": {n: str(v) if n in names.values() else v for n, v in told.items()},
         "resource_class": found.body["resource_class"],
