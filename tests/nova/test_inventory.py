@@ -17,6 +17,7 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Key, Kind, OwnerTag, Resource
 from nospoon.plan.enrol import PLACE
+from nospoon.providers.nova.api import words_of
 from nospoon.providers.nova.inventory import InventoryDriver
 from nospoon.testing.ironic import until
 from nospoon.testing.openstack import Cloud
@@ -155,3 +156,20 @@ async def test_a_placement_that_knows_neither_class_nor_trait_has_nothing() -> N
     driver = InventoryDriver(Canned({}), [resource], {"gold": 0}, deployment="d", clock=lambda: 0.0)
     assert not await driver.observe(UUID(int=9))
     assert not await driver.observe(None)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"badRequest": {"message": "no such flavor", "code": 400}}, "no such flavor"),
+        ({"errors": [{"status": 400, "detail": "no such trait", "title": "x"}]}, "no such trait"),
+        ({"itemNotFound": "gone"}, "gone"),
+        (["x"], "x"),
+    ],
+)
+def test_a_refusal_is_told_in_the_services_words(body: Any, said: str) -> None:
+    assert words_of(json.dumps(body)) == said
+
+
+def test_a_refusal_that_is_no_json_is_told_as_it_is() -> None:
+    assert words_of("<html>") == "<html>"

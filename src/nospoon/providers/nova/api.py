@@ -46,7 +46,7 @@ class Api:
         """What it answers, decoded; None for nothing."""
         loop = asyncio.get_running_loop()
         answer = await loop.run_in_executor(self._threads, self._guarded, method, path, body)
-        return judged(answer, f"{self.service.name}'s {method} {path}", said=_said)
+        return judged(answer, f"{self.service.name}'s {method} {path}", said=words_of)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)
@@ -68,14 +68,18 @@ class Api:
             raise ProviderError(f"{name} of {self.place}: {error}") from error
 
 
-def _said(text: str) -> str:
-    """The fault's words: the API wraps them in one key."""
+def words_of(text: str) -> str:
+    """The fault's words: Nova wraps them in one key, Placement in a list of errors as well."""
     try:
         told = json.loads(text)
     except ValueError:
         return text[:500]
     inner = next(iter(told.values()), "") if isinstance(told, dict) else told
-    return str(inner.get("message", inner) if isinstance(inner, dict) else inner)[:500]
+    if isinstance(inner, list) and inner:
+        inner = inner[0]
+    if isinstance(inner, dict):
+        inner = inner.get("message") or inner.get("detail") or inner
+    return str(inner)[:500]
 
 
 def _adapter(place: IronicPlace, service: Service) -> Any:
