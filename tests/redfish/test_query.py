@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from starlette.datastructures import QueryParams
 
+from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish import query
 from nospoon.services.bmcs.redfish.errors import RedfishError
 from nospoon.testing.bench import bench
-from nospoon.testing.redfish import SYSTEMS, client, system_of
+from nospoon.testing.redfish import SYSTEMS, Client, client, system_of
 
 
 async def test_members_are_expanded_and_selected() -> None:
@@ -34,6 +36,19 @@ async def test_levels_and_links_are_followed_as_asked() -> None:
         links = (await line.get(f"{place}?$expand=~")).json
         assert links["Links"]["Chassis"][0]["ChassisType"] == "StandAlone"
         assert set(links["Processors"]) == {"@odata.id"}
+
+
+async def test_the_root_tells_of_other_resources_to_who_has_logged_in() -> None:
+    async with bench(1) as rack:
+        expanded = "/redfish/v1/?$expand=.($levels=2)"
+        known = (await client(rack.first).get(expanded)).json
+        assert known["Systems"]["Members"][0]["SystemType"] == "Virtual"
+        assert known["AccountService"]["Accounts"]["Members@odata.count"] == 1
+        stranger = Client(rack.first, {})
+        assert (await stranger.get("/redfish/v1/?$select=Name")).status == 200
+        for asked in ("$expand=.", "$expand=~", "$filter=Name eq 'x'", "only"):
+            refused = await stranger.get(f"/redfish/v1/?{asked}".replace(" ", "%20"))
+            assert (refused.status, refused.message) == (401, "ResourceAtUriUnauthorized")
 
 
 async def test_the_only_member_is_given_itself() -> None:
@@ -166,6 +181,31 @@ async def test_a_top_beyond_a_page_is_kept_over_pages() -> None:
     page = await asked(page["Members@odata.nextLink"].partition("?")[2])
     assert len(page["Members"]) == 250 - query.PAGE
     assert "Members@odata.nextLink" not in page
+
+
+async def test_a_collection_that_is_expanded_inside_of_another_resource_comes_in_pages() -> None:
+    async def found(path: str) -> dict[str, Any]:
+        return members(500) if path == "/s" else await fetch(path)
+
+    root = {"@odata.id": "/", "Things": {"@odata.id": "/s"}}
+    told = (await query.apply(root, QueryParams("$expand=.($levels=2)"), found))["Things"]
+    assert [each["Name"] for each in told["Members"]] == [f"/s/{n}" for n in range(query.PAGE)]
+    assert told["Members@odata.nextLink"] == f"/s?$expand=.&$skip={query.PAGE}"
+
+
+async def test_while_much_is_expanded_others_have_their_turns() -> None:
+    others = 0
+
+    async def another() -> None:
+        nonlocal others
+        while True:
+            await asyncio.sleep(0)
+            others += 1
+
+    async with Tasks("test") as tasks:
+        tasks.start(another(), name="another")
+        await asked("$expand=.")
+        assert others > query.PAGE // query.SHORT_TURN // 2
 
 
 async def test_top_is_for_collections() -> None:

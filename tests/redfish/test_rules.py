@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from nospoon.model.cluster import Firmware
 from nospoon.services.bmcs.redfish.app import find
 from nospoon.services.bmcs.redfish.exchange import Resource
-from nospoon.testing.bench import Bench, bench
-from nospoon.testing.redfish import Client, client
+from nospoon.testing.bench import Bench, bench, with_disk
+from nospoon.testing.redfish import Client, client, system_of
 
 from .test_service import links
 
@@ -72,6 +72,25 @@ async def test_everything_that_is_changed_is_guarded_by_its_etag() -> None:
             assert (await line.ask("PATCH", path, {}, If_Match=tag)).status != 412
             tried += 1
         assert tried > 5
+
+
+async def test_everything_that_is_deleted_is_guarded_by_its_etag() -> None:
+    async with furnished() as b:
+        await b.service.put(with_disk(b.first))
+        line, tried = client(b.first), 0
+        volumes = f"{system_of(b.first)}/Storage/0/Volumes"
+        await line.ask("POST", volumes, {"CapacityBytes": 1 << 30})
+        for path in await walked(line):
+            if "DELETE" not in resource_at(path).methods:
+                continue
+            answer = await line.ask("DELETE", path, If_Match=NEVER)
+            if answer.message == "ResourceCannotBeDeleted":
+                continue
+            assert (answer.status, path) == (412, path)
+            tag = (await line.get(path)).headers["etag"]
+            assert (await line.ask("DELETE", path, If_Match=tag)).status == 204
+            tried += 1
+        assert tried == 4
 
 
 async def test_what_is_not_allowed_says_what_is() -> None:

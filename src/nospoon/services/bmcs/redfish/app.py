@@ -54,10 +54,8 @@ from nospoon.services.bmcs.redfish.exchange import (
     Resource,
     check_match,
     collection,
-    etag,
-    is_known,
-    not_modified,
     read,
+    represented,
     respond,
     tagged,
 )
@@ -115,11 +113,11 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
     try:
         exchange.check_awake()
         _check_version(exchange.request)
+        handler = resource.methods.get(method)
+        if method not in resource.open_ or _asks_for_more(exchange):
+            _log_in(exchange)
         if method != "GET" and query.KNOWN.intersection(exchange.request.query_params):
             raise errors.query_not_supported_on_operation()
-        handler = resource.methods.get(method)
-        if method not in resource.open_:
-            _log_in(exchange)
         if handler is None:
             raise errors.not_allowed(resource.allowed)
         if method == "PATCH":
@@ -133,6 +131,12 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
     return response
 
 
+def _asks_for_more(exchange: Exchange) -> bool:
+    """Whether what it asks of an open resource tells of others, which are not."""
+    asked = exchange.request.scope["query_string"]
+    return bool(asked) and query.looks_elsewhere(exchange.request.query_params)
+
+
 async def _queried(exchange: Exchange, response: Response) -> Response:
     """The same answer, as query parameters want it.
 
@@ -144,11 +148,7 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
     wanted = await query.apply(body, asked, partial(_fetch, exchange))
     kept = {name: response.headers[name] for name in ("ETag", "Link")
             if name in response.headers}  # fmt: skip
-    if "ETag" in kept:
-        kept["ETag"] = etag(wanted) if query.looks_elsewhere(asked) else kept["ETag"]
-        if is_known(exchange, kept["ETag"]):
-            return not_modified(kept["ETag"])
-    return respond(wanted, headers=kept)
+    return represented(exchange, wanted, kept, anew=query.looks_elsewhere(asked))
 
 
 async def _fetch(exchange: Exchange, path: str) -> dict[str, Any] | None:

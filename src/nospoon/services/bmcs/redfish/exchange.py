@@ -219,6 +219,18 @@ def tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
     return _written(data, 200, headers)
 
 
+def represented(
+    exchange: Exchange, body: dict[str, Any], headers: dict[str, str], *, anew: bool
+) -> Response:
+    """What query parameters made of a resource. `anew`: what had an ETag has one of its own."""
+    data = _JSON.encode(body)
+    if "ETag" in headers:
+        headers = {**headers, "ETag": _tag_of(data)} if anew else headers
+        if is_known(exchange, headers["ETag"]):
+            return not_modified(headers["ETag"])
+    return _written(data, 200, headers)
+
+
 def is_known(exchange: Exchange, tag: str) -> bool:
     """Whether the client looks, and has what has this ETag."""
     known = exchange.request.headers.get("if-none-match")

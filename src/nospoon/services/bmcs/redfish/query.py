@@ -1,12 +1,14 @@
 """Query parameters (DSP0266 §7.3): `$filter`, `$expand`, `$select`, `$top`, `$skip` and `only`.
 
 They work on a body that was made without them; what is expanded is asked for like any resource, by
-the same caller. A page of expanded members has at most `PAGE`; the next one is linked.
+the same caller, who has to log in for that. A page of expanded members has at most `PAGE`; the next
+one is linked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -16,8 +18,8 @@ from nospoon.services.bmcs.redfish import errors, filters
 
 PAGE = 200
 MAX_LEVELS = 3
-TURN = 64
-"""Members that are looked at before others get their turn on the loop."""
+TURN, SHORT_TURN = 64, 16
+"""Members that are looked at, and expanded, before others get their turn on the loop."""
 KNOWN = frozenset({"$filter", "$expand", "$select", "$top", "$skip", "only"})
 _EXPAND = re.compile(r"(?P<what>[.*~])(\(\$levels=(?P<levels>[0-9]{1,9})\))?\Z")
 _COUNT = re.compile(r"[0-9]+\Z")
@@ -42,7 +44,7 @@ async def apply(body: dict[str, Any], query: Mapping[str, str], fetch: Fetch) ->
     body = _page(body, query, limit=PAGE if expand is not None else None)
     if expand is not None:
         what, levels = expand
-        body = await _expanded(body, what, levels, fetch)
+        body = await _expanded(body, what, levels, _in_turns(fetch))
     if "$select" in query:
         body = _selected(body, query["$select"])
     return body
@@ -134,6 +136,18 @@ def _count(name: str, query: Mapping[str, str], default: int) -> int:
     return int(text)
 
 
+def _in_turns(fetch: Fetch) -> Fetch:
+    """The same, and every so often others get their turn on the loop: each takes its time."""
+    fetched = itertools.count(1)
+
+    async def found(path: str) -> dict[str, Any] | None:
+        if next(fetched) % SHORT_TURN == 0:
+            await asyncio.sleep(0)
+        return await fetch(path)
+
+    return found
+
+
 async def _expanded(body: dict[str, Any], what: str, levels: int, fetch: Fetch) -> dict[str, Any]:
     """`.`: what is below; `~`: what `Links` name; `*`: both."""
     result = {}
@@ -158,7 +172,11 @@ async def _followed(value: Any, what: str, levels: int, fetch: Fetch) -> Any:
     found = await fetch(value["@odata.id"])
     if found is None:
         return value
-    return found if levels == 1 else await _expanded(found, what, levels - 1, fetch)
+    if levels == 1:
+        return found
+    if "Members" in found:  # as a collection that is asked for itself, it comes in pages
+        found = _page(found, {"$expand": what}, limit=PAGE)
+    return await _expanded(found, what, levels - 1, fetch)
 
 
 def _selected(body: dict[str, Any], text: str) -> dict[str, Any]:

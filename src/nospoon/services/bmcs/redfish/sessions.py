@@ -15,6 +15,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     ROOT,
     Exchange,
     Resource,
+    check_match,
     collection,
     respond,
     tagged,
@@ -66,7 +67,9 @@ async def _session(exchange: Exchange) -> Response:
 
 
 async def _delete_session(exchange: Exchange) -> Response:
-    exchange.accounts.log_out(_session_of(exchange))
+    gone = _session_of(exchange)
+    check_match(exchange, shown.session(gone))
+    exchange.accounts.log_out(gone)
     return Response(status_code=204, headers=ODATA)
 
 

@@ -22,6 +22,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     ROOT,
     Exchange,
     Resource,
+    check_match,
     collection,
     ref,
     resource,
@@ -219,6 +220,7 @@ async def _delete(exchange: Exchange) -> Response:
     found = _added(served, member)
     if found is None:
         raise errors.not_found(exchange.path)
+    check_match(exchange, _shown(served, found))
     body = await exchange.given()
     refuse_others(body, (APPLY_TIME,))
     check_apply_time(body)
