@@ -98,8 +98,14 @@ def test_a_job_gets_a_rack_and_gives_it_back(rack: Rack, wheel: Path) -> None:
         f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}nodes: [{{count: 2}}]\n",
         "ci.yaml",
     )
-    runner = Runner(rack, os.environ["PATH"])
-    told = runner.use(ACTION, file="ci.yaml", package=str(wheel), setup="false")
+    stub = rack.directory / "bin/apt-get"
+    stub.parent.mkdir()
+    stub.write_text('#!/bin/sh\necho apt-get "$@"\n')
+    stub.chmod(0o755)
+    runner = Runner(rack, f"{stub.parent}:{os.environ['PATH']}")
+    told = runner.use(ACTION, file="ci.yaml", package=str(wheel))
+    assert "apt-get install" in runner.said
+    assert "libvirt-daemon-system" in runner.said
     assert told["cluster"] == name
     bmcs = {each["node"]: each for each in json.loads(told["bmcs"])}
     assert bmcs == rack.bmcs(name)

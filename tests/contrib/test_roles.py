@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from tests.contrib.conftest import CONTRIB, NOSPOON, OFFLINE, play
 
@@ -30,6 +31,7 @@ def test_the_role_installs_brings_up_and_takes_down(rack: Rack, wheel: Path) -> 
     ]))  # fmt: skip
     given = {
         "nospoon_package": str(wheel),
+        "nospoon_packages": [],
         "nospoon_venv": str(rack.directory / "venv"),
         "nospoon_file": str(rack.directory / "etc" / "rack.yaml"),
         "nospoon_environment": OFFLINE,
@@ -45,6 +47,12 @@ def test_the_role_installs_brings_up_and_takes_down(rack: Rack, wheel: Path) -> 
     assert "no cluster" in rack.run("status", name, status=2).stderr
     assert not (rack.directory / "etc" / "rack.yaml").exists()
     assert "changed=0 " in play(rack, playbook, {**given, **absent})
+
+
+def test_the_role_installs_what_set_up_installs() -> None:
+    told = yaml.safe_load((ROLES / "nospoon/defaults/main.yml").read_text())
+    needed = (CONTRIB.parent / "scripts/packages-run.txt").read_text().split()
+    assert told["nospoon_packages"] == needed
 
 
 def test_a_file_that_is_wrong_fails_the_role_with_what_is_wrong(rack: Rack) -> None:
@@ -96,6 +104,30 @@ def test_a_job_of_zuul_has_its_rack_and_keeps_what_it_said(rack: Rack) -> None:
     (file,) = logs.rglob("cluster.yaml")
     assert name in file.read_text()
     assert "no cluster" in rack.run("status", name, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("projects", "package"),
+    [
+        ({}, "nospoon[libvirt,ironic]"),
+        (
+            {"a/b": {"short_name": "b", "src_dir": "src/b"},
+             "a/nospoon": {"short_name": "nospoon", "src_dir": "src/a/nospoon"}},
+            "/home/zuul/src/a/nospoon[libvirt,ironic]",
+        ),
+    ],
+)  # fmt: skip
+def test_a_job_of_zuul_takes_the_checkout_that_zuul_prepared(
+    rack: Rack, projects: dict[str, Any], package: str
+) -> None:
+    (told,) = yaml.safe_load((CONTRIB / "zuul/pre.yaml").read_text())
+    (role,) = told["roles"]
+    task = {"ansible.builtin.debug": {"msg": f"<{role['nospoon_package']}>"}}
+    playbook = rack.directory / "package.yaml"
+    asked = {"hosts": "all", "gather_facts": False, "vars": told["vars"], "tasks": [task]}
+    playbook.write_text(json.dumps([asked]))
+    given = {"zuul": {"projects": projects}, "ansible_user_dir": "/home/zuul"}
+    assert f'"<{package}>"' in play(rack, playbook, given)
 
 
 def test_a_job_that_failed_before_nospoon_was_there_fails_no_more(rack: Rack) -> None:
