@@ -2,7 +2,7 @@
 # Both set everything up themselves and are safe to repeat.
 BIN := .venv/bin
 
-.PHONY: demo test check format dist bench docs clean
+.PHONY: demo test test-ironic test-ironic-full check format dist bench docs clean
 
 demo:            ## Bring up real virtual servers, use them as a stranger would, take them down
 	scripts/setup run
@@ -12,6 +12,13 @@ test:            ## Everything: checks, then all tests (real libvirt, QEMU, ipmi
 	scripts/setup test
 	$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+test-ironic:     ## Real agents in real machines, deployed by a real Ironic; a part of `make test`
+	scripts/setup test
+	$(BIN)/python -m pytest tests/ironic $(PYTEST_ARGS)
+
+test-ironic-full: export NOSPOON_FULL_CYCLES = 1
+test-ironic-full: test-ironic  ## The same, with cleaning and inspection of every machine
 
 check:           ## Format, lint, strict types, import contracts, generated documents
 	$(BIN)/ruff format --check .

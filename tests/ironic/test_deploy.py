@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,14 @@ from nospoon.testing.rack import CACHE, Rack
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(1800)]
 
 NETWORK, BRIDGE = "172.30.91.0/24", "172.30.91.1"
+HOW = {
+    "m": ("redfish", "redfish-virtual-media"),
+    "p": ("ipmi", "ipxe"),
+    "r": ("redfish", "ipxe"),
+}
+"""Node -> driver, and the interface that boots it."""
+FULL = "mpr" if os.environ.get("NOSPOON_FULL_CYCLES") else "m"
+"""The nodes that are inspected and cleaned, too; all of them by `make test-ironic-full`."""
 
 
 @pytest.fixture
@@ -29,6 +38,7 @@ def provisioning(rack: Rack, free_port: int) -> Iterator[tuple[Rack, Api]]:
     ours.run(
         *("dev", "ironic", "up", "--address", "0.0.0.0", "--advertise", BRIDGE),
         *("--port", str(free_port), "--files-port", str(free_port + 1)),
+        *("--set", "deploy.fast_track=true", "--set", "deploy.erase_devices_priority=0"),
     )
     try:
         yield rack, Api(f"http://127.0.0.1:{free_port}")
@@ -50,8 +60,10 @@ def built() -> dict[str, str]:
     return found
 
 
-def cluster_file(rack: Rack, name: str, built: dict[str, str], api: Api) -> str:
-    """A node that Ironic boots from a medium by Redfish, and one from the network by IPMI."""
+def cluster_file(rack: Rack, name: str, built: dict[str, str], api: Api, *, first: str) -> str:
+    """A node that Ironic boots from a medium by Redfish, and two from the network: by IPMI and by
+    Redfish. `first`: how far those in `FULL` are to come; the others are deployed at once.
+    """
     told: dict[str, Any] = {
         "endpoint": api.endpoint,
         "automated_clean": False,
@@ -64,27 +76,47 @@ def cluster_file(rack: Rack, name: str, built: dict[str, str], api: Api) -> str:
         "instance_info": {"image_type": "whole-disk", "image_disk_format": "raw"},
     }
     files = int(api.endpoint.rpartition(":")[2]) + 1
+    enrolled: dict[str, dict[str, Any]] = {
+        node: {"driver": how[0], "interfaces": {"boot": how[1]}} for node, how in HOW.items()
+    }
+    for node in FULL:
+        enrolled[node] |= {"state": first, "automated_clean": True}
+        enrolled[node]["interfaces"] |= {"inspect": "agent"}
+    nodes = [
+        {"name": node, "ironic": each, **({} if node == "m" else {"boot": "ironic"})}
+        for node, each in enrolled.items()
+    ]
     text = (
         f"cluster: {name}\nnetworks: {{prov: {{cidr: {NETWORK}, netboot: builtin}}}}\n"
         f"boot: {{ironic: {{script: 'http://{BRIDGE}:{files}/boot.ipxe'}}}}\n"
         f"{rack.bmc()}ironic: {json.dumps(told)}\n"
         "flavors: {uefi: {firmware: uefi, memory: 2560MiB, cpus: 2, disks: [5GiB]}}\n"
-        "nodes:\n"
-        "- {name: m, ironic: {driver: redfish, interfaces: {boot: redfish-virtual-media}}}\n"
-        "- {name: p, boot: ironic, ironic: {driver: ipmi, interfaces: {boot: ipxe}}}\n"
+        f"nodes: {json.dumps(nodes)}\n"
     )
     return rack.file(text, f"{name}.yaml")
 
 
-def test_machines_are_deployed_from_a_medium_and_the_network_and_boot_their_image(
+def test_machines_are_inspected_cleaned_and_deployed_and_boot_their_image(
     built: dict[str, str], provisioning: tuple[Rack, Api]
 ) -> None:
+    """Those in `FULL` go all the way, with the real agent; the others are deployed alone."""
     rack, api = provisioning
     name = rack.name()
-    file = cluster_file(rack, name, built, api)
+    rack.run("up", "--yes", cluster_file(rack, name, built, api, first="inspected"), seconds=1500)
+    for node in FULL:
+        found = api("GET", f"/nodes/{node}/inventory")["inventory"]
+        assert found["cpu"]["count"] == 2
+        assert [disk["size"] for disk in found["disks"]] == [5 << 30]
+        assert found["memory"]["physical_mb"] == 2560
+    file = cluster_file(rack, name, built, api, first="active")
     rack.run("up", "--yes", file, seconds=1500)
-    assert {api.nodes()[node]["provision_state"] for node in "mp"} == {"active"}
-    for node in "mp":
+    assert {api.nodes()[node]["provision_state"] for node in HOW} == {"active"}
+    for node in FULL:
+        assert (
+            "erase_devices_metadata"
+            in rack.run("node", "console", "--log", f"{name}/{node}").stdout
+        )
+    for node in HOW:
         until(lambda node=node: HELLO in console(rack, name, node), 120)  # type: ignore[misc]
         assert console(rack, name, node).index(AGENT) < console(rack, name, node).index(HELLO)
     rack.run("down", "--yes", "--purge", "--force", name, seconds=600)
