@@ -21,6 +21,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     resource,
 )
 from nospoon.services.bmcs.redfish.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.sel import decoded
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
@@ -89,7 +90,7 @@ def _entry(owner: str, served: Served, record: Record) -> dict[str, Any]:
         "Created": _time(record.at),
         "Message": record.message,
         "Severity": str(record.severity),
-        "SensorNumber": None,
+        **decoded(record),
     }
 
 
