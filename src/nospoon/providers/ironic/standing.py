@@ -19,13 +19,11 @@ from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.drivers import FAILED, Around, fault_of
 from nospoon.providers.ironic.records import Record
+from nospoon.providers.looking import LEAST, rest_after
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import tell
 
-LOOK_SECONDS = 1.0
-RESTS = 10
-"""After a look as many times as long as it took: a busy conductor has better to do."""
 LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
 FIELDS = (
@@ -293,7 +291,7 @@ class _States:
 
     def __init__(self, api: Api, tasks: Tasks) -> None:
         self._api, self._tasks = api, tasks
-        self._pause = LOOK_SECONDS
+        self._pause = LEAST
         self._next: asyncio.Future[Mapping[UUID, Record]] | None = None
 
     async def settled(self, node: UUID, *, until: float) -> Record | None:
@@ -324,5 +322,5 @@ class _States:
         except NospoonError as error:
             told.set_exception(error)
         finally:
-            self._pause = max(LOOK_SECONDS, RESTS * (clock.monotonic() - began))
+            self._pause = rest_after(clock.monotonic() - began)
             told.cancel()  # nobody waits for a look that was cancelled

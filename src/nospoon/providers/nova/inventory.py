@@ -16,13 +16,11 @@ from uuid import UUID
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
+from nospoon.providers.looking import rest_after
 from nospoon.runtime import clock as clocks
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.telling import tell
 
-LOOK_SECONDS = 2.0
-RESTS = 10
-"""After a look as many times as long as it took."""
 TOLD = 5
 """Of how many nodes one look tells what they lack."""
 
@@ -83,8 +81,7 @@ class InventoryDriver:
             if words != said:
                 said = words
                 tell(f"not in Placement yet: {words}")
-            pause = max(LOOK_SECONDS, RESTS * (clocks.monotonic() - began))
-            await asyncio.sleep(pause)  # nobody tells of it
+            await asyncio.sleep(rest_after(clocks.monotonic() - began))  # nobody tells of it
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
