@@ -17,6 +17,7 @@ import pytest
 
 from nospoon.errors import Conflict
 from nospoon.runtime import process
+from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import Bench, bench
 
@@ -231,6 +232,21 @@ async def test_a_session_that_ends_before_its_console_comes_keeps_nothing() -> N
             b.consoles.gate.set()
             await asyncio.sleep(0.2)
             assert is_free(b)
+
+
+async def test_an_activation_that_somebody_ends_before_its_console_comes_is_refused() -> None:
+    activate = ["raw", "0x06", "0x48", "0x01", "0x01", "0xc0", "0", "0", "0"]
+    async with bench(1) as b, Tasks("test") as tasks:
+        b.consoles.gate = asyncio.Event()
+        wanted = tool(b.first, "-N", "15", "-R", "1", *activate)
+        waiting = tasks.start(process.run(wanted, check=False, timeout=30), name="activate")
+        served = b.service.status(b.first.bmc.uuid)
+        assert served is not None
+        await until(lambda: served.endpoint.sol is not None)
+        await process.run(tool(b.first, "sol", "deactivate"), timeout=20)
+        b.consoles.gate.set()
+        assert "rsp=0xd3" in (await waiting).stderr
+        assert is_free(b)
 
 
 async def test_sol_parameters_are_told() -> None:

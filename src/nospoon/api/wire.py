@@ -126,7 +126,7 @@ class FaultRequest(Wire):
     """
 
     kind: FaultKind
-    for_seconds: float | None = Field(None, gt=0)
+    for_seconds: float | None = Field(None, gt=0, le=366 * 86400)
     probability: float = Field(1.0, gt=0, le=1)
     count: int | None = Field(None, ge=1)
     seconds: float = Field(5.0, ge=0, le=3600)

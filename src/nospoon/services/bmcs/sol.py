@@ -77,8 +77,9 @@ class SolLines:
                 served.endpoint.sol = None
             answer(False)  # noqa: FBT003  (the callback's one argument)
             return
-        if served.endpoint.sol is not sol:  # its session ended meanwhile
+        if served.endpoint.sol is not sol:  # its session ended meanwhile, or somebody ended it
             await attached.close()
+            answer(False)  # noqa: FBT003  (the callback's one argument)
             return
         line = self._lines[sol] = Line(served, opened, sol, attached)
         try:
