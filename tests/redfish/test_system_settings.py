@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from nospoon.bmc.runtime import PowerPolicy, Settings
+from nospoon.model.machine import PowerCommand
+from nospoon.runtime import clock
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, client, system_of
+
+from .test_accounts import bob, create
 
 
 def settings(b: Bench) -> Settings:
@@ -75,6 +80,67 @@ async def test_the_light_of_a_chassis_is_that_of_its_system() -> None:
         assert (await line.get(system_of(b.first))).json["IndicatorLED"] == "Lit"
         refused = await line.ask("PATCH", place, {"ChassisType": "Rack"})
         assert (refused.status, refused.message) == (400, "PropertyNotWritable")
+
+
+async def test_the_tag_of_a_chassis_is_that_of_its_system() -> None:
+    async with bench(1) as b:
+        line, place = client(b.first), f"/redfish/v1/Chassis/{b.first.bmc.uuid}"
+        assert (await line.ask("PATCH", place, {"AssetTag": "7"})).json["AssetTag"] == "7"
+        assert (await line.get(system_of(b.first))).json["AssetTag"] == "7"
+        refused = await line.ask("PATCH", place, {"PowerRestorePolicy": "AlwaysOn"})
+        assert (refused.status, refused.message) == (400, "PropertyUnknown")
+
+
+def seconds(answer: Answer) -> float:
+    return datetime.fromisoformat(answer.json["DateTime"]).timestamp()
+
+
+async def test_the_clock_of_a_manager_is_that_of_its_log() -> None:
+    async with bench(1) as b:
+        line, place = client(b.first), f"/redfish/v1/Managers/{b.first.bmc.uuid}"
+        log = f"{place}/LogServices/SEL"
+        assert abs(seconds(await line.get(place)) - clock.unix()) < 60
+        tags = [(await line.get(each)).headers["etag"] for each in (place, log)]
+        wanted = "2030-01-01T12:00:00+01:00"
+        changed = await line.ask("PATCH", place, {"DateTime": wanted}, If_Match=tags[0])
+        assert changed.status == 200
+        set_to = datetime.fromisoformat(wanted).timestamp()
+        for each, tag in zip((place, log), tags, strict=True):
+            answer = await line.get(each)
+            assert 0 <= seconds(answer) - set_to < 60
+            assert answer.headers["etag"] == tag, "that a clock goes is no change"
+        await line.ask("POST", f"{log}/Actions/LogService.ClearLog")
+        await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
+        (entry, *_) = (await line.get(f"{log}/Entries")).json["Members"]
+        assert entry["Created"].startswith("2030-01-01T11:0")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("noon", "PropertyValueFormatError"),
+        ("2030-01-01", "PropertyValueFormatError"),
+        ("2030-01-01T12:00:00", "PropertyValueFormatError"),
+        (1893495600, "PropertyValueTypeError"),
+        ("1969-12-31T00:00:00Z", "PropertyValueOutOfRange"),
+        ("0001-01-01T00:00:00+23:59", "PropertyValueOutOfRange"),
+        ("9999-12-31T23:59:59-23:59", "PropertyValueOutOfRange"),
+    ],
+)
+async def test_a_time_that_is_none_is_refused(value: Any, message: str) -> None:
+    async with bench(1) as b:
+        place = f"/redfish/v1/Managers/{b.first.bmc.uuid}"
+        refused = await client(b.first).ask("PATCH", place, {"DateTime": value})
+        assert (refused.status, refused.message) == (400, message)
+        assert settings(b).clock_offset == 0.0
+
+
+async def test_the_clock_is_set_by_administrators_only() -> None:
+    async with bench(1) as b:
+        await create(b)
+        place = f"/redfish/v1/Managers/{b.first.bmc.uuid}"
+        body = {"DateTime": "2030-01-01T12:00:00Z"}
+        assert (await bob(b).ask("PATCH", place, body)).status == 403
 
 
 async def test_one_slash_too_many_leads_to_the_same() -> None:

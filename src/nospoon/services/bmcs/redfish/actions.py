@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nospoon.bmc.messages import (
@@ -21,6 +22,7 @@ from nospoon.model.boot import NO_OVERRIDE, BootMode, BootOverride, OverrideEnab
 from nospoon.model.machine import PowerCommand
 from nospoon.services.bmcs.redfish import errors, uris
 from nospoon.services.bmcs.redfish import resources as shown
+from nospoon.services.bmcs.redfish.exchange import CLOCK
 from nospoon.services.bmcs.redfish.parameters import Action, Parameter
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _URI = "HttpBootUri"
 _POLICY = "PowerRestorePolicy"
 LIGHTS = ("IndicatorLED", "LocationIndicatorActive")
 LONGEST_TAG = 63
+EPOCH, LATEST = datetime.fromtimestamp(0, UTC), 0xFFFFFFFE
 RESET = Action("ComputerSystem.Reset", (Parameter("ResetType", allowed=tuple(shown.RESET_TYPES)),))
 RESET_MANAGER = Action("Manager.Reset", (Parameter("ResetType", allowed=shown.MANAGER_RESETS),))
 TO_DEFAULTS = Action(
@@ -96,15 +99,48 @@ async def patch_system(service: BmcService, served: Served, body: dict[str, Any]
     if override is not None:
         changed = override
         done(await service.ask(served, lambda ticket: OverrideRequested(changed, ticket)))
-    if settings is not served.aggregate.runtime.settings:
-        done(await service.ask(served, lambda ticket: SettingsRequested(settings, ticket)))
+    await _set(service, served, settings)
     await _light(service, served, lit)
 
 
+async def patch_manager(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+    """Its clock is that of the SEL (IPMI 2.0 §31.11), which has room for a time until 2106."""
+    refuse_others(body, (CLOCK,), shown.manager(served))
+    if CLOCK not in body:
+        return
+    settings = served.aggregate.runtime.settings
+    ahead = _time(body[CLOCK]) - served.aggregate.state.clock(served.now())
+    await _set(service, served, replace(settings, clock_offset=settings.clock_offset + ahead))
+
+
+def _time(value: Any) -> float:
+    """Unix seconds of a date and time with its offset (RFC 3339)."""
+    if not isinstance(value, str):
+        raise errors.wrong_type(CLOCK, value)
+    wrong = errors.wrong_format(CLOCK, value, "a date and time with its offset (RFC 3339)")
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise wrong from None
+    if found.tzinfo is None:
+        raise wrong
+    unix = (found - EPOCH).total_seconds()
+    if not 0 <= unix <= LATEST:
+        raise errors.out_of_range(CLOCK, value)
+    return unix
+
+
+async def _set(service: BmcService, served: Served, settings: Settings) -> None:
+    if settings is not served.aggregate.runtime.settings:
+        done(await service.ask(served, lambda ticket: SettingsRequested(settings, ticket)))
+
+
 async def patch_chassis(service: BmcService, served: Served, body: dict[str, Any]) -> None:
-    """Its light is that of its system."""
-    refuse_others(body, LIGHTS, shown.chassis(served))
-    await _light(service, served, _lit(body))
+    """Its light and its tag are those of its system."""
+    refuse_others(body, (*LIGHTS, "AssetTag"), shown.chassis(served))
+    settings, lit = _settings(served, body), _lit(body)
+    await _set(service, served, settings)
+    await _light(service, served, lit)
 
 
 async def _light(service: BmcService, served: Served, lit: bool | None) -> None:  # noqa: FBT001

@@ -43,7 +43,12 @@ from nospoon.services.bmcs.redfish import (
     volumes,
 )
 from nospoon.services.bmcs.redfish import resources as shown
-from nospoon.services.bmcs.redfish.actions import patch_chassis, patch_system, reset_system
+from nospoon.services.bmcs.redfish.actions import (
+    patch_chassis,
+    patch_manager,
+    patch_system,
+    reset_system,
+)
 from nospoon.services.bmcs.redfish.errors import RedfishError
 from nospoon.services.bmcs.redfish.exchange import (
     ODATA,
@@ -274,6 +279,13 @@ async def _patch_chassis(exchange: Exchange) -> Response:
     return tagged(exchange, shown.chassis(served))
 
 
+async def _patch_manager(exchange: Exchange) -> Response:
+    served = exchange.administered()
+    check_match(exchange, shown.manager(served))
+    await patch_manager(exchange.service, served, await exchange.body())
+    return tagged(exchange, shown.manager(served))
+
+
 async def _reset(exchange: Exchange) -> Response:
     served = exchange.served()
     await reset_system(exchange.service, served, await exchange.body())
@@ -309,7 +321,7 @@ RESOURCES: tuple[Resource, ...] = (
     *event_service.RESOURCES,
     *certificate_service.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
-    Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager)}),
+    Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager), "PATCH": _patch_manager}),
     Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),
     Resource(f"{_V1}/Chassis/{{id}}", {"GET": read(shown.chassis), "PATCH": _patch_chassis}),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -12,6 +11,7 @@ from nospoon.bmc.messages import LogEraseRequested
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.actions import done
 from nospoon.services.bmcs.redfish.exchange import (
+    CLOCK,
     ODATA,
     OK,
     ROOT,
@@ -20,6 +20,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     ref,
     resource,
 )
+from nospoon.services.bmcs.redfish.jobs import when
 from nospoon.services.bmcs.redfish.parameters import Action, Parameter
 from nospoon.services.bmcs.redfish.sel import decoded
 
@@ -50,7 +51,7 @@ def service(owner: str, served: Served, member: str) -> dict[str, Any] | None:
         "LogEntryType": "SEL",
         "MaxNumberOfRecords": CAPACITY,
         "OverWritePolicy": "WrapsWhenFull",
-        "DateTime": _time(served.aggregate.state.clock(served.now())),
+        CLOCK: when(served.aggregate.state.clock(served.now())),
         "DateTimeLocalOffset": "+00:00",
         "ServiceEnabled": True,
         "Status": OK,
@@ -87,15 +88,11 @@ def _entry(owner: str, served: Served, record: Record) -> dict[str, Any]:
     return {
         **resource("LogEntry", path, id_, f"Log Entry {id_}"),
         "EntryType": "SEL",
-        "Created": _time(record.at),
+        "Created": when(record.at),
         "Message": record.message,
         "Severity": str(record.severity),
         **decoded(record),
     }
-
-
-def _time(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 async def clear(owner: str, exchange: Exchange) -> Response:

@@ -17,7 +17,8 @@ from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
-from nospoon.services.bmcs.redfish.exchange import ROOT, ref, resource
+from nospoon.services.bmcs.redfish.exchange import CLOCK, ROOT, ref, resource
+from nospoon.services.bmcs.redfish.jobs import when
 from nospoon.services.bmcs.redfish.query import MAX_LEVELS
 
 if TYPE_CHECKING:
@@ -282,6 +283,8 @@ def manager(served: Served) -> dict[str, Any]:
         "UUID": str(uuid5(uuid, "manager")),
         "ServiceEntryPointUUID": str(uuid5(uuid, "redfish")),
         "FirmwareVersion": software_version(served, Component.BMC),
+        CLOCK: when(served.aggregate.state.clock(served.now())),
+        "DateTimeLocalOffset": "+00:00",
         "PowerState": "On",
         "Status": {"State": "Enabled", "Health": "OK"},
         "NetworkProtocol": ref(f"Managers/{uuid}/NetworkProtocol"),
@@ -316,7 +319,9 @@ def chassis(served: Served) -> dict[str, Any]:
         "ChassisType": "StandAlone",
         "Manufacturer": "nospoon",
         "SerialNumber": served.config.machine.serial_number,
+        "AssetTag": served.aggregate.runtime.settings.asset_tag or None,
         "PowerState": POWER_STATES[served.aggregate.power],
+        "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
         "LocationIndicatorActive": served.aggregate.identify,
         "Status": {"State": "Enabled", "Health": "Critical" if served.power_fault else "OK"},
         "Power": ref(f"Chassis/{uuid}/Power"),
