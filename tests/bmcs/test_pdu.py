@@ -11,9 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.bmc.pdu.device import Outlet, Pdu
 from nospoon.bmc.runtime import OutletSettings, PowerPolicy, Runtime, Settings
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources import Outlet
+from nospoon.model.resources import Outlet as Place
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 from nospoon.runtime.tasks import Tasks
@@ -72,17 +73,21 @@ async def _so(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def fed(
-    count: int = 2, runtime: Runtime | None = None, *, address: str = "127.0.0.1"
+    count: int = 2,
+    runtime: Runtime | None = None,
+    *,
+    address: str = "127.0.0.1",
+    store: MemoryStore | None = None,
 ) -> AsyncIterator[Fed]:
     port, http = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
-    machines, store = MemoryMachines(), MemoryStore()
+    machines, store = MemoryMachines(), store or MemoryStore()
     async with Tasks("pdu") as tasks:
         service = BmcService(machines, store, tasks)
         machines.service = service
         configs = []
         for number in range(count):
             made = config(number, redfish_port=http)
-            outlet = Outlet(UUID(int=7), "pdu-1", address, port, number + 1)
+            outlet = Place(UUID(int=7), "pdu-1", address, port, number + 1)
             configs.append(
                 replace(
                     made,
@@ -190,6 +195,43 @@ async def test_ironic_drives_each_of_its_apc_drivers(oid: str, on: int, off: int
             await pdu.snmp("snmpset", f"{oid}.2", "i", str(number))
             assert (await pdu.snmp("snmpget", f"{oid}.2")).stdout.split()[-1] == str(number)
             assert pdu.has_power(1) is (number == on)
+
+
+@dataclass
+class FullStore(MemoryStore):
+    """A store that cannot save."""
+
+    full: bool = True
+
+    async def save(self, machine: UUID, runtime: Runtime) -> None:
+        if self.full:
+            raise OSError("disk full")
+        await super().save(machine, runtime)
+
+
+@pytest.mark.parametrize(
+    "asked", [(f"{RPDU}.1", "i", "2"), (f"{RPDU}.1", "i", "3"), (f"{REBOOT}.1", "i", "9")]
+)
+async def test_what_could_not_be_stored_is_not_answered_as_done(asked: tuple[str, ...]) -> None:
+    store = FullStore()
+    async with fed(store=store) as pdu:
+        told = await pdu.snmp("snmpset", *asked, check=False)
+        assert "Timeout" in told.stderr
+        assert pdu.has_power(0)
+        store.full = False
+        assert (await pdu.snmp("snmpset", *asked)).status == 0
+
+
+async def test_a_reboot_under_way_is_not_put_off_when_its_node_is_put_again() -> None:
+    async with fed() as pdu:
+        await pdu.snmp("snmpset", f"{RPDU}.1", "i", "3")
+        served = pdu.service.status(pdu.configs[0].bmc.uuid)
+        assert served is not None
+        device = Pdu(name="pdu-1", serial="1", started=0.0)
+        outlet = Outlet(served.bmc.uuid, "n0", served.aggregate)
+        for now in (0.0, 3.0):
+            device.plug(1, outlet, now)
+        assert device.deadline == served.aggregate.runtime.settings.outlet.reboot
 
 
 async def test_a_reboot_takes_as_long_as_it_was_told_to() -> None:

@@ -111,7 +111,7 @@ class Pdu:
         """This node is fed by that outlet."""
         self.outlets[number] = outlet
         self._rows = sorted(self.outlets)
-        if outlet.settings.returns:
+        if outlet.settings.returns and number not in self._pending:
             self._later(number, Command.ON, now + outlet.settings.reboot)
 
     def unplug(self, number: int) -> None:

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+import structlog
+
 from nospoon.bmc.messages import AcLost, AcReturned, SettingsRequested
 from nospoon.bmc.pdu import apc, device
 from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
+from nospoon.bmc.runtime import Runtime
 from nospoon.model.resources import Outlet
 from nospoon.plan.enrol import PDU_USER
 from nospoon.protocols.snmp.agent import Access, Agent
@@ -25,6 +28,8 @@ from nospoon.services.bmcs.ports import BmcConfig
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
     from nospoon.services.bmcs.service import BmcService
+
+log = structlog.get_logger()
 
 ENGINE = bytes.fromhex("8000013e05")
 """RFC 3411 §5, snmpEngineID: APC's enterprise number, and octets of our choice."""
@@ -94,7 +99,7 @@ class Pdus:
         return Agent(access, mib)
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
-        """A request came; it is answered when what it switched is durable."""
+        """A request came; it is answered when what it switched is durable, and not if it is not."""
         served = self._by_place.get((peer.local, opened.port))
         if served is None:
             return
@@ -102,21 +107,21 @@ class Pdus:
         answer = served.agent.receive(
             data, source=peer.address, now=now, random=secrets.token_bytes
         )
-        turns = self._carry_out(served)
+        told = self._carry_out(served)
         if answer is None:
             return
-        if turns:
-            self._tasks.start(_send_after(turns, opened, answer, peer), name="pdu answer")
+        if told:
+            self._tasks.start(_send_after(told, opened, answer, peer), name="pdu answer")
         else:
             opened.send(answer, peer)
 
-    def _carry_out(self, served: _Served) -> list[asyncio.Task[None]]:
-        """Do what the PDU wants; returns what to wait for until it is durable."""
+    def _carry_out(self, served: _Served) -> list[tuple[Served, Effect]]:
+        """Do what the PDU wants; returns which BMC was told what."""
         effects = served.pdu.drain()
         if served.pdu.deadline != served.deadline:
             self._set_timer(served)
-        told = [self._effect(served, each) for each in effects]
-        return [each.turn for each in told if each is not None and each.turn is not None]
+        told = [(self._effect(served, each), each) for each in effects]
+        return [(bmc, each) for bmc, each in told if bmc is not None]
 
     def _effect(self, served: _Served, effect: Effect) -> Served | None:
         outlet = served.pdu.outlets[effect.outlet]
@@ -153,7 +158,22 @@ class Pdus:
 
 
 async def _send_after(
-    turns: Iterable[asyncio.Task[None]], opened: UdpSocket, answer: bytes, peer: Peer
+    told: Iterable[tuple[Served, Effect]], opened: UdpSocket, answer: bytes, peer: Peer
 ) -> None:
-    await asyncio.wait(set(turns))
-    opened.send(answer, peer)
+    """What came later for the same outlet goes before."""
+    last = {(each.outlet, type(each)): (bmc, each) for bmc, each in told}.values()
+    turns = {bmc.turn for bmc, _ in last if bmc.turn is not None}
+    if turns:
+        await asyncio.wait(turns)
+    if all(_is_so(bmc.saved, each) for bmc, each in last):
+        opened.send(answer, peer)
+    else:
+        log.warning("PDU does not answer: what it was told could not be stored", peer=peer.address)
+
+
+def _is_so(saved: Runtime, effect: Effect) -> bool:
+    match effect:
+        case Switch(on=on):
+            return saved.has_power is on
+        case Configure(settings=settings):
+            return saved.settings.outlet == settings
