@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
+import msgspec
 import structlog
 
 from nospoon.engine.progress import Phase, Progress
@@ -66,7 +67,7 @@ class Running:
 
     def emit(self, progress: Progress) -> None:
         """Tell a fact to everybody who follows."""
-        self.events.append({"seq": len(self.events) + 1, **asdict(progress)})
+        self.events.append({"seq": len(self.events) + 1, **msgspec.to_builtins(progress)})
         for waker in self.wakers:
             waker.set()
 
