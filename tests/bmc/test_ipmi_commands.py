@@ -330,3 +330,19 @@ def test_a_warning_of_the_watchdog_before_its_start_is_refused() -> None:
     assert code(ask(0x06, 0x24, bytes([4, 0x21, 6, 0, 50, 0]))) == 0xCC
     assert isinstance(ask(0x06, 0x24, bytes([4, 0x21, 5, 0, 50, 0])), ipmi.Ask)
     assert isinstance(ask(0x06, 0x24, bytes([4, 0x01, 6, 0, 50, 0])), ipmi.Ask), "none is asked for"
+
+
+@pytest.mark.parametrize(
+    ("instance", "start", "told"),
+    [(0, 0, "dc01010100"), (0, 1, "dc01010100"), (0, 2, "dc0100"), (1, 0, "dc01010100"),
+     (2, 0, "dc0100")],
+)  # fmt: skip
+def test_dcmi_tells_of_the_instances_that_are_asked_for(
+    instance: int, start: int, told: str
+) -> None:
+    data = bytes([0xDC, 0x01, 0x40, instance, start])
+    assert data_of(ask(0x2C, 0x07, data)).hex() == told
+    assert code(ask(0x2C, 0x07, b"\xdc\x02" + data[2:])) == 0xCC
+    readings = data_of(ask(0x2C, 0x10, data))
+    assert readings[:2] == b"\xdc\x01"
+    assert len(readings) == (5 if len(told) > 6 else 3)

@@ -147,17 +147,35 @@ def _set_controller_id(context: Context, data: bytes) -> Result:
     return Ask(SettingsRequested(replace(settings, controller_id=name)), total)
 
 
+def _sensors(data: bytes) -> tuple[int, list[int]]:
+    """How many temperature sensors an entity has, and which of them are asked for: one instance,
+    or with 0 all from one on (§6.5.2, bytes 3 to 5).
+    """
+    _, entity, instance, start = data[:4]
+    there = _ENTITIES.get(entity, ())
+    wanted = (
+        number
+        for number in there
+        if ENTITIES[number][1] == instance or (not instance and ENTITIES[number][1] >= start)
+    )
+    return len(there), list(wanted)
+
+
 def _sensor_info(context: Context, data: bytes) -> Result:
     """§6.5.2: SDR record ids of an entity's temperature sensors."""
     del context
-    found = _ENTITIES.get(data[1], ()) if data[0] == _TEMPERATURE else ()
+    if data[0] != _TEMPERATURE:
+        return Reply(INVALID_FIELD)
+    total, found = _sensors(data)
     records = b"".join(number.to_bytes(2, "little") for number in found)
-    return Reply(OK, bytes([GROUP_EXTENSION, len(found), len(found)]) + records)
+    return Reply(OK, bytes([GROUP_EXTENSION, total, len(found)]) + records)
 
 
 def _temperatures(context: Context, data: bytes) -> Result:
     """§6.7.3: whole degrees and the entity's instance."""
-    found = _ENTITIES.get(data[1], ()) if data[0] == _TEMPERATURE else ()
+    if data[0] != _TEMPERATURE:
+        return Reply(INVALID_FIELD)
+    total, found = _sensors(data)
     told = b""
     for number in found:
         sensor = BY_NUMBER[number]
@@ -165,7 +183,7 @@ def _temperatures(context: Context, data: bytes) -> Result:
         value = reading(sensor, context.bmc, context.now)
         if value is not None:
             told += bytes([min(_HIGHEST, round(value)), ENTITIES[number][1]])
-    return Reply(OK, bytes([GROUP_EXTENSION, len(found), len(told) // 2]) + told)
+    return Reply(OK, bytes([GROUP_EXTENSION, total, len(told) // 2]) + told)
 
 
 COMMANDS: Group = {
