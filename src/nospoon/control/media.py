@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from nospoon.control.fetch import Access, separated
 from nospoon.control.files import Files
 from nospoon.control.hosts import Hosts
+from nospoon.errors import Conflict
 from nospoon.providers.base import Medium
 
 IsKept = Callable[[str], Awaitable[bool]]
@@ -20,12 +23,18 @@ Note = Callable[[UUID, str], Awaitable[None]]
 
 
 class Media:
-    """Puts media in and takes them out. A fetched image is ours only until a host has its copy."""
+    """Puts media in and takes them out. A fetched image is ours only until a host has its copy.
+
+    What was asked for last counts: an image that arrives after something else was put in, or after
+    the drive was emptied, is not put in any more.
+    """
 
     def __init__(self, files: Files, hosts: Hosts, is_kept: IsKept, note: Note) -> None:
         self._files, self._hosts, self._is_kept = files, hosts, is_kept
         self._note = note
         self._in_use: Counter[str] = Counter()
+        self._awaited: dict[UUID, object] = {}
+        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
     async def insert(
         self,
@@ -37,14 +46,33 @@ class Media:
         verify: bool = True,
     ) -> None:
         """Fetch an http(s) URL and put it in. `verify`: its server must show a certificate that
-        holds. Raises `UsageError` for other URLs, `ProviderError` when it cannot be had.
+        holds. Raises `UsageError` for other URLs, `ProviderError` when it cannot be had, `Conflict`
+        when something else was asked for meanwhile.
         """
-        driver = self._hosts.driver(machine)  # an unknown machine is refused before the transfer
+        self._hosts.driver(machine)  # an unknown machine is refused before the transfer
         place, access = separated(url, Access(username, password, verify=verify))
-        sha256 = await self._files.fetch(place, access)
-        async with self._use(sha256):
-            await driver.insert(machine, Medium(str(self._files.path(sha256)), sha256))
-        await self._note(machine, place)
+        mine = self._awaited[machine] = object()
+        try:
+            sha256 = await self._files.fetch(place, access)
+            async with self._use(sha256), self._turn(machine):
+                if self._awaited.get(machine) is not mine:
+                    raise Conflict(f"{place} is not put in: something else was asked for meanwhile")
+                await self._put(machine, sha256, place)
+        finally:
+            if self._awaited.get(machine) is mine:
+                del self._awaited[machine]
+
+    async def _put(self, machine: UUID, sha256: str, name: str) -> None:
+        medium = Medium(str(self._files.path(sha256)), sha256)
+        await self._hosts.driver(machine).insert(machine, medium)
+        await self._note(machine, name)
+
+    def _turn(self, machine: UUID) -> asyncio.Lock:
+        """One after the other, each with what is told of it."""
+        turn = self._turns.get(machine)
+        if turn is None:
+            turn = self._turns[machine] = asyncio.Lock()
+        return turn
 
     async def fetch(
         self, url: str, *, username: str = "", password: str = "", verify: bool = True
@@ -59,15 +87,17 @@ class Media:
 
         An empty name would tell the BMC that the drive is empty: then the digest stands for it.
         """
-        medium = Medium(str(self._files.path(sha256)), sha256)
-        async with self._use(sha256):
-            await self._hosts.driver(machine).insert(machine, medium)
-        await self._note(machine, name or sha256)
+        self._files.path(sha256)
+        self._awaited.pop(machine, None)
+        async with self._use(sha256), self._turn(machine):
+            await self._put(machine, sha256, name or sha256)
 
     async def eject(self, machine: UUID) -> None:
         """Take out what is in; an empty drive is no error."""
-        await self._hosts.driver(machine).eject(machine)
-        await self._note(machine, "")
+        self._awaited.pop(machine, None)
+        async with self._turn(machine):
+            await self._hosts.driver(machine).eject(machine)
+            await self._note(machine, "")
 
     @asynccontextmanager
     async def _use(self, sha256: str) -> AsyncIterator[None]:
