@@ -30,9 +30,9 @@ T = TypeVar("T")
 Connect = Callable[[Host], Connection]
 OnEvent = Callable[[MachineEvent], None]
 RECONNECT_DELAY = 2.0
+"""Seconds before a watch that broke is begun again."""
 EVENTS_AT_ONCE = 8
 """Taken before others have their turn."""
-"""Seconds before a watch that broke is begun again."""
 BRIDGES = frozenset({"bridge", "openvswitch"})
 """Kinds of links into which machines are plugged."""
 IDLE = 300.0
