@@ -18,6 +18,7 @@ from nospoon.bmc.messages import AcLost, AcReturned
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished
+from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.served import Served
 from nospoon.testing.bench import Bench, bench
@@ -25,6 +26,10 @@ from nospoon.testing.console import Console
 from nospoon.testing.redfish import client
 
 PRESENCE_PING = bytes.fromhex("0600ff06000011be80420000")
+
+
+def ping(tag: int) -> bytes:
+    return PRESENCE_PING[:9] + bytes([tag]) + PRESENCE_PING[10:]
 
 
 async def ipmitool(config: BmcConfig, *argv: str) -> Finished:
@@ -125,6 +130,34 @@ async def test_a_late_datagram_to_a_bmc_that_lost_its_power_gets_no_answer() -> 
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.6):
                     await loop.sock_recv(line, 100)
+
+
+async def test_a_late_datagram_is_lost_when_the_fault_is_cleared() -> None:
+    async with bench(1) as b:
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.DELAY, seconds=1.0, count=1))
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+            line.settimeout(0)
+            line.connect((b.first.bmc.address, b.first.bmc.ipmi_port))
+            await loop.sock_sendall(line, ping(1))
+            await _so(lambda: b.service.faults(b.first.bmc.uuid) == [])
+            b.service.clear_faults(b.first.bmc.uuid)
+            await asyncio.sleep(1.1)
+            await loop.sock_sendall(line, ping(2))
+            async with asyncio.timeout(5):
+                assert (await loop.sock_recv(line, 100))[9] == 2
+
+
+async def test_redfish_that_is_late_answers_at_once_when_the_fault_is_cleared() -> None:
+    async with bench(1) as b, Tasks("test") as tasks:
+        b.service.set_fault(b.first.bmc.uuid, Fault(Kind.HTTP_DELAY, seconds=3600))
+        asked = [tasks.start(_get(b.first), name="get") for _ in range(2)]
+        await _so(lambda: served(b).well is not None)
+        done, _ = await asyncio.wait(asked, timeout=0.2)
+        assert not done
+        b.service.clear_faults(b.first.bmc.uuid)
+        async with asyncio.timeout(10):
+            assert [await each for each in asked] == [(200, None)] * 2
 
 
 async def test_a_session_that_is_refused_late_is_refused_all_the_same() -> None:

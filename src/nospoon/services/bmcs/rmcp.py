@@ -59,15 +59,16 @@ class Rmcp:
         if late is None:
             self._take(opened, served, data, peer, most)
             return
-        loop = asyncio.get_running_loop()
-        loop.call_later(late.seconds, self._take_late, opened, served, data, peer, most)
+        faults = served.faults
 
-    def _take_late(
-        self, opened: UdpSocket, served: Served, data: bytes, peer: Peer, most: int
-    ) -> None:
-        """A BMC that went away meanwhile, or lost its AC power, is silent."""
-        if self._service.at((peer.local, opened.port)) is served:
-            self._take(opened, served, data, peer, most)
+        def due() -> None:
+            """A BMC that went away meanwhile, or lost its AC power, is silent. What is on its way
+            when faults are cleared is lost.
+            """
+            if served.faults is faults and self._service.at((peer.local, opened.port)) is served:
+                self._take(opened, served, data, peer, most)
+
+        asyncio.get_running_loop().call_later(late.seconds, due)
 
     def _take(
         self,

@@ -55,16 +55,17 @@ class Served:
 
     async def wait_badly(self, seconds: float) -> None:
         """So long, or until the faults on demand are cleared."""
-        self.well = asyncio.Event()
+        well = self.well = self.well or asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.well.wait()
+                await well.wait()
 
     def clear_faults(self) -> None:
         """Nothing that is under way waits for them any more."""
         self.aggregate.state.faults = None
         if self.well is not None:
             self.well.set()
+            self.well = None
 
     @property
     def bmc(self) -> Bmc:

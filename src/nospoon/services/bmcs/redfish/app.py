@@ -7,7 +7,6 @@ another one in a request; 405 with `Allow`; an ETag for what can be changed, wit
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import re
@@ -106,8 +105,9 @@ class App:
         resource, request.scope["path_params"] = found
         exchange = Exchange(request, self._service, self._accounts)
         response = await _answer(resource, exchange)
-        if exchange.late:
-            await asyncio.sleep(exchange.late)
+        if exchange.late is not None:
+            served, seconds = exchange.late
+            await served.wait_badly(seconds)
         if request.method in SAFE:
             response.raw_headers.append(_ALLOW[resource.path])
         return response

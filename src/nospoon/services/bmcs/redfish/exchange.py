@@ -45,8 +45,8 @@ class Exchange:
     accounts: Accounts
     account: bytes = b""
     username: str = ""
-    late: float = 0.0
-    """Seconds by which a fault on demand delays the answer."""
+    late: tuple[Served, float] | None = None
+    """The BMC whose fault on demand delays the answer, and by how many seconds."""
     _data: bytes | None = None
     """The body, once it was received."""
 
@@ -90,7 +90,7 @@ class Exchange:
 
     def _fail_on_demand(self, found: Served) -> None:
         late = found.strike(HTTP_LATE, self.service.now)
-        self.late = late.seconds if late is not None else self.late
+        self.late = (found, late.seconds) if late is not None else self.late
         fault = found.strike(HTTP, self.service.now)
         if fault is not None:
             status = 500 if fault.kind is Kind.HTTP_500 else 503
