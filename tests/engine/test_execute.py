@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import pytest
 
-from nospoon.engine.execute import Limits, execute
+from nospoon.engine.execute import PATIENT, Limits, execute
 from nospoon.engine.observe import observe
 from nospoon.engine.progress import Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
+from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff, removal
 from nospoon.plan.order import Half
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.steps import Plan
+from nospoon.plan.steps import Action, Plan, Step
 from nospoon.providers.base import Driver
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import clock
@@ -258,3 +259,20 @@ async def test_a_call_that_was_begun_is_heard_out_when_all_is_cancelled() -> Non
             await run
     assert slow.ended == 1
     assert Kind.VOLUME not in {key.kind for key, _ in bench.journal.entries}
+
+
+@pytest.mark.parametrize("kind", sorted(PATIENT))
+async def test_a_call_that_only_waits_for_somebody_ends_when_all_is_cancelled(kind: Kind) -> None:
+    bench = Bench(count=1)
+    slow = bench.drivers["sim", kind] = Slow(bench.drivers["sim", Kind.POOL])
+    key = Key(kind, "sim", "gold")
+    bench.desired = {key: Resource(key, NovaInventory("CUSTOM_GOLD", (), ()))}
+    step = Step(Action.CREATE, key, "new", bench.desired[key])
+    plan = replace(await bench.plan(), steps=(step,))
+    async with Tasks("test") as tasks:
+        run = tasks.start(bench.run(plan), name="run")
+        await slow.begun.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(run, timeout=60)
+    assert slow.ended == 0

@@ -165,12 +165,15 @@ class _Run:
 
     async def _call(self, move: Move) -> None:
         """Once begun, a driver's call is heard out, also when we are cancelled: what it does on its
-        host would go on unseen, and be in the way of what comes next.
+        host would go on unseen, and be in the way of what comes next. One that only waits for
+        somebody else does nothing there, and may wait for an hour: it is cancelled, too.
         """
         call = self.calls.start(self._answer(move), name=f"call for {move.step.key}")
         try:
             error = await asyncio.shield(call)
         except asyncio.CancelledError:
+            if move.step.key.kind in PATIENT:
+                call.cancel()
             await asyncio.wait([call])
             raise
         if error is not None:
