@@ -38,7 +38,7 @@ ABOUT = {
     Kind.SENSOR: "a sensor reads what it is told",
     Kind.MEDIA_FAILS: "virtual media cannot be fetched, by Redfish",
     Kind.POWER_STUCK: "power commands fail",
-    Kind.POWER_LIES: "power commands are reported as done, and nothing is; power is told as if",
+    Kind.POWER_LIES: "power commands are not carried out, and power is told as if they were",
     Kind.POWER_OFF_SLOW: "power-off takes `seconds` longer",
 }
 POWER = frozenset({Kind.POWER_STUCK, Kind.POWER_LIES})

@@ -26,11 +26,21 @@ _PKTINFO = struct.Struct("=I4s4s")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who sent a datagram, and to which address of ours."""
+    """Who sent a datagram, and to which address of ours. `zone`: the interface behind which an
+    IPv6 address of a link is, without which nobody there can be answered (RFC 4007 §11).
+    """
 
     address: str
     port: int
     local: str
+    zone: int = 0
+
+    @property
+    def place(self) -> tuple[str, int] | tuple[str, int, int, int]:
+        """As sockets take it."""
+        if self.zone:
+            return self.address, self.port, 0, self.zone
+        return self.address, self.port
 
 
 Receive = Callable[[bytes, Peer], None]
@@ -57,13 +67,13 @@ class UdpSocket:
     def _readable(self) -> None:
         for _ in range(BATCH):
             try:
-                data, ancillary, _, (address, port, *_) = self._socket.recvmsg(MAX_DATAGRAM, 64)
+                data, ancillary, _, (address, port, *rest) = self._socket.recvmsg(MAX_DATAGRAM, 64)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
                 continue  # an ICMP error of an earlier send; the datagram is not ours
             local = _destination(ancillary) if ancillary else self._address
-            self._receive(data, Peer(address, port, local))
+            self._receive(data, Peer(address, port, local, rest[1] if rest else 0))
 
     def send(self, data: bytes, peer: Peer) -> None:
         """Send, or drop when the kernel has no room: UDP clients try again."""
@@ -72,7 +82,7 @@ class UdpSocket:
             info = _PKTINFO.pack(0, socket.inet_aton(peer.local), bytes(4))
             ancillary = [(socket.IPPROTO_IP, IP_PKTINFO, info)]
         try:
-            self._socket.sendmsg([data], ancillary, 0, (peer.address, peer.port))
+            self._socket.sendmsg([data], ancillary, 0, peer.place)
         except OSError:
             return
 
