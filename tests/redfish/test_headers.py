@@ -103,6 +103,25 @@ async def test_an_error_that_nobody_expected_is_told_as_every_error_is() -> None
         assert (await client(b.first).get(SYSTEMS)).status == 200
 
 
+@pytest.mark.parametrize(
+    ("headers", "status", "told"),
+    [
+        ({"OData_Version": "3.0"}, 412, "OData-Version: 3.0"),
+        ({"Content_Type": "text/plain"}, 415, "Content-Type: text/plain"),
+    ],
+)
+async def test_a_header_that_makes_no_sense_is_named(
+    headers: dict[str, str], status: int, told: str
+) -> None:
+    async with bench(1) as b:
+        place = system_of(b.first)
+        refused = await client(b.first).ask("PATCH", place, {"AssetTag": "x"}, **headers)
+        assert (refused.status, refused.message) == (status, "HeaderInvalid")
+        (info,) = refused.json["error"]["@Message.ExtendedInfo"]
+        assert info["MessageArgs"] == [told]
+        assert told in info["Message"]
+
+
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
 async def test_queries_are_for_what_is_read(method: str) -> None:
     async with bench(1) as b:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nospoon.bmc.faults import Fault, Kind
-from nospoon.errors import Obstacle, ProviderError, Unfetchable
+from nospoon.errors import Obstacle, OutOfSpace, ProviderError, Unfetchable
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import Answer, client, system_of
 
@@ -183,6 +183,15 @@ async def test_what_cannot_be_fetched_is_told_as_what_it_is(
         shown = (await client(rack.first).get(task["@odata.id"])).json
         assert shown["TaskState"] == "Exception"
         assert shown["Messages"][0]["MessageId"].endswith(f".{message}")
+
+
+async def test_a_disk_that_is_full_is_told() -> None:
+    async with bench(1) as rack:
+        rack.media.error = OutOfSpace("pool nospoon is full")
+        refused = await act(rack, "InsertMedia", {"Image": IMAGE})
+        assert (refused.status, refused.message) == (507, "InsufficientStorage")
+        (info,) = refused.json["error"]["@Message.ExtendedInfo"]
+        assert info["Resolution"] == "pool nospoon is full"
 
 
 async def test_work_that_ends_as_nobody_expected_is_not_completed() -> None:

@@ -122,7 +122,7 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
         if method not in resource.open_ or _asks_for_more(exchange):
             _log_in(exchange)
         if method != "GET" and query.KNOWN.intersection(exchange.request.query_params):
-            raise errors.query_not_supported_on_operation()
+            raise query.not_on_operation()
         if handler is None:
             raise errors.not_allowed(resource.allowed)
         if method == "PATCH":
@@ -176,7 +176,7 @@ async def _fetch(exchange: Exchange, path: str) -> dict[str, Any] | None:
 def _check_version(request: Request) -> None:
     asked = request.headers.get("odata-version")
     if asked is not None and asked != "4.0":
-        raise errors.general(412, f"OData-Version {asked} is not supported; use 4.0.")
+        raise errors.header_invalid(412, f"OData-Version: {asked}", "Use 4.0")
 
 
 def _refused(error: RedfishError) -> Response:

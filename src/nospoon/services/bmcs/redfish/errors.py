@@ -131,56 +131,6 @@ def not_allowed(allowed: str) -> RedfishError:
     )
 
 
-def query_not_supported() -> RedfishError:
-    """For a query parameter of collections on something else."""
-    return RedfishError(
-        400,
-        "QueryNotSupportedOnResource",
-        "Querying is not supported on the requested resource.",
-        resolution="Remove the query parameters, which are for collections.",
-    )
-
-
-def query_parameter_unsupported(name: str) -> RedfishError:
-    """For one that begins with `$` and that nobody knows (DSP0266 §7.3.1)."""
-    return RedfishError(
-        501,
-        "QueryParameterUnsupported",
-        f"Query parameter '{name}' is not supported.",
-        args=(name,),
-        resolution="Correct or remove the query parameter and resubmit the request.",
-    )
-
-
-def query_combination_invalid() -> RedfishError:
-    return RedfishError(
-        400,
-        "QueryCombinationInvalid",
-        "Two or more query parameters in the request cannot be used together.",
-        resolution="Give `only` alone.",
-    )
-
-
-def query_out_of_range(name: str, value: str, range_: str) -> RedfishError:
-    return RedfishError(
-        400,
-        "QueryParameterOutOfRange",
-        f"The value '{value}' for the query parameter {name} is out of range {range_}.",
-        args=(value, name, range_),
-        resolution="Reduce the value for the query parameter to a value that is within range.",
-    )
-
-
-def query_not_supported_on_operation() -> RedfishError:
-    """For a query parameter with another method than GET."""
-    return RedfishError(
-        400,
-        "QueryNotSupportedOnOperation",
-        "Querying is not supported with the requested operation.",
-        resolution="Remove the query parameters and resubmit the request.",
-    )
-
-
 def unauthorized(path: str) -> RedfishError:
     why = "credentials are missing or wrong"
     return RedfishError(
@@ -210,6 +160,17 @@ def malformed(why: str) -> RedfishError:
         "MalformedJSON",
         f"The request body could not be read as a JSON object: {why}.",
         resolution="Ensure that the request body is valid JSON and resubmit the request.",
+    )
+
+
+def header_invalid(status: int, header: str, resolution: str) -> RedfishError:
+    """`header`: its name and its value."""
+    return RedfishError(
+        status,
+        "HeaderInvalid",
+        f"Header '{header}' is invalid.",
+        args=(header,),
+        resolution=f"{resolution}.",
     )
 
 
@@ -342,7 +303,6 @@ STATUSES: tuple[tuple[type[NospoonError], int], ...] = (
     (Gone, 409),
     (Conflict, 409),
     (HostUnreachable, 503),
-    (OutOfSpace, 507),
 )
 """Our errors as HTTP statuses; all others are 500."""
 
@@ -351,6 +311,8 @@ def of(error: NospoonError) -> RedfishError:
     """What a client is told of an error of ours."""
     if isinstance(error, Unfetchable):
         return unfetchable(error)
+    if isinstance(error, OutOfSpace):
+        return out_of_space(error)
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
     return general(status, str(error))
 
@@ -381,6 +343,15 @@ def unfetchable(error: Unfetchable) -> RedfishError:
 def not_implemented(method: str) -> RedfishError:
     """Of an HTTP method that no resource has (DSP0266 §6.2)."""
     return general(501, f"The method {method} is not implemented.")
+
+
+def out_of_space(error: OutOfSpace) -> RedfishError:
+    return RedfishError(
+        507,
+        "InsufficientStorage",
+        "Insufficient storage or memory available to complete the request.",
+        resolution=f"{error}",
+    )
 
 
 def restarting() -> RedfishError:

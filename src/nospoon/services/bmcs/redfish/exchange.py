@@ -152,7 +152,7 @@ class Exchange:
         data = await self.receive()
         kind = self.request.headers.get("content-type", "application/json")
         if kind.partition(";")[0].strip().lower() != "application/json":
-            raise errors.general(415, f"Expected a body of application/json, got {kind}.")
+            raise errors.header_invalid(415, f"Content-Type: {kind}", "Use application/json")
         try:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -58,17 +58,17 @@ def looks_elsewhere(query: Mapping[str, str]) -> bool:
 def _check(query: Mapping[str, str]) -> None:
     for name in query:
         if name.startswith("$") and name not in KNOWN:
-            raise errors.query_parameter_unsupported(name)
+            raise _unsupported(name)
     if query.get("only"):
         raise _bad("only", query["only"], "no value: it has none")
     if "only" in query and len(KNOWN.intersection(query)) > 1:
-        raise errors.query_combination_invalid()
+        raise _not_together()
 
 
 async def _only(body: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
     """The one member of a collection; of more or none, the collection."""
     if "Members" not in body:
-        raise errors.query_not_supported()
+        raise _not_on_resource()
     members = body["Members"]
     return await fetch(members[0]["@odata.id"]) or body if len(members) == 1 else body
 
@@ -87,7 +87,7 @@ async def _filtered(body: dict[str, Any], text: str, fetch: Fetch) -> dict[str, 
     """Members of which it is true, and their count; members that are there in full stay so."""
     expression = filter_of(text)
     if "Members" not in body:
-        raise errors.query_not_supported()
+        raise _not_on_resource()
     kept = []
     for number, each in enumerate(body["Members"], 1):
         if number % TURN == 0:
@@ -110,7 +110,7 @@ def _page(body: dict[str, Any], query: Mapping[str, str], *, limit: int | None) 
     asked = "$top" in query or "$skip" in query
     if "Members" not in body:
         if asked:
-            raise errors.query_not_supported()
+            raise _not_on_resource()
         return body
     skip, members = _count("$skip", query, 0), body["Members"]
     top = _count("$top", query, len(members))
@@ -132,7 +132,7 @@ def _count(name: str, query: Mapping[str, str], default: int) -> int:
     if not _COUNT.match(text):
         raise _bad(name, text, "a whole number, at least 0")
     if len(text) > len(str(LARGEST)) or int(text) > LARGEST:
-        raise errors.query_out_of_range(name, text, f"0 to {LARGEST}")
+        raise _out_of_range(name, text, f"0 to {LARGEST}")
     return int(text)
 
 
@@ -213,4 +213,54 @@ def _bad(name: str, value: str, expected: str) -> errors.RedfishError:
         "accept.",
         args=(value, name),
         resolution=f"Give {expected}.",
+    )
+
+
+def _not_on_resource() -> errors.RedfishError:
+    """For a query parameter of collections on something else."""
+    return errors.RedfishError(
+        400,
+        "QueryNotSupportedOnResource",
+        "Querying is not supported on the requested resource.",
+        resolution="Remove the query parameters, which are for collections.",
+    )
+
+
+def _unsupported(name: str) -> errors.RedfishError:
+    """For one that begins with `$` and that nobody knows (DSP0266 §7.3.1)."""
+    return errors.RedfishError(
+        501,
+        "QueryParameterUnsupported",
+        f"Query parameter '{name}' is not supported.",
+        args=(name,),
+        resolution="Correct or remove the query parameter and resubmit the request.",
+    )
+
+
+def _not_together() -> errors.RedfishError:
+    return errors.RedfishError(
+        400,
+        "QueryCombinationInvalid",
+        "Two or more query parameters in the request cannot be used together.",
+        resolution="Give `only` alone.",
+    )
+
+
+def _out_of_range(name: str, value: str, range_: str) -> errors.RedfishError:
+    return errors.RedfishError(
+        400,
+        "QueryParameterOutOfRange",
+        f"The value '{value}' for the query parameter {name} is out of range {range_}.",
+        args=(value, name, range_),
+        resolution="Reduce the value for the query parameter to a value that is within range.",
+    )
+
+
+def not_on_operation() -> errors.RedfishError:
+    """For a query parameter with another method than GET."""
+    return errors.RedfishError(
+        400,
+        "QueryNotSupportedOnOperation",
+        "Querying is not supported with the requested operation.",
+        resolution="Remove the query parameters and resubmit the request.",
     )
