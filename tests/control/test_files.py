@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from stat import S_IMODE
 
 import pytest
 
@@ -125,6 +126,17 @@ async def test_a_url_that_is_none_is_refused_and_leaves_nothing(files: Files, ur
     with pytest.raises((UsageError, ProviderError)):
         await files.fetch(url)
     assert all_in(files) == []
+
+
+async def test_nobody_else_sees_what_is_there(files: Files) -> None:
+    digest = sha256(CONTENT).hexdigest()
+    await files.receive(digest, chunks(CONTENT))
+    assert S_IMODE(files.directory.stat().st_mode) == 0o700
+    assert S_IMODE(files.path(digest).stat().st_mode) == 0o600
+    files.directory.chmod(0o755)
+    files.begin([digest])
+    assert S_IMODE(files.directory.stat().st_mode) == 0o700
+    assert files.path(digest).read_bytes() == CONTENT
 
 
 async def test_a_plan_and_the_up_after_it_fetch_once(files: Files) -> None:

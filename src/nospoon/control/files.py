@@ -21,6 +21,7 @@ from nospoon.runtime import clock
 KEPT_UNNAMED = 3600.0
 """Seconds for which a file is kept that no cluster names yet: its `up` may wait to be confirmed."""
 PARTIAL = ".partial"
+PRIVATE = 0o700
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _URL = re.compile(r"https?://")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
@@ -33,7 +34,10 @@ def is_url(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """A directory of files named by their SHA-256; what is not whole yet lies apart."""
+    """A directory of files named by their SHA-256; what is not whole yet lies apart.
+
+    Who knows a digest may name the file as one of its own: nobody else may list them.
+    """
 
     directory: Path
     _arrived: dict[str, float] = field(default_factory=dict)
@@ -62,6 +66,8 @@ class Files:
 
     def begin(self, digests: Collection[str]) -> None:
         """At start-up: remove every file that is not among these, and what never became whole."""
+        if self.directory.exists():
+            self.directory.chmod(PRIVATE)  # earlier versions let others list it
         for path in (self.directory / PARTIAL).glob("*"):
             path.unlink(missing_ok=True)
         self.keep_only(digests)
@@ -134,7 +140,8 @@ class Files:
         """A file that vanishes unless it was settled. Raises `OutOfSpace`, `ProviderError`."""
         try:
             place = self.directory / PARTIAL
-            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.directory.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+            place.mkdir(exist_ok=True, mode=PRIVATE)
             with tempfile.NamedTemporaryFile(dir=place, delete=False) as part:
                 try:
                     yield part
