@@ -54,6 +54,18 @@ async def test_an_account_is_made_and_may_do_what_its_role_says() -> None:
 
 
 @pytest.mark.tools
+async def test_a_password_of_redfish_has_the_size_that_it_needs_whatever_ipmitool_set() -> None:
+    async with with_bob() as b:
+        bmc = b.first.bmc
+        line = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-p", str(bmc.ipmi_port)]
+        line += ["-U", "admin", "-P", b.first.password, "user"]
+        await process.run([*line, "set", "password", "3", "hunter2222", "20"], timeout=20)
+        await process.run([*line, "test", "3", "20", "hunter2222"], timeout=20)
+        await client(b.first).ask("PATCH", f"{ACCOUNTS}/3", {"Password": "another one"})
+        await process.run([*line, "test", "3", "16", "another one"], timeout=20)
+
+
+@pytest.mark.tools
 async def test_ipmitool_logs_in_with_an_account_that_redfish_made() -> None:
     async with with_bob() as b:
         bmc = b.first.bmc

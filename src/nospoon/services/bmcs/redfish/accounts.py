@@ -225,7 +225,7 @@ def _changed(systems: Sequence[Served], user: User, body: Mapping[str, Any]) -> 
     if "UserName" in body and (not user.name or body["UserName"] != user.name):
         user = replace(user, name=_name(systems, user, body["UserName"]))
     if "Password" in body:
-        user = replace(user, password=_password(body["Password"]))
+        user = replace(user, password=_password(body["Password"]), long=False)
     if "RoleId" in body:
         role = body["RoleId"]
         if not isinstance(role, str) or role not in ROLES:
