@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from nospoon.testing.alone import alone
 from nospoon.testing.postgresql import PostgreSql
 
 ALLOWED = Path(__file__).parent / "skips.toml"
@@ -71,3 +72,10 @@ def postgresql() -> Iterator[PostgreSql]:
     finally:
         server.stop()
         shutil.rmtree(place)
+
+
+@pytest.fixture
+def port_623() -> Iterator[None]:
+    """For BMCs at IPMI's own port: one daemon on a machine has it, for all addresses."""
+    with alone("port-623"):
+        yield

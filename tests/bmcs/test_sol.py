@@ -145,7 +145,7 @@ async def test_a_second_session_is_refused_and_takes_over_after_a_deactivation()
         assert b"MINE" not in first.said
 
 
-@pytest.mark.xdist_group("port 623")
+@pytest.mark.usefixtures("port_623")
 async def test_ipmiconsole_types_and_steals() -> None:
     async with bench(1) as b, at_port_623(b) as config, terminal(ipmiconsole(config)) as first:
         await first.until(b"[SOL established]")

@@ -64,6 +64,7 @@ def bmc_of(rack: Rack) -> str:
     return "{" + ", ".join(f"{name}: {value}" for name, value in told.items()) + "}"
 
 
+@pytest.mark.usefixtures("port_623")
 @pytest.mark.parametrize(
     ("driver", "command"), [("ipmi", ""), ("redfish", NOSPOON)], ids=["ipmi", "redfish"]
 )
@@ -97,6 +98,7 @@ def test_ironic_gets_its_hardware_and_unstack_leaves_nothing(
     assert not (devstack.data / "nospoon").exists()
 
 
+@pytest.mark.usefixtures("port_623")
 def test_a_file_of_ones_own_is_taken_and_what_ironic_could_not_enrol_is_refused(
     rack: Rack,
 ) -> None:

@@ -6,12 +6,12 @@ import dataclasses
 import json
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from pydantic import BaseModel
@@ -36,6 +36,7 @@ from nospoon.spec.models import (
     PortgroupSection,
     TlsSection,
 )
+from nospoon.testing.alone import alone
 
 Look = Callable[[Standing], Any]
 LookInXml = Callable[[ET.Element], Any]
@@ -46,6 +47,7 @@ class Case:
     """A change of one field: `before` and `after` in the file, and what `look` sees of it then.
 
     `rule`: where it differs from the table's, for the field's parts have rules of their own.
+    `around`: what is to be so while it is tried.
     """
 
     section: type[BaseModel]
@@ -56,7 +58,7 @@ class Case:
     xml: LookInXml | None = None
     before: Changes = dataclasses.field(default_factory=dict)
     rule: Rule | None = None
-    marks: tuple[Any, ...] = ()
+    around: Callable[[Standing], AbstractContextManager[None]] = lambda _: nullcontext()
 
     @property
     def expected(self) -> Rule:
@@ -175,7 +177,17 @@ KEY = "a0112233445566778899aabbccddeeff00112233"
 N = "nodes/0"
 LAN = "networks/lan"
 CIDR = "198.51.100.64/26"  # TEST-NET-2 (RFC 5737)
-PORT_623 = (pytest.mark.xdist_group("port 623"),)
+
+
+@contextmanager
+def at_port_623(standing: Standing) -> Iterator[None]:
+    """IPMI's own port, which one daemon on a machine has: given back at the end."""
+    with alone("port-623"):
+        try:
+            yield
+        finally:
+            standing.up()
+
 
 # fmt: off
 CASES = (
@@ -308,7 +320,7 @@ CASES = (
     Case(section=TlsSection, field="key", before={"bmc/tls": ONE},
          after={"bmc/tls": {"certificate": "two.pem", "key": "two.key"}},
          look=certificate, becomes="two"),
-    Case(section=BmcSection, field="pool", marks=PORT_623,
+    Case(section=BmcSection, field="pool", around=at_port_623,
          after={"bmc": {"pool": "127.77.0.0/28", "redfish_port": "<port+0>"}},
          look=row("ipmi"), becomes="127.77.0.1:623"),
     Case(section=BmcSection, field="username", after={"bmc/username": "trinity"},

@@ -276,7 +276,7 @@ def as_nobody(ask: Callable[[], str]) -> str:
     return said
 
 
-@pytest.mark.xdist_group("port 623")
+@pytest.mark.usefixtures("port_623")
 def test_an_address_pool_gives_each_bmc_its_own_address(shared: Rack) -> None:
     """On loopback, and routed; one after the other, for both are served on port 623."""
     for pool in ("127.77.0.0/29", "172.31.251.0/29"):

@@ -11,7 +11,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from nospoon.testing.alone import held
 
 BLOCKS, PORTS = 44, 500
 """Blocks of ports from 10,000 on, below those of outgoing connections (32,768 and more, ip(7))."""
@@ -81,14 +82,11 @@ class Rack:
         return f"bmc: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}\n"
 
     def _block(self) -> int:
-        """A block of ports that nobody holds. Abstract names (unix(7)) belong to a network
-        namespace, as ports do, and end with who has them.
-        """
+        """A block of ports that nobody holds."""
         for block in random.sample(range(BLOCKS), BLOCKS):
-            holder = socket.socket(socket.AF_UNIX)
-            with contextlib.closing(holder), contextlib.suppress(OSError):
-                holder.bind(f"\0nospoon-test-ports-{block}")
-                self.held.append(holder.detach())
+            descriptor = held(f"ports-{block}")
+            if descriptor is not None:
+                self.held.append(descriptor)
                 return block
         raise AssertionError(f"all {BLOCKS} blocks of ports are held by other tests")
 
