@@ -139,16 +139,13 @@ class Planner:
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.uid)
         rows = await self._database.call(stored.nodes_of, cluster_id)
-        known = {row.uuid: row for row in rows}
         uploads, images = await self._images(cluster, request, earlier)
-        if request.fetches:  # who only looks is told nothing of what expired meanwhile
-            document = Document(request.text, request.file)
-            await refuse_unusable(cluster, uploads, self._files, document)
         capabilities = await self._capabilities(cluster)
         facts = facts if facts is not None else await self._facts(cluster)
         allocations = await self._allocate(
             cluster, cluster_id, earlier, facts=facts, rebalance=request.rebalance
         )
+        known = {row.uuid: row for row in rows}
         accounts = accounts_for(cluster, cluster_id, known, self._cipher)
         around = Surroundings(
             pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
@@ -158,8 +155,7 @@ class Planner:
             certificate=certificate_digest(cluster, uploads),
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
-        neighbours = await self._neighbours(cluster_id, request.uid)
-        _refuse(against_ports(desired.values(), neighbours))
+        _refuse(against_ports(desired.values(), await self._neighbours(cluster_id, request.uid)))
         places = Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts)
         drivers, observed = await self._look(cluster, cluster_id, earlier, places)
         plan = await asyncio.to_thread(
@@ -172,8 +168,7 @@ class Planner:
             why=_reasons(cluster, allocations),
             notes=(*_notes(capabilities), *cautions(cluster, allocations, facts)),
         )
-        names = {node.name for node in cluster.nodes}
-        leavers = {row.name for row in rows} - names
+        leavers = {row.name for row in rows} - (names := {node.name for node in cluster.nodes})
         _refuse_unknown(request.targets, names | leavers)
         plan = only(plan, desired, request.targets)
         remembers = self._says_something_new(earlier, request, uploads)
@@ -264,6 +259,9 @@ class Planner:
             if not self._files.has(known):
                 known = await self._missing(name, request)
             uploads[name] = known
+        if request.fetches:  # who only looks is told nothing of what expired meanwhile
+            document = Document(request.text, request.file)
+            await refuse_unusable(cluster, uploads, self._files, document)
         return uploads, await self._facts_of_images(cluster, uploads, request)
 
     async def _facts_of_images(
