@@ -38,7 +38,7 @@ from nospoon.plan.hosts import HostFacts
 from nospoon.plan.nova import inventories
 from nospoon.plan.placement import Usage
 from nospoon.plan.ports import Neighbour, against_ports
-from nospoon.plan.refuse import against_pool, cautions, reasons_against
+from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import only
@@ -145,8 +145,7 @@ class Planner:
         allocations = await self._allocate(
             cluster, cluster_id, earlier, facts=facts, rebalance=request.rebalance
         )
-        known = {row.uuid: row for row in rows}
-        accounts = accounts_for(cluster, cluster_id, known, self._cipher)
+        accounts = accounts_for(cluster, cluster_id, {r.uuid: r for r in rows}, self._cipher)
         around = Surroundings(
             pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
             images=images,
@@ -155,7 +154,8 @@ class Planner:
             certificate=certificate_digest(cluster, uploads),
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
-        _refuse(against_ports(desired.values(), await self._neighbours(cluster_id, request.uid)))
+        neighbours = await self._neighbours(cluster_id, request.uid)
+        _refuse([*against_twins(cluster.hosts), *against_ports(desired.values(), neighbours)])
         places = Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts)
         drivers, observed = await self._look(cluster, cluster_id, earlier, places)
         plan = await asyncio.to_thread(

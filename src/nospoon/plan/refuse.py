@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
+from urllib.parse import urlsplit
 from uuid import UUID
 
-from nospoon.model.cluster import Cluster, ConnectionKind, Firmware
+from nospoon.model.cluster import Cluster, ConnectionKind, Firmware, Host
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.hosts import HostFacts, Route, against_network, against_node
@@ -27,6 +28,26 @@ def reasons_against(
         if name in allocations.hosts.values():
             yield from _against_networks(cluster, cluster_id, allocations, name, fact)
     yield from _against_overlays(cluster, set(allocations.hosts.values()))
+
+
+def against_twins(hosts: Iterable[Host]) -> Iterator[str]:
+    """Why hosts cannot be in one cluster: what it has on one would be seen, and taken away, on the
+    other.
+    """
+    first: dict[tuple[str, str, str], str] = {}
+    for host in hosts:
+        if host.kind is ConnectionKind.LIBVIRT:
+            other = first.setdefault((_place(host), *identity.libvirtd(host.uri)), host.name)
+            if other != host.name:
+                yield (
+                    f"hosts {other} and {host.name} are one libvirtd, by `libvirt: {host.uri}`. "
+                    "Leave one of them out."
+                )
+
+
+def _place(host: Host) -> str:
+    """Where its libvirtd is, "" for this machine."""
+    return urlsplit(host.uri).netloc or host.ssh
 
 
 def _against_overlays(cluster: Cluster, used: Container[str]) -> Iterator[str]:

@@ -98,9 +98,9 @@ class _Resolver:
 
     def resources(self) -> Iterator[Resource]:
         for host in self.used_hosts:
-            yield Resource(
-                self._pool_key(host), Pool(path=f"{self.around.pool_roots[host]}/{self.pool}")
-            )
+            end = identity.pool_end(self.hosts[host].uri)
+            path = f"{self.around.pool_roots[host]}/{self.pool}{end}"
+            yield Resource(self._pool_key(host), Pool(path=path))
             yield from self._images(host)
         for host in self.used_hosts:
             yield from self._links(self.hosts[host])
