@@ -469,3 +469,26 @@ def test_ports_that_another_cluster_serves_otherwise_are_refused_in_the_plan(
     assert "Stop" not in refused
     rack.run("down", "--yes", names[0])
     rack.run("up", "--yes", files[1])
+
+
+def test_of_two_ups_at_once_of_a_new_cluster_one_works_and_its_file_is_kept(rack: Rack) -> None:
+    rack.run("daemon", "start")
+    name, section = rack.name(), rack.bmc()
+    files = []
+    for cpus in (1, 2):
+        nodes = f"nodes: [{{count: 100, cpus: {cpus}}}]\n"
+        text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{section}{nodes}"
+        files.append(rack.file(text, f"{name}-{cpus}.yaml"))
+    ups = [
+        subprocess.Popen(
+            ["nospoon", "up", "--yes", file], env=rack.environment, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True,
+        )
+        for file in files
+    ]  # fmt: skip
+    said = {each.communicate()[1]: each.returncode for each in ups}
+    assert 0 in said.values(), said
+    assert all(status == 0 or "`up` by user" in told for told, status in said.items()), said
+    rows = rack.json("status", name)
+    assert {(row["state"], row["drift"]) for row in rows} == {("present", "")}
+    assert len(rows) == 100

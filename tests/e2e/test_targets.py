@@ -47,3 +47,46 @@ def test_a_target_that_is_no_node_is_refused(shared: Rack) -> None:
     _, file = cluster(shared, "{count: 2}")
     refused = shared.run("up", "--yes", "-t", "nod-1", file, status=2).stderr
     assert "no node 'nod-1' in the file. Did you mean 'node-1'?" in refused
+
+
+def test_nodes_that_are_not_named_are_reached_as_before(shared: Rack) -> None:
+    """The file gives them another password, and another host, with the next `up` of all."""
+    name, section = shared.name(), shared.bmc()
+
+    def file(password: str, host: str) -> str:
+        bmc = section.replace("{", f"{{password: {password}, ", 1)
+        nodes = f"[{{name: a}}, {{name: b, host: {host}}}, {{name: gone}}]"
+        text = f"cluster: {name}\nhosts: {{x: simulated, y: simulated}}\n{bmc}nodes: {nodes}\n"
+        return shared.file(text, f"{name}.yaml")
+
+    shared.run("up", "--yes", file("before1", "x"))
+    shared.run("node", "power", f"{name}/b", "on")
+    changed = file("after12", "y")
+    shared.run("up", "--yes", "-t", "a", changed)
+    bmcs = shared.bmcs(name)
+    assert {node: each["password"] for node, each in bmcs.items()} == {
+        "a": "after12", "b": "before1", "gone": "before1",
+    }  # fmt: skip
+    for each in bmcs.values():
+        shared.ipmitool(each, "mc", "info")
+    assert {row["node"]: row["host"] for row in shared.json("status", name)}["b"] == "x"
+    shared.ipmitool(bmcs["b"], "power", "off")
+    shared.run("node", "power", f"{name}/b", "on")
+    shared.run("up", "--yes", changed)
+    bmcs = shared.bmcs(name)
+    assert {each["password"] for each in bmcs.values()} == {"after12"}
+    for each in bmcs.values():
+        shared.ipmitool(each, "mc", "info")
+    assert {row["node"]: row["host"] for row in shared.json("status", name)}["b"] == "y"
+    assert shared.run("plan", "--detailed-exitcode", changed).returncode == 0
+
+
+def test_a_node_that_left_the_file_and_was_named_is_known_no_more(shared: Rack) -> None:
+    BMC[shared.name()] = shared.bmc()
+    name = shared.names[-1]
+    file = "hosts: {x: simulated}\n"
+    text = f"cluster: {name}\n{file}{BMC[name]}nodes: [{{count: 2}}]\n"
+    shared.run("up", "--yes", shared.file(text, f"{name}.yaml"))
+    less = shared.file(text.replace("count: 2", "count: 1"), f"{name}.yaml")
+    shared.run("up", "--yes", "-t", "node-1", less)
+    assert list(shared.bmcs(name)) == ["node-0"]

@@ -31,7 +31,7 @@ from nospoon.control.recover import Recovery
 from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
-from nospoon.control.work import Removal, Work, record_group
+from nospoon.control.work import Removal, Up, Work, record_group
 from nospoon.errors import NospoonError, NotFound, PlanRefused, ProviderError, Stale
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Cluster
@@ -116,33 +116,31 @@ class Controller:
         row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
         if row is not None:
             self.operations.require_free(row.id)
-        prepared, row = await self._remembered(request, cluster, again=AGAIN)
-        if row is None:
-            return prepared.plan, None
-        return prepared.plan, await self.operations.start(
-            "up",
-            cluster_id=prepared.id,
-            cluster=cluster.name,
-            uid=request.uid,
-            work=lambda running: self.work.up(running, prepared, request, row),
-        )
+        return await self._begun(request, cluster, again=AGAIN)
 
-    async def _remembered(
+    async def _begun(
         self, request: Request, cluster: Cluster, *, again: int
-    ) -> tuple[Prepared, ClusterRow | None]:
-        """What was planned, and the cluster's row if anything was. A plan on which nobody agreed
-        is made anew when another cluster meanwhile took what this one chose.
+    ) -> tuple[Plan, OperationRow | None]:
+        """A plan on which nobody agreed is made anew when others meanwhile took what it chose, or
+        changed what it was made from.
         """
         prepared = await self.planner.prepare(request, cluster)
         if prepared.plan.empty and not prepared.plan.remembers:
-            return prepared, None
-        self.operations.require_free(prepared.id)
+            return prepared.plan, None
+        work = Up(self.work, prepared, request)
         try:
-            return prepared, await self.work.remember(prepared, request)
+            return prepared.plan, await self.operations.start(
+                "up",
+                cluster_id=prepared.id,
+                cluster=cluster.name,
+                uid=request.uid,
+                first=work.remember,
+                work=work.carry_out,
+            )
         except Stale:
             if request.fingerprint or not again:
                 raise
-            return await self._remembered(request, cluster, again=again - 1)
+            return await self._begun(request, cluster, again=again - 1)
 
     async def removal(self, uid: int, name: str, how: Removal) -> Plan:
         """What `down` would do; an empty plan for a cluster that is not there."""

@@ -107,9 +107,18 @@ class Operations:
         return f"{row.kind} {row.id}" if row is not None else ""
 
     async def start(
-        self, kind: str, *, cluster_id: UUID, cluster: str, uid: int, work: Work
+        self,
+        kind: str,
+        *,
+        cluster_id: UUID,
+        cluster: str,
+        uid: int,
+        work: Work,
+        first: Callable[[], Awaitable[None]] | None = None,
     ) -> OperationRow:
-        """Begin an operation in the background. Raises `Conflict` when the cluster is busy."""
+        """Begin an operation in the background. Raises `Conflict` when the cluster is busy.
+        `first` is done before, when no other can begin any more; if it fails, nothing has begun.
+        """
         self.require_free(cluster_id)
         row = OperationRow(
             id=uuid4(),
@@ -122,6 +131,8 @@ class Operations:
         )
         self._busy[cluster_id] = row
         try:
+            if first is not None:
+                await first()
             await self._database.call(stored.begin, row)
         except BaseException:
             del self._busy[cluster_id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
@@ -30,6 +30,7 @@ from nospoon.model.resources import Key, Kind, Machine, OwnerTag
 from nospoon.plan.diff import removal, waiting
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.steps import Plan
+from nospoon.plan.targets import touched
 from nospoon.plan.text import summary
 from nospoon.runtime.clock import Clock
 from nospoon.services.consoles.records import Records
@@ -105,10 +106,9 @@ class Work:
         if not again.plan.empty:
             names = ", ".join(str(step.key) for step in again.plan.steps[:5])
             return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
-        if not request.targets:
-            await self._forget_leavers(prepared)
-            if prepared.cluster.ironic is None:
-                await self._database.call(stored.forget_enrolment, row.id)
+        await self._forget_leavers(prepared, request.targets)
+        if not request.targets and prepared.cluster.ironic is None:
+            await self._database.call(stored.forget_enrolment, row.id)
         late = [note for each in again.observed if (note := waiting(each))]
         amount = len(request.targets) or len(prepared.cluster.nodes)
         said = f"cluster {row.name} is up: {amount} nodes"
@@ -183,6 +183,8 @@ class Work:
         Raises `Stale` when another cluster took the same addresses since this one was prepared.
         """
         earlier, enrolment = prepared.earlier, self._planner.enrolment
+        left = await self._left(prepared, request)
+        told = earlier.allocations if earlier is not None else prepared.allocations
         row = ClusterRow(
             id=prepared.id,
             name=prepared.cluster.name,
@@ -191,13 +193,13 @@ class Work:
             file=request.file,
             text=self._cipher.encrypt(request.text).decode(),
             uploads=prepared.uploads,
-            allocations=prepared.allocations,
+            allocations=prepared.allocations.keeping(told, left),
             created=earlier.created if earlier else self._clock(),
             enrolled=enrolment.sealed(
                 enrolment.joined(enrolment.place_of(earlier), prepared.cluster.ironic)
             ),
         )
-        nodes = list(self._node_rows(prepared))
+        nodes = [_reached_as(left.get(each.name, each), each) for each in self._node_rows(prepared)]
         await self._database.call(_save, row, nodes, prepared.cluster.hosts)
         profiles = served_profiles(prepared.cluster, prepared.uploads, self._files)
         self._give_certificate(prepared.cluster, prepared.uploads)
@@ -209,6 +211,14 @@ class Work:
         names = {node.uuid: node.name for node in nodes}
         await self._consoles.keep(names, group=record_group(row.uid, row.name))
         return row
+
+    async def _left(self, prepared: Prepared, request: Request) -> dict[str, NodeRow]:
+        """Nodes that are there, and that an `up` of others leaves where and as they are."""
+        if not request.targets:
+            return {}
+        changed = {*request.targets, *touched(prepared.plan)}
+        rows = await self._database.call(stored.nodes_of, prepared.id)
+        return {row.name: row for row in rows if row.name not in changed}
 
     def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:
         hosts = {host.name: host for host in prepared.cluster.hosts}
@@ -258,14 +268,17 @@ class Work:
         except HostUnreachable as error:
             log.warning("host is away", host=host.name, why=str(error))
 
-    async def _forget_leavers(self, prepared: Prepared) -> None:
+    async def _forget_leavers(self, prepared: Prepared, targets: Collection[str]) -> None:
         """Nodes and hosts that the file names no more; a second look found nothing of them."""
         rows = await self._database.call(stored.nodes_of, prepared.id)
         wanted = {node.name for node in prepared.cluster.nodes}
-        leavers = [row.uuid for row in rows if row.name not in wanted]
+        asked = targets or {row.name for row in rows}
+        leavers = [row.uuid for row in rows if row.name in asked and row.name not in wanted]
         for uuid in leavers:
             self._fleet.drop(uuid)
         await self._database.call(stored.drop_nodes, leavers)
+        if targets:
+            return
         names = [host.name for host in prepared.cluster.hosts]
         await self._database.call(stored.keep_hosts, prepared.id, names)
 
@@ -298,6 +311,21 @@ class Work:
             self._give(digest, self._files.path(digest), self._files.path(key))
 
 
+class Up:
+    """One `up`: what it was prepared from, and the row that it has once it is remembered."""
+
+    def __init__(self, work: Work, prepared: Prepared, request: Request) -> None:
+        self._work, self._prepared, self._request = work, prepared, request
+        self._row: ClusterRow | None = None
+
+    async def remember(self) -> None:
+        self._row = await self._work.remember(self._prepared, self._request)
+
+    async def carry_out(self, running: Running) -> Ended:
+        assert self._row is not None, "it is remembered first"
+        return await self._work.up(running, self._prepared, self._request, self._row)
+
+
 def record_group(uid: int, name: str) -> str:
     """Whose console records: they stay after the cluster is gone, until they are purged."""
     return f"{uid}/{name}"
@@ -326,6 +354,11 @@ def _save(
     for other in stored.all_clusters(connection):
         if other.id == row.id and (other.uid, other.name) != (row.uid, row.name):
             raise Conflict(f"the id {row.id} was given to another cluster meanwhile")
+        if other.id == row.id and other.generation >= row.generation:
+            raise Stale(
+                "the plan is stale: the cluster was changed since",
+                hint="Look at a new one with `nospoon plan`.",
+            )
         if other.id != row.id and other.allocations.collides(row.allocations):
             raise Stale(
                 "the plan is stale: another cluster took the same addresses or networks",
@@ -334,6 +367,18 @@ def _save(
     stored.save(connection, row)
     stored.put_nodes(connection, nodes)
     stored.put_hosts(connection, row.id, hosts)
+
+
+def _reached_as(before: NodeRow, row: NodeRow) -> NodeRow:
+    """A node as it is to be, which is where it was and has the account that it had."""
+    return replace(
+        row,
+        host=before.host,
+        username=before.username,
+        password=before.password,
+        k_g=before.k_g,
+        pdu_secret=before.pdu_secret,
+    )
 
 
 def _member(row: ClusterRow, node: NodeRow, profile: ServedProfile | None) -> Member:

@@ -6,10 +6,11 @@ file, so that the same file gives the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
+from typing import TypeVar
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.plan.hosts import HostFacts
@@ -17,6 +18,7 @@ from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import Usage, place
 from nospoon.plan.ports import hindered
 
+T = TypeVar("T")
 PRIVATE = IPv4Network("172.30.0.0/16")
 """Where free networks are looked for: /24s in here, then in 10.213.0.0/16."""
 SECOND_PRIVATE = IPv4Network("10.213.0.0/16")
@@ -44,6 +46,21 @@ class Allocations:
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
     outlets: Mapping[str, Socket] = field(default_factory=dict)
+
+    def keeping(self, before: Allocations, nodes: Collection[str]) -> Allocations:
+        """These, but for some nodes as they were before."""
+
+        def kept(now: Mapping[str, T], then: Mapping[str, T]) -> dict[str, T]:
+            others = {name: each for name, each in now.items() if name not in nodes}
+            return others | {name: each for name, each in then.items() if name in nodes}
+
+        return Allocations(
+            cidrs=self.cidrs,
+            hosts=kept(self.hosts, before.hosts),
+            endpoints=kept(self.endpoints, before.endpoints),
+            why=kept(self.why, before.why),
+            outlets=kept(self.outlets, before.outlets),
+        )
 
     def collides(self, other: Allocations) -> bool:
         """Whether both were given the same port, outlet, or network of one host."""

@@ -33,6 +33,11 @@ def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) ->
     return replace(plan, steps=kept, notes=notes)
 
 
+def touched(plan: Plan) -> set[str]:
+    """The nodes of which a plan has steps."""
+    return {_node_of(step) for step in plan.steps} - {""}
+
+
 def _node_of(step: Step) -> str:
     """Whose a step is; what nobody desires any more tells it by its name."""
     if step.desired is not None:
