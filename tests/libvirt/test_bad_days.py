@@ -315,6 +315,37 @@ async def test_a_link_that_was_stopped_shows_a_fault_and_a_change_plugs_guests_i
     assert "mtu 1400" in shown
 
 
+async def test_a_running_guest_that_lost_its_bridge_is_a_fault_and_is_plugged_in_again(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner, own_libvirt: Any
+) -> None:
+    """By somebody's hand, and by a daemon that ended while it made the bridge anew."""
+    await make(bench, *rack.all)
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    bridge, driver = rack.link.shape.bridge, connection.drivers[Kind.NETWORK]
+    (tap,) = await ports_of(bridge, runner)
+    assert (await found(bench, rack.link)).fault == ""
+    virsh = ["virsh", "-c", own_libvirt.uri]
+    losses = (
+        [["ip", "link", "set", "dev", tap, "nomaster"]],
+        [[*virsh, "net-destroy", bridge], [*virsh, "net-start", bridge]],
+    )
+    for loss in losses:
+        for argv in loss:
+            await runner.run(argv)
+        assert await ports_of(bridge, runner) == []
+        seen = await found(bench, rack.link)
+        assert seen.fault == f"{tap} of running machines is not plugged in"
+        await driver.change(seen, rack.link, bench.tag)
+        assert await ports_of(bridge, runner) == [tap]
+        assert (await found(bench, rack.link)).fault == ""
+    await runner.run([*virsh, "net-destroy", bridge])
+    assert (await found(bench, rack.link)).fault == "the network is not started"
+    await driver.change(await found(bench, rack.link), rack.link, bench.tag)
+    assert await ports_of(bridge, runner) == [tap]
+
+
 async def ports_of(bridge: str, runner: Runner) -> list[str]:
     done = await runner.run(["ip", "-json", "link", "show", "master", bridge])
     return [link["ifname"] for link in json.loads(done.stdout or "[]") if link]

@@ -7,7 +7,7 @@ anew and puts the ports of running guests back on it: they lose the link for a m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ import libvirt
 from nospoon.errors import NotOurs
 from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
-from nospoon.providers.libvirt.faults import NO_NETWORK, OPERATION_INVALID
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
@@ -48,7 +48,24 @@ class NetworkDriver:
         found = await self._hypervisor.ask(
             lambda connect: self._list(connect, cluster), "list networks"
         )
-        return [await self._with_tunnel(each) for each in found]
+        return [await self._with_tunnel(each) for each in await self._with_taps(found)]
+
+    async def _with_taps(self, found: Sequence[Observed]) -> Sequence[Observed]:
+        """Networks of which running machines have lost the link are at fault. Machines are asked
+        only when there are taps in no bridge at all.
+        """
+        links = await self._links() if found else ()
+        loose = {link["ifname"] for link in links if _is_loose(link)}
+        if not loose:
+            return found
+        taps = await self._hypervisor.ask(taps_of, "look for the taps of running machines")
+        lost = {bridge: sorted(loose & set(taps[bridge])) for bridge in taps}
+        return [
+            replace(each, fault=f"{', '.join(names)} of running machines is not plugged in")
+            if (names := lost.get(_bridge_of(each))) and not each.fault
+            else each
+            for each in found
+        ]
 
     async def _with_tunnel(self, observed: Observed) -> Observed:
         link = observed.shape
@@ -84,7 +101,7 @@ class NetworkDriver:
             await self._refuse_bridge(link, name)
         ports = await self._ports(link.bridge)
         await self._hypervisor.work(lambda connect: self._make(connect, link, name, tag), doing)
-        await self._plug_in(link.bridge, ports)
+        await self._plug_in(link, ports)
         if link.tunnel is not None:
             await self._tunnels.make(link.bridge, link.mtu, link.tunnel)
 
@@ -138,17 +155,23 @@ class NetworkDriver:
         return connect.networkDefineXML(xml)
 
     async def _ports(self, bridge: str) -> list[str]:
-        """Guests' taps on the bridge now."""
-        done = await self._runner.run(
-            ["ip", "-json", "link", "show", "master", bridge], check=False
-        )
-        links = json.loads(done.stdout or "[]") if done.status == 0 else []
-        return [link["ifname"] for link in links if "ifname" in link]
+        """What is on the bridge now, and what running machines have there, whether it is or not:
+        who made the bridge anew may have ended before he plugged them in again.
+        """
+        there = [each["ifname"] for each in await self._links("master", bridge)]
+        taps = await self._hypervisor.ask(taps_of, f"look for the taps on {bridge}")
+        return list(dict.fromkeys([*there, *taps.get(bridge, ())]))
 
-    async def _plug_in(self, bridge: str, ports: Sequence[str]) -> None:
+    async def _links(self, *which: str) -> list[dict[str, Any]]:
+        done = await self._runner.run(["ip", "-json", "link", "show", *which], check=False)
+        links = json.loads(done.stdout or "[]") if done.status == 0 else []
+        return [link for link in links if "ifname" in link]
+
+    async def _plug_in(self, link: Link, ports: Sequence[str]) -> None:
         """A port whose machine has ended meanwhile is gone, and no error."""
         for port in ports:
-            argv = ["ip", "link", "set", "dev", port, "master", bridge]
+            mtu = ["mtu", str(link.mtu)]
+            argv = ["ip", "link", "set", "dev", port, "master", link.bridge, *mtu]
             done = await self._runner.run(argv, check=False)
             if done.status != 0 and NO_DEVICE not in done.stderr:
                 process.refuse(done)
@@ -195,6 +218,30 @@ class NetworkDriver:
             if error.get_error_code() == NO_NETWORK:
                 return None
             raise
+
+
+def taps_of(connect: Connect) -> dict[str, list[str]]:
+    """Bridge -> the taps that running machines have for it."""
+    taps: dict[str, list[str]] = {}
+    for domain in connect.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+        with ignoring(NO_DOMAIN):
+            for nic in parsed(domain.XMLDesc(0)).iterfind("devices/interface[@type='bridge']"):
+                bridge, tap = (
+                    attribute_of(nic, "source", "bridge"),
+                    attribute_of(nic, "target", "dev"),
+                )
+                taps.setdefault(bridge, []).append(tap)
+    return taps
+
+
+def _is_loose(link: Mapping[str, Any]) -> bool:
+    """A tap as libvirt names them, in no bridge."""
+    return str(link["ifname"]).startswith("vnet") and "master" not in link
+
+
+def _bridge_of(observed: Observed) -> str:
+    assert isinstance(observed.shape, Link)
+    return observed.shape.bridge
 
 
 def _live_matches(network: VirNetwork, link: Link) -> bool:
