@@ -122,6 +122,22 @@ def test_disks_variables_and_power_of_real_machines_come_back(rack: Rack, real: 
 
 
 @pytest.mark.libvirt
+def test_a_snapshot_is_refused_before_any_power_goes_when_a_disk_was_replaced(
+    rack: Rack, real: str
+) -> None:
+    rack.run("node", "power", f"{real}/u", "on")
+    rack.run("snapshot", "create", real, "ci")
+    file = rack.directory / "cluster.yaml"
+    file.write_text(file.read_text().replace("64MiB, disks: [16MiB]", "64MiB, disks: [8MiB]"))
+    rack.run("up", "--yes", str(file))
+    refused = rack.run("snapshot", "restore", "--yes", real, "ci", status=1).stderr
+    assert "'ci' is lost to disks that were replaced since: b (" in refused
+    assert power(rack, real) == {"u": "on", "b": "off"}
+    (row,) = rack.json("snapshot", "list", real)
+    assert row["state"] == "complete"
+
+
+@pytest.mark.libvirt
 def test_a_daemon_killed_while_it_takes_a_snapshot_leaves_nobody_paused(
     rack: Rack, real: str
 ) -> None:

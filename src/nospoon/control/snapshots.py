@@ -97,7 +97,21 @@ class Snapshots:
                 f"snapshot {name!r} has nodes that are no more: {', '.join(missing)}",
                 hint="Bring the file of that time up first.",
             )
+        await self._refuse_lost(snapshot)
         return await self._start("restore", row, lambda run: self._restore(run, snapshot))
+
+    async def _refuse_lost(self, snapshot: SnapshotRow) -> None:
+        """Before any machine is switched off: all of them can go back, or none does."""
+        looked = (self._hosts.driver(m.machine).lacking(m.machine, snapshot.name)
+                  for m in snapshot.members)  # fmt: skip
+        found = zip(snapshot.members, await asyncio.gather(*looked), strict=True)
+        lost = [f"{member.node} ({', '.join(disks)})" for member, disks in found if disks]
+        if lost:
+            raise Gone(
+                f"snapshot {snapshot.name!r} is lost to disks that were replaced since: "
+                f"{'; '.join(lost)}",
+                hint="Delete it.",
+            )
 
     async def delete(self, uid: int, cluster: str, name: str) -> OperationRow:
         """Begin to delete one."""

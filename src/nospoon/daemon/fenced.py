@@ -84,6 +84,9 @@ class FencedMachines(FencedDriver):
         await self._require()
         await self._machines.take(machine, name)
 
+    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
+        return await self._machines.lacking(machine, name)
+
     async def revert(self, machine: UUID, name: str) -> None:
         await self._require()
         await self._machines.revert(machine, name)

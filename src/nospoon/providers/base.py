@@ -142,6 +142,9 @@ class MachineDriver(Driver, Protocol):
         Only of a machine that is paused or off. `name`: [a-z0-9-]+.
         """
 
+    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
+        """Its disks that have no state of that name, running or not; () where all can go back."""
+
     async def revert(self, machine: UUID, name: str) -> None:
         """Bring the disks and variables of a machine that is off to what they were.
 

@@ -385,6 +385,9 @@ class MachineDriver:
         async with self._locks[machine]:
             await self._snapshots.take(machine, name)
 
+    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
+        return await self._snapshots.lacking(machine, name)
+
     async def revert(self, machine: UUID, name: str) -> None:
         async with self._locks[machine]:
             await self._snapshots.revert(machine, name)

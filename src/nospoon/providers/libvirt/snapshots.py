@@ -80,6 +80,17 @@ class Snapshots:
                 self._refuse(await self._image("-c", name, disk), f"take a snapshot of {disk}")
         await self._variables(KEEP, files, name)
 
+    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
+        """Its disks that have no state of this name, whether it runs or not."""
+        _, files = await self._look(machine, f"look for snapshot {name}")
+        return [disk for disk in files.disks if not await self._has(disk, name)]
+
+    async def _has(self, disk: str, name: str) -> bool:
+        argv = ["qemu-img", "snapshot", "-l", "--force-share", disk]
+        done = await self.runner.run(argv, check=False)
+        self._refuse(done, f"list the snapshots of {disk}")
+        return f" {PREFIX}{name} " in done.stdout
+
     async def revert(self, machine: UUID, name: str) -> None:
         """Bring a machine that is off to the state of this name."""
         active, files = await self._look(machine, f"restore snapshot {name}")

@@ -120,6 +120,9 @@ class SimulatedMachines(SimulatedDriver):
         state.kept[name] = Kept(state.booted, state.boots, state.image)
         self.around.world.version += 1
 
+    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
+        return () if name in self._state(machine).kept else (str(machine),)
+
     async def revert(self, machine: UUID, name: str) -> None:
         self.around.begin("revert")
         state = self._state(machine)
