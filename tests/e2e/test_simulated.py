@@ -115,6 +115,20 @@ def test_a_saved_plan_is_refused_when_it_is_stale(shared: Rack) -> None:
     assert "stale" in stale.stderr
 
 
+def test_a_saved_plan_is_stale_when_only_what_is_remembered_was_changed(shared: Rack) -> None:
+    name, file = simulated(shared, "nodes: [{name: a}]")
+    shared.run("up", "--yes", file)
+    more = Path(file).read_text()
+    shared.file(more.replace("{name: a}", "{name: a}, {name: b}"), f"{name}.yaml")
+    saved = f"{file}.plan"
+    shared.run("plan", "-o", saved, file)
+    labelled = shared.file(more.replace("{name: a}", "{name: a, labels: {x: y}}"), "other.yaml")
+    assert shared.run("plan", "--detailed-exitcode", labelled, status=2)
+    shared.run("up", "--yes", labelled)
+    assert "stale" in shared.run("apply", "--yes", saved, status=5).stderr
+    assert shared.run("plan", "--detailed-exitcode", labelled).returncode == 0
+
+
 def test_without_a_terminal_nobody_confirms(shared: Rack) -> None:
     _, file = simulated(shared)
     refused = shared.run("up", file, status=2, stdin="")

@@ -171,9 +171,9 @@ class Planner:
         leavers = {row.name for row in rows} - (names := {node.name for node in cluster.nodes})
         _refuse_unknown(request.targets, names | leavers)
         plan = only(plan, desired, request.targets)
-        remembers = self._says_something_new(earlier, request, uploads)
         leaves = not request.targets and (places.left or bool(leavers))
-        plan = replace(plan, remembers=remembers or leaves)
+        remembers = leaves or self._says_something_new(earlier, request, uploads)
+        plan = replace(plan, remembers=remembers, generation=earlier.generation if earlier else 0)
         _refuse_stale(request.fingerprint, plan)
         return Prepared(
             id=cluster_id,

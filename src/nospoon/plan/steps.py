@@ -56,6 +56,7 @@ class Plan:
     """Steps in the order of the file (deletions last); `notes` are warnings for the reader.
 
     `remembers`: the file says something new that is made nowhere (boot profiles, labels).
+    `generation`: of the cluster when it was planned; 0 before it is remembered.
     """
 
     cluster: str
@@ -64,6 +65,7 @@ class Plan:
     unchanged: int = 0
     notes: tuple[str, ...] = ()
     remembers: bool = False
+    generation: int = 0
 
     @property
     def empty(self) -> bool:
@@ -77,7 +79,7 @@ class Plan:
     @property
     def fingerprint(self) -> str:
         """Equal for equal plans: what was agreed on is what is carried out, or nothing is."""
-        digest = hashlib.sha256(self.cluster_id.bytes)
+        digest = hashlib.sha256(self.cluster_id.bytes + str(self.generation).encode())
         for step in self.steps:
             observed = step.observed.shape if step.observed is not None else None
             desired = step.desired.shape if step.desired is not None else None
