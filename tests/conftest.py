@@ -7,14 +7,25 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from nospoon.testing.alone import alone
 from nospoon.testing.postgresql import PostgreSql
 
 ALLOWED = Path(__file__).parent / "skips.toml"
+TOGETHER = {
+    "tests/e2e/test_changes.py": "changes",
+    "tests/fleet/": "fleet",
+    "tests/ironic/": "ironic",
+    "tests/nova/": "ironic",
+}
+"""Where tests are -> what they share, of which one at a time is enough for a machine of CI: all of
+these are run by one worker. (xdist's own groups are lost with pytest 9.2, which has no `_nodeid`.)
+"""
 
 settings.register_profile(
     "ci",
@@ -54,6 +65,19 @@ class SkipGuard:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line in self.strange:
             terminalreporter.write_line(f"SKIP NOT ON THE LIST tests/skips.toml: {line}", red=True)
+
+
+class Together(LoadScopeScheduling):  # type: ignore[misc]
+    """Work units are single tests, but for those that share something."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        shared = (what for place, what in TOGETHER.items() if nodeid.startswith(place))
+        return next(shared, nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -34,7 +34,7 @@ from nospoon.spec.nova import NovaFlavorSection, NovaSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack, private_rack
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("changes")]
+pytestmark = [pytest.mark.libvirt]
 
 SIMULATED = "tests/e2e/test_changes.py::test_how_simulated_machines_behave_changes_at_once"
 ENROLLED = "tests/ironic/test_changes.py::test_a_change_of_each_field_reaches_the_node_in_place"

@@ -12,7 +12,7 @@ from tests.fleet.conftest import FarHost, Farm
 
 from nospoon.testing.libvirtd import wait_until
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
 MANY = """
 networks: {provision: {netboot: builtin}}

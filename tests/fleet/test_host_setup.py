@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.fleet.conftest import FarHost, Farm
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
 UPLINK = "trunk0"
 BRIDGE = f"nsbr-{UPLINK}"

@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.fleet.conftest import Farm
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
 NODES = """
 networks: {provision: {netboot: builtin}}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.fleet.conftest import FarHost, Farm
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
 HOSTS = {"rack-a": "198.51.100.1", "rack-b": "198.51.100.2"}
 NETWORKS = """

@@ -15,7 +15,7 @@ from tests.fleet.conftest import FarHost
 from nospoon.testing.libvirtd import wait_until
 from nospoon.testing.rack import Rack
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
 PORT = 16514
 """libvirt's own; the host has a network namespace of its own."""

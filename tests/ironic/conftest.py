@@ -32,13 +32,6 @@ IMPATIENT = (
 """Conductors wait for minutes until they call something a failure."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One Ironic is enough, and takes all that a machine of CI has to give."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("ironic"))
-
-
 @pytest.fixture
 def cache() -> Path:
     return CACHE

@@ -18,13 +18,6 @@ from nospoon.testing.rack import CACHE, Rack
 HERE = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Beside an Ironic it would be too much for a machine of CI."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("ironic"))
-
-
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[Cloud]:
     state = Path(tempfile.mkdtemp(prefix="nospoon-nova-"))
