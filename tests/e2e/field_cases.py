@@ -17,24 +17,18 @@ from cryptography.x509.oid import NameOID
 from pydantic import BaseModel
 from tests.e2e.standing import Changes, Standing, output, virsh
 
+from nospoon.spec.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
 from nospoon.spec.changes import Rule, rule_of
+from nospoon.spec.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.spec.models import (
-    BmcSection,
     BootProfileSection,
     ClusterFile,
-    DiskSection,
-    HardwareSection,
     HostSection,
     NetworkSection,
-    NicSection,
-    NodeBmcSection,
     NodeGroupSection,
     NodeSection,
     OvercommitSection,
-    PduSection,
     PlacementSection,
-    PortgroupSection,
-    TlsSection,
 )
 from nospoon.testing.alone import alone
 

@@ -17,6 +17,7 @@ from tests.e2e.standing import Standing, bridges, virsh
 
 from nospoon.spec import changes
 from nospoon.spec.changes import Rule, rule_of
+from nospoon.spec.hardware import NicSection
 from nospoon.spec.ironic import (
     ConnectorSection,
     EnrolmentSection,
@@ -24,12 +25,7 @@ from nospoon.spec.ironic import (
     TargetSection,
     VolumesSection,
 )
-from nospoon.spec.models import (
-    ClusterFile,
-    HostSection,
-    NetworkSection,
-    NicSection,
-)
+from nospoon.spec.models import ClusterFile, HostSection, NetworkSection
 from nospoon.spec.nova import NovaFlavorSection, NovaSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack, private_rack

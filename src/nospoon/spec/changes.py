@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel
 
+from nospoon.spec.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
+from nospoon.spec.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.spec.ironic import (
     ConnectorSection,
     EnrolmentSection,
@@ -19,23 +21,15 @@ from nospoon.spec.ironic import (
     VolumesSection,
 )
 from nospoon.spec.models import (
-    BmcSection,
     BootProfileSection,
     ClusterFile,
-    DiskSection,
     FlavorSection,
-    HardwareSection,
     HostSection,
     NetworkSection,
-    NicSection,
-    NodeBmcSection,
     NodeGroupSection,
     NodeSection,
     OvercommitSection,
-    PduSection,
     PlacementSection,
-    PortgroupSection,
-    TlsSection,
 )
 from nospoon.spec.nova import NovaFlavorSection, NovaSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection

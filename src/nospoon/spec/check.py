@@ -12,7 +12,7 @@ from nospoon.plan.enrol import DRIVERS
 from nospoon.spec.addresses import addresses
 from nospoon.spec.document import Path
 from nospoon.spec.expand import Complaint, Expansion
-from nospoon.spec.models import HardwareSection
+from nospoon.spec.hardware import HardwareSection
 from nospoon.spec.references import (
     LocalFile,
     LocalPair,

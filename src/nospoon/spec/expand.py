@@ -22,17 +22,12 @@ from nospoon.model.cluster import (
     Placement,
     Portgroup,
 )
+from nospoon.spec.bmcs import NodeBmcSection
 from nospoon.spec.document import Path
 from nospoon.spec.fields import NAME_PATTERN
+from nospoon.spec.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.spec.ironic import enrolment
-from nospoon.spec.models import (
-    DiskSection,
-    HardwareSection,
-    NicSection,
-    NodeBmcSection,
-    NodeGroupSection,
-    PortgroupSection,
-)
+from nospoon.spec.models import NodeGroupSection
 from nospoon.spec.sections import Sections
 
 DEFAULT_MEMORY = 1 << 30

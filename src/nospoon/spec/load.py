@@ -26,12 +26,13 @@ from nospoon.model.cluster import (
     Simulation,
 )
 from nospoon.model.ironic import IronicPlace
+from nospoon.spec.bmcs import BmcSection
 from nospoon.spec.check import check
 from nospoon.spec.document import Document
 from nospoon.spec.expand import Complaint, expand
 from nospoon.spec.fields import NAME_PATTERN
 from nospoon.spec.ironic import place
-from nospoon.spec.models import BmcSection, HostSection
+from nospoon.spec.models import HostSection
 from nospoon.spec.nova import wanted
 from nospoon.spec.references import LocalFile, LocalPair
 from nospoon.spec.sections import Sections, read_sections

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 
 class Section(BaseModel):
@@ -29,3 +30,16 @@ def parse_text(value: Any) -> Any:
 
 Whole = Annotated[int, BeforeValidator(parse_whole)]
 Text = Annotated[str, BeforeValidator(parse_text)]
+
+
+def listed(value: Any) -> Any:
+    """A list; a name that stands alone is one of one."""
+    return [value] if isinstance(value, str) else value
+
+
+class OneOrMore:
+    """JSON Schema of a list for which its only item may stand alone."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+        several = handler(core)
+        return {"anyOf": [several["items"], several]}

@@ -11,26 +11,21 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from nospoon.errors import Problem
+from nospoon.spec.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
 from nospoon.spec.document import Document, Path, Value, as_sequence
 from nospoon.spec.fields import NAME_PATTERN, Name
+from nospoon.spec.hardware import DiskSection, NicSection, PortgroupSection
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.models import (
-    BmcSection,
     BootProfileSection,
     ClusterFile,
-    DiskSection,
     FlavorSection,
     HostSection,
     NetworkSection,
-    NicSection,
-    NodeBmcSection,
     NodeGroupSection,
     NodeSection,
     OvercommitSection,
-    PduSection,
     PlacementSection,
-    PortgroupSection,
-    TlsSection,
 )
 from nospoon.spec.nova import NovaSection
 

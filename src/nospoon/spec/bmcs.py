@@ -1,0 +1,143 @@
+"""Sections about BMCs: where they answer, what they speak, and who may log in."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from nospoon.model.cluster import BmcProtocol
+from nospoon.spec.fields import Ports, parse_address
+from nospoon.spec.section import OneOrMore, Section, Text, Whole, listed, parse_text
+
+
+def _account_name(value: Any) -> Any:
+    """IPMI 2.0 §22.28: 16 bytes; RFC 7617 §2: no colon."""
+    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 16 or ":" in value:
+        raise ValueError(f"expected a user name of 1 to 16 bytes without colons, got {value!r}")
+    return value
+
+
+def _password(value: Any) -> Any:
+    """IPMI 2.0 §22.30: 20 bytes. The message does not repeat it."""
+    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 20:
+        raise ValueError("expected a password of 1 to 20 bytes, as text. Put it in quotes")
+    return value
+
+
+def _key(value: Any) -> Any:
+    """IPMI 2.0 §13.31: 20 bytes, here in hexadecimal digits. The message does not repeat it."""
+    digits = value.lower() if isinstance(value, str) else ""
+    if not 1 <= len(digits) <= 40 or len(digits) % 2 or not set(digits) <= set("0123456789abcdef"):
+        raise ValueError(
+            "expected a key of 1 to 20 bytes, two hexadecimal digits each. Put it in quotes"
+        )
+    return digits.ljust(40, "0")
+
+
+def _pass_phrase(value: Any) -> Any:
+    """RFC 3414 §11.2: at least 8 bytes. The message does not repeat it."""
+    if not isinstance(value, str) or not 8 <= len(value.encode()) <= 64:
+        raise ValueError("expected a secret of 8 to 64 bytes, as text. Put it in quotes")
+    return value
+
+
+AccountName = Annotated[str, BeforeValidator(_account_name)]
+Password = Annotated[str, BeforeValidator(_password)]
+Key = Annotated[str, BeforeValidator(_key)]
+PassPhrase = Annotated[str, BeforeValidator(_pass_phrase)]
+
+
+class NodeBmcSection(Section):
+    """A node's BMC; a bare list of protocols is short for `{protocols: [...]}`."""
+
+    protocols: Annotated[list[BmcProtocol], BeforeValidator(listed), OneOrMore()] | None = Field(
+        None,
+        description="What it speaks: `ipmi`, `redfish`; `pdu`: an outlet feeds it; "
+        "default: the first two.",
+    )
+    username: AccountName | None = Field(
+        None, description="Fixed user name; default: the cluster's."
+    )
+    password: Password | None = Field(
+        None, description="Fixed password; default: random, per node."
+    )
+    k_g: Key | None = Field(
+        None,
+        description="Key of the BMC for IPMI (K_G), in hexadecimal digits; default: the cluster's.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"protocols": value} if isinstance(value, list | str) else value
+
+
+class PduSection(Section):
+    """PDUs that feed the nodes whose `bmc` has `pdu`."""
+
+    vendor: Literal["apc"] = Field("apc", description="Whose SNMP objects they have.")
+    outlets: Annotated[Whole, Field(ge=1, le=255)] = Field(
+        24, description="Outlets of a PDU, one a node."
+    )
+    ports: Ports = Field(
+        (16230, 17229),
+        description="SNMP ports, one a PDU; with `pool`, port 161 of its first addresses instead.",
+    )
+    secret: PassPhrase | None = Field(
+        None,
+        description="Community of SNMP v1 and v2c, both pass phrases of v3; default: one a PDU.",
+    )
+
+
+class TlsSection(Section):
+    """A certificate of yours for Redfish, in place of those that sign themselves."""
+
+    certificate: Text = Field(
+        description="Certificate in PEM, or a chain with its own first: a path beside the file."
+    )
+    key: Text = Field(description="Its key in PEM, without a pass phrase: a path beside the file.")
+
+
+def _tls_form(value: Any) -> str:
+    return "given" if isinstance(value, dict | TlsSection) else "own"
+
+
+Tls = Annotated[
+    Annotated[bool, Tag("own")] | Annotated[TlsSection, Tag("given")], Discriminator(_tls_form)
+]
+"""Whether, with certificates of its own, or by one that is given; yes and no are short for it."""
+
+
+class BmcSection(Section):
+    """Where BMCs answer, and who may log in."""
+
+    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)] = Field(
+        IPv4Address("127.0.0.1"),
+        description="Address on which all BMCs answer, a port each; IPv4 or IPv6.",
+    )
+    ports: Ports = Field((6230, 16229), description="IPMI ports, one a node (`6230-6330`).")
+    redfish_port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
+        8000, description="TCP port of the Redfish service for all nodes."
+    )
+    tls: Tls = Field(
+        default=False,
+        description="Redfish over TLS: true, with a certificate of its own for each address, or a "
+        "certificate and its key; default no.",
+    )
+    pool: Annotated[IPv4Network, BeforeValidator(parse_text)] | None = Field(
+        None, description="An address a node from this network, IPMI on port 623 of each."
+    )
+    username: AccountName = Field(
+        "admin", description="User name for all nodes (IPMI: at most 16 characters)."
+    )
+    password: Password | None = Field(
+        None, description="Password for all nodes; default: random, one a node."
+    )
+    k_g: Key | None = Field(
+        None, description="Key of all BMCs for IPMI (K_G), in hexadecimal digits; default: none."
+    )
+    pdu: PduSection = Field(
+        default_factory=PduSection, description="PDUs of nodes whose `bmc` has `pdu`."
+    )
