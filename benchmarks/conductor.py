@@ -1,26 +1,24 @@
 """What a conductor does to ten thousand simulated BMCs: a power sync with a session for each node,
 as Ironic's ipmi driver makes them; the answers of a BMC while 50 others start, ten times; and ten
 thousand power cycles, of which no event may be lost. Needs root: BMCs have addresses of a pool, at
-port 623, and the daemon is given real-time priority while its answers are timed, so that what else
-the machine does is not taken for its delay.
+port 623.
 
-The reference is the same for 100 nodes in the same run, so that what grows shows. `--nodes N` takes
-another number.
+The reference is the same for 100 nodes in the same run, so that what grows shows. That of a BMC's
+answers is a bare UDP echo, a process of its own, asked while 50 others start: what the machine's
+scheduler alone costs. `--nodes N` takes another number.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import multiprocessing
-import os
 import socket
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +27,7 @@ from typing import Any
 from measure import NOSPOON, private_daemon, timed
 from nospoon.testing.console import Console
 
-FEW, MANY, STARTING, ROUNDS = 100, 10_000, 50, 10
+FEW, MANY, STARTING, ROUNDS = 150, 10_000, 50, 10
 FILE = """
 cluster: bench
 hosts: {{sim: simulated}}
@@ -68,14 +66,15 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Milliseconds a node, of the wall clock and of the daemon's CPU; of answers the 99th
-    percentile; seconds for all power cycles, and how many of them left no trace.
+    """Milliseconds a node, of the wall clock and of the daemon's CPU; of answers, a BMC's and the
+    echo's, the 99th percentile; seconds for all power cycles, and how many of them left no trace.
     """
 
     sync: float
     sync_cpu: float
     slowest_on: float
     others_p99: float
+    echo_p99: float
     cycles: float
     lost: int
 
@@ -88,11 +87,10 @@ def measure(count: int) -> Measured:
         addresses = [row["ipmi"].rpartition(":")[0] for row in _json(env, "bmc", "list")]
         pid = int(Path(env["NOSPOON_RUNTIME_DIR"], "nospoond.pid").read_text())
         sync, sync_cpu = _sync(addresses, pid)
-        with _undisturbed(pid):
-            slowest_on, others = _others_while_starting(addresses)
+        slowest_on, others, echo = _while_starting(addresses)
         cycles, lost = _cycles(addresses, env)
         timed("down", "--yes", "--purge", "bench", env=env)
-    return Measured(sync, sync_cpu, slowest_on, others, cycles, lost)
+    return Measured(sync, sync_cpu, slowest_on, others, echo, cycles, lost)
 
 
 def _json(env: Mapping[str, str], *argv: str) -> Any:
@@ -117,31 +115,49 @@ def _sync(addresses: Sequence[str], pid: int) -> tuple[float, float]:
     return wall / len(addresses) * 1e3, cpu / len(addresses) * 1e3
 
 
-@contextlib.contextmanager
-def _undisturbed(pid: int) -> Iterator[None]:
-    """All threads of this process, and who watches it, go before all other processes (sched(7))."""
-    everyone = [0, *(int(each.name) for each in Path(f"/proc/{pid}/task").iterdir())]
-    kind = os.SCHED_RR | os.SCHED_RESET_ON_FORK
-    for each in everyone:
-        os.sched_setscheduler(each, kind, os.sched_param(1))
-    yield
-    for each in everyone:
-        os.sched_setscheduler(each, os.SCHED_OTHER, os.sched_param(0))
-
-
-def _others_while_starting(addresses: Sequence[str]) -> tuple[float, float]:
-    """The slowest answer to `on`, and another BMC's 99th percentile meanwhile; milliseconds."""
-    watched, rounds = Session(addresses[-1]), min(ROUNDS, len(addresses) // STARTING - 1)
-    slowest, answers = 0.0, list[float]()
-    for number in range(rounds):
+def _while_starting(addresses: Sequence[str]) -> tuple[float, float, float]:
+    """The slowest answer to `on`, and meanwhile the 99th percentile of another BMC's answers and
+    of the echo's, by turns; milliseconds.
+    """
+    watched, echo = Session(addresses[-1]), _echo()
+    asks = {"bmc": lambda: watched.ask(STATUS), "echo": lambda: (echo.send(b"?"), echo.recv(16))}
+    answers = {name: list[float]() for name in asks}
+    slowest = 0.0
+    for number in range(min(2 * ROUNDS, len(addresses) // STARTING - 1)):
+        name = ("bmc", "echo")[number % 2]
         start = number * STARTING
-        slow, told = _watched_while(addresses[start : start + STARTING], watched)
-        slowest, answers = max(slowest, slow), answers + told
+        slow, told = _watched_while(addresses[start : start + STARTING], asks[name])
+        slowest, answers[name] = max(slowest, slow), answers[name] + told
     watched.close()
-    return slowest * 1e3, statistics.quantiles(answers, n=100)[98] * 1e3
+    return slowest * 1e3, _p99(answers["bmc"]), _p99(answers["echo"])
 
 
-def _watched_while(addresses: Sequence[str], watched: Session) -> tuple[float, list[float]]:
+def _p99(seconds: Sequence[float]) -> float:
+    """Milliseconds."""
+    return statistics.quantiles(seconds, n=100)[98] * 1e3 if seconds else 0.0
+
+
+def _echo() -> socket.socket:
+    """A socket that is connected to a process which sends back what it gets."""
+    server, client = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+    server.bind(("127.0.0.1", 0))
+    client.connect(server.getsockname())
+    client.settimeout(5)
+    multiprocessing.get_context("fork").Process(
+        target=_send_back, args=(server,), daemon=True
+    ).start()
+    return client
+
+
+def _send_back(server: socket.socket) -> None:
+    while True:
+        data, peer = server.recvfrom(2048)
+        server.sendto(data, peer)
+
+
+def _watched_while(
+    addresses: Sequence[str], ask: Callable[[], object]
+) -> tuple[float, list[float]]:
     """The slowest answer of those that start, and all of the one that is watched; seconds.
 
     Who starts and who watches are processes of their own: neither waits for the other.
@@ -153,7 +169,7 @@ def _watched_while(addresses: Sequence[str], watched: Session) -> tuple[float, l
     ours.recv()
     while not ours.poll():
         began = time.perf_counter()
-        assert watched.ask(STATUS)[0] == 0
+        ask()
         answers.append(time.perf_counter() - began)
     slowest: float = ours.recv()
     starter.join()
