@@ -26,8 +26,9 @@ from nospoon.control.hosts import Hosts
 from nospoon.control.media import Media
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
-from nospoon.control.planner import Planner, Prepared, Request
+from nospoon.control.planner import Planner, Prepared
 from nospoon.control.recover import Recovery
+from nospoon.control.request import Request
 from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from ipaddress import IPv4Network
-from pathlib import PurePosixPath
 from uuid import UUID, uuid4
 
 from nospoon.control.accounts import Account, accounts_for
-from nospoon.control.certificates import (
-    certificate_digest,
-    certificate_files,
-    refuse_unusable,
-)
+from nospoon.control.certificates import certificate_digest
 from nospoon.control.enrolment import RULES as ENROLMENT_RULES
 from nospoon.control.enrolment import Enrolment, Sought
-from nospoon.control.files import Files, is_url
+from nospoon.control.files import Files
 from nospoon.control.hosts import Hosts, routes_here
-from nospoon.control.images import image_facts
+from nospoon.control.named_files import NamedFiles
 from nospoon.control.places import DriversOf, Places, against_moves
+from nospoon.control.request import Request
 from nospoon.engine.observe import Drivers, observe
-from nospoon.errors import PlanRefused, ProviderError, Stale, UsageError
+from nospoon.errors import PlanRefused, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import Way
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
@@ -39,11 +35,10 @@ from nospoon.plan.nova import inventories
 from nospoon.plan.placement import Usage
 from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
-from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import only
 from nospoon.providers.base import Capabilities, Driver
-from nospoon.spec.document import Document
 from nospoon.spec.load import load
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
@@ -58,27 +53,6 @@ OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
 """The daemon serves these kinds itself: every field may change while they run."""
 
 PortsInUse = Callable[[], frozenset[tuple[str, int]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`.
-
-    `targets`: nodes to which the plan is limited; empty: all. `parallel`: driver calls at once on
-    one host; None: the engine's default. `fetches`: URLs of which there is no copy are fetched;
-    who only looks does without.
-    """
-
-    uid: int
-    file: str
-    text: str
-    uploads: Mapping[str, str] = field(default_factory=dict)
-    cluster_id: UUID | None = None
-    fingerprint: str = ""
-    rebalance: bool = False
-    targets: tuple[str, ...] = ()
-    parallel: int | None = None
-    fetches: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +89,8 @@ class Planner:
         default_uri: str,
     ) -> None:
         self.enrolment = enrolment
-        self._database, self._cipher, self._files, self._hosts = database, cipher, files, hosts
+        self._database, self._cipher, self._hosts = database, cipher, hosts
+        self._named = NamedFiles(files)
         self._drivers_of, self._ports_in_use = drivers_of, ports_in_use
         self._pool_root, self._default_uri = pool_root, default_uri
         self._proposed: dict[tuple[int, str], UUID] = {}
@@ -139,7 +114,8 @@ class Planner:
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.uid)
         rows = await self._database.call(stored.nodes_of, cluster_id)
-        uploads, images = await self._images(cluster, request, earlier)
+        before = earlier.uploads if earlier is not None else {}
+        uploads, images = await self._named.of(cluster, request, before)
         capabilities = await self._capabilities(cluster)
         facts = facts if facts is not None else await self._facts(cluster)
         allocations = await self._allocate(
@@ -249,59 +225,11 @@ class Planner:
                 [f"the id {cluster_id} is that of {whose}. Choose another `id:`, or drop it."]
             )
 
-    async def _images(
-        self, cluster: Cluster, request: Request, earlier: ClusterRow | None
-    ) -> tuple[dict[str, str], dict[str, ImageFacts]]:
-        uploads = dict(request.uploads)
-        fetched = earlier.uploads if earlier is not None else {}
-        for name in _images_of(cluster) | _boot_files(cluster) | certificate_files(cluster):
-            known = (fetched if is_url(name) else uploads).get(name, "")
-            if not self._files.has(known):
-                known = await self._missing(name, request)
-            uploads[name] = known
-        if request.fetches:  # who only looks is told nothing of what expired meanwhile
-            document = Document(request.text, request.file)
-            await refuse_unusable(cluster, uploads, self._files, document)
-        return uploads, await self._facts_of_images(cluster, uploads, request)
-
-    async def _facts_of_images(
-        self, cluster: Cluster, uploads: Mapping[str, str], request: Request
-    ) -> dict[str, ImageFacts]:
-        facts: dict[str, ImageFacts] = {}
-        refused: list[tuple[str, str]] = []
-        for name in sorted(_images_of(cluster)):
-            try:
-                path = self._files.path(uploads[name])
-                facts[name] = await image_facts(path, name, uploads[name])
-            except UsageError as error:
-                refused.append((name, str(error)))
-        refused += _too_small(cluster, facts)
-        if refused:
-            document = Document(request.text, request.file)
-            raise UsageError("\n".join(f"{document.place_of(n)}: {why}" for n, why in refused))
-        return facts
-
     async def to_fetch(self, request: Request) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
         cluster = await self.cluster_of(request)
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
-        kept = earlier.uploads if earlier is not None else {}
-        urls = {name for name in _images_of(cluster) | _boot_files(cluster) if is_url(name)}
-        here = {url for url in urls if self._files.has(kept.get(url, ""))}
-        return sorted(url for url in urls - here if not self._files.fetched(url))
-
-    async def _missing(self, name: str, request: Request) -> str:
-        """The digest of what there is no copy of yet: a URL is fetched."""
-        if not request.fetches:
-            raise ProviderError(
-                f"the daemon's copy of {name} is gone", hint="`nospoon up` brings it again."
-            )
-        if is_url(name):
-            return await self._files.fetch_once(name)
-        raise UsageError(
-            f"file {name} of the cluster file was not uploaded",
-            hint="Use the nospoon command, or PUT it to /v1/files first.",
-        )
+        return self._named.to_fetch(cluster, earlier.uploads if earlier is not None else {})
 
     async def _capabilities(self, cluster: Cluster) -> dict[str, Capabilities]:
         hosts = cluster.hosts
@@ -404,31 +332,6 @@ def _refuse_unknown(targets: Iterable[str], names: Collection[str]) -> None:
             near = get_close_matches(target, names, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else ""
             raise UsageError(f"no node {target!r} in the file", hint=hint)
-
-
-def _images_of(cluster: Cluster) -> set[str]:
-    return {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
-
-
-def _boot_files(cluster: Cluster) -> set[str]:
-    named = (name for each in cluster.profiles for name in (each.kernel, *each.initrd))
-    return set(filter(None, named))
-
-
-def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[tuple[str, str]]:
-    """Each image, and why a disk cannot hold it."""
-    return [
-        (
-            disk.image,
-            (
-                f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image"
-                f" {PurePosixPath(disk.image).name} of {facts[disk.image].virtual_size} bytes"
-            ),
-        )
-        for node in cluster.nodes
-        for index, disk in enumerate(node.disks)
-        if disk.image in facts and disk.size and disk.size < facts[disk.image].virtual_size
-    ]
 
 
 def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:

@@ -20,7 +20,8 @@ from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.journal import Journal
 from nospoon.control.operations import Ended, Running
-from nospoon.control.planner import Planner, Prepared, Request
+from nospoon.control.planner import Planner, Prepared
+from nospoon.control.request import Request
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome

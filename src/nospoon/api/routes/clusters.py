@@ -11,7 +11,7 @@ from nospoon.api.depends import Called, Controlled
 from nospoon.api.peer import Caller
 from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import ClusterRequest, DownRequest, VerifyRequest
-from nospoon.control.planner import Request
+from nospoon.control.request import Request
 from nospoon.control.work import Removal
 from nospoon.plan.text import plan_json, plan_text
 

@@ -1,0 +1,28 @@
+"""What a client asks of a cluster file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`.
+
+    `targets`: nodes to which the plan is limited; empty: all. `parallel`: driver calls at once on
+    one host; None: the engine's default. `fetches`: URLs of which there is no copy are fetched;
+    who only looks does without.
+    """
+
+    uid: int
+    file: str
+    text: str
+    uploads: Mapping[str, str] = field(default_factory=dict)
+    cluster_id: UUID | None = None
+    fingerprint: str = ""
+    rebalance: bool = False
+    targets: tuple[str, ...] = ()
+    parallel: int | None = None
+    fetches: bool = True
