@@ -29,9 +29,8 @@ from nospoon.protocols.agent.parameters import Parameters
 
 NODE = UUID("11111111-2222-5333-8444-555555555555")
 API = "http://ironic:6385"
-HARDWARE = Hardware(
-    2, 4 << 30, "x86_64", uefi=True, macs=("02:00:00:00:00:01",), disks=(Disk(10 << 30, "s"),)
-)
+DISKS = (Disk(10 << 30, "s", rotational=True),)
+HARDWARE = Hardware(2, 4 << 30, "x86_64", uefi=True, macs=("02:00:00:00:00:01",), disks=DISKS)
 TOKEN = "t" * 32
 IMAGE = {"image_info": {"id": "i", "urls": ["http://files/i"], "image_type": "whole-disk"}}
 
@@ -131,6 +130,7 @@ def test_an_inspection_that_is_asked_for_comes_first_and_its_answer_is_a_lookup(
     assert ask.url.endswith("/v1/continue_inspection")
     assert told["inventory"]["memory"]["physical_mb"] == 4096
     assert told["root_disk"]["size"] == 10 << 30
+    assert told["root_disk"]["rotational"] is True
     assert "/heartbeat/" in asks(agent.answered(202, found(), 0.0)).url
 
 

@@ -73,6 +73,10 @@ def attribute(path: str, name: str) -> LookInXml:
     return lambda root: [each.get(name) for each in root.iterfind(path)]
 
 
+def of_first_disk(part: str, name: str) -> LookInXml:
+    return lambda root: attribute(f"devices/disk/{part}", name)(root)[0]
+
+
 def bridge_of(nic: int) -> LookInXml:
     return lambda root: attribute("devices/interface/source", "bridge")(root)[nic]
 
@@ -260,10 +264,19 @@ CASES = (
          after={f"{N}/disks/0": {"image": "b.raw"}}, rule=Rule.REPLACE,
          look=backing, becomes="e56ec8dc"),
     Case(section=DiskSection, field="bus", after={f"{N}/disks/0": {"size": "16MiB", "bus": "sata"}},
-         xml=lambda root: attribute("devices/disk/target", "bus")(root)[0], becomes="sata"),
+         xml=of_first_disk("target", "bus"), becomes="sata"),
     Case(section=DiskSection, field="serial",
          after={f"{N}/disks/0": {"size": "16MiB", "serial": "mine"}},
          xml=text("devices/disk/serial"), becomes="mine"),
+    *(Case(section=DiskSection, field=name, becomes=becomes,
+           before={f"{N}/disks/0": {"size": "16MiB", "bus": "scsi"}},
+           after={f"{N}/disks/0/{name}": value}, xml=of_first_disk(part, called))
+      for name, value, part, called, becomes in (
+          ("rotational", True, "target", "rotation_rate", "7200"),
+          ("cache", "none", "driver", "cache", "none"),
+          ("discard", "ignore", "driver", "discard", "ignore"))),
+    Case(section=ClusterFile, field="throwaway", after={"throwaway": True},
+         xml=of_first_disk("driver", "cache"), becomes="unsafe"),
     Case(section=NicSection, field="network", after={f"{N}/nics/0/network": "ext"},
          xml=bridge_of(0), becomes="<one>"),
     Case(section=NicSection, field="mac", after={f"{N}/nics/0/mac": "02:00:00:00:00:77"},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import libvirt
+import libvirt_qemu
 import pytest
 
 from nospoon.model.boot import BootDevice, BootPlan
@@ -61,7 +63,10 @@ async def test_a_machine_has_every_bus_and_nic_model_and_its_serial_numbers(
     bridge = parts.machine.shape.nics[0].bridge
     shape = replace(
         parts.machine.shape,
-        disks=(MachineDisk("m0-1", "scsi", "SCSI-1"), MachineDisk("m0-0", "sata", "SATA-0")),
+        disks=(
+            MachineDisk("m0-1", "scsi", "SCSI-1", cache="unsafe", rotation_rate=1),
+            MachineDisk("m0-0", "sata", "SATA-0", discard="ignore", rotation_rate=7200),
+        ),
         nics=(
             MachineNic("02:00:00:00:88:01", bridge, "virtio"),
             MachineNic("02:00:00:00:88:02", bridge, "e1000"),
@@ -75,6 +80,17 @@ async def test_a_machine_has_every_bus_and_nic_model_and_its_serial_numbers(
     assert system["serial"] == shape.serial_number
     serials = [each.text for each in live.iterfind("devices/disk/serial")]
     assert serials == ["SCSI-1", "SATA-0"]
+    assert {("scsi-hd", 1), ("ide-hd", 7200)} <= rotation_rates(bench, shape)
+
+
+def rotation_rates(bench: Bench, shape: Machine) -> set[tuple[str, int]]:
+    """Device and rotation rate of each disk, as QEMU itself has them."""
+    assert isinstance(bench.connection, LibvirtConnection)
+    domain = libvirt.open(bench.connection.host.uri).lookupByUUID(shape.uuid.bytes)
+    human = libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
+    parts = re.split(r"\bdev: ", libvirt_qemu.qemuMonitorCommand(domain, "info qtree", human))
+    rates = ((part.split(",")[0], re.search(r"rotation_rate = (\d+)", part)) for part in parts)
+    return {(device, int(rate[1])) for device, rate in rates if rate is not None}
 
 
 async def test_an_arm_machine_starts_its_firmware(rack: tuple[Bench, Rack]) -> None:

@@ -45,7 +45,13 @@ tags = st.builds(
 )
 macs = st.from_regex(r"02(:[0-9a-f]{2}){5}", fullmatch=True)
 disks = st.builds(
-    MachineDisk, volume=names, bus=st.sampled_from(["virtio", "sata", "scsi"]), serial=serials
+    MachineDisk,
+    volume=names,
+    bus=st.sampled_from(["virtio", "sata", "scsi"]),
+    serial=serials,
+    cache=st.sampled_from(["none", "writeback", "writethrough", "directsync", "unsafe"]),
+    discard=st.sampled_from(["unmap", "ignore"]),
+    rotation_rate=st.sampled_from([0, 1, 7200]),
 )
 nics = st.builds(
     MachineNic,
@@ -162,6 +168,9 @@ def set_attribute(path: str, name: str, value: str) -> Edit:
         (set_attribute("os/firmware/feature", "enabled", "yes"), "firmware"),
         (set_attribute("devices/disk/source", "file", "/etc/other.qcow2"), "disks"),
         (set_text("devices/disk/serial", "other"), "disks"),
+        (set_attribute("devices/disk/driver", "cache", "none"), "disks"),
+        (set_attribute("devices/disk/driver", "discard", "ignore"), "disks"),
+        (set_attribute("devices/disk/target", "rotation_rate", "5400"), "disks"),
         (set_attribute("devices/interface/mac", "address", "02:00:00:00:00:02"), "nics"),
         (set_attribute("devices/interface/source", "bridge", "br1"), "nics"),
         (set_attribute("devices/interface/boot", "order", "0"), "boot_order"),

@@ -35,6 +35,16 @@ def resources(cluster: Cluster, images: dict[str, ImageFacts] | None = None) -> 
     return {k: r.shape for k, r in resolve(cluster, ID, decided(cluster), around).items()}
 
 
+def test_a_disk_that_rotates_has_a_rate_and_one_that_does_not_says_so() -> None:
+    disks = ", ".join(
+        f"{{size: 1GiB, bus: {bus}, rotational: {told}}}"
+        for bus, told in (("scsi", "true"), ("sata", "false"))
+    )
+    machine = resources(read(f"nodes: [{{disks: [{disks}]}}]"))[Key(Kind.MACHINE, "here", "node-0")]
+    assert isinstance(machine, Machine)
+    assert [disk.rotation_rate for disk in machine.disks] == [7200, 1]
+
+
 def test_identities_are_derived_and_steady() -> None:
     uuid = identity.node_uuid(ID, "n0")
     assert uuid == identity.node_uuid(ID, "n0") != identity.node_uuid(ID, "n1")
@@ -52,6 +62,9 @@ def test_a_node_becomes_volumes_a_machine_and_a_bmc_on_its_network() -> None:
     machine = found[Key(Kind.MACHINE, "here", "node-0")]
     assert isinstance(machine, Machine)
     assert [disk.volume for disk in machine.disks] == ["node-0-0", "node-0-1"]
+    assert {(disk.cache, disk.discard, disk.rotation_rate) for disk in machine.disks} == {
+        ("writeback", "unmap", 0)
+    }
     netboot = found[Key(Kind.NETBOOT, "here", "provision")]
     assert isinstance(netboot, NetbootService)
     assert [each.hostname for each in netboot.reservations] == ["node-0", "node-1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.runtime import clock
 from nospoon.services.bmcs.ports import BmcConfig
-from nospoon.testing.bench import Bench, bench
+from nospoon.testing.bench import Bench, bench, with_disk
 from nospoon.testing.redfish import SYSTEMS, Answer, Client, basic, client, system_of
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
@@ -387,6 +388,22 @@ async def test_hardware_is_told_as_declared() -> None:
         assert system["MemorySummary"]["TotalSystemMemoryGiB"] == 1.5
         nic = (await client(b.first).get(f"{path}/EthernetInterfaces/0")).json
         assert nic["MACAddress"] == machine.nics[0].mac
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"), [(0, ("SSD", None)), (1, ("SSD", None)), (7200, ("HDD", 7200))]
+)
+async def test_a_drive_says_what_its_guest_is_told_of_it(
+    rate: int, told: tuple[str, int | None]
+) -> None:
+    async with bench(1) as b:
+        config = with_disk(b.first)
+        (disk,) = config.machine.disks
+        turning = replace(disk, bus="scsi", rotation_rate=rate)
+        await b.service.put(replace(config, machine=replace(config.machine, disks=(turning,))))
+        path = f"/redfish/v1/Chassis/{b.first.bmc.uuid}/Drives/0"
+        drive = (await client(b.first).get(path)).json
+        assert (drive["MediaType"], drive.get("RotationSpeedRPM")) == told
 
 
 async def test_answers_on_a_kept_connection_are_not_held_back() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Image, Machine, Resource
 from nospoon.providers.base import Medium
 from nospoon.providers.simulated import SimulatedConnection, World
-from nospoon.providers.simulated.guests import Guest
+from nospoon.providers.simulated.guests import Guest, hardware
 from nospoon.testing.conformance import Bench, Rack, make, rack_for
 
 NETWORK = BootPlan(now=(BootDevice.NETWORK, BootDevice.DISK), after=(BootDevice.DISK,))
@@ -93,6 +93,10 @@ async def test_a_guest_of_the_network_finds_the_machines_hardware(tmp_path: Path
         assert (guest.hardware.cpus, guest.hardware.memory) == (shape.cpus, shape.memory)
         assert all(disk.size > 0 for disk in guest.hardware.disks)
         assert len(guest.hardware.disks) == len(shape.disks)
+        turning = replace(shape.disks[0], rotation_rate=7200)
+        machine = replace(shape, disks=(turning, *shape.disks[1:]))
+        found = hardware(machine, here.connection.world, medium=False)
+        assert [disk.rotational for disk in found.disks] == [True, False]
 
 
 async def test_a_guest_that_is_not_up_yet_never_is_when_its_machine_is_switched_off(

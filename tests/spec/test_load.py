@@ -91,6 +91,15 @@ nodes: [{disks: [40GiB, {size: 10GiB, bus: sata}], nics: [a, b], bmc: [ipmi], ho
     assert [nic.network for nic in cluster.nodes[0].nics] == ["a", "b"]
 
 
+@pytest.mark.parametrize(("line", "usual"), [("", "writeback"), ("throwaway: true\n", "unsafe")])
+def test_disks_of_a_throwaway_cluster_need_not_survive_unless_they_say_so(
+    line: str, usual: str
+) -> None:
+    disks = "disks: [1GiB, {size: 1GiB, cache: none}]"
+    cluster = read(f"cluster: dev\n{line}nodes: [{{{disks}}}]\n")
+    assert [disk.cache for disk in cluster.nodes[0].disks] == [usual, "none"]
+
+
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
 def test_refusals_are_worded_as_the_golden_file_says(path: Path) -> None:
     expected = path.with_suffix(".txt").read_text().splitlines()

@@ -187,12 +187,18 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk of a node; `size` in bytes, at least that of the image. `image`: a path or URL."""
+    """A disk of a node; `size` in bytes, at least that of the image. `image`: a path or URL.
+
+    `rotational` None: the guest is not told. `cache`, `discard`: by libvirt's words.
+    """
 
     size: int
     image: str = ""
     bus: str = "virtio"
     serial: str = ""
+    rotational: bool | None = None
+    cache: str = "writeback"
+    discard: str = "unmap"
 
 
 @dataclass(frozen=True, slots=True)

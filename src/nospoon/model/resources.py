@@ -188,11 +188,18 @@ class NetbootService:
 
 @dataclass(frozen=True, slots=True)
 class MachineDisk:
-    """A disk as the machine sees it; `volume` names a Volume resource."""
+    """A disk as the machine sees it; `volume` names a Volume resource.
+
+    `cache` and `discard` by libvirt's words. `rotation_rate` is SBC-3's MEDIUM ROTATION RATE:
+    revolutions per minute; 1: nothing rotates; 0: the guest is not told.
+    """
 
     volume: str
     bus: str
     serial: str
+    cache: str = "writeback"
+    discard: str = "unmap"
+    rotation_rate: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from nospoon.model.cluster import (
     BmcProtocol,
     Cluster,
     ConnectionKind,
+    Disk,
     Firmware,
     Host,
     Netboot,
@@ -267,7 +268,7 @@ class _Resolver:
             tpm=node.tpm,
             pool=self.pool,
             disks=tuple(
-                MachineDisk(volume.key.name, disk.bus, disk.serial or identity.disk_serial(uuid, i))
+                _disk(disk, volume.key.name, disk.serial or identity.disk_serial(uuid, i))
                 for i, (volume, disk) in enumerate(zip(volumes, node.disks, strict=True))
             ),
             nics=tuple(
@@ -335,6 +336,15 @@ class _Resolver:
             port=socket.port,
             number=socket.number,
         )
+
+
+ROTATION_RATES = {None: 0, False: 1, True: 7200}
+"""Of disks that tell nothing, that do not rotate, and that do."""
+
+
+def _disk(disk: Disk, volume: str, serial: str) -> MachineDisk:
+    rate = ROTATION_RATES[disk.rotational]
+    return MachineDisk(volume, disk.bus, serial, disk.cache, disk.discard, rate)
 
 
 def _range6(cidr: IPv6Network) -> tuple[str, str]:

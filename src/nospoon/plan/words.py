@@ -43,7 +43,8 @@ def field_text(name: str, value: object) -> str:
         case tuple():
             return "[" + ", ".join(field_text(name, item) for item in value) + "]"
         case MachineDisk():
-            return f"{value.volume} on {value.bus}, serial {value.serial}"
+            access = f"cache {value.cache}, discard {value.discard}{_rotation(value.rotation_rate)}"
+            return f"{value.volume} on {value.bus}, serial {value.serial}, {access}"
         case MachineNic():
             port = f" port {value.port}" if value.port else ""
             vlan = f" VLAN {value.vlan}" if value.vlan is not None else ""
@@ -59,6 +60,10 @@ def field_text(name: str, value: object) -> str:
             return "none"
         case _:
             return str(value)
+
+
+def _rotation(rate: int) -> str:
+    return {0: "", 1: ", not rotational"}.get(rate, f", {rate} rpm")
 
 
 def describe(shape: Shape) -> str:

@@ -82,6 +82,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     ClusterFile: {
         "cluster": Rule.ANOTHER,
         "id": Rule.REFUSED,
+        "throwaway": Rule.AT_POWER_OFF,
         **_all(Rule.PARTS, "hosts", "networks", "flavors", "boot", "bmc", "ironic", "nova"),
         "nodes": Rule.PARTS,
     },
@@ -125,7 +126,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     DiskSection: {
         "size": Rule.LIVE,
         "image": Rule.REPLACE,
-        **_all(Rule.AT_POWER_OFF, "bus", "serial"),
+        **_all(Rule.AT_POWER_OFF, "bus", "serial", "rotational", "cache", "discard"),
     },
     NicSection: {
         **_all(Rule.AT_POWER_OFF, "network", "mac", "model", "trunk"),

@@ -147,7 +147,10 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         arch=pick("arch", Arch.X86_64),
         firmware=pick("firmware", Firmware.UEFI),
         tpm=bool(pick("tpm", None)),
-        disks=tuple(_disk(disk) for disk in pick("disks", [DEFAULT_DISK])),
+        disks=tuple(
+            _disk(disk, "unsafe" if sections.throwaway else "writeback")
+            for disk in pick("disks", [DEFAULT_DISK])
+        ),
         nics=tuple(_nic(nic) for nic in pick("nics", default_nics)),
         portgroups=tuple(_portgroup(*each) for each in sorted(pick("portgroups", {}).items())),
         boot_order=tuple(pick("boot_order", (BootDevice.DISK, BootDevice.NETWORK))),
@@ -169,8 +172,16 @@ def _only_flavor(sections: Sections) -> str:
     return next(iter(sections.flavors)) if len(sections.flavors) == 1 else ""
 
 
-def _disk(section: DiskSection) -> Disk:
-    return Disk(size=section.size or 0, image=section.image, bus=section.bus, serial=section.serial)
+def _disk(section: DiskSection, usual_cache: str) -> Disk:
+    return Disk(
+        size=section.size or 0,
+        image=section.image,
+        bus=section.bus,
+        serial=section.serial,
+        rotational=section.rotational,
+        cache=section.cache or usual_cache,
+        discard=section.discard,
+    )
 
 
 def _nic(section: NicSection) -> Nic:

@@ -23,6 +23,19 @@ class DiskSection(Section):
     serial: Annotated[Text, Field(max_length=20)] = Field(
         "", description="Serial number that the guest sees; default: derived from the node."
     )
+    rotational: bool | None = Field(
+        None,
+        description="Tell the guest and its BMC a spinning disk (7200 rpm) or one without moving "
+        "parts; for `bus: scsi` and `sata`. Default: the guest is not told.",
+    )
+    cache: Literal["none", "writeback", "writethrough", "directsync", "unsafe"] | None = Field(
+        None,
+        description="Cache of the host, by QEMU's names. `unsafe` ignores flushes: fastest, and "
+        "lost when the host crashes. Default `writeback`; with `throwaway`, `unsafe`.",
+    )
+    discard: Literal["unmap", "ignore"] = Field(
+        "unmap", description="What the guest discards is given back to the host, or not."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -33,6 +46,16 @@ class DiskSection(Section):
     def _something(self) -> DiskSection:
         if self.size is None and not self.image:
             raise ValueError("expected a size, an image or both, got neither")
+        return self
+
+    @model_validator(mode="after")
+    def _able_to_tell(self) -> DiskSection:
+        """virtio-blk has no word for it (Virtual I/O Device 1.2, §5.2.4)."""
+        if self.rotational is not None and self.bus == "virtio":
+            raise ValueError(
+                "a virtio disk cannot tell its guest whether it is rotational: Linux takes every "
+                "one for rotational. Write `bus: scsi` or `bus: sata`, or drop `rotational`"
+            )
         return self
 
 

@@ -201,6 +201,11 @@ class ClusterFile(Section):
     id: Text | None = Field(
         None, description="Pin the cluster's UUID; default: random, remembered."
     )
+    throwaway: bool = Field(
+        default=False,
+        description="Nobody misses its disks when a host crashes: `cache` of disks is `unsafe` "
+        "where the file does not say. Default no.",
+    )
     hosts: dict[Name, HostSection] = Field(
         default_factory=dict, description="Hosts; default: this machine, as `here`."
     )

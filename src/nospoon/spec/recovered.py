@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from nospoon.model.cluster import ConnectionKind, Host
-from nospoon.model.resources import Link, Machine, Observed, Volume
+from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume
+from nospoon.spec.hardware import DiskSection
 from nospoon.spec.importers.written import name_of, write
 
 HEADING = ("Made by `nospoon recover` of what was found on the hosts.",)
@@ -67,17 +68,36 @@ def _network(link: Link) -> dict[str, Any]:
 def _hardware(
     machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
 ) -> dict[str, Any]:
-    sizes = [volumes[disk.volume].size for disk in machine.disks if disk.volume in volumes]
     return {
         "cpus": machine.cpus,
         "memory": f"{machine.memory >> 20}MiB",
         "arch": str(machine.arch),
         "firmware": str(machine.firmware),
         "tpm": machine.tpm,
-        "disks": [f"{size}B" if size % 1024 else f"{size >> 10}KiB" for size in sizes],
+        "disks": [
+            _disk(disk, volumes[disk.volume].size)
+            for disk in machine.disks
+            if disk.volume in volumes
+        ],
         "nics": [
             {"network": by_bridge[nic.bridge], "mac": nic.mac, "model": nic.model}
             for nic in machine.nics
         ],
         "boot_order": [str(device) for device in machine.boot_order],
     }
+
+
+def _disk(disk: MachineDisk, size: int) -> str | dict[str, Any]:
+    """Its size, and what it is besides, where that is not the usual."""
+    written = f"{size}B" if size % 1024 else f"{size >> 10}KiB"
+    rotational = {"rotational": disk.rotation_rate > 1} if disk.rotation_rate else {}
+    usual = DiskSection(size=written)
+    unusual = {
+        name: getattr(disk, name)
+        for name in ("bus", "discard")
+        if getattr(disk, name) != getattr(usual, name)
+    }
+    if disk.cache != "writeback":
+        unusual["cache"] = disk.cache
+    more = {**unusual, **rotational}
+    return {"size": written, **more} if more else written

@@ -32,6 +32,7 @@ from nospoon.spec.nova import NovaSection
 M = TypeVar("M", bound=BaseModel)
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
+_FLAG: TypeAdapter[bool] = TypeAdapter(bool)
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Sections:
     raw: Mapping[str, Value] = field(default_factory=dict)
     cluster: str = ""
     id: str | None = None
+    throwaway: bool = False
     hosts: dict[str, HostSection] = field(default_factory=dict)
     networks: dict[str, NetworkSection] = field(default_factory=dict)
     flavors: dict[str, FlavorSection] = field(default_factory=dict)
@@ -63,6 +65,9 @@ def read_sections(document: Document) -> Sections:
     found.raw = value
     _refuse_unknown_sections(document, value, found)
     _read_names(document, value, found)
+    if "throwaway" in value:
+        flag = _read(document, ("throwaway",), value["throwaway"], _FLAG.validate_python, found)
+        found.throwaway = bool(flag)
     found.hosts = _read_mapping(document, value, "hosts", HostSection, found)
     found.networks = _read_mapping(document, value, "networks", NetworkSection, found)
     found.flavors = _read_mapping(document, value, "flavors", FlavorSection, found)

@@ -18,6 +18,7 @@ class Disk:
     size: int
     serial: str
     bus: str = "virtio"
+    rotational: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def _disk(index: int, disk: Disk) -> Json:
         "name": f"/dev/vd{letter}" if disk.bus == "virtio" else f"/dev/sd{letter}",
         "model": "simulated",
         "size": disk.size,
-        "rotational": False,
+        "rotational": disk.rotational,
         "wwn": None,
         "wwn_with_extension": None,
         "wwn_vendor_extension": None,

@@ -91,6 +91,9 @@ def _disks(root: ET.Element, pool_path: str) -> Iterator[MachineDisk]:
                 volume=_volume(attribute_of(disk, "source", "file"), pool_path),
                 bus=attribute_of(disk, "target", "bus"),
                 serial=text_of(disk, "serial"),
+                cache=attribute_of(disk, "driver", "cache", "default"),
+                discard=attribute_of(disk, "driver", "discard", "default"),
+                rotation_rate=int(attribute_of(disk, "target", "rotation_rate", "0")),
             )
 
 

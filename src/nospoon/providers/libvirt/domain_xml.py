@@ -174,11 +174,12 @@ def _boot(place: int | None) -> ET.Element | None:
 
 
 def _disk(disk: MachineDisk, path: str, target: str, place: int | None) -> ET.Element:
+    rate = {"rotation_rate": str(disk.rotation_rate)} if disk.rotation_rate else {}
     return element(
         "disk",
-        element("driver", name="qemu", type="qcow2", cache="writeback", discard="unmap"),
+        element("driver", name="qemu", type="qcow2", cache=disk.cache, discard=disk.discard),
         element("source", file=path),
-        element("target", dev=target, bus=disk.bus),
+        element("target", dev=target, bus=disk.bus, **rate),
         leaf("serial", disk.serial) if disk.serial else None,
         _boot(place),
         type="file",

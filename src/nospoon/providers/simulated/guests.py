@@ -62,7 +62,7 @@ def hardware(machine: Machine, world: World, *, medium: bool) -> Hardware:
 def _disk(machine: Machine, disk: MachineDisk, world: World) -> Disk:
     made = world.made.get((Kind.VOLUME, f"{machine.pool}/{disk.volume}"))
     size = made.shape.size if made is not None and isinstance(made.shape, Volume) else 0
-    return Disk(size, disk.serial, disk.bus)
+    return Disk(size, disk.serial, disk.bus, rotational=disk.rotation_rate > 1)
 
 
 class Guests(Protocol):

@@ -125,7 +125,7 @@ def drive(served: Served, member: str) -> dict[str, Any] | None:
         **resource("Drive", f"{_drives(served)}/{member}", member, disk.volume),
         "CapacityBytes": size_of(served, index),
         "Protocol": PROTOCOLS[disk.bus],
-        "MediaType": "SSD",
+        **_medium(disk.rotation_rate),
         "BlockSizeBytes": 512,
         "SerialNumber": disk.serial,
         "Manufacturer": "QEMU",
@@ -134,6 +134,11 @@ def drive(served: Served, member: str) -> dict[str, Any] | None:
         "Status": OK,
         "Links": {"Volumes": [ref(f"{path}/Volumes/{member}")]},
     }
+
+
+def _medium(rate: int) -> dict[str, Any]:
+    """Drive, MediaType and RotationSpeedRPM; one that tells its guest nothing counts as SSD."""
+    return {"MediaType": "HDD", "RotationSpeedRPM": rate} if rate > 1 else {"MediaType": "SSD"}
 
 
 def size_of(served: Served, index: int) -> int | None:
