@@ -88,3 +88,15 @@ def test_a_host_that_leads_elsewhere_is_refused_while_it_holds_something(rack: R
     rack.run("down", "--yes", cluster.name)
     rack.run("up", "--yes", cluster.file(f"{ONE}{nodes}"))
     assert cluster.left_on("here")
+
+
+@pytest.mark.libvirt
+def test_a_disk_does_not_grow_past_what_its_host_has(shared: Rack) -> None:
+    cluster = Changing(shared)
+    node = "firmware: bios, memory: 64MiB, disks: [{}]"
+    shared.run("up", "--yes", cluster.file(f"nodes: [{{{node.format('1GiB')}}}]"))
+    refused = shared.run("plan", cluster.file(f"nodes: [{{{node.format('4096TiB')}}}]"), status=1)
+    assert (
+        "node node-0 cannot grow where it is. here: not enough disk space left "
+        "(`overcommit.disk` is 10)"
+    ) in refused.stderr

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.hosts import HostFacts
-from nospoon.plan.placement import Usage, demand, place
+from nospoon.plan.placement import place
+from nospoon.plan.room import Usage, demand
 from nospoon.spec.load import load
 
 GIB = 1 << 30
@@ -170,6 +171,180 @@ def test_rebalancing_places_everything_anew() -> None:
     assert set(kept.hosts.values()) == {"a"}
     moved, _ = allocate(cluster, crowded, Occupied(), rebalance=True)
     assert Counter(moved.hosts.values()) == {"a": 2, "b": 2}
+
+
+def test_every_key_of_affinity_binds_and_binds_what_it_is_bound_to() -> None:
+    cluster = read(
+        "hosts: {a: {}, b: {}, c: {}}\nnodes:\n"
+        "  - {name: one, labels: {role: db, zone: x}, placement: {affinity: [role, zone]}}\n"
+        "  - {name: two, labels: {role: web, zone: y}, placement: {affinity: [role, zone]}}\n"
+        "  - {name: three, labels: {role: web, zone: x}, placement: {affinity: [role, zone]}}\n"
+        "  - {name: four, labels: {role: web, zone: z}, placement: {affinity: zone}}"
+    )
+    placed = hosts(cluster)
+    assert placed["one"] == placed["two"] == placed["three"] != placed["four"]
+
+
+TOGETHER = "placement: {strategy: balance, affinity: role}"
+
+
+def test_a_group_goes_where_there_is_room_for_all_of_it() -> None:
+    cluster = read(
+        f"hosts: {{small: {{{EXACT}}}, big: {{{EXACT}}}}}\n"
+        f"nodes: [{{count: 3, memory: 4GiB, cpus: 1, labels: {{role: db}}, {TOGETHER}}}]"
+    )
+    placed, _ = place(cluster, {}, {"small": FACTS, "big": replace(FACTS, memory=16 * GIB)}, {})
+    assert {each.host for each in placed.values()} == {"big"}
+    assert [each.why for each in placed.values()] == [
+        "balance: least used (0%) of 1 hosts that fit",
+        "together with its role",
+        "together with its role",
+    ]
+
+
+def test_a_group_for_which_no_host_has_room_is_refused_as_one() -> None:
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\n"
+        f"nodes: [{{count: 3, memory: 4GiB, cpus: 1, labels: {{role: db}}, {TOGETHER}}}]"
+    )
+    assert refusals(cluster, a=FACTS, b=FACTS) == [
+        (
+            "nodes node-0, node-1, node-2, with the same role, fit together on no host. "
+            "a, b: not enough memory left (`overcommit.memory` is 1)"
+        )
+    ]
+
+
+def test_the_pin_of_one_binds_its_group() -> None:
+    group = f"labels: {{role: db}}, {TOGETHER}"
+    cluster = read(
+        f"hosts: {{a: {{}}, b: {{}}}}\nnodes: [{{{group}}}, {{host: b, name: last, {group}}}]"
+    )
+    assert hosts(cluster) == {"node-0": "b", "last": "b"}
+    placed, _ = place(cluster, {}, {}, {})
+    assert [each.why for each in placed.values()] == ["together with its role", "pinned"]
+
+
+def test_two_pins_of_one_group_are_refused_with_both() -> None:
+    group = f"labels: {{role: db}}, {TOGETHER}"
+    cluster = read(
+        "hosts: {a: {}, b: {}}\nnodes:\n"
+        f"  - {{name: x, host: a, {group}}}\n  - {{name: y, host: b, {group}}}"
+    )
+    assert refusals(cluster) == [
+        "nodes that go together by `affinity: role` cannot: x is pinned to a and y is pinned to b."
+    ]
+
+
+def test_a_pin_away_from_a_group_that_is_there_is_refused_until_all_may_move() -> None:
+    group = f"labels: {{role: db}}, {TOGETHER}"
+    cluster = read(
+        "hosts: {a: {}, b: {}}\nnodes:\n"
+        f"  - {{name: x, {group}}}\n  - {{name: y, host: b, {group}}}"
+    )
+    _, (reason,) = place(cluster, {"x": "a"}, {}, {})
+    assert reason == (
+        "nodes that go together by `affinity: role` cannot: x is on a and y is pinned to b. "
+        "`--rebalance` places anew what is there."
+    )
+    assert hosts(cluster) == {"x": "b", "y": "b"}
+
+
+def test_nodes_that_are_to_be_together_and_apart_are_refused() -> None:
+    cluster = read(
+        "hosts: {a: {}, b: {}}\n"
+        "nodes: [{count: 2, labels: {r: x}, placement: {affinity: r, anti_affinity: flavor}}]"
+    )
+    assert refusals(cluster) == [
+        (
+            "nodes node-0 and node-1 go together by `affinity: r`, and are kept apart by their "
+            "`anti_affinity`."
+        )
+    ]
+
+
+def test_who_joins_a_group_goes_where_it_is_or_is_refused() -> None:
+    text = f"nodes: [{{count: 3, memory: 4GiB, cpus: 1, labels: {{role: db}}, {TOGETHER}}}]"
+    cluster = read(f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\n{text}")
+    known = {"a": FACTS, "b": replace(FACTS, memory=16 * GIB)}
+    placed, refused = place(cluster, {"node-0": "a", "node-1": "a"}, known, {})
+    assert set(placed) == {"node-0", "node-1"}
+    assert refused == [
+        (
+            "node node-2 fits on no host. a: not enough memory left (`overcommit.memory` is 1). "
+            "It goes together with its role. `--rebalance` places anew what is there."
+        )
+    ]
+
+
+def test_large_nodes_after_small_ones_are_placed_when_they_fit_somehow() -> None:
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\nnodes:\n"
+        "  - {name: 's{n}', count: 4, memory: 2GiB}\n  - {name: large, memory: 8GiB}"
+    )
+    placed = hosts(cluster, a=FACTS, b=FACTS)
+    assert {h for n, h in placed.items() if n != "large"}.isdisjoint({placed["large"]})
+
+
+def test_those_that_fit_nowhere_keep_nobody_else_from_a_place() -> None:
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\nnodes:\n"
+        "  - {name: 's{n}', count: 4, memory: 2GiB}\n  - {name: large, memory: 8GiB}\n"
+        "  - {name: huge, memory: 9GiB}"
+    )
+    placed, (reason,) = place(cluster, {}, {"a": FACTS, "b": FACTS}, {})
+    assert len(placed) == 5
+    assert reason.startswith("node huge fits on no host. a, b: wants 9216 MiB")
+
+
+GROWING = "hosts: {{a: {{{exact}}}, b: {{{exact}}}}}\nnodes: [{{count: 2, memory: {memory}GiB}}]"
+
+
+def growing(memory: int, **ways: bool) -> tuple[dict[str, str], list[str]]:
+    """Two nodes that are on one host, with 4 GiB each, and what their file says now."""
+    cluster = read(GROWING.format(exact=EXACT, memory=memory))
+    before = Allocations(hosts={"node-0": "a", "node-1": "a"})
+    there = Occupied(standing=dict.fromkeys(before.hosts, Usage(1, 4 * GIB, 10 * GIB)))
+    known = {"a": FACTS, "b": FACTS}
+    given, reasons = allocate(cluster, before, there, facts=known, **ways)
+    return dict(given.hosts), reasons
+
+
+def test_a_node_does_not_grow_past_what_its_host_has() -> None:
+    assert growing(4) == ({"node-0": "a", "node-1": "a"}, [])
+    _, reasons = growing(6)
+    assert reasons == [
+        (
+            "nodes node-0, node-1 cannot grow where they are. a: not enough memory left "
+            "(`overcommit.memory` is 1). `--rebalance` places anew what is there."
+        )
+    ]
+
+
+def test_a_node_that_grows_moves_when_all_may_be_placed_anew() -> None:
+    assert growing(6, rebalance=True) == ({"node-0": "a", "node-1": "b"}, [])
+
+
+def test_what_is_there_may_shrink_and_stay_on_a_host_that_has_less_than_it_had() -> None:
+    cluster = read(f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{count: 2, memory: 3GiB}}, {{name: new}}]")
+    small = replace(FACTS, memory=5 * GIB)
+    there = {"node-0": "a", "node-1": "a"}
+    standing = {"node-0": Usage(1, 4 * GIB, 10 * GIB), "node-1": Usage(1, 3 * GIB, 10 * GIB)}
+    placed, reasons = place(cluster, there, {"a": small}, {}, standing=standing)
+    assert set(placed) == set(there)
+    assert reasons == [
+        "node new fits on no host. a: not enough memory left (`overcommit.memory` is 1)"
+    ]
+
+
+def test_room_that_one_gives_back_another_may_grow_into() -> None:
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{name: more, memory: 6GiB}}, {{name: less}}]"
+    )
+    there = {"more": "a", "less": "a"}
+    standing = dict.fromkeys(there, Usage(1, 4 * GIB, 10 * GIB))
+    placed, reasons = place(cluster, there, {"a": FACTS}, {}, standing=standing)
+    assert (set(placed), reasons) == (set(there), [])
 
 
 @given(

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network
 from uuid import UUID, uuid4
 
+from nospoon.control import usage
 from nospoon.control.accounts import Account, accounts_for
 from nospoon.control.certificates import certificate_digest
 from nospoon.control.enrolment import RULES as ENROLMENT_RULES
@@ -32,7 +33,6 @@ from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.nova import inventories
-from nospoon.plan.placement import Usage
 from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.resolve import Surroundings, resolve
@@ -266,8 +266,12 @@ class Planner:
             for each in row.allocations.endpoints.values()
         }
         endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
-        usage = await self._usage_of_others(cluster_id)
-        occupied = Occupied(tuple(sorted(taken)), endpoints | self._ports_in_use(), usage)
+        occupied = Occupied(
+            tuple(sorted(taken)),
+            endpoints | self._ports_in_use(),
+            usage=await usage.of_others(self._database, self._hosts, cluster_id),
+            standing=await usage.standing(self._database, cluster_id),
+        )
         allocations, reasons = await asyncio.to_thread(
             allocate, cluster, before, occupied,
             facts=facts, first_choice=cluster_id.int, rebalance=rebalance,
@@ -287,16 +291,6 @@ class Planner:
             for _, bmc, tag in await self._database.call(bmc_rows.records, None)
             if tag.cluster != cluster_id
         ]
-
-    async def _usage_of_others(self, cluster_id: UUID) -> dict[str, Usage]:
-        """What nodes of other clusters take of their hosts, by the hosts' identity."""
-        usage: dict[str, Usage] = {}
-        for row in await self._database.call(stored.all_nodes):
-            if row.cluster_id != cluster_id:
-                where = self._hosts.identity(row.host)
-                taken = Usage(row.machine.cpus, row.machine.memory)
-                usage[where] = usage.get(where, Usage()) + taken
-        return usage
 
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""

@@ -15,8 +15,9 @@ from typing import TypeVar
 from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.pdus import Socket, plug
-from nospoon.plan.placement import Usage, place
+from nospoon.plan.placement import place
 from nospoon.plan.ports import hindered
+from nospoon.plan.room import Usage
 
 T = TypeVar("T")
 PRIVATE = IPv4Network("172.30.0.0/16")
@@ -84,11 +85,14 @@ def _overlap(one: Allocations, other: Allocations) -> bool:
 class Occupied:
     """What others have: networks of all hosts' routes and other clusters; (address, port) pairs;
     `usage` of hosts by other clusters, by the hosts' identity.
+
+    `standing`: what this cluster's own nodes take that are there, by name.
     """
 
     networks: tuple[IPv4Network, ...] = ()
     endpoints: Container[tuple[str, int]] = frozenset()
     usage: Mapping[str, Usage] = field(default_factory=dict)
+    standing: Mapping[str, Usage] = field(default_factory=dict)
 
 
 def allocate(
@@ -109,7 +113,7 @@ def allocate(
     """
     reasons: list[str] = []
     before = {} if rebalance else earlier.hosts
-    placed, homeless = place(cluster, before, facts, occupied.usage)
+    placed, homeless = place(cluster, before, facts, occupied.usage, standing=occupied.standing)
     reasons += homeless
     stays = {name: earlier.why.get(name, each.why) for name, each in placed.items()}
     return (

@@ -1,62 +1,38 @@
 """Which node goes to which host, and why: pure, the same for the same input, quick for thousands.
 
-What is placed stays. Every other node goes, in the order of the file (of the largest first, when it
-is to be packed), to the host that its strategy likes best among those that fit:
+What is placed stays, and grows where it is when there is room. The others, as demands of one node
+or of those that go together (`plan.demands`), go in the order of the file (those to be packed
+largest first, after those that may go to few hosts) to the host that the strategy of their first
+node likes best (`plan.ranking`) among those that have room (`plan.room`).
 
-    spread    the host with the fewest nodes
-    balance   the host whose scarcest resource is least used
-    pack      the host whose scarcest resource is most used
+Where that leaves demands homeless that would fit alone, all are placed again: those that are
+hardest to place first, then, a few times, those first that were left. Of no more than `SEARCHED`
+demands the choices are then tried one after the other, `TRIES` in all.
 
-A host fits when it can have such a node at all (`plan.hosts`), has room for it (its CPUs, memory
-and disk, times the overcommit ratio), isn't drained, and none of the node's rules forbids it. Nodes
-that are alike share one heap of hosts: one that does not fit the first fits none that comes later.
+What is guaranteed: no host gets more than it has and no rule is broken; where there are no more
+than `TRIES` choices (6 demands on 4 hosts are 5,460) a placement is found if there is one. Larger
+clusters that leave hosts little room may be refused although somebody cleverer finds a placement.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nospoon.model.cluster import Cluster, Host, Node, Strategy
-from nospoon.plan.hosts import HostFacts, against_networks, against_node
+from nospoon.model.cluster import Cluster, Strategy
+from nospoon.plan.demands import MOVE, PINNED, alike_in, demands_of, together
+from nospoon.plan.hosts import HostFacts
+from nospoon.plan.ranking import Ranking, explained, score
+from nospoon.plan.room import Demand, Rooms, Usage
 
 MENTIONED = 4
 """Hosts that a refusal tells of; more would not be read."""
-
-CALLED = {"cpus": "CPUs", "memory": "memory", "disk": "disk space"}
-"""Field of `overcommit` -> what a refusal calls it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What is taken, or asked for. `memory` and `disk` in bytes."""
-
-    cpus: float = 0
-    memory: float = 0
-    disk: float = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.cpus + other.cpus, self.memory + other.memory, self.disk + other.disk)
-
-    def share(self, room: Usage) -> float:
-        """How much of the scarcest resource is taken, from 0; what is unknown is never scarce."""
-        pairs = (
-            (self.cpus, room.cpus), (self.memory, room.memory), (self.disk, room.disk)
-        )  # fmt: skip
-        return max((taken / there for taken, there in pairs if there), default=0.0)
-
-    def missing(self, room: Usage) -> str:
-        """The first resource of which there is not enough, as `overcommit` calls it, or ""."""
-        for name, taken, there in (
-            ("cpus", self.cpus, room.cpus),
-            ("memory", self.memory, room.memory),
-            ("disk", self.disk, room.disk),
-        ):
-            if there and taken > there:
-                return name
-        return ""
+ROUNDS = 6
+"""How often all are placed again with those first that were left without a host."""
+SEARCHED, TRIES = 64, 50_000
+"""Demands of which the choices are searched, and how many choices are tried."""
+NOTHING: Mapping[str, Usage] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +44,23 @@ class Placed:
 
 
 @dataclass(slots=True)
-class _Place:
-    """A host while nodes are placed. `machine`: what it shares with hosts of the same identity."""
+class _Found:
+    """One pass: what was placed, and what was left with the rooms as they were at its end."""
 
-    host: Host
-    order: int
-    facts: HostFacts | None
-    machine: _Machine
-    count: int = 0
-    tokens: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rooms: Rooms
+    placed: dict[str, Placed] = field(default_factory=dict)
+    left: list[Demand] = field(default_factory=list)
 
+    def put(self, demand: Demand, host: str, why: str) -> None:
+        self.rooms.put(demand, host)
+        for index, node in enumerate(demand.nodes):
+            others = PINNED if node.host else together(demand)
+            follows = index > 0 or demand.bound == PINNED
+            self.placed[node.name] = Placed(host, others if follows else why)
 
-@dataclass(slots=True)
-class _Machine:
-    room: Usage
-    used: Usage
+    @property
+    def homeless(self) -> int:
+        return sum(len(demand.nodes) for demand in self.left)
 
 
 def place(
@@ -90,193 +68,190 @@ def place(
     earlier: Mapping[str, str],
     facts: Mapping[str, HostFacts],
     used: Mapping[str, Usage],
+    *,
+    standing: Mapping[str, Usage] = NOTHING,
 ) -> tuple[dict[str, Placed], list[str]]:
     """Node -> place, in the order of the file, and the reasons why some have none.
 
-    `earlier`: node -> host where it is already; `used`: what other clusters take, by identity.
+    `earlier`: node -> host where it is already; `used`: what other clusters take, by identity;
+    `standing`: what nodes that are there take now; of one that is not told of, what it is to take.
     """
-    placer = _Placer(cluster, facts, used)
-    return placer.place(earlier)
+    rooms = Rooms(cluster, facts, used)
+    staying = {
+        node.name: before
+        for node in cluster.nodes
+        if (before := earlier.get(node.name, "")) in rooms.places and node.host in ("", before)
+    }
+    demands, there, reasons = demands_of(cluster.nodes, staying)
+    stays = {name: Placed(host, "is there") for name, host in staying.items()}
+    reasons = [*_stay(rooms, there, staying, standing), *reasons]
+    found = _placed(rooms, demands)
+    placed = {**stays, **found.placed}
+    ordered = {n.name: placed[n.name] for n in cluster.nodes if n.name in placed}
+    return ordered, [*reasons, *_refusals(found)]
 
 
-class _Placer:
-    def __init__(
-        self, cluster: Cluster, facts: Mapping[str, HostFacts], used: Mapping[str, Usage]
-    ) -> None:
-        self._cluster = cluster
-        self._places: dict[str, _Place] = {}
-        machines: dict[str, _Machine] = {}
-        for order, host in enumerate(cluster.hosts):
-            known = facts.get(host.name)
-            identity = (known.identity if known else "") or host.name
-            if identity not in machines:
-                machines[identity] = _Machine(_room(host, known), used.get(identity, Usage()))
-            self._places[host.name] = _Place(host, order, known, machines[identity])
-        self._heaps: dict[tuple[Strategy, object], list[tuple[float, int, str]]] = {}
-        self._homes: dict[tuple[str, str], str] = {}
-        self._fits: dict[object, dict[str, str]] = {}
+def _stay(
+    rooms: Rooms,
+    there: Mapping[str, Demand],
+    staying: Mapping[str, str],
+    standing: Mapping[str, Usage],
+) -> Iterator[str]:
+    """Put what is there where it is; says of what grows why it cannot. What is there already is
+    not asked whether it fits: hosts may have less than they had.
+    """
+    more: dict[str, Usage] = {}
+    for name, demand in there.items():
+        before = standing.get(name, demand.usage).least(demand.usage)
+        more[name] = demand.usage - before
+        rooms.put(demand, staying[name])
+        rooms.grow(staying[name], Usage() - more[name])
+    short: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
+    for name, demand in there.items():
+        if more[name] != Usage() and (why := rooms.grow(staying[name], more[name])):
+            short[staying[name], why, bool(demand.nodes[0].host)].append(name)
+    for (host, why, pinned), names in short.items():
+        many = len(names) > 1
+        what = f"nodes {_listed(names)}" if many else f"node {names[0]}"
+        mend = "" if pinned else f" {MOVE}"
+        yield f"{what} cannot grow where {'they are' if many else 'it is'}. {host}: {why}.{mend}"
 
-    def place(self, earlier: Mapping[str, str]) -> tuple[dict[str, Placed], list[str]]:
-        done: dict[str, Placed] = {}
-        homeless: dict[object, list[Node]] = defaultdict(list)
-        for node in self._cluster.nodes:
-            before = earlier.get(node.name, "")
-            if before in self._places and node.host in ("", before):
-                done[node.name] = Placed(before, "is there")
-                self._settle(node, before)
-        for node in self._by_turn(done):
-            found = self._pinned(node) if node.host else self._best(node)
-            if found is None:
-                homeless[_alike(node)].append(node)
-                continue
-            done[node.name] = found
-            self._settle(node, found.host)
-        ordered = {n.name: done[n.name] for n in self._cluster.nodes if n.name in done}
-        return ordered, [self._refusal(nodes) for nodes in homeless.values()]
 
-    def _by_turn(self, done: Mapping[str, Placed]) -> Iterable[Node]:
-        """Those that are pinned, then those to be packed, largest first, then the others."""
-        rest = [node for node in self._cluster.nodes if node.name not in done]
-        room = max((p.machine.room for p in self._places.values()), key=lambda r: r.memory)
-        return sorted(rest, key=lambda node: _turn(node, room))
+def _placed(rooms: Rooms, demands: list[Demand]) -> _Found:
+    """The pass that leaves the fewest nodes without a host, the first of those."""
+    first = _greedy(rooms, sorted(demands, key=_turn(rooms)))
+    nowhere = [each for each in first.left if not any(_fitting(rooms, each))]
+    lost = {id(each) for each in nowhere}
+    rest = [each for each in demands if id(each) not in lost]
+    if len(nowhere) == len(first.left) or rooms.too_small(rest):
+        return first
+    found = [first]
+    for again in _again(rooms, rest):
+        found.append(_Found(again.rooms, again.placed, [*nowhere, *again.left]))
+        if not again.left:
+            break
+    return min(found, key=lambda each: each.homeless)
 
-    def _pinned(self, node: Node) -> Placed | None:
-        place = self._places[node.host]  # the file's references were checked
-        return None if self._against(node, place) else Placed(node.host, "pinned")
 
-    def _best(self, node: Node) -> Placed | None:
-        for token in node.placement.together_with(node):
-            home = self._homes.get(token)
-            if home is not None:
-                fits = not self._against(node, self._places[home])
-                return Placed(home, f"together with its {token[0]}") if fits else None
-        strategy = node.placement.strategy
-        heap = self._heap(node)
-        while heap:
-            score, _, name = heap[0]
-            place = self._places[name]
-            now = self._score(strategy, place)
-            if now != score:
-                heapq.heapreplace(heap, (now, place.order, name))
-            elif self._against(node, place):
-                heapq.heappop(heap)
-            else:
-                return Placed(name, self._explained(strategy, place, len(heap)))
+def _fitting(rooms: Rooms, demand: Demand) -> Iterator[str]:
+    return (name for name in rooms.places if not rooms.against(demand, name))
+
+
+def _again(rooms: Rooms, demands: list[Demand]) -> Iterator[_Found]:
+    """Other orders, each learned from the one before, then a search."""
+    order = _hardest_first(rooms, demands)
+    for _ in range(ROUNDS):
+        found = _greedy(rooms, order)
+        yield found
+        left = {id(each) for each in found.left}
+        order = sorted(order, key=lambda each: id(each) not in left)
+    if len(demands) <= SEARCHED:
+        searched = _Search(rooms.copy()).find(_hardest_first(rooms, demands))
+        if searched is not None:
+            yield searched
+
+
+def _turn(rooms: Rooms) -> Callable[[Demand], tuple[int, float]]:
+    """Those that may not go everywhere, then those to be packed, largest first, then the others."""
+    room = rooms.largest
+
+    def turn(demand: Demand) -> tuple[int, float]:
+        if demand.hosts:
+            return 0, 0.0
+        if demand.strategy is Strategy.PACK:
+            return 1, -demand.usage.share(room)
+        return 2, 0.0
+
+    return turn
+
+
+def _hardest_first(rooms: Rooms, demands: list[Demand]) -> list[Demand]:
+    room = rooms.largest
+    fits: dict[object, int] = {}
+    for each in demands:
+        if each.kind not in fits:
+            fits[each.kind] = sum(1 for _ in _fitting(rooms, each))
+    return sorted(
+        demands, key=lambda each: (fits[each.kind], -len(each.apart), -each.usage.share(room))
+    )
+
+
+def _greedy(rooms: Rooms, order: Iterable[Demand]) -> _Found:
+    found = _Found(rooms.copy())
+    ranking = Ranking(found.rooms)
+    for demand in order:
+        host, fit = ranking.best(demand)
+        if host:
+            found.put(demand, host, demand.bound or explained(found.rooms, demand, host, fit))
+            ranking.changed(host)
+        else:
+            found.left.append(demand)
+    return found
+
+
+class _Search:
+    """Tries choices one after the other, those first that the strategies like."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._tries = TRIES
+
+    def find(self, demands: list[Demand]) -> _Found | None:
+        hosts = self._choices(demands, 0)
+        if hosts is None:
+            return None
+        found = _Found(self._rooms)
+        for demand, host in zip(demands, hosts, strict=True):
+            self._rooms.take(demand, host)
+            why = f"others would not fit if {demand.strategy} alone decided"
+            found.put(demand, host, demand.bound or why)
+        return found
+
+    def _choices(self, demands: list[Demand], index: int) -> list[str] | None:
+        if index == len(demands):
+            return []
+        demand = demands[index]
+        for name in self._liked(demand):
+            if self._tries == 0:
+                return None
+            self._tries -= 1
+            self._rooms.put(demand, name)
+            rest = self._choices(demands, index + 1)
+            if rest is not None:
+                return [name, *rest]
+            self._rooms.take(demand, name)
         return None
 
-    def _heap(self, node: Node) -> list[tuple[float, int, str]]:
-        key = (node.placement.strategy, _alike(node))
-        if key not in self._heaps:
-            scored = [
-                (self._score(node.placement.strategy, place), place.order, name)
-                for name, place in self._places.items()
-                if not self._against(node, place)
-            ]
-            heapq.heapify(scored)
-            self._heaps[key] = scored
-        return self._heaps[key]
-
-    def _score(self, strategy: Strategy, place: _Place) -> float:
-        """The lowest is liked best. Only packing likes a host better the fuller it is."""
-        match strategy:
-            case Strategy.SPREAD:
-                return place.count
-            case Strategy.BALANCE:
-                return place.machine.used.share(place.machine.room) or place.count * 1e-9
-            case Strategy.PACK:
-                return -place.machine.used.share(place.machine.room) or -place.count * 1e-9
-
-    def _explained(self, strategy: Strategy, place: _Place, candidates: int) -> str:
-        percent = f"{place.machine.used.share(place.machine.room):.0%}"
-        why = {
-            Strategy.SPREAD: f"fewest nodes ({place.count})",
-            Strategy.BALANCE: f"least used ({percent})",
-            Strategy.PACK: f"most used with room ({percent})",
-        }[strategy]
-        return f"{strategy}: {why} of {candidates} hosts that fit"
-
-    def _against(self, node: Node, place: _Place) -> str:
-        """Why this host cannot have this node now, "" when it can."""
-        static = self._unfit(node, place)
-        if static:
-            return static
-        short = (place.machine.used + demand(node)).missing(place.machine.room)
-        if short:
-            ratio = getattr(place.host.overcommit, short)
-            return f"not enough {CALLED[short]} left (`overcommit.{short}` is {ratio:g})"
-        for token in node.placement.apart_from(node):
-            if place.tokens[token]:
-                return f"has one of the same {token[0]}"
-        return ""
-
-    def _unfit(self, node: Node, place: _Place) -> str:
-        """What does not change while nodes are placed; worked out once for nodes that are alike."""
-        known = self._fits.setdefault(_alike(node), {})
-        if place.host.name not in known:
-            known[place.host.name] = " ".join(self._statically_against(node, place))
-        return known[place.host.name]
-
-    def _statically_against(self, node: Node, place: _Place) -> Iterator[str]:
-        if place.host.drained:
-            yield "it is drained."
-        if place.facts is not None:
-            yield from against_node(node, place.facts)
-            for network, why in against_networks(node, self._cluster, place.host, place.facts):
-                yield f"network {network}: {why}"
-
-    def _settle(self, node: Node, name: str) -> None:
-        place = self._places[name]
-        place.count += 1
-        place.machine.used = place.machine.used + demand(node)
-        for token in (*node.placement.apart_from(node), *node.placement.together_with(node)):
-            place.tokens[token] += 1
-            self._homes.setdefault(token, name)
-        for (strategy, _), heap in self._heaps.items():
-            if strategy is Strategy.PACK:
-                heapq.heappush(heap, (self._score(strategy, place), place.order, name))
-
-    def _refusal(self, nodes: list[Node]) -> str:
-        first = nodes[0]
-        pinned = [first.host] if first.host else list(self._places)
-        by_reason: dict[str, list[str]] = defaultdict(list)
-        for name in pinned:
-            by_reason[self._against(first, self._places[name]) or self._apart(first)].append(name)
-        whys = [f"{_listed(hosts)}: {why}" for why, hosts in by_reason.items()]
-        names = first.name if len(nodes) == 1 else f"{first.name} and {len(nodes) - 1} like it"
-        return f"node {names} fit{'s' if len(nodes) == 1 else ''} on no host. {'; '.join(whys)}"
-
-    def _apart(self, node: Node) -> str:
-        token = next(iter(node.placement.together_with(node)), ("group", ""))
-        return f"its {token[0]} is elsewhere, where there is no room"
+    def _liked(self, demand: Demand) -> list[str]:
+        rooms = self._rooms
+        return sorted(_fitting(rooms, demand), key=lambda name: score(demand.strategy, rooms, name))
 
 
-def demand(node: Node) -> Usage:
-    """What a node takes of its host."""
-    return Usage(node.cpus, node.memory, sum(disk.size for disk in node.disks))
+def _refusals(found: _Found) -> list[str]:
+    by_kind: dict[object, list[Demand]] = defaultdict(list)
+    for demand in found.left:
+        by_kind[demand.kind].append(demand)
+    return [_refusal(found.rooms, demands) for demands in by_kind.values()]
 
 
-def _room(host: Host, facts: HostFacts | None) -> Usage:
-    if facts is None:
-        return Usage()
-    over = host.overcommit
-    return Usage(facts.cpus * over.cpus, facts.memory * over.memory, facts.disk * over.disk)
+def _refusal(rooms: Rooms, demands: list[Demand]) -> str:
+    first = demands[0]
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name in first.hosts or rooms.places:
+        by_reason[rooms.against(first, name)].append(name)
+    whys = "; ".join(f"{_listed(hosts)}: {why}" for why, hosts in by_reason.items())
+    bound = f". It goes {first.bound}. {MOVE}" if first.bound not in ("", PINNED) else ""
+    return f"{_named(demands)} on no host. {whys}{bound}"
 
 
-def _turn(node: Node, room: Usage) -> tuple[int, float]:
-    if node.host:
-        return 0, 0.0
-    if node.placement.strategy is Strategy.PACK:
-        return 1, -demand(node).share(room)
-    return 2, 0.0
-
-
-def _alike(node: Node) -> object:
-    """Nodes of which a host fits all or none."""
-    return (
-        node.host, node.cpus, node.memory, tuple(disk.size for disk in node.disks), node.arch,
-        node.firmware, node.tpm, frozenset(nic.network for nic in node.nics),
-        node.placement.together_with(node), node.placement.apart_from(node),
-    )  # fmt: skip
+def _named(demands: list[Demand]) -> str:
+    """Who, and "fits" or "fit"."""
+    names = [node.name for node in demands[0].nodes]
+    more = f" and {len(demands) - 1} like {'it' if len(names) == 1 else 'them'}"
+    like = more if len(demands) > 1 else ""
+    if len(names) > 1:
+        return f"nodes {_listed(names)}, {alike_in(demands[0])},{like} fit together"
+    return f"node {names[0]}{like} fit{'' if like else 's'}"
 
 
 def _listed(names: list[str]) -> str:
@@ -284,4 +259,4 @@ def _listed(names: list[str]) -> str:
     return shown if len(names) <= MENTIONED else f"{shown} and {len(names) - MENTIONED} more"
 
 
-__all__ = ["Placed", "Usage", "demand", "place"]
+__all__ = ["Placed", "place"]
