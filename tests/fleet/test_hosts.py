@@ -68,16 +68,35 @@ def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
     bmcs = rack.bmcs(name)
     farm.hosts["rack-b"].stop()
     try:
-        away = next(r["node"] for r in rack.json("status", name) if r["host"] == "rack-b")
+        rows = {row["node"]: row for row in rack.json("status", name)}
+        (away,) = (node for node, row in rows.items() if row["host"] == "rack-b")
         near = next(node for node in bmcs if node != away)
+        assert {row["state"] for row in rows.values() if row["host"] != "rack-b"} == {"present"}
+        assert rows[away]["state"] == "unknown"
+        assert "host rack-b is away" in rack.run("status", name).stderr
         assert "is off" in rack.ipmitool(bmcs[near], "power", "status")
         with pytest.raises(AssertionError, match="power"):
             rack.ipmitool(bmcs[away], "power", "on")
+        assert_others_are_changed(farm, name, away=away, near=near)
     finally:
         farm.hosts["rack-b"].start()
     deadline = time.monotonic() + 60
-    while "present" not in {
-        row["state"] for row in rack.json("status", name) if row["node"] == away
-    }:
+    while "unknown" in {row["state"] for row in rack.json("status", name)}:
         assert time.monotonic() < deadline
     assert "is off" in rack.ipmitool(bmcs[away], "power", "status")
+    rack.run("up", "--yes", farm.file(name, NODES.replace("64MiB", "128MiB")))
+    assert {(row["state"], row["drift"]) for row in rack.json("status", name)} == {("present", "")}
+
+
+def assert_others_are_changed(farm: Farm, name: str, *, away: str, near: str) -> None:
+    """An `up` of all, and of the one that is away, says why it cannot be; of another it goes on."""
+    rack, file = farm.rack, farm.file(name, NODES.replace("64MiB", "128MiB"))
+    for limits in ((), ("-t", away)):
+        refused = rack.run("up", "--yes", *limits, file, status=1).stderr
+        assert "host rack-b is away" in refused
+    assert "--target NODE" in rack.run("plan", file, status=1).stderr
+    rack.run("up", "--yes", "-t", near, file)
+    drift = {row["node"]: row["drift"] for row in rack.json("status", name)}
+    assert (drift[near], drift[away]) == ("", "")
+    (other,) = drift.keys() - {near, away}
+    assert "size" in drift[other], "it was not named"

@@ -7,7 +7,7 @@ from uuid import UUID
 from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Pool, Resource, Volume
 from nospoon.plan.diff import diff
 from nospoon.plan.steps import Plan
-from nospoon.plan.targets import only
+from nospoon.plan.targets import elsewhere, only
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 POOL, LAN = Key(Kind.POOL, "h", "p"), Key(Kind.NETWORK, "h", "lan")
@@ -57,3 +57,10 @@ def test_who_left_the_file_is_named_by_what_is_left() -> None:
     gone = [Resource(Key(Kind.VOLUME, "h", f"{node}-0"), Volume("p", 1)) for node in ("x", "y")]
     whole = planned(*(found(each) for each in (*DESIRED.values(), *gone)))
     assert keys(only(whole, DESIRED, ["x"])) == {gone[0].key}
+
+
+def test_hosts_that_are_away_and_their_nodes_are_left_out() -> None:
+    far = Resource(Key(Kind.VOLUME, "away", "b-0"), Volume("p", 1), (), "b")
+    plan = planned(found(far))
+    assert keys(elsewhere(plan, {"away"}, set())) == {POOL, LAN, MINE, OTHER}
+    assert keys(elsewhere(plan, {"away"}, {"b"})) == {POOL, LAN, MINE}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from ipaddress import IPv4Network
 from uuid import UUID, uuid4
@@ -21,9 +21,10 @@ from nospoon.control.files import Files
 from nospoon.control.hosts import Hosts, routes_here
 from nospoon.control.named_files import NamedFiles
 from nospoon.control.places import DriversOf, Places, against_moves
+from nospoon.control.reach import Surveyed, require, survey
 from nospoon.control.request import Request
-from nospoon.engine.observe import Drivers, observe
-from nospoon.errors import PlanRefused, Stale, UsageError
+from nospoon.engine.observe import Drivers, observe_reachable
+from nospoon.errors import HostUnreachable, PlanRefused, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import Way
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
@@ -37,17 +38,17 @@ from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Plan
-from nospoon.plan.targets import only
+from nospoon.plan.targets import elsewhere, only
 from nospoon.providers.base import Capabilities, Driver
 from nospoon.spec.load import load
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow
+from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
 OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
-    kind: {field.name: "live" for field in fields(shape)}
+    kind: {each.name: "live" for each in fields(shape)}
     for kind, shape in ((Kind.BMC, Bmc), (Kind.NETBOOT, NetbootService))
 }
 """The daemon serves these kinds itself: every field may change while they run."""
@@ -57,19 +58,30 @@ PortsInUse = Callable[[], frozenset[tuple[str, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan and everything it was made from. `earlier` is None for a new cluster."""
+    """A plan and everything it was made from. `earlier` is None for a new cluster, `rows` are its
+    nodes as they are remembered. `away`: host -> why nobody knows what is there.
+    """
 
     id: UUID
     cluster: Cluster
-    facts: Mapping[str, HostFacts]
+    surveyed: Surveyed
     earlier: ClusterRow | None
+    rows: Sequence[NodeRow]
     uploads: Mapping[str, str]
     accounts: Mapping[str, Account]
     allocations: Allocations
     desired: Mapping[Key, Resource]
-    drivers: Drivers
-    observed: tuple[Observed, ...]
     plan: Plan
+    drivers: Drivers = field(default_factory=dict)
+    observed: tuple[Observed, ...] = ()
+    away: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def stranded(self) -> frozenset[str]:
+        """The nodes that are on hosts which are away, or that are to be there."""
+        places = [(row.name, row.host.name) for row in self.rows]
+        places += self.allocations.hosts.items()
+        return frozenset(node for node, host in places if host in self.away)
 
 
 class Planner:
@@ -104,11 +116,22 @@ class Planner:
         return await asyncio.to_thread(self.read, request.file, request.text)
 
     async def prepare(
-        self, request: Request, cluster: Cluster, *, facts: Mapping[str, HostFacts] | None = None
+        self, request: Request, cluster: Cluster, *, surveyed: Surveyed | None = None
     ) -> Prepared:
-        """The plan for a request, whose file says `cluster`. `facts`: of its hosts, where they are
-        known from right now. Raises `PlanRefused` with every reason.
+        """The plan for a request, whose file says `cluster`. `surveyed`: its hosts, where they were
+        just asked. Raises `PlanRefused` with every reason, `HostUnreachable`.
         """
+        wanted = await self._wanted(request, cluster, surveyed)
+        seen = await self._look(wanted)
+        require(request, seen.away, seen.stranded)
+        plan = await self._compared(request, seen)
+        _refuse_stale(request.fingerprint, plan)
+        return replace(seen, plan=plan)
+
+    async def _wanted(
+        self, request: Request, cluster: Cluster, surveyed: Surveyed | None
+    ) -> Prepared:
+        """What is to be, and where; nobody has looked yet what is."""
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
@@ -116,70 +139,82 @@ class Planner:
         rows = await self._database.call(stored.nodes_of, cluster_id)
         before = earlier.uploads if earlier is not None else {}
         uploads, images = await self._named.of(cluster, request, before)
-        capabilities = await self._capabilities(cluster)
-        facts = facts if facts is not None else await self._facts(cluster)
+        surveyed = surveyed or await survey(cluster.hosts, self._ask)
+        require(request, surveyed.away, stranded=())
         allocations = await self._allocate(
-            cluster, cluster_id, earlier, facts=facts, rebalance=request.rebalance
+            cluster, cluster_id, earlier, facts=surveyed.all_facts, rebalance=request.rebalance
         )
         accounts = accounts_for(cluster, cluster_id, {r.uuid: r for r in rows}, self._cipher)
         around = Surroundings(
             pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
             images=images,
             credentials_keys={name: account.key for name, account in accounts.items()},
-            facts=facts,
+            facts=surveyed.facts,
             certificate=certificate_digest(cluster, uploads),
         )
         desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
         neighbours = await self._neighbours(cluster_id, request.uid)
         _refuse([*against_twins(cluster.hosts), *against_ports(desired.values(), neighbours)])
-        places = Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts)
-        drivers, observed = await self._look(cluster, cluster_id, earlier, places)
-        plan = await asyncio.to_thread(
-            diff,
-            cluster=cluster.name,
-            cluster_id=cluster_id,
-            desired=desired,
-            observed=observed,
-            rules=_rules(capabilities),
-            why=_reasons(cluster, allocations),
-            notes=(*_notes(capabilities), *cautions(cluster, allocations, facts)),
-        )
-        leavers = {row.name for row in rows} - (names := {node.name for node in cluster.nodes})
-        _refuse_unknown(request.targets, names | leavers)
-        plan = only(plan, desired, request.targets)
-        leaves = not request.targets and (places.left or bool(leavers))
-        remembers = leaves or self._says_something_new(earlier, request, uploads)
-        plan = replace(plan, remembers=remembers, generation=earlier.generation if earlier else 0)
-        _refuse_stale(request.fingerprint, plan)
         return Prepared(
             id=cluster_id,
             cluster=cluster,
-            facts=facts,
+            surveyed=surveyed,
             earlier=earlier,
+            rows=rows,
             uploads=uploads,
             accounts=accounts,
             allocations=allocations,
             desired=desired,
-            drivers=drivers,
-            observed=tuple(observed),
-            plan=plan,
+            plan=Plan(cluster=cluster.name, cluster_id=cluster_id, steps=()),
         )
 
-    async def _look(
-        self, cluster: Cluster, cluster_id: UUID, earlier: ClusterRow | None, places: Places
-    ) -> tuple[Drivers, Sequence[Observed]]:
+    async def _places(self, wanted: Prepared) -> Places:
+        earlier = wanted.earlier
+        return Places(await self.hosts_of(earlier) if earlier else (), wanted.cluster.hosts)
+
+    async def _look(self, wanted: Prepared) -> Prepared:
         """What is there now, and who handles it; refuses to leave anything behind unseen."""
-        before, now = self.enrolment.place_of(earlier), cluster.ironic
-        sought = _sought(cluster, cluster_id)
-        drivers = self.drivers(places.all) | self.enrolment.drivers(
-            self.enrolment.joined(before, now), sought=sought
+        cluster, places = wanted.cluster, await self._places(wanted)
+        before, now = self.enrolment.place_of(wanted.earlier), cluster.ironic
+        answering = (host for host in places.all if host.name not in wanted.surveyed.away)
+        drivers = self.drivers(answering) | self.enrolment.drivers(
+            self.enrolment.joined(before, now), sought=_sought(cluster, wanted.id)
         )
-        observed = await observe(drivers, cluster_id)
+        observed, away = await observe_reachable(drivers, wanted.id)
+        if PLACE in away:
+            raise HostUnreachable(away[PLACE])
         await self.enrolment.refuse_left_behind(
-            before, now, cluster_id, here=[each.key for each in observed]
+            before, now, wanted.id, here=[each.key for each in observed]
         )
-        _refuse(await against_moves(places, cluster_id, observed, self._drivers_of))
-        return drivers, observed
+        _refuse(await against_moves(places, wanted.id, observed, self._drivers_of))
+        away = {**away, **wanted.surveyed.away}
+        return replace(wanted, drivers=drivers, observed=tuple(observed), away=away)
+
+    async def _compared(self, request: Request, seen: Prepared) -> Plan:
+        """How what is becomes what is to be."""
+        cluster, desired, surveyed = seen.cluster, seen.desired, seen.surveyed
+        plan = await asyncio.to_thread(
+            diff,
+            cluster=cluster.name,
+            cluster_id=seen.id,
+            desired=desired,
+            observed=seen.observed,
+            rules=_rules(surveyed.capabilities),
+            why=_reasons(cluster, seen.allocations),
+            notes=(
+                *_notes(surveyed.capabilities),
+                *cautions(cluster, seen.allocations, surveyed.facts),
+            ),
+        )
+        plan = elsewhere(plan, seen.away, seen.stranded)
+        leavers = {row.name for row in seen.rows} - (names := {node.name for node in cluster.nodes})
+        _refuse_unknown(request.targets, names | leavers)
+        plan = only(plan, desired, request.targets)
+        left = (await self._places(seen)).left
+        leaves = not request.targets and (left or bool(leavers))
+        remembers = leaves or self._says_something_new(seen.earlier, request, seen.uploads)
+        generation = seen.earlier.generation if seen.earlier else 0
+        return replace(plan, remembers=remembers, generation=generation)
 
     def _says_something_new(
         self, earlier: ClusterRow | None, request: Request, uploads: Mapping[str, str]
@@ -231,16 +266,9 @@ class Planner:
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         return self._named.to_fetch(cluster, earlier.uploads if earlier is not None else {})
 
-    async def _capabilities(self, cluster: Cluster) -> dict[str, Capabilities]:
-        hosts = cluster.hosts
-        found = await asyncio.gather(*(self._hosts.capabilities(host) for host in hosts))
-        return {host.name: can for host, can in zip(hosts, found, strict=True)}
-
-    async def _facts(self, cluster: Cluster) -> dict[str, HostFacts]:
-        hosts = cluster.hosts
-        asked = (self._hosts.facts(host, pools=self.pool_root_of(host)) for host in hosts)
-        found = await asyncio.gather(*asked)
-        return {host.name: facts for host, facts in zip(hosts, found, strict=True)}
+    async def _ask(self, host: Host) -> tuple[Capabilities, HostFacts]:
+        can = await self._hosts.capabilities(host)
+        return can, await self._hosts.facts(host, pools=self.pool_root_of(host))
 
     async def _allocate(
         self,
@@ -276,7 +304,8 @@ class Planner:
             allocate, cluster, before, occupied,
             facts=facts, first_choice=cluster_id.int, rebalance=rebalance,
         )  # fmt: skip
-        reasons += reasons_against(cluster, cluster_id, allocations, facts)
+        answering = {name: each for name, each in facts.items() if not each.away}
+        reasons += reasons_against(cluster, cluster_id, allocations, answering)
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
             reasons += against_pool(pool, allocations, await routes_here())

@@ -26,3 +26,8 @@ class Request:
     targets: tuple[str, ...] = ()
     parallel: int | None = None
     fetches: bool = True
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether every host must answer: who names nodes needs theirs, who only looks none."""
+        return self.fetches and not self.targets

@@ -19,7 +19,7 @@ FAULTY = frozenset({Kind.MACHINE, Kind.IRONIC_STANDING})
 
 def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     """Node -> (state, drift): present, missing, drifted, `waiting` for its next power-off to be as
-    the file says; nodes that should go are `extra`.
+    the file says, `unknown` while its host is away; nodes that should go are `extra`.
     """
     by_node = _steps_by_node(prepared)
     late = {each.key.name: waiting(each) for each in prepared.observed if each.live is not None}
@@ -29,6 +29,8 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
         states[node.name] = (_state(steps), "; ".join(_drift(step) for step in steps))
         if not steps and node.name in late:
             states[node.name] = ("waiting", late[node.name])
+        if node.name in prepared.stranded:
+            states[node.name] = ("unknown", "")
     for name, steps in by_node.items():
         if name:
             states[name] = ("extra", "; ".join(_drift(step) for step in steps))
@@ -36,8 +38,9 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
 
 
 def other_drift(prepared: Prepared) -> list[str]:
-    """What differs and belongs to no node: networks, pools, images, network boot."""
-    return [_drift(step) for step in _steps_by_node(prepared).get("", [])]
+    """What differs and belongs to no node: networks, pools, images, network boot; hosts away."""
+    away = [f"host {name} is away: {why}" for name, why in sorted(prepared.away.items())]
+    return away + [_drift(step) for step in _steps_by_node(prepared).get("", [])]
 
 
 def _steps_by_node(prepared: Prepared) -> dict[str, list[Step]]:

@@ -102,7 +102,7 @@ class Work:
             await self._add_consoles(outcome, row)
             return _fallen_short(outcome, f"up {row.name}")
         looking = replace(request, fingerprint="", rebalance=False)
-        again = await self._planner.prepare(looking, prepared.cluster, facts=prepared.facts)
+        again = await self._planner.prepare(looking, prepared.cluster, surveyed=prepared.surveyed)
         await self._database.call(journal.close_intents, row.id)
         if not again.plan.empty:
             names = ", ".join(str(step.key) for step in again.plan.steps[:5])

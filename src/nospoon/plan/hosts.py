@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
+from typing import Any
 
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Network, Node, Switch
 
@@ -26,6 +27,7 @@ class HostFacts:
     `masters`: of an interface that is plugged into a bridge, the bridge; `bridges`: those.
     `ovs_bridges`: bridges of Open vSwitch, which are no Linux bridges.
     `identity`: hosts of one identity are one machine with several connections, counted once.
+    `away`: why nobody could ask it, "" for one that answers.
     """
 
     firmwares: frozenset[Firmware]
@@ -42,6 +44,13 @@ class HostFacts:
     masters: Mapping[str, str] = field(default_factory=dict)
     bridges: frozenset[str] = frozenset()
     ovs_bridges: frozenset[str] = frozenset()
+    away: str = ""
+
+    @classmethod
+    def of_one_away(cls, why: str) -> HostFacts:
+        """Of a host that does not answer: nothing."""
+        nothing: frozenset[Any] = frozenset()
+        return cls(nothing, nothing, tpm=False, managed_networks=False, away=why)
 
     def bridge(self, link: str) -> str:
         """Where machines plug in that want to reach this interface: itself, or its bridge."""

@@ -207,7 +207,9 @@ class Rooms:
     def _statics(self, node: Node, place: Place) -> Iterator[str]:
         if place.host.drained:
             yield "it is drained."
-        if place.facts is not None:
+        if place.facts is not None and place.facts.away:
+            yield f"it is away: {place.facts.away}"
+        elif place.facts is not None:
             yield from against_node(node, place.facts)
             for network, why in against_networks(node, self._cluster, place.host, place.facts):
                 yield f"network {network}: {why}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import replace
 
 from nospoon.model.resources import Key, Kind, Resource
@@ -31,6 +31,12 @@ def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) ->
     note = f"{left} other steps are left for an `up` without --target"
     notes = (*plan.notes, note) if left else plan.notes
     return replace(plan, steps=kept, notes=notes)
+
+
+def elsewhere(plan: Plan, hosts: Container[str], nodes: Container[str]) -> Plan:
+    """The plan without the steps on these hosts, and for these nodes wherever they are."""
+    kept = (s for s in plan.steps if s.key.host not in hosts and _node_of(s) not in nodes)
+    return replace(plan, steps=tuple(kept))
 
 
 def touched(plan: Plan) -> set[str]:
