@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 from xml.etree import ElementTree as ET
 
 from cryptography import x509
@@ -187,6 +189,26 @@ def at_port_623(standing: Standing) -> Iterator[None]:
             standing.up()
 
 
+THEIRS = f"nst{uuid4().hex[:8]}"
+
+
+@contextmanager
+def volumes_of_others(standing: Standing) -> Iterator[None]:
+    """A storage pool that is not nospoon's."""
+    directory = standing.rack.directory / THEIRS
+    directory.mkdir(mode=0o711)
+    virsh("pool-create-as", THEIRS, "dir", "--target", str(directory))
+    for name in ("a.qcow2", "a.raw", "b.raw"):
+        virsh("vol-create-as", THEIRS, name, "4MiB", "--format", name[2:])
+    try:
+        yield
+    finally:
+        standing.up()
+        standing.run()
+        virsh("pool-destroy", THEIRS)
+        shutil.rmtree(directory)
+
+
 # fmt: off
 CASES = (
     Case(section=ClusterFile, field="id",
@@ -275,6 +297,12 @@ CASES = (
           ("rotational", True, "target", "rotation_rate", "7200"),
           ("cache", "none", "driver", "cache", "none"),
           ("discard", "ignore", "driver", "discard", "ignore"))),
+    *(Case(section=DiskSection, field=name, around=volumes_of_others, becomes=becomes,
+           before={f"{N}/disks/0": {"volume": f"{THEIRS}/a.qcow2", "format": "qcow2"}},
+           after={f"{N}/disks/0": after}, xml=of_first_disk(part, called))
+      for name, after, part, called, becomes in (
+          ("volume", {"volume": f"{THEIRS}/b.raw"}, "source", "volume", "b.raw"),
+          ("format", {"volume": f"{THEIRS}/a.raw"}, "driver", "type", "raw"))),
     Case(section=ClusterFile, field="throwaway", after={"throwaway": True},
          xml=of_first_disk("driver", "cache"), becomes="unsafe"),
     Case(section=NicSection, field="network", after={f"{N}/nics/0/network": "ext"},

@@ -87,10 +87,10 @@ class Standing:
             "boot": {each: {"kernel": f"kernel-{each}", "cmdline": each} for each in "ab"},
             "bmc": copy.deepcopy(self.ports),
             "nodes": [
-                {**tiny, "name": "n", "flavor": "small", "boot": "a",
+                {**copy.deepcopy(tiny), "name": "n", "flavor": "small", "boot": "a",
                  "nics": [{"network": each} for each in ("lan", "ext", "phys", "tagged")],
                  "bmc": {"protocols": ["ipmi", "redfish", "pdu"]}},
-                {**tiny, "name": "m{n}", "flavor": "small", "nics": ["lan"]},
+                {**copy.deepcopy(tiny), "name": "m{n}", "flavor": "small", "nics": ["lan"]},
             ],
         }  # fmt: skip
 

@@ -46,7 +46,8 @@ tags = st.builds(
 macs = st.from_regex(r"02(:[0-9a-f]{2}){5}", fullmatch=True)
 disks = st.builds(
     MachineDisk,
-    volume=names,
+    volume=st.one_of(names, st.tuples(names, names).map("/".join)),
+    format=st.sampled_from(["qcow2", "raw"]),
     bus=st.sampled_from(["virtio", "sata", "scsi"]),
     serial=serials,
     cache=st.sampled_from(["none", "writeback", "writethrough", "directsync", "unsafe"]),

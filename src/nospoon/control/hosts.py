@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path, PurePosixPath
@@ -86,11 +86,14 @@ class Hosts:
             used.capabilities = await used.connection.capabilities()
         return used.capabilities
 
-    async def facts(self, host: Host, *, pools: str) -> HostFacts:
-        """What the plan must know of a host. `pools`: directory there in which pools are made."""
+    async def facts(self, host: Host, *, pools: str, volumes: Collection[str] = ()) -> HostFacts:
+        """What the plan must know of a host. `pools`: directory there in which pools are made;
+        `volumes`: of others, that are looked for.
+        """
         can = await self.capabilities(host)
         real = host.kind is ConnectionKind.LIBVIRT
         runner = self.use(host).runner
+        existing = await self.use(host).connection.volumes(volumes)
         disk, (routes, links, ovs) = await asyncio.gather(
             _free_space(runner, pools) if real else _nothing(0),
             _surroundings(runner) if real and can.managed_networks else _nothing(UNSEEN),
@@ -109,6 +112,7 @@ class Hosts:
             masters={name: link.master for name, link in (links or {}).items() if link.master},
             bridges=frozenset(name for name, link in (links or {}).items() if link.kind in BRIDGES),
             ovs_bridges=ovs,
+            volumes=existing,
             real=host.kind is not ConnectionKind.SIMULATED,
         )
 

@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from functools import partial
 from ipaddress import IPv4Network
 from uuid import UUID, uuid4
 
 from nospoon.control import usage
 from nospoon.control.accounts import Account, accounts_for
+from nospoon.control.borrowed import existing_volumes, refuse_borrowers
 from nospoon.control.certificates import certificate_digest
 from nospoon.control.enrolment import RULES as ENROLMENT_RULES
 from nospoon.control.enrolment import Enrolment, Sought
@@ -132,6 +134,7 @@ class Planner:
         self, request: Request, cluster: Cluster, surveyed: Surveyed | None
     ) -> Prepared:
         """What is to be, and where; nobody has looked yet what is."""
+        refuse_borrowers(cluster, request.uid)
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
@@ -139,7 +142,8 @@ class Planner:
         rows = await self._database.call(stored.nodes_of, cluster_id)
         before = earlier.uploads if earlier is not None else {}
         uploads, images = await self._named.of(cluster, request, before)
-        surveyed = surveyed or await survey(cluster.hosts, self._ask)
+        ask = partial(self._ask, volumes=existing_volumes(cluster))
+        surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
         allocations = await self._allocate(
             cluster, cluster_id, earlier, facts=surveyed.all_facts, rebalance=request.rebalance
@@ -266,9 +270,10 @@ class Planner:
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         return self._named.to_fetch(cluster, earlier.uploads if earlier is not None else {})
 
-    async def _ask(self, host: Host) -> tuple[Capabilities, HostFacts]:
+    async def _ask(self, host: Host, *, volumes: Collection[str]) -> tuple[Capabilities, HostFacts]:
         can = await self._hosts.capabilities(host)
-        return can, await self._hosts.facts(host, pools=self.pool_root_of(host))
+        pools = self.pool_root_of(host)
+        return can, await self._hosts.facts(host, pools=pools, volumes=volumes)
 
     async def _allocate(
         self,

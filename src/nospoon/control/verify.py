@@ -19,7 +19,7 @@ from nospoon.errors import NospoonError, ProviderError, UsageError
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, ConnectionKind
 from nospoon.model.machine import PowerCommand, PowerState
-from nospoon.model.resources import Key, NetbootService, Resource, Volume
+from nospoon.model.resources import Bmc, Key, Machine, NetbootService, Resource
 from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import Finding, compare
 from nospoon.probe.record import Record, decode, find
@@ -90,9 +90,7 @@ class Verifier:
         archs = {member.machine.arch for member in members}
         running.note("Building the probe, or finding it in the cache")
         probes = {arch: await self._build_probe(arch) for arch in sorted(archs)}
-        sizes = {
-            key.name: r.shape.size for key, r in desired.items() if isinstance(r.shape, Volume)
-        }
+        sizes = _sizes(desired)
         turn = asyncio.Semaphore(await self._at_once(members))
         done = _Count(running, len(members))
 
@@ -101,7 +99,8 @@ class Verifier:
                 return Verdict(member, problem=hopeless)
             async with turn:
                 done.began(member)
-                verdict = await self._one(member, probes[member.machine.arch], sizes, timeout)
+                probe, known = probes[member.machine.arch], sizes[member.uuid]
+                verdict = await self._one(member, probe, known, timeout)
             done.ended(verdict)
             return verdict
 
@@ -268,6 +267,19 @@ def _problems(verdict: Verdict) -> str:
     wrong = [f for f in verdict.findings if not f.ok]
     texts = [f"{f.field}: declared {f.declared}, found {f.found}" for f in wrong]
     return "; ".join(filter(None, [verdict.problem, *texts]))
+
+
+def _sizes(desired: Mapping[Key, Resource]) -> Mapping[UUID, Mapping[str, int]]:
+    """Machine -> its disks' volumes -> their bytes, as its BMC's inventory tells them."""
+    shapes = [each.shape for each in desired.values()]
+    told = {each.uuid: each.disk_sizes for each in shapes if isinstance(each, Bmc)}
+    return {
+        each.uuid: dict(
+            zip((disk.volume for disk in each.disks), told.get(each.uuid, ()), strict=False)
+        )
+        for each in shapes
+        if isinstance(each, Machine)
+    }
 
 
 def _ended(verdicts: list[Verdict]) -> Ended:

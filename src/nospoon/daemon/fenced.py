@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent, PowerCommand
-from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources import ExistingVolume, Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import (
     Capabilities,
@@ -135,6 +135,9 @@ class FencedConnection:
 
     async def deployments(self) -> Mapping[str, int]:
         return await self._inner.deployments()
+
+    async def volumes(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
+        return await self._inner.volumes(names)
 
     def configure(self, host: Host) -> None:
         self._inner.configure(host)

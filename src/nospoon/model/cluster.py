@@ -189,7 +189,8 @@ class Network:
 class Disk:
     """A disk of a node; `size` in bytes, at least that of the image. `image`: a path or URL.
 
-    `rotational` None: the guest is not told. `cache`, `discard`: by libvirt's words.
+    `rotational` None: the guest is not told. `cache`, `discard`: by libvirt's words. `volume`: one
+    that exists, POOL/VOLUME, and what it holds, `format`; its `size` is found with it.
     """
 
     size: int
@@ -199,6 +200,8 @@ class Disk:
     rotational: bool | None = None
     cache: str = "writeback"
     discard: str = "unmap"
+    volume: str = ""
+    format: str = "qcow2"
 
 
 @dataclass(frozen=True, slots=True)

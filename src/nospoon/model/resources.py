@@ -186,9 +186,26 @@ class NetbootService:
         return f"[{first}]" if ":" in first else first
 
 
+OWN_FORMAT = "qcow2"
+"""What volumes hold that we make."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingVolume:
+    """A volume of somebody else's in a storage pool of a host; `size` in bytes, `format` as libvirt
+    sees it. `users`: UUID and name of the machines that have it as a disk. `managed`: it lies in a
+    pool of nospoon's, and is some cluster's own.
+    """
+
+    size: int
+    format: str
+    users: tuple[tuple[UUID, str], ...] = ()
+    managed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class MachineDisk:
-    """A disk as the machine sees it; `volume` names a Volume resource.
+    """A disk as the machine sees it; `volume` names a Volume resource, or an `existing` one.
 
     `cache` and `discard` by libvirt's words. `rotation_rate` is SBC-3's MEDIUM ROTATION RATE:
     revolutions per minute; 1: nothing rotates; 0: the guest is not told.
@@ -200,6 +217,12 @@ class MachineDisk:
     cache: str = "writeback"
     discard: str = "unmap"
     rotation_rate: int = 0
+    format: str = OWN_FORMAT
+
+    @property
+    def existing(self) -> bool:
+        """Whether `volume` is POOL/VOLUME of somebody else's: no resource, and never ours."""
+        return "/" in self.volume.strip("/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
-from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Network, Node, Switch
+from nospoon.model.cluster import Arch, Cluster, Disk, Firmware, Host, Network, Node, Switch
+from nospoon.model.resources import ExistingVolume
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class HostFacts:
     `links`: its network interfaces, None where nobody looked. `real`: guests really run there.
     `masters`: of an interface that is plugged into a bridge, the bridge; `bridges`: those.
     `ovs_bridges`: bridges of Open vSwitch, which are no Linux bridges.
+    `volumes`: of those that the file names as existing, what is there, by POOL/VOLUME.
     `identity`: hosts of one identity are one machine with several connections, counted once.
     `away`: why nobody could ask it, "" for one that answers.
     """
@@ -45,6 +47,7 @@ class HostFacts:
     bridges: frozenset[str] = frozenset()
     ovs_bridges: frozenset[str] = frozenset()
     away: str = ""
+    volumes: Mapping[str, ExistingVolume] = field(default_factory=dict)
 
     @classmethod
     def of_one_away(cls, why: str) -> HostFacts:
@@ -68,6 +71,25 @@ def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
     if facts.memory and node.memory > facts.memory:
         have = facts.memory >> 20
         yield f"wants {node.memory >> 20} MiB of memory, the host has {have} MiB."
+    for disk in node.disks:
+        if disk.volume:
+            yield from _against_volume(disk, facts.volumes.get(disk.volume))
+
+
+def _against_volume(disk: Disk, found: ExistingVolume | None) -> Iterator[str]:
+    """QEMU is told the format: a guest may write into a raw volume what looks like another."""
+    if found is None:
+        pool = disk.volume.partition("/")[0]
+        yield f"no volume {disk.volume} in an active storage pool. See `virsh vol-list {pool}`."
+    elif found.managed:
+        yield f"volume {disk.volume} is nospoon's own, of a cluster. Choose one that is yours."
+    elif disk.format == "qcow2" != found.format:
+        yield f"volume {disk.volume} is {found.format}, no qcow2. Write `format: raw`."
+    elif disk.format == "raw" and found.format == "qcow2":
+        yield (
+            f"volume {disk.volume} is a qcow2 by its first bytes. Write `format: qcow2`, if it is "
+            "one of yours; a guest that had it as raw may have made it look so."
+        )
 
 
 def against_networks(

@@ -28,6 +28,7 @@ def reasons_against(
         if name in allocations.hosts.values():
             yield from _against_networks(cluster, cluster_id, allocations, name, fact)
     yield from _against_overlays(cluster, set(allocations.hosts.values()))
+    yield from _against_sharing(cluster, cluster_id, allocations, facts)
 
 
 def against_twins(hosts: Iterable[Host]) -> Iterator[str]:
@@ -48,6 +49,33 @@ def against_twins(hosts: Iterable[Host]) -> Iterator[str]:
 def _place(host: Host) -> str:
     """Where its libvirtd is, "" for this machine."""
     return urlsplit(host.uri).netloc or host.ssh
+
+
+def _against_sharing(
+    cluster: Cluster,
+    cluster_id: UUID,
+    allocations: Allocations,
+    facts: Mapping[str, HostFacts],
+) -> Iterator[str]:
+    """Existing volumes that two machines would write to."""
+    taken: dict[tuple[str, str], str] = {}
+    for node in cluster.nodes:
+        host = allocations.hosts.get(node.name, "")
+        known = facts[host].volumes if host in facts else {}
+        uuid = identity.node_uuid(cluster_id, node.name)
+        for name in (disk.volume for disk in node.disks if disk.volume):
+            first = taken.setdefault((host, name), node.name)
+            if first != node.name:
+                yield (
+                    f"nodes {first} and {node.name} on host {host}: both want volume {name}. Give "
+                    "each its own, node by node under `overrides`."
+                )
+            users = known[name].users if name in known else ()
+            for user in (called for id_, called in users if id_ != uuid):
+                yield (
+                    f"node {node.name} on host {host}: volume {name} is a disk of domain {user}. "
+                    "Detach it there first."
+                )
 
 
 def _against_overlays(cluster: Cluster, used: Container[str]) -> Iterator[str]:

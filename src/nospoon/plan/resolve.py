@@ -213,7 +213,11 @@ class _Resolver:
 
     def _node(self, node: Node, host: Host) -> Iterator[Resource]:
         uuid = identity.node_uuid(self.id, node.name)
-        volumes = [self._volume(node, host, index) for index in range(len(node.disks))]
+        volumes = [
+            self._volume(node, host, index)
+            for index, disk in enumerate(node.disks)
+            if not disk.volume
+        ]
         yield from volumes
         key = Key(Kind.MACHINE, host.name, node.name)
         needs = [volume.key for volume in volumes] or [self._pool_key(host.name)]
@@ -223,9 +227,9 @@ class _Resolver:
                 for name in dict.fromkeys(nic.network for nic in node.nics)
                 if not self.networks[name].existing
             ]
-        machine = self._machine(node, host, uuid, volumes)
+        machine = self._machine(node, host, uuid)
         yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
-        bmc = self._bmc(node, uuid, key, volumes)
+        bmc = self._bmc(node, uuid, key, tuple(self._sizes(node, host, volumes)))
         yield bmc
         if self.cluster.ironic is not None:
             yield from in_ironic(self.cluster, node, machine, bmc, boots=self._boots(node, host))
@@ -258,7 +262,17 @@ class _Resolver:
             Key(Kind.VOLUME, host.name, f"{node.name}-{index}"), shape, needs, node.name
         )
 
-    def _machine(self, node: Node, host: Host, uuid: UUID, volumes: list[Resource]) -> Machine:
+    def _sizes(self, node: Node, host: Host, volumes: list[Resource]) -> Iterator[int]:
+        """Of the node's disks, in their order, in bytes."""
+        made = {
+            each.key.name: each.shape.size for each in volumes if isinstance(each.shape, Volume)
+        }
+        facts = self.around.facts.get(host.name)
+        for index, disk in enumerate(node.disks):
+            found = facts.volumes.get(disk.volume) if facts is not None else None
+            yield found.size if found is not None else made.get(f"{node.name}-{index}", 0)
+
+    def _machine(self, node: Node, host: Host, uuid: UUID) -> Machine:
         return Machine(
             uuid=uuid,
             cpus=node.cpus,
@@ -268,8 +282,8 @@ class _Resolver:
             tpm=node.tpm,
             pool=self.pool,
             disks=tuple(
-                _disk(disk, volume.key.name, disk.serial or identity.disk_serial(uuid, i))
-                for i, (volume, disk) in enumerate(zip(volumes, node.disks, strict=True))
+                _disk(disk, f"{node.name}-{i}", disk.serial or identity.disk_serial(uuid, i))
+                for i, disk in enumerate(node.disks)
             ),
             nics=tuple(
                 self._machine_nic(host, nic, mac, identity.port_name(uuid, i))
@@ -306,7 +320,7 @@ class _Resolver:
             return known.bridge(link) if known is not None else link
         return network.bridge or identity.bridge_name(self.id, name)
 
-    def _bmc(self, node: Node, uuid: UUID, machine: Key, volumes: list[Resource]) -> Resource:
+    def _bmc(self, node: Node, uuid: UUID, machine: Key, sizes: tuple[int, ...]) -> Resource:
         endpoint = self.allocations.endpoints.get(node.name, SILENT)
         redfish = BmcProtocol.REDFISH in node.bmc
         shape = Bmc(
@@ -321,7 +335,7 @@ class _Resolver:
             credentials_key=self.around.credentials_keys.get(node.name, ""),
             pool=str(self.cluster.addressing.pool or ""),
             outlet=self._outlet(node),
-            disk_sizes=tuple(v.shape.size for v in volumes if isinstance(v.shape, Volume)),
+            disk_sizes=sizes,
         )
         return Resource(Key(Kind.BMC, machine.host, node.name), shape, (machine,), node.name)
 
@@ -344,7 +358,8 @@ ROTATION_RATES = {None: 0, False: 1, True: 7200}
 
 def _disk(disk: Disk, volume: str, serial: str) -> MachineDisk:
     rate = ROTATION_RATES[disk.rotational]
-    return MachineDisk(volume, disk.bus, serial, disk.cache, disk.discard, rate)
+    name = disk.volume or volume
+    return MachineDisk(name, disk.bus, serial, disk.cache, disk.discard, rate, disk.format)
 
 
 def _range6(cidr: IPv6Network) -> tuple[str, str]:

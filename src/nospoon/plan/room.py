@@ -223,7 +223,8 @@ def demand(node: Node) -> Usage:
 def alike(node: Node) -> object:
     """What of a node, besides its size, decides whether a host can have it; see `plan.hosts`."""
     networks = frozenset(nic.network for nic in node.nics)
-    return node.arch, node.firmware, node.tpm, networks
+    volumes = frozenset((disk.volume, disk.format) for disk in node.disks if disk.volume)
+    return node.arch, node.firmware, node.tpm, networks, volumes
 
 
 def _summed(usages: Iterable[Usage]) -> Usage:

@@ -14,6 +14,7 @@ from nospoon.model.ironic import (
 )
 from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources import (
+    OWN_FORMAT,
     Bmc,
     Enrolled,
     Image,
@@ -43,8 +44,9 @@ def field_text(name: str, value: object) -> str:
         case tuple():
             return "[" + ", ".join(field_text(name, item) for item in value) + "]"
         case MachineDisk():
+            what = "" if value.format == OWN_FORMAT else f" ({value.format})"
             access = f"cache {value.cache}, discard {value.discard}{_rotation(value.rotation_rate)}"
-            return f"{value.volume} on {value.bus}, serial {value.serial}, {access}"
+            return f"{value.volume}{what} on {value.bus}, serial {value.serial}, {access}"
         case MachineNic():
             port = f" port {value.port}" if value.port else ""
             vlan = f" VLAN {value.vlan}" if value.vlan is not None else ""

@@ -17,7 +17,7 @@ Promises that every driver keeps, and `nospoon.testing.conformance` checks:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -26,7 +26,7 @@ from uuid import UUID
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.machine import MachineEvent, PowerCommand
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources import ExistingVolume, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 
 
@@ -201,6 +201,9 @@ class Connection(Protocol):
 
     async def deployments(self) -> Mapping[str, int]:
         """Deployment -> how many things there carry its tag: ours, and those of others."""
+
+    async def volumes(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
+        """Of these volumes of others, POOL/VOLUME, those that are there; nothing is changed."""
 
     def configure(self, host: Host) -> None:
         """The host is described differently now: settings that need no new connection."""

@@ -126,7 +126,8 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     DiskSection: {
         "size": Rule.LIVE,
         "image": Rule.REPLACE,
-        **_all(Rule.AT_POWER_OFF, "bus", "serial", "rotational", "cache", "discard"),
+        **_all(Rule.AT_POWER_OFF, "volume", "format", "bus", "serial"),
+        **_all(Rule.AT_POWER_OFF, "rotational", "cache", "discard"),
     },
     NicSection: {
         **_all(Rule.AT_POWER_OFF, "network", "mac", "model", "trunk"),

@@ -22,6 +22,7 @@ from nospoon.model.cluster import (
     Placement,
     Portgroup,
 )
+from nospoon.model.resources import OWN_FORMAT
 from nospoon.spec.bmcs import NodeBmcSection
 from nospoon.spec.document import Path
 from nospoon.spec.fields import NAME_PATTERN
@@ -178,6 +179,8 @@ def _disk(section: DiskSection, usual_cache: str) -> Disk:
         image=section.image,
         bus=section.bus,
         serial=section.serial,
+        volume=section.volume,
+        format=section.format if section.volume else OWN_FORMAT,
         rotational=section.rotational,
         cache=section.cache or usual_cache,
         discard=section.discard,

@@ -116,6 +116,17 @@ def parse_url(value: Any) -> Any:
     return value.rstrip("/")
 
 
+def parse_volume(value: Any) -> Any:
+    """POOL/VOLUME of libvirt's; no path, for the daemon opens none that a client names."""
+    pool, _, name = parse_text(value).partition("/")
+    if not pool or not name:
+        raise ValueError(
+            f"expected a volume of a libvirt storage pool as POOL/VOLUME, got {value!r}. "
+            "A pool of a directory: `virsh pool-create-as POOL dir --target DIRECTORY`"
+        )
+    return value
+
+
 def parse_networks(value: Any) -> Any:
     """One network, or a list of an IPv4 and an IPv6 one, in CIDR form without host bits."""
     listed = value if isinstance(value, list) else [value] if value is not None else []

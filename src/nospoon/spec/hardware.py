@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.spec.bmcs import NodeBmcSection
-from nospoon.spec.fields import Mac, Memory, Name, Size
+from nospoon.spec.fields import Mac, Memory, Name, Size, parse_volume
 from nospoon.spec.ironic import EnrolmentSection
 from nospoon.spec.section import OneOrMore, Section, Text, Whole, listed
 
@@ -19,6 +19,14 @@ class DiskSection(Section):
 
     size: Size | None = Field(None, description="Size with unit; default: the image's.")
     image: Text = Field("", description="Image to start from: a path beside the file, or a URL.")
+    volume: Annotated[str, BeforeValidator(parse_volume)] = Field(
+        "",
+        description="In place of both, an existing volume, as `POOL/VOLUME` of libvirt's: never "
+        "made, changed or deleted by nospoon. Only for the administrator of its daemon.",
+    )
+    format: Literal["raw", "qcow2"] = Field(
+        "raw", description="What an existing `volume` holds; default raw."
+    )
     bus: Literal["virtio", "sata", "scsi"] = Field("virtio", description="Bus it is attached to.")
     serial: Annotated[Text, Field(max_length=20)] = Field(
         "", description="Serial number that the guest sees; default: derived from the node."
@@ -44,8 +52,12 @@ class DiskSection(Section):
 
     @model_validator(mode="after")
     def _something(self) -> DiskSection:
-        if self.size is None and not self.image:
+        if self.volume and (self.size is not None or self.image):
+            raise ValueError("an existing volume has its own size and content: drop size and image")
+        if self.size is None and not self.image and not self.volume:
             raise ValueError("expected a size, an image or both, got neither")
+        if self.format != "raw" and not self.volume:
+            raise ValueError("only an existing volume has a format: drop it")
         return self
 
     @model_validator(mode="after")

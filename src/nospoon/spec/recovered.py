@@ -75,9 +75,9 @@ def _hardware(
         "firmware": str(machine.firmware),
         "tpm": machine.tpm,
         "disks": [
-            _disk(disk, volumes[disk.volume].size)
+            _disk(disk, volumes[disk.volume].size if disk.volume in volumes else 0)
             for disk in machine.disks
-            if disk.volume in volumes
+            if disk.existing or disk.volume in volumes
         ],
         "nics": [
             {"network": by_bridge[nic.bridge], "mac": nic.mac, "model": nic.model}
@@ -88,10 +88,11 @@ def _hardware(
 
 
 def _disk(disk: MachineDisk, size: int) -> str | dict[str, Any]:
-    """Its size, and what it is besides, where that is not the usual."""
+    """What it is: its size alone, where the rest is the usual."""
     written = f"{size}B" if size % 1024 else f"{size >> 10}KiB"
+    what = {"volume": disk.volume, "format": disk.format} if disk.existing else {"size": written}
     rotational = {"rotational": disk.rotation_rate > 1} if disk.rotation_rate else {}
-    usual = DiskSection(size=written)
+    usual = DiskSection(image="any")
     unusual = {
         name: getattr(disk, name)
         for name in ("bus", "discard")
@@ -100,4 +101,4 @@ def _disk(disk: MachineDisk, size: int) -> str | dict[str, Any]:
     if disk.cache != "writeback":
         unusual["cache"] = disk.cache
     more = {**unusual, **rotational}
-    return {"size": written, **more} if more else written
+    return {**what, **more} if more or disk.existing else written

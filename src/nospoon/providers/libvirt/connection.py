@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.resources import Kind
+from nospoon.model.resources import ExistingVolume, Kind
 from nospoon.providers.base import BootMethod, Capabilities, Driver, OpenImage
 from nospoon.providers.libvirt.capabilities import RULES, HostFacts, ask_facts
+from nospoon.providers.libvirt.existing import existing_volumes
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.images import ImageDriver
 from nospoon.providers.libvirt.kvm import KvmTrial, TrialOf
@@ -106,6 +107,13 @@ class LibvirtConnection:
 
     async def deployments(self) -> Mapping[str, int]:
         return await self._hypervisor.work(deployments, "look whose things are there")
+
+    async def volumes(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
+        if not names:
+            return {}
+        return await self._hypervisor.work(
+            lambda connect: existing_volumes(connect, names), "look at volumes of others"
+        )
 
     def configure(self, host: Host) -> None:
         self.host = host

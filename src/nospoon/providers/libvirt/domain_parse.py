@@ -88,11 +88,12 @@ def _disks(root: ET.Element, pool_path: str) -> Iterator[MachineDisk]:
     for disk in root.iterfind("devices/disk"):
         if disk.get("device", "disk") == "disk" and not is_added(disk):
             yield MachineDisk(
-                volume=_volume(attribute_of(disk, "source", "file"), pool_path),
+                volume=_volume(disk, pool_path),
                 bus=attribute_of(disk, "target", "bus"),
                 serial=text_of(disk, "serial"),
                 cache=attribute_of(disk, "driver", "cache", "default"),
                 discard=attribute_of(disk, "driver", "discard", "default"),
+                format=attribute_of(disk, "driver", "type", "raw"),
                 rotation_rate=int(attribute_of(disk, "target", "rotation_rate", "0")),
             )
 
@@ -102,8 +103,11 @@ def is_added(disk: ET.Element) -> bool:
     return ADDED.match(PurePosixPath(attribute_of(disk, "source", "file")).name) is not None
 
 
-def _volume(path: str, pool_path: str) -> str:
-    """Name of the volume in our pool; a path elsewhere stays a path."""
+def _volume(disk: ET.Element, pool_path: str) -> str:
+    """Name of the volume in our pool, POOL/VOLUME of another one; a path elsewhere stays a path."""
+    if pool := attribute_of(disk, "source", "pool"):
+        return f"{pool}/{attribute_of(disk, 'source', 'volume')}"
+    path = attribute_of(disk, "source", "file") or attribute_of(disk, "source", "dev")
     place = PurePosixPath(path)
     match = DISK.match(place.name)
     return match["name"] if match and str(place.parent) == pool_path else path

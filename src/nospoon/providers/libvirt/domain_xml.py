@@ -128,8 +128,8 @@ def _devices(machine: Machine, stage: Stage) -> Iterator[ET.Element]:
     orders = boot_indices(machine)
     names = _target_names()
     for number, disk in enumerate(machine.disks):
-        path = f"{stage.pool_path}/{disk_file(disk.volume)}"
-        yield _disk(disk, path, next_name(names, disk.bus), orders.get(("disk", number)))
+        target = next_name(names, disk.bus)
+        yield _disk(disk, stage.pool_path, target, orders.get(("disk", number)))
     yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
     for number, nic in enumerate(machine.nics):
         rom = machine.firmware is not Firmware.UEFI_SECURE and machine.arch is Arch.X86_64
@@ -173,18 +173,26 @@ def _boot(place: int | None) -> ET.Element | None:
     return element("boot", order=str(place)) if place is not None else None
 
 
-def _disk(disk: MachineDisk, path: str, target: str, place: int | None) -> ET.Element:
+def _disk(disk: MachineDisk, pool_path: str, target: str, place: int | None) -> ET.Element:
     rate = {"rotation_rate": str(disk.rotation_rate)} if disk.rotation_rate else {}
     return element(
         "disk",
-        element("driver", name="qemu", type="qcow2", cache=disk.cache, discard=disk.discard),
-        element("source", file=path),
+        element("driver", name="qemu", type=disk.format, cache=disk.cache, discard=disk.discard),
+        _source(disk, pool_path),
         element("target", dev=target, bus=disk.bus, **rate),
         leaf("serial", disk.serial) if disk.serial else None,
         _boot(place),
-        type="file",
+        type="volume" if disk.existing else "file",
         device="disk",
     )
+
+
+def _source(disk: MachineDisk, pool_path: str) -> ET.Element:
+    """Of an existing volume libvirt finds the place when the machine starts, whatever it is in."""
+    if disk.existing:
+        pool, _, volume = disk.volume.partition("/")
+        return element("source", pool=pool, volume=volume)
+    return element("source", file=f"{pool_path}/{disk_file(disk.volume)}")
 
 
 def _cdrom(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from nospoon.model.cluster import Arch, Firmware, Host, Simulation
-from nospoon.model.resources import Kind
+from nospoon.model.resources import ExistingVolume, Kind
 from nospoon.providers.base import BootMethod, Capabilities, ChangeRule, Driver
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guests
@@ -101,6 +101,11 @@ class SimulatedConnection:
         self.around.begin("deployments")
         made = self.around.world.made.values()
         return Counter(each.tag.deployment for each in made if each.tag is not None)
+
+    async def volumes(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
+        """Nobody else has anything here."""
+        del names
+        return {}
 
     def configure(self, host: Host) -> None:
         self.around.simulation = host.simulation
