@@ -112,9 +112,17 @@ def test_running_machines_of_libvirt_are_recovered_and_go_on(rack: Rack) -> None
     rack.ipmitool(rack.bmcs(name)["node-0"], "power", "on")
     pids = qemu(name)
     address = network_address(name)
+    rack.run("snapshot", "create", name, "first")
+    kept = rack.json("snapshot", "list", name)
     lose(rack, "nospoon.key")
     (row,) = [row for row in rack.json("recover") if row["cluster"] == name]
     assert (row["nodes"], row["hosts"], row["said"]) == (2, "rack1", "recovered")
+    assert row["snapshots"] == 1
+    (found,) = rack.json("snapshot", "list", name)
+    assert (found["name"], found["state"], found["nodes"], found["on"]) == (
+        "first", "complete", 2, kept[0]["on"]
+    )  # fmt: skip
+    assert kept[0]["on"] == 1
     plan = rack.json("plan", file)
     assert {(step["kind"], step["action"]) for step in plan["steps"]} == {("bmc", "create")}
     rack.run("up", "--yes", file)
@@ -122,6 +130,8 @@ def test_running_machines_of_libvirt_are_recovered_and_go_on(rack: Rack) -> None
     assert "is on" in rack.ipmitool(rack.bmcs(name)["node-0"], "power", "status")
     assert qemu(name) == pids
     assert network_address(name) == address
+    rack.run("snapshot", "restore", "--yes", name, "first")
+    rack.run("snapshot", "delete", name, "first")
 
 
 def qemu(name: str) -> list[str]:

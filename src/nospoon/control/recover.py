@@ -8,7 +8,7 @@ in whose stead one is written of what was found, until the next `up` brings it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_interface
 from typing import Any
@@ -22,9 +22,10 @@ from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.orphans import Orphans, cluster_name, user_name
 from nospoon.control.survey import Scope, Seen
-from nospoon.errors import Conflict, NotFound
+from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
+from nospoon.model.machine import KeptState
 from nospoon.model.resources import Link, Machine, Observed
 from nospoon.plan import notes
 from nospoon.plan.allocate import Allocations
@@ -32,10 +33,14 @@ from nospoon.plan.notes import Noted
 from nospoon.runtime.clock import Clock
 from nospoon.spec.recovered import cluster_file
 from nospoon.store import clusters as stored
+from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+from nospoon.store.snapshots import SnapshotRow, SnapshotState
 
+Kept = Sequence[tuple[NodeRow, Mapping[str, Mapping[str, KeptState]]]]
+"""Nodes, with their disks -> name -> the state that it keeps so called."""
 FILE = "recovered.yaml"
 ONLY_IN_IRONIC = (
     "not recovered: none of its hosts was looked at, or they have nothing of it; "
@@ -129,10 +134,15 @@ class Recovery:
         taken = ONLY_IN_IRONIC
         if found.hosts:
             taken = await self._database.call(_save, row, nodes, found.hosts)
+        kept, said = 0, taken or "recovered"
         if not taken:
             for node in nodes:
                 self._fleet.put(_member(row, node))
             await asyncio.gather(*(self._hosts.look(host) for host in found.hosts))
+            try:
+                kept = await self._snapshots(row, nodes)
+            except NospoonError as error:
+                said = f"recovered, but for its snapshots: {error}"
         return {
             "cluster": found.name,
             "owner": user_name(found.uid),
@@ -140,9 +150,18 @@ class Recovery:
             "hosts": ", ".join(host.name for host in found.hosts),
             "ironic": str(found.ironic or ""),
             "bmcs": len(row.allocations.endpoints),
-            "said": taken or "recovered",
+            "snapshots": kept,
+            "said": said,
             "cluster_id": str(found.id),
         }
+
+    async def _snapshots(self, row: ClusterRow, nodes: Sequence[NodeRow]) -> int:
+        """Those that its machines' disks keep; how many."""
+        asked = (self._hosts.driver(node.uuid).kept(node.uuid) for node in nodes)
+        found = snapshots_of(row.id, list(zip(nodes, await asyncio.gather(*asked), strict=True)))
+        for each in found:
+            await self._database.call(snapshots.put, each)
+        return len(found)
 
     def _text(self, found: Found) -> str:
         return cluster_file(found.name, found.id, found.hosts, found.things)
@@ -188,6 +207,30 @@ def found_in(seen: Sequence[Seen], uid: int) -> list[Found]:
         )
         for id_, some in things.items()
     ]
+
+
+def snapshots_of(cluster: UUID, kept: Kept) -> list[SnapshotRow]:
+    """Snapshots by what the disks of its nodes keep: those who have it were there. One that some
+    disk of theirs lacks is half taken, or half deleted.
+    """
+    names = {name for _, disks in kept for states in disks.values() for name in states}
+    return [_snapshot(cluster, name, kept) for name in sorted(names)]
+
+
+def _snapshot(cluster: UUID, name: str, kept: Kept) -> SnapshotRow:
+    found = [(node, [states.get(name) for states in disks.values()]) for node, disks in kept]
+    there = [(node, [state for state in states if state]) for node, states in found if any(states)]
+    half = any(any(states) and not all(states) for _, states in found)
+    return SnapshotRow(
+        cluster,
+        name,
+        SnapshotState.TAKING if half else SnapshotState.COMPLETE,
+        created=min(state.at for _, states in there for state in states),
+        members=tuple(
+            snapshots.Member(node.name, node.uuid, on=any(state.on for state in states))
+            for node, states in there
+        ),
+    )
 
 
 def _noted_host(things: Sequence[Observed]) -> str:

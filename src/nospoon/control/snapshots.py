@@ -102,10 +102,13 @@ class Snapshots:
 
     async def _refuse_lost(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off: all of them can go back, or none does."""
-        looked = (self._hosts.driver(m.machine).lacking(m.machine, snapshot.name)
-                  for m in snapshot.members)  # fmt: skip
+        looked = (self._hosts.driver(m.machine).kept(m.machine) for m in snapshot.members)
         found = zip(snapshot.members, await asyncio.gather(*looked), strict=True)
-        lost = [f"{member.node} ({', '.join(disks)})" for member, disks in found if disks]
+        lacking = {
+            member.node: [disk for disk, kept in disks.items() if snapshot.name not in kept]
+            for member, disks in found
+        }
+        lost = [f"{node} ({', '.join(disks)})" for node, disks in lacking.items() if disks]
         if lost:
             raise Gone(
                 f"snapshot {snapshot.name!r} is lost to disks that were replaced since: "

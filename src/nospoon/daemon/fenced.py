@@ -7,7 +7,7 @@ from uuid import UUID
 
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Host
-from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
 from nospoon.model.resources import ExistingVolume, Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import (
@@ -84,8 +84,8 @@ class FencedMachines(FencedDriver):
         await self._require()
         await self._machines.take(machine, name)
 
-    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
-        return await self._machines.lacking(machine, name)
+    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
+        return await self._machines.kept(machine)
 
     async def revert(self, machine: UUID, name: str) -> None:
         await self._require()

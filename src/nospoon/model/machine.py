@@ -66,6 +66,14 @@ class AddedVolume:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptState:
+    """What a disk keeps for a snapshot. `at`: Unix seconds; `on`: its machine had power then."""
+
+    at: float
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MachineEvent:
     """Something happened to a machine, or was found when looking. `at`: Unix seconds.
 

@@ -25,7 +25,7 @@ from uuid import UUID
 
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
 from nospoon.model.resources import ExistingVolume, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 
@@ -142,8 +142,8 @@ class MachineDriver(Driver, Protocol):
         Only of a machine that is paused or off. `name`: [a-z0-9-]+.
         """
 
-    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
-        """Its disks that have no state of that name, running or not; () where all can go back."""
+    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
+        """Each of its disks -> name -> the state that it keeps so called, running or not."""
 
     async def revert(self, machine: UUID, name: str) -> None:
         """Bring the disks and variables of a machine that is off to what they were.

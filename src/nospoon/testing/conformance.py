@@ -404,6 +404,8 @@ class DriverPromises:
         for _ in range(2):
             await machines.resume(rack.uuid)
         await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+        for states in (await machines.kept(rack.uuid)).values():
+            assert {name: state.on for name, state in states.items()} == {"on": True, "off": False}
         for name in ("on", "off"):
             await machines.revert(rack.uuid, name)
             await machines.drop(rack.uuid, name)

@@ -14,7 +14,17 @@ from nospoon.cli.files import hosts_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import NospoonError
 
-COLUMNS = ("cluster", "owner", "nodes", "hosts", "ironic", "bmcs", "said", "cluster_id")
+COLUMNS = (
+    "cluster",
+    "owner",
+    "nodes",
+    "hosts",
+    "ironic",
+    "bmcs",
+    "snapshots",
+    "said",
+    "cluster_id",
+)
 END_TIMEOUT = 30.0
 
 
@@ -68,7 +78,7 @@ def _tell(found: Any) -> None:
                 f"deployment lives any more: nospoon recover --deployment {deployment}",
                 err=True,
             )
-    if any(row["said"] == "recovered" for row in found["clusters"]):
+    if any(row["said"].startswith("recovered") for row in found["clusters"]):
         click.echo(
             "BMCs have new passwords, except where the cluster file gives them, and are served "
             "again by `nospoon up FILE`.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from threading import Lock
@@ -17,7 +17,7 @@ import structlog
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import KeptState, MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Medium
@@ -385,8 +385,8 @@ class MachineDriver:
         async with self._locks[machine]:
             await self._snapshots.take(machine, name)
 
-    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
-        return await self._snapshots.lacking(machine, name)
+    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
+        return await self._snapshots.kept(machine)
 
     async def revert(self, machine: UUID, name: str) -> None:
         async with self._locks[machine]:

@@ -7,14 +7,17 @@ VARIABLES.NAME.snapshot.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import libvirt
 
 from nospoon.errors import Gone, ProviderError
+from nospoon.model.machine import KeptState
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute
@@ -80,16 +83,20 @@ class Snapshots:
                 self._refuse(await self._image("-c", name, disk), f"take a snapshot of {disk}")
         await self._variables(KEEP, files, name)
 
-    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
-        """Its disks that have no state of this name, whether it runs or not."""
-        _, files = await self._look(machine, f"look for snapshot {name}")
-        return [disk for disk in files.disks if not await self._has(disk, name)]
+    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
+        """Disk -> name -> the state that it keeps so called, whether the machine runs or not."""
+        _, files = await self._look(machine, "look for snapshots")
+        return {disk: await self._kept_by(disk) for disk in files.disks}
 
-    async def _has(self, disk: str, name: str) -> bool:
-        argv = ["qemu-img", "snapshot", "-l", "--force-share", disk]
+    async def _kept_by(self, disk: str) -> dict[str, KeptState]:
+        argv = ["qemu-img", "info", "--output=json", "--force-share", disk]
         done = await self.runner.run(argv, check=False)
         self._refuse(done, f"list the snapshots of {disk}")
-        return f" {PREFIX}{name} " in done.stdout
+        return {
+            each["name"].removeprefix(PREFIX): KeptState(float(each["date-sec"]), on=_ran(each))
+            for each in json.loads(done.stdout).get("snapshots", ())
+            if each["name"].startswith(PREFIX)
+        }
 
     async def revert(self, machine: UUID, name: str) -> None:
         """Bring a machine that is off to the state of this name."""
@@ -168,6 +175,11 @@ class Snapshots:
 
     def _who(self, machine: UUID) -> str:
         return f"host {self.hypervisor.host}: machine {machine}"
+
+
+def _ran(snapshot: Mapping[str, Any]) -> bool:
+    """QEMU notes for how long its guest had run (docs/interop/qcow2.txt); qemu-img notes 0."""
+    return bool(snapshot["vm-clock-sec"] or snapshot["vm-clock-nsec"])
 
 
 def remove_copies(pool: VirPool, node: str) -> None:

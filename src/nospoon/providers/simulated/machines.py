@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
 from uuid import UUID
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import KeptState, MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Medium
@@ -117,11 +117,14 @@ class SimulatedMachines(SimulatedDriver):
         if state.power is PowerState.ON and not state.paused:
             raise ProviderError(f"machine {machine} goes on: somebody resumed it")
         await asyncio.sleep(self.around.simulation.make)
-        state.kept[name] = Kept(state.booted, state.boots, state.image)
+        on = state.power is PowerState.ON
+        state.kept[name] = Kept(state.booted, state.boots, state.image, self.around.clock(), on)
         self.around.world.version += 1
 
-    async def lacking(self, machine: UUID, name: str) -> Sequence[str]:
-        return () if name in self._state(machine).kept else (str(machine),)
+    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
+        self.around.begin("kept")
+        kept = self._state(machine).kept
+        return {str(machine): {name: KeptState(each.at, each.on) for name, each in kept.items()}}
 
     async def revert(self, machine: UUID, name: str) -> None:
         self.around.begin("revert")

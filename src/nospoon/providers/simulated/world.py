@@ -44,11 +44,15 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a snapshot keeps of a machine: what it booted, how often, and what its disk held."""
+    """What a snapshot keeps of a machine: what it booted, how often, and what its disk held; when,
+    in Unix seconds, and whether it was on.
+    """
 
     booted: BootDevice | None
     boots: int
     image: str = ""
+    at: float = 0
+    on: bool = False
 
 
 @dataclass(slots=True)
