@@ -100,3 +100,20 @@ def test_a_disk_does_not_grow_past_what_its_host_has(shared: Rack) -> None:
         "node node-0 cannot grow where it is. here: not enough disk space left "
         "(`overcommit.disk` is 10)"
     ) in refused.stderr
+
+
+def test_a_node_that_moves_is_shown_as_that_and_keeps_its_bmc(shared: Rack) -> None:
+    cluster = Changing(shared)
+    shared.run("up", "--yes", cluster.file(f"{TWO}nodes: [{{name: a, host: here}}]"))
+    before = shared.bmcs(cluster.name)["a"]
+    shared.ipmitool(before, "power", "on")
+    file = cluster.file(f"{TWO}nodes: [{{name: a, host: there}}]")
+    planned = shared.run("plan", file).stdout
+    moves = "-/+ machine a moves from here to there  (pinned; it runs, and is powered off)"
+    assert moves in planned
+    shared.run("up", "--yes", file)
+    assert shared.bmcs(cluster.name)["a"] == before | {"power": "off"}
+    shared.ipmitool(before, "power", "on")
+    assert shared.bmcs(cluster.name)["a"] == before | {"power": "on"}
+    assert [row["host"] for row in shared.json("status", cluster.name)] == ["there"]
+    assert shared.run("plan", "--detailed-exitcode", file).returncode == 0

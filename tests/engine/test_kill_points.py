@@ -7,6 +7,7 @@ after it, the journal's too; what lives on is the host. Then a new run starts fr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -30,17 +31,21 @@ from nospoon.runtime import clock
 from nospoon.spec.load import load
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000002")
-HOST = "hosts: {sim: simulated}\n"
-BEFORE = "nodes: [{count: 2, disks: [2GiB, 1GiB]}]"
+HOSTS = "hosts: {sim: simulated, other: simulated}\n"
+BEFORE = "nodes: [{host: sim, count: 2, disks: [2GiB, 1GiB]}]"
 AFTER = """
 networks: {provision: {netboot: builtin, mtu: 9000}, more: {}}
 nodes:
-  - {name: node-0, cpus: 2, disks: [4GiB, 1GiB], nics: [provision, more]}
-  - {name: node-2, disks: [1GiB]}
+  - {name: node-0, host: sim, cpus: 2, disks: [4GiB, 1GiB], nics: [provision, more]}
+  - {name: node-2, host: sim, disks: [1GiB]}
 """
 """Against BEFORE: a machine changed, a disk grown, a network changed, a node gone, a node new."""
-SHRUNK = "nodes: [{count: 2, disks: [1GiB]}]"
+SHRUNK = "nodes: [{host: sim, count: 2, disks: [1GiB]}]"
 """Against BEFORE: disks replaced and removed under both machines."""
+MOVED = BEFORE.replace("sim", "other")
+SWAPPED = "nodes: [{name: node-0, host: other}, {name: node-1, host: sim}]"
+SWAPPED_BACK = "nodes: [{name: node-0, host: sim}, {name: node-1, host: other}]"
+Worlds = dict[str, World]
 
 
 class Killed(BaseException):
@@ -115,28 +120,32 @@ class Notes:
 
 
 def cluster_of(text: str) -> Cluster:
-    return load(f"cluster: c\n{HOST}{text}", file="x")
+    return load(f"cluster: c\n{HOSTS}{text}", file="x")
 
 
 def desired_of(text: str) -> dict[Key, Resource]:
     cluster = cluster_of(text)
     allocations, _ = allocate(cluster, Allocations(), Occupied())
-    resources = resolve(cluster, ID, allocations, Surroundings({"sim": "/p"}, {}, {}))
+    resources = resolve(
+        cluster, ID, allocations, Surroundings({"sim": "/p", "other": "/p"}, {}, {})
+    )
     return {key: each for key, each in resources.items() if key.kind is not Kind.BMC}
 
 
 @dataclass
 class Life:
-    """One process over a world that outlives it."""
+    """One process over hosts that outlive it."""
 
-    world: World
+    worlds: Worlds
     death: Death
 
     def __post_init__(self) -> None:
-        self.connection = SimulatedConnection("sim", "dep", clock.unix, world=self.world)
         self.drivers: dict[tuple[str, Kind], Driver] = {
-            ("sim", kind): Mortal(driver, self.death)
-            for kind, driver in self.connection.drivers.items()
+            (host, kind): Mortal(driver, self.death)
+            for host, world in self.worlds.items()
+            for kind, driver in SimulatedConnection(
+                host, "dep", clock.unix, world=world
+            ).drivers.items()
         }
 
     async def plan(self, text: str) -> Plan:
@@ -145,7 +154,7 @@ class Life:
             return removal(cluster="c", cluster_id=ID, observed=seen)
         return diff(
             cluster="c", cluster_id=ID, desired=desired_of(text), observed=seen,
-            rules={"sim": RULES},
+            rules={"sim": RULES, "other": RULES},
         )  # fmt: skip
 
     async def bring_to(self, text: str) -> None:
@@ -168,44 +177,94 @@ def immortal() -> Death:
     return Death(at=-1, after=False)
 
 
-def made(world: World) -> dict[Key, Shape]:
-    return {each.key: each.shape for each in world.made.values()}
+def made(worlds: Worlds) -> dict[Key, Shape]:
+    return {each.key: each.shape for world in worlds.values() for each in world.made.values()}
 
 
-async def world_at(text: str) -> World:
-    world = World()
+def empty() -> Worlds:
+    return {"sim": World(), "other": World()}
+
+
+async def worlds_at(text: str) -> Worlds:
+    worlds = empty()
     if text:
-        await Life(world, immortal()).bring_to(text)
-    return world
+        await Life(worlds, immortal()).bring_to(text)
+    return worlds
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("start", "goal"),
-    [("", BEFORE), (BEFORE, AFTER), (BEFORE, SHRUNK), (AFTER, BEFORE), (BEFORE, "")],
-    ids=["up", "change", "replace", "change back", "down"],
+    [
+        ("", BEFORE),
+        (BEFORE, AFTER),
+        (BEFORE, SHRUNK),
+        (AFTER, BEFORE),
+        (BEFORE, ""),
+        (BEFORE, MOVED),
+        (SWAPPED_BACK, SWAPPED),
+    ],
+    ids=["up", "change", "replace", "change back", "down", "move", "swap"],
 )
 async def test_killed_at_any_call_the_next_run_ends_as_an_undisturbed_one(
     start: str, goal: str, *, after: bool
 ) -> None:
-    undisturbed = await world_at(start)
+    undisturbed = await worlds_at(start)
     counting = immortal()
     await Life(undisturbed, counting).bring_to(goal)
     assert counting.calls > 5
     for point in range(counting.calls):
-        world = await world_at(start)
+        worlds = await worlds_at(start)
         death = Death(at=point, after=after)
         with pytest.raises(BaseExceptionGroup) as caught:
-            await Life(world, death).bring_to(goal)
+            await Life(worlds, death).bring_to(goal)
         assert caught.group_contains(Killed)
-        again = Life(world, immortal())
+        again = Life(worlds, immortal())
         await again.bring_to(goal)
-        assert made(world) == made(undisturbed), f"killed at call {point}"
+        assert made(worlds) == made(undisturbed), f"killed at call {point}"
         assert (await again.plan(goal)).empty
 
 
 async def test_a_kill_before_any_call_leaves_nothing() -> None:
-    world = World()
+    worlds = empty()
     with pytest.raises(BaseExceptionGroup):
-        await Life(world, Death(at=0, after=False)).bring_to(BEFORE)
-    assert made(world) == {}
+        await Life(worlds, Death(at=0, after=False)).bring_to(BEFORE)
+    assert made(worlds) == {}
+
+
+async def moved_without(kind: Kind) -> dict[Key, Shape]:
+    """What is there after a move to a host on which nothing of a kind could be made."""
+    worlds = await worlds_at(BEFORE)
+    life = Life(worlds, immortal())
+    plan = await life.plan(MOVED)
+    del life.drivers["other", kind]
+    outcome = await execute(
+        plan, drivers=life.drivers, tag=OwnerTag("dep", ID, token="token"),
+        journal=Notes(life.death), emit=_nobody,
+    )  # fmt: skip
+    assert not outcome.complete
+    return made(worlds)
+
+
+async def test_nodes_for_whose_disks_there_is_no_room_stay_where_they_are() -> None:
+    before = made(await worlds_at(BEFORE))
+    assert before.items() <= (await moved_without(Kind.VOLUME)).items()
+
+
+async def test_disks_stay_where_they_were_until_their_machines_stand_elsewhere() -> None:
+    before = made(await worlds_at(BEFORE))
+    disks = {key: shape for key, shape in before.items() if key.kind is Kind.VOLUME}
+    there = await moved_without(Kind.MACHINE)
+    assert disks.items() <= there.items()
+    assert not [key for key in there if key.kind is Kind.MACHINE]
+
+
+async def test_no_node_is_ever_on_two_hosts() -> None:
+    counting = immortal()
+    await Life(await worlds_at(SWAPPED_BACK), counting).bring_to(SWAPPED)
+    for point in range(counting.calls):
+        worlds = await worlds_at(SWAPPED_BACK)
+        with pytest.raises(BaseExceptionGroup):
+            await Life(worlds, Death(at=point, after=True)).bring_to(SWAPPED)
+        machines = Counter(key.name for key in made(worlds) if key.kind is Kind.MACHINE)
+        assert set(machines.values()) <= {1}, f"killed at call {point}"

@@ -73,6 +73,8 @@ def _drift(step: Step) -> str:
             return ", ".join(
                 f"{c.field}: {c.observed}, file says {c.desired}" for c in step.changes
             )
+        case _ if step.moves_from:
+            return f"{step.key.kind} {step.key.name} is on {step.moves_from}"
         case _:
             return f"{step.key.kind} {step.key.name}: {step.why}"
 

@@ -127,7 +127,7 @@ class _Run:
                 queue.put_nowait(None)
 
     async def _try(self, move: Move) -> bool:
-        key = move.step.key
+        key = move.key
         self._tell(Phase.STARTED, move, _verb(move))
         try:
             entry = await self.journal.intend(key, move.half, self.tag.token)
@@ -168,11 +168,11 @@ class _Run:
         host would go on unseen, and be in the way of what comes next. One that only waits for
         somebody else does nothing there, and may wait for an hour: it is cancelled, too.
         """
-        call = self.calls.start(self._answer(move), name=f"call for {move.step.key}")
+        call = self.calls.start(self._answer(move), name=f"call for {move.key}")
         try:
             error = await asyncio.shield(call)
         except asyncio.CancelledError:
-            if move.step.key.kind in PATIENT:
+            if move.key.kind in PATIENT:
                 call.cancel()
             await asyncio.wait([call])
             raise
@@ -189,7 +189,7 @@ class _Run:
         return None
 
     async def _act(self, move: Move) -> None:
-        step, driver = move.step, self._driver(move.step.key)
+        step, driver = move.step, self._driver(move.key)
         if move.half is Half.REMOVE:
             assert step.observed is not None, "only what was observed is removed"
             await driver.delete(step.observed)
@@ -210,12 +210,12 @@ class _Run:
 
     def _tell(self, phase: Phase, move: Move, message: str) -> None:
         over = self.outcome.done + len(self.outcome.failures) + self.outcome.skipped
-        what, node = str(move.step.key), move.step.node
+        what, node = str(move.key), move.step.node
         self.emit(Progress(phase, message, what, node, over, self.outcome.total))
 
 
 def _lane(move: Move) -> Lane:
-    return move.step.key.host, move.step.key.kind in PATIENT
+    return move.key.host, move.key.kind in PATIENT
 
 
 def _verb(move: Move) -> str:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
+from nospoon.plan.relocate import deletions, moved
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
 from nospoon.plan.words import HIDDEN, field_text
 
@@ -47,10 +48,8 @@ def diff(
     steps += _unplugged(steps, desired, found)
     steps = _with_disturbed(steps, desired, found)
     gone = [each for key, each in found.items() if key not in desired]
-    steps += [
-        Step(Action.DELETE, each.key, "not in the file any more", observed=each)
-        for each in sorted(gone, key=lambda each: each.key)
-    ]
+    steps, gone = moved(steps, gone, reasons)
+    steps += deletions(gone, desired)
     return Plan(
         cluster=cluster,
         cluster_id=cluster_id,

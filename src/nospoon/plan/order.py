@@ -2,13 +2,21 @@
 
 A replacement is two moves. A making move waits for the making moves of what it needs; a removing
 move waits for the removing moves of what needs it; a remaking waits for its own removal.
+
+A node that moves to another host exists once at any time, and loses nothing before it must
+(docs/adr/0009):
+
+    1. what its machine needs there is made: pool, images, networks, disks
+    2. its BMC and its machine are removed where they were
+    3. machine and BMC are made where they are to be
+    4. its disks are removed where they were
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
@@ -49,49 +57,89 @@ class Move:
 
     step: Step
     half: Half
-    waits: tuple[MoveId, ...]
+    waits: tuple[MoveId, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """What is made or removed: a step that moves a thing has two of them."""
+        return self.step.removes if self.half is Half.REMOVE else self.step.key
 
     @property
     def id(self) -> MoveId:
-        return self.step.key, self.half
+        return self.key, self.half
 
 
 def moves(plan: Plan) -> dict[MoveId, Move]:
     """All moves of a plan, in an order that respects what each waits for."""
-    ids = {id_ for step in plan.steps for id_ in _halves(step)}
+    halves = {move.id: move for step in plan.steps for move in _halves(step)}
     dependents = _dependents([step.observed for step in plan.steps if step.observed is not None])
+    moving = _Moving(plan.steps)
     unordered = {
-        (step.key, half): Move(step, half, tuple(_waits(step, half, ids, dependents)))
-        for step in plan.steps
-        for _, half in _halves(step)
+        id_: replace(
+            move,
+            waits=tuple(
+                each
+                for each in dict.fromkeys((*_waits(move, dependents), *moving.waits(move)))
+                if each in halves and each != id_
+            ),
+        )
+        for id_, move in halves.items()
     }
     return _sorted(unordered)
 
 
-def _halves(step: Step) -> list[MoveId]:
+def _halves(step: Step) -> list[Move]:
     match step.action:
         case Action.DELETE:
-            return [(step.key, Half.REMOVE)]
+            return [Move(step, Half.REMOVE)]
         case Action.REPLACE:
-            return [(step.key, Half.REMOVE), (step.key, Half.MAKE)]
+            return [Move(step, Half.REMOVE), Move(step, Half.MAKE)]
         case Action.CREATE | Action.CHANGE:
-            return [(step.key, Half.MAKE)]
+            return [Move(step, Half.MAKE)]
 
 
-def _waits(
-    step: Step, half: Half, ids: set[MoveId], dependents: Mapping[Key, list[Key]]
-) -> Iterable[MoveId]:
-    if half is Half.REMOVE:
-        for key in dependents.get(step.key, ()):
-            if (key, Half.REMOVE) in ids:
-                yield key, Half.REMOVE
+def _waits(move: Move, dependents: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
+    """What any move waits for, if it happens at all."""
+    if move.half is Half.REMOVE:
+        yield from ((key, Half.REMOVE) for key in dependents.get(move.key, ()))
         return
-    if (step.key, Half.REMOVE) in ids:
-        yield step.key, Half.REMOVE
-    assert step.desired is not None, "a making move has a desired resource"
-    for need in step.desired.needs:
-        if (need, Half.MAKE) in ids:
-            yield need, Half.MAKE
+    yield move.key, Half.REMOVE
+    assert move.step.desired is not None, "a making move has a desired resource"
+    yield from ((need, Half.MAKE) for need in move.step.desired.needs)
+
+
+class _Moving:
+    """What the halves of things that move wait for besides."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._steps: dict[Key, Step] = {}
+        self._users: dict[str, list[Key]] = defaultdict(list)
+        for step in steps:
+            if step.moves_from:
+                self._steps[step.key] = step
+            for need in step.desired.needs if step.desired is not None else ():
+                if need.kind is Kind.VOLUME:
+                    self._users[need.name].append(step.key)
+
+    def waits(self, move: Move) -> Iterable[MoveId]:
+        key, step = move.key, move.step
+        if key.kind is Kind.VOLUME and move.half is Half.REMOVE:
+            users = self._users[key.name]
+            yield from ((user, Half.MAKE) for user in users if user.host != key.host)
+        elif step.moves_from and key.kind is not Kind.VOLUME:
+            if move.half is Half.MAKE:
+                yield step.removes, Half.REMOVE
+            else:
+                yield from ((need, Half.MAKE) for need in self._prepared(step))
+
+    def _prepared(self, step: Step) -> Iterable[Key]:
+        """All that is made before a machine, or its BMC, goes."""
+        for need in step.desired.needs if step.desired is not None else ():
+            user = self._steps.get(need)
+            if user is None or need.kind is Kind.VOLUME:
+                yield need
+            else:
+                yield from self._prepared(user)
 
 
 def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:

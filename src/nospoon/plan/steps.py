@@ -36,7 +36,10 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One resource's part of a plan. `at_power_off`: takes effect when its machine stops."""
+    """One resource's part of a plan. `at_power_off`: takes effect when its machine stops.
+
+    What is replaced on another host than it was found on moves: `observed` has a key of its own.
+    """
 
     action: Action
     key: Key
@@ -49,6 +52,16 @@ class Step:
     @property
     def node(self) -> str:
         return self.desired.node if self.desired is not None else ""
+
+    @property
+    def removes(self) -> Key:
+        """What its removing half is about."""
+        return self.observed.key if self.observed is not None else self.key
+
+    @property
+    def moves_from(self) -> str:
+        """The host that it leaves, "" when it stays where it is."""
+        return self.removes.host if self.removes != self.key else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +96,7 @@ class Plan:
         for step in self.steps:
             observed = step.observed.shape if step.observed is not None else None
             desired = step.desired.shape if step.desired is not None else None
-            digest.update(f"{step.action}|{step.key}|{desired!r}|{observed!r}\n".encode())
+            digest.update(
+                f"{step.action}|{step.removes}|{step.key}|{desired!r}|{observed!r}\n".encode()
+            )
         return digest.hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from nospoon.model.resources import Kind, Observed
 from nospoon.plan.steps import Action, Plan, Step
 from nospoon.plan.words import HIDDEN, describe
 
@@ -54,6 +55,7 @@ def _step_json(step: Step) -> dict[str, Any]:
         "host": step.key.host,
         "name": step.key.name,
         "node": step.node,
+        "moves_from": step.moves_from,
         "why": step.why,
         "at_power_off": step.at_power_off,
         "changes": [
@@ -67,10 +69,30 @@ def _step_lines(step: Step) -> Iterator[str]:
     late = " (at power-off)" if step.at_power_off else ""
     shape = step.desired.shape if step.desired is not None else None
     about = f"  {describe(shape)}" if shape is not None and step.action is Action.CREATE else ""
-    why = "" if step.why == "missing" else f"  ({step.why.removeprefix('missing; ')})"
-    what = f"{step.key.kind} {step.key.name} on {step.key.host}"
-    yield f"{step.action.sign:>3}{late} {what}{about}{why}"
+    why = "; ".join(_whys(step))
+    what = f"{step.key.kind} {step.key.name} {_where(step)}"
+    yield f"{step.action.sign:>3}{late} {what}{about}" + (f"  ({why})" if why else "")
     for change in step.changes:
         secret = change.desired == HIDDEN
         what = "changed" if secret else f"{change.observed} -> {change.desired}"
         yield f"        {change.field}: {what}  [{change.rule}]"
+
+
+def _where(step: Step) -> str:
+    host = step.key.host
+    return f"moves from {step.moves_from} to {host}" if step.moves_from else f"on {host}"
+
+
+def _whys(step: Step) -> Iterator[str]:
+    why = step.why.removeprefix("missing").removeprefix("; ")
+    if why:
+        yield why
+    if step.action in {Action.REPLACE, Action.DELETE} and step.observed is not None:
+        yield from _losses(step, step.observed)
+
+
+def _losses(step: Step, observed: Observed) -> Iterator[str]:
+    if step.key.kind is Kind.MACHINE and observed.running:
+        yield "it runs, and is powered off"
+    if step.key.kind is Kind.VOLUME and step.action is Action.REPLACE:
+        yield "what is on it is lost"
