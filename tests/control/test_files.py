@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
+from hashlib import sha256, sha512
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from stat import S_IMODE
@@ -19,6 +19,13 @@ from nospoon.control.files import Files
 from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
 
 CONTENT = b"a kernel" * 1000
+SHA256, SHA512 = sha256(CONTENT).hexdigest(), sha512(CONTENT).hexdigest()
+LISTS = {
+    "/SHA512SUMS": f"{'0' * 128}  short\n{SHA512}  whole\n".encode(),
+    "/OTHERS": f"{SHA256}  something\n{SHA256}  else\n".encode(),
+    "/WRONG": b"0" * 64,
+    "/LONG": b"0" * (2 << 20),
+}
 
 
 class Server(BaseHTTPRequestHandler):
@@ -33,9 +40,10 @@ class Server(BaseHTTPRequestHandler):
         denied = self.path == "/secret" and self.headers["Authorization"] != "Basic Ym9iOnBAc3M="
         told = {"/missing": 404, "/busy": 503}.get(self.path, 401 if denied else 200)
         self.send_response(told)
-        self.send_header("Content-Length", str(len(CONTENT)))
+        self.send_header("Content-Length", str(len(LISTS.get(self.path, CONTENT))))
         self.end_headers()
-        self.wfile.write(CONTENT[:100] if self.path == "/short" else CONTENT)
+        body = LISTS.get(self.path, CONTENT[:100] if self.path == "/short" else CONTENT)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         del format, args
@@ -169,3 +177,44 @@ async def test_an_upload_under_way_is_not_taken_for_a_leftover(files: Files) -> 
 
     await files.receive(digest, with_somebody_else_going_down())
     assert files.path(digest).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "checksum", [f"sha256:{SHA256}", f"sha512:{SHA512}", "http://{place}/SHA512SUMS"]
+)
+async def test_what_has_its_checksum_is_kept(files: Files, checksum: str) -> None:
+    with serving() as place:
+        source = f"http://{place}/whole {checksum.format(place=place)}"
+        assert not files.fetched(source)
+        digest = await files.fetch_once(source)
+        assert files.path(digest).read_bytes() == CONTENT
+        assert files.fetched(source)
+
+
+@pytest.mark.parametrize(
+    ("checksum", "why"),
+    [
+        (f"sha256:{'0' * 64}", f"its sha256 is {SHA256}, not 000"),
+        (f"sha512:{'0' * 128}", f"its sha512 is {SHA512}, not 000"),
+        ("http://{place}/WRONG", f"its sha256 is {SHA256}, not 000"),
+        ("http://{place}/OTHERS", "/OTHERS has no SHA-256 or SHA-512 of whole"),
+        ("http://{place}/LONG", "too long for a list of checksums"),
+        ("http://{place}/missing", "cannot fetch .*/missing: .*404"),
+    ],
+)
+async def test_what_has_another_checksum_is_refused_and_nothing_is_kept(
+    files: Files, checksum: str, why: str
+) -> None:
+    with serving() as place:
+        account = f"http://bob:hush@{place}"
+        source = f"{account}/whole {checksum.format(place=f'bob:hush@{place}')}"
+        with pytest.raises(ProviderError, match=why) as refused:
+            await files.fetch_once(source)
+    assert all_in(files) == []
+    assert "hush" not in str(refused.value)
+
+
+async def test_what_is_here_by_its_checksum_is_not_fetched_again(files: Files) -> None:
+    await files.receive(SHA256, chunks(CONTENT))
+    assert await files.fetch_once(f"http://192.0.2.1/whole sha256:{SHA256}") == SHA256
+    assert not files.fetched(f"http://192.0.2.1/whole sha512:{SHA512}")

@@ -17,7 +17,7 @@ from tests.e2e.standing import Standing, bridges, virsh
 
 from nospoon.spec import changes
 from nospoon.spec.changes import Rule, rule_of
-from nospoon.spec.hardware import NicSection
+from nospoon.spec.hardware import DiskSection, NicSection
 from nospoon.spec.ironic import (
     ConnectorSection,
     EnrolmentSection,
@@ -48,6 +48,7 @@ LEFT = (
     "tests/ironic/test_enrolment.py::"
     "test_an_ironic_that_is_away_is_told_and_a_cluster_can_leave_it_its_nodes"
 )
+CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_image"
 ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (ClusterFile, "cluster"): "tests/e2e/test_changes.py::test_another_name_is_another_cluster",
     (HostSection, "libvirt"): "tests/e2e/test_places.py::"
@@ -59,6 +60,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NetworkSection, "overlay"): "tests/fleet/test_overlays.py::"
     "test_a_tunnel_that_is_gone_is_drift_and_mended_and_down_leaves_none",
     (NicSection, "pxe"): ENROLLED,
+    (DiskSection, "checksum"): CHECKSUM,
     **{(SimulatedSection, name): SIMULATED for name in SimulatedSection.model_fields},
     **{(AgentsSection, name): AGENTS for name in AgentsSection.model_fields},
     **{(EnrolmentSection, name): ENROLLED for name in EnrolmentSection.model_fields},

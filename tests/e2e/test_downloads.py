@@ -9,7 +9,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from hashlib import sha256, sha512
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 from nospoon.testing.bench import free_port
 from nospoon.testing.rack import BIN, Rack
@@ -42,6 +45,18 @@ def slow_server(pause: float) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
             ending.set()
+            server.shutdown()
+
+
+@contextmanager
+def directory_server(directory: Path) -> Iterator[str]:
+    """Serves what lies there; gives its address and port."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(directory))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
             server.shutdown()
 
 
@@ -113,3 +128,35 @@ def test_every_image_that_cannot_be_read_is_told_at_once(rack: Rack) -> None:
     at = {image: text.splitlines()[3].index(image) + 1 for image in ("empty.raw", "cut.qcow2")}
     assert all(f"{name}.yaml:4:{at[image]}: image {image} " in refused.stderr for image in at)
     assert re.search(rf"{name}\.yaml:4:\d+: node node-0: disk 2 .*large\.raw", refused.stderr)
+
+
+def test_a_changed_checksum_is_a_changed_image(rack: Rack) -> None:
+    served = rack.directory / "served"
+    served.mkdir()
+    image = served / "disk.raw"
+    name = rack.name()
+    places = rack.bmc()
+
+    def file(url: str, checksum: str) -> str:
+        disk = f"{{image: '{url}', checksum: '{checksum}'}}"
+        text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{places}nodes: [{{disks: [{disk}]}}]\n"
+        return rack.file(text, f"{name}.yaml")
+
+    with directory_server(served) as place:
+        url = f"http://bob:hush@{place}/disk.raw"
+        image.write_bytes(b"1" * MIB)
+        (served / "SHA512SUMS").write_text(f"{sha512(image.read_bytes()).hexdigest()}  disk.raw\n")
+        rack.run("up", "--yes", file(url, f"http://{place}/SHA512SUMS"))
+        image.write_bytes(b"2" * MIB)
+        first, second = (sha256(each * MIB).hexdigest() for each in (b"1", b"2"))
+        assert rack.json("plan", file(url, first))["steps"] == [], "the same content, called else"
+        steps = rack.json("plan", file(url, second))["steps"]
+        assert {s["action"] for s in steps if s["kind"] == "volume"} == {"replace"}
+        rack.run("up", "--yes", file(url, second))
+        refused = rack.run("plan", file(url, "0" * 64), status=1)
+        assert re.search(rf"\.yaml:4:\d+: http://{place}/disk.raw is not what it", refused.stderr)
+        assert f"its sha256 is {second}, not {'0' * 64}. It was not kept" in refused.stderr
+    kept = {each.name for each in (rack.directory / "state" / "files").iterdir() if each.is_file()}
+    assert second in kept
+    assert not list((rack.directory / "state" / "files" / ".partial").iterdir())
+    assert "hush" not in refused.stderr + rack.log()

@@ -19,6 +19,7 @@ from nospoon.control import bundle
 from nospoon.control import status as shown
 from nospoon.control.downloads import fetch_all
 from nospoon.control.exports import Exported, Exports
+from nospoon.control.fetch import url_of
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.host_check import Finding, HostChecker
@@ -97,7 +98,7 @@ class Controller:
         if not urls:
             return None
         document = Document(request.text, request.file)
-        places = {url: document.place_of(url) for url in urls}
+        places = {url: document.place_of(url_of(url)) for url in urls}
         return await self.operations.start(
             "fetch",
             cluster_id=uuid4(),  # it holds up nobody

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from nospoon.control.fetch import Access, Transfer, separated
+from nospoon.control.fetch import Transfer, told
 from nospoon.control.files import Files
 from nospoon.control.operations import Ended, Running
 from nospoon.engine.progress import Phase, Progress
@@ -25,7 +25,7 @@ async def fetch_all(running: Running, urls: Mapping[str, str], files: Files) -> 
     """
     failures = []
     for number, (url, written) in enumerate(urls.items()):
-        place, _ = separated(url, Access())
+        place = told(url)
         running.emit(Progress(Phase.STARTED, "fetch", what=place, done=number, total=len(urls)))
         try:
             got = await _fetch(running, url, place, files)

@@ -61,6 +61,17 @@ def separated(url: str, access: Access) -> tuple[str, Access]:
     return place, access if access.username else Access(name, word, verify=access.verify)
 
 
+def url_of(source: str) -> str:
+    """The URL, or path, of a file that a cluster file names, perhaps with a checksum."""
+    return source.partition(" ")[0] if source.startswith(("http://", "https://")) else source
+
+
+def told(source: str) -> str:
+    """The same as it may be told to everybody: without an account."""
+    url = url_of(source)
+    return separated(url, Access())[0] if url.startswith(("http://", "https://")) else url
+
+
 @dataclass(slots=True)
 class Transfer:
     """How far a download is: `got` bytes of `total`, 0 when the server does not tell. Whoever sets

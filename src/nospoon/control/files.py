@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from nospoon.control.fetch import Access, Transfer, download
+from nospoon.control.verified import expected, promised, refuse_other
 from nospoon.errors import NotFound, OutOfSpace, ProviderError, UsageError
 from nospoon.runtime import clock
 
@@ -101,32 +102,51 @@ class Files:
         (self.directory / sha256).unlink(missing_ok=True)
 
     async def fetch(
-        self, url: str, access: Access | None = None, transfer: Transfer | None = None
+        self,
+        url: str,
+        access: Access | None = None,
+        transfer: Transfer | None = None,
+        *,
+        checksum: str = "",
     ) -> str:
-        """Download an http(s) URL; returns its SHA-256. `transfer` tells how far it is."""
+        """Download an http(s) URL; returns its SHA-256. `transfer` tells how far it is.
+
+        What has another checksum is not kept: `ProviderError`.
+        """
         transfer = transfer or Transfer()
         try:
-            return await asyncio.to_thread(self._fetch, url, access or Access(), transfer)
+            return await asyncio.to_thread(self._fetch, url, access or Access(), transfer, checksum)
         finally:
             transfer.unwanted = True  # a thread that is still at it stops
 
-    async def fetch_once(self, url: str, transfer: Transfer | None = None) -> str:
+    async def fetch_once(self, source: str, transfer: Transfer | None = None) -> str:
         """The same, and what was fetched of late is not fetched again: a plan and the `up` after it
-        mean the same content.
+        mean the same content. `source`: a URL, which a blank and its checksum may follow.
         """
-        async with self._fetching[url]:
-            if not self.fetched(url):
-                self._digests[url] = await self.fetch(url, transfer=transfer)
-        return self._digests[url]
+        async with self._fetching[source]:
+            if not self.fetched(source):
+                url, _, checksum = source.partition(" ")
+                got = await self.fetch(url, transfer=transfer, checksum=checksum)
+                self._digests[source] = got
+        return self._digests[source]
 
-    def fetched(self, url: str) -> bool:
-        """Whether it was fetched of late; if so, it stays for a while."""
-        known = self._digests.get(url, "")
-        return known in self._arrived and self.wanted(known)
+    def fetched(self, source: str) -> bool:
+        """Whether it was fetched of late, or is here by its checksum: then it stays for a while."""
+        known = self._digests.get(source, "")
+        if known in self._arrived and self.wanted(known):
+            return True
+        known = promised(source)
+        if self.wanted(known):
+            self._digests[source] = known
+        return self.has(known)
 
-    def _fetch(self, url: str, access: Access, transfer: Transfer) -> str:
+    def _fetch(self, url: str, access: Access, transfer: Transfer, checksum: str) -> str:
+        wanted = expected(url, checksum) if checksum else None
         with self._part() as part:
             sha256 = download(url, access, part, transfer)
+            if wanted is not None:
+                part.flush()
+                refuse_other(url, wanted, Path(part.name))
             self._settle(part, sha256)
         return sha256
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from nospoon.control.certificates import certificate_files, refuse_unusable
+from nospoon.control.fetch import told, url_of
 from nospoon.control.files import Files, is_url
 from nospoon.control.images import image_facts
 from nospoon.control.request import Request
@@ -50,13 +51,15 @@ class NamedFiles:
         for name in sorted(_images_of(cluster)):
             try:
                 path = self._files.path(uploads[name])
-                facts[name] = await image_facts(path, name, uploads[name])
+                facts[name] = await image_facts(path, told(name), uploads[name])
             except UsageError as error:
                 refused.append((name, str(error)))
         refused += _too_small(cluster, facts)
         if refused:
             document = Document(request.text, request.file)
-            raise UsageError("\n".join(f"{document.place_of(n)}: {why}" for n, why in refused))
+            raise UsageError(
+                "\n".join(f"{document.place_of(url_of(n))}: {why}" for n, why in refused)
+            )
         return facts
 
     def to_fetch(self, cluster: Cluster, fetched: Mapping[str, str]) -> list[str]:
@@ -69,7 +72,7 @@ class NamedFiles:
         """The digest of what there is no copy of yet: a URL is fetched."""
         if not request.fetches:
             raise ProviderError(
-                f"the daemon's copy of {name} is gone", hint="`nospoon up` brings it again."
+                f"the daemon's copy of {told(name)} is gone", hint="`nospoon up` brings it again."
             )
         if is_url(name):
             return await self._files.fetch_once(name)
@@ -80,7 +83,7 @@ class NamedFiles:
 
 
 def _images_of(cluster: Cluster) -> set[str]:
-    return {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
+    return {disk.source for node in cluster.nodes for disk in node.disks if disk.image}
 
 
 def _boot_files(cluster: Cluster) -> set[str]:
@@ -92,13 +95,13 @@ def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[tuple[
     """Each image, and why a disk cannot hold it."""
     return [
         (
-            disk.image,
+            disk.source,
             (
                 f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image"
-                f" {PurePosixPath(disk.image).name} of {facts[disk.image].virtual_size} bytes"
+                f" {PurePosixPath(disk.image).name} of {facts[disk.source].virtual_size} bytes"
             ),
         )
         for node in cluster.nodes
         for index, disk in enumerate(node.disks)
-        if disk.image in facts and disk.size and disk.size < facts[disk.image].virtual_size
+        if disk.source in facts and disk.size and disk.size < facts[disk.source].virtual_size
     ]

@@ -190,7 +190,8 @@ class Disk:
     """A disk of a node; `size` in bytes, at least that of the image. `image`: a path or URL.
 
     `rotational` None: the guest is not told. `cache`, `discard`: by libvirt's words. `volume`: one
-    that exists, POOL/VOLUME, and what it holds, `format`; its `size` is found with it.
+    that exists, POOL/VOLUME, and what it holds, `format`; its `size` is found with it. `checksum`:
+    sha256:DIGITS, sha512:DIGITS, or the URL of a list of them.
     """
 
     size: int
@@ -202,6 +203,12 @@ class Disk:
     discard: str = "unmap"
     volume: str = ""
     format: str = "qcow2"
+    checksum: str = ""
+
+    @property
+    def source(self) -> str:
+        """What names the content of its image: path, URL, or URL, a blank and its checksum."""
+        return f"{self.image} {self.checksum}" if self.checksum else self.image
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class ImageFacts:
 class Surroundings:
     """What the file does not say: where pools live, which images are which, and credentials.
 
-    `pool_roots` by host; `images` by the name in the file; `credentials_keys` by node;
+    `pool_roots` by host; `images` by their `source`; `credentials_keys` by node;
     `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives.
     """
 
@@ -116,7 +116,7 @@ class _Resolver:
         return (n for n in self.cluster.nodes if self.allocations.hosts[n.name] == host)
 
     def _images(self, host: str) -> Iterator[Resource]:
-        named = {disk.image for node in self._nodes_on(host) for disk in node.disks if disk.image}
+        named = {disk.source for node in self._nodes_on(host) for disk in node.disks if disk.image}
         for image in sorted({self.around.images[name].sha256: name for name in named}.values()):
             facts = self.around.images[image]
             shape = Image(self.pool, facts.sha256, facts.format, facts.virtual_size)
@@ -250,8 +250,8 @@ class _Resolver:
 
     def _volume(self, node: Node, host: Host, index: int) -> Resource:
         disk = node.disks[index]
-        facts = self.around.images[disk.image] if disk.image else None
-        image = self._image_key(host.name, disk.image) if disk.image else None
+        facts = self.around.images[disk.source] if disk.image else None
+        image = self._image_key(host.name, disk.source) if disk.image else None
         shape = Volume(
             pool=self.pool,
             size=disk.size or (facts.virtual_size if facts else 0),

@@ -125,7 +125,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     PlacementSection: _all(Rule.NEW_NODES, "strategy", "affinity", "anti_affinity"),
     DiskSection: {
         "size": Rule.LIVE,
-        "image": Rule.REPLACE,
+        **_all(Rule.REPLACE, "image", "checksum"),
         **_all(Rule.AT_POWER_OFF, "volume", "format", "bus", "serial"),
         **_all(Rule.AT_POWER_OFF, "rotational", "cache", "discard"),
     },

@@ -177,6 +177,7 @@ def _disk(section: DiskSection, usual_cache: str) -> Disk:
     return Disk(
         size=section.size or 0,
         image=section.image,
+        checksum=section.checksum,
         bus=section.bus,
         serial=section.serial,
         volume=section.volume,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from nospoon.protocols import checksums
 from nospoon.spec.section import parse_text
 
 UNITS = {
@@ -114,6 +115,19 @@ def parse_url(value: Any) -> Any:
     if not parse_text(value).startswith(("http://", "https://")):
         raise ValueError(f"expected a URL that begins with http:// or https://, got {value!r}")
     return value.rstrip("/")
+
+
+def parse_checksum(value: Any) -> Any:
+    """A SHA-256 or SHA-512 as `sha256:DIGITS`, or the URL of a list of them."""
+    if parse_text(value).startswith(("http://", "https://")):
+        return value
+    found = checksums.parse(value)
+    if found is None:
+        raise ValueError(
+            "expected a SHA-256 or SHA-512 in hexadecimal digits, as sha256:… or sha512:…, or the "
+            f"URL of a list of them, got {value!r}"
+        )
+    return str(found)
 
 
 def parse_volume(value: Any) -> Any:

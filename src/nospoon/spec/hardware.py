@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.spec.bmcs import NodeBmcSection
-from nospoon.spec.fields import Mac, Memory, Name, Size, parse_volume
+from nospoon.spec.fields import Mac, Memory, Name, Size, parse_checksum, parse_volume
 from nospoon.spec.ironic import EnrolmentSection
 from nospoon.spec.section import OneOrMore, Section, Text, Whole, listed
 
@@ -19,6 +19,11 @@ class DiskSection(Section):
 
     size: Size | None = Field(None, description="Size with unit; default: the image's.")
     image: Text = Field("", description="Image to start from: a path beside the file, or a URL.")
+    checksum: Annotated[str, BeforeValidator(parse_checksum)] = Field(
+        "",
+        description="Of an image by URL: `sha256:…` or `sha512:…` in hexadecimal digits, or the "
+        "URL of a list of them, such as SHA256SUMS. Verified when the image is fetched.",
+    )
     volume: Annotated[str, BeforeValidator(parse_volume)] = Field(
         "",
         description="In place of both, an existing volume, as `POOL/VOLUME` of libvirt's: never "
@@ -56,6 +61,8 @@ class DiskSection(Section):
             raise ValueError("an existing volume has its own size and content: drop size and image")
         if self.size is None and not self.image and not self.volume:
             raise ValueError("expected a size, an image or both, got neither")
+        if self.checksum and not self.image.startswith(("http://", "https://")):
+            raise ValueError("only an image by URL has a checksum: drop it")
         if self.format != "raw" and not self.volume:
             raise ValueError("only an existing volume has a format: drop it")
         return self

@@ -63,8 +63,9 @@ def unusable_pair(sections: Sections, local_pair: LocalPair) -> Iterator[Complai
 
 
 def wrong_urls(sections: Sections) -> Iterator[Complaint]:
-    """Every URL of an image, kernel or ramdisk that is none."""
-    for path, name in (*_images(sections.raw), *_boot_files(sections.raw)):
+    """Every URL of an image, its checksums, a kernel or a ramdisk that is none."""
+    sums = _of_disks(sections.raw, "checksum")
+    for path, name in (*_images(sections.raw), *sums, *_boot_files(sections.raw)):
         if name.startswith(URL):
             yield from _url(path, name)
 
@@ -103,11 +104,16 @@ def _networks_of(path: Path, layer: Mapping[str, Value]) -> Iterator[tuple[Path,
 
 
 def _images(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
+    return _of_disks(raw, "image")
+
+
+def _of_disks(raw: Mapping[str, Value], key: str) -> Iterator[tuple[Path, str]]:
+    """What each disk says under this key."""
     for path, layer in _layers(raw):
         for index, disk in enumerate(as_sequence(layer.get("disks"))):
-            image = _mapping(disk).get("image")
-            if isinstance(image, str) and image:
-                yield (*path, "disks", index, "image"), image
+            said = _mapping(disk).get(key)
+            if isinstance(said, str) and said:
+                yield (*path, "disks", index, key), said
 
 
 def _boot_files(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
