@@ -225,6 +225,19 @@ def test_ipmi_flags_are_cleared_after_a_minute_without_a_command() -> None:
     assert list(subject.expire(110.0)) == [Persist(Runtime())]
 
 
+def test_ipmi_flags_of_before_a_restart_have_their_minute_anew() -> None:
+    runtime = Runtime(override=ONCE, boot_flags=FLAGS)
+    subject = bmc(runtime=runtime)
+    hear(subject, Reshaped(ORDER, script=False), 7.0)
+    assert subject.deadline == 7.0 + FLAGS_TIMEOUT
+    hear(subject, Reshaped(ORDER, script=False), 30.0)
+    assert subject.deadline == 7.0 + FLAGS_TIMEOUT, "an `up` gives them no more time"
+    for kept in (replace(runtime, clearing=0x08), replace(runtime, boot_flags=b"")):
+        other = bmc(runtime=kept)
+        hear(other, Reshaped(ORDER, script=False), 7.0)
+        assert other.deadline is None
+
+
 def test_ipmi_flags_stay_when_parameter_3_says_so_or_when_they_are_persistent() -> None:
     subject = bmc()
     hear(subject, ClearingRequested(0x08, 1))

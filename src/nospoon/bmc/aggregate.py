@@ -229,7 +229,7 @@ class Bmc:
             case MachineReported():
                 return self._reported(event.event, now)
             case Reshaped():
-                return self._reshaped(event)
+                return self._reshaped(event, now)
             case BootObserved():
                 return self._boot.observed()
             case BootTold():
@@ -243,10 +243,12 @@ class Bmc:
             case FaultsChanged():
                 return self._power.doubted(now)
 
-    def _reshaped(self, event: Reshaped) -> Iterator[Effect]:
+    def _reshaped(self, event: Reshaped, now: float) -> Iterator[Effect]:
         """A machine that runs is told of another order, for what its guest resets follows."""
         self.state.inventory = event.inventory or self.state.inventory
-        yield from self._boot.reshaped(event.order, script=event.script, busy=self._power.busy)
+        yield from self._boot.reshaped(
+            event.order, script=event.script, busy=self._power.busy, now=now
+        )
 
     def expire(self, now: float) -> Iterator[Effect]:
         """Answer who waited long enough; end what lasts for a time only."""

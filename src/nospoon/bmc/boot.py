@@ -61,13 +61,24 @@ class Boot:
         return replace(plan, secure_boot=secure_boot.told, reset_keys=secure_boot.reset)
 
     def reshaped(
-        self, order: tuple[BootDevice, ...], *, script: bool, busy: bool
+        self, order: tuple[BootDevice, ...], *, script: bool, busy: bool, now: float
     ) -> Iterator[Effect]:
-        """The persistent order may be another one now."""
+        """The persistent order may be another one now. Flags of before a restart of ours have their
+        time anew.
+        """
+        if self.flags_expire is None and self._timed:
+            self.flags_expire = now + FLAGS_TIMEOUT
         if order != self.order:
             self.edition += 1
         self.order, self.script = order, script
         yield from self.catch_up(busy=busy)
+
+    @property
+    def _timed(self) -> bool:
+        """Whether there are flags of an IPMI client that are to be cleared after a while."""
+        runtime = self._state.runtime
+        once = runtime.override.enabled is OverrideEnabled.ONCE
+        return bool(runtime.boot_flags) and once and not runtime.clearing & KEEP_AFTER_TIMEOUT
 
     def chassis_command(self, now: float) -> None:
         """Somebody gave one: the time of boot flags starts anew."""
