@@ -326,6 +326,11 @@ async def test_a_bmc_answers_on_ipv6() -> None:
         where = ["-H", "::1", "-p", str(bmc.ipmi_port), "-U", "admin", "-P", b.first.password]
         done = await process.run(["ipmitool", "-I", "lanplus", *where, "power", "status"])
         assert "Chassis Power is off" in done.stdout
+        shown = await process.run(["ipmitool", "-I", "lanplus", *where, "lan6", "print", "1"])
+        said = {line.split(":", 1)[0].strip(): line.split(":", 1)[1].strip()
+                for line in shown.stdout.splitlines() if ":" in line}  # fmt: skip
+        assert said["IPv6/IPv4 Addressing Enables"] == "ipv6"
+        assert "::1/128" in shown.stdout
         reader, writer = await asyncio.open_connection("::1", bmc.redfish_port)
         writer.write(b"GET /redfish HTTP/1.1\r\nHost: bmc\r\nConnection: close\r\n\r\n")
         assert b"/redfish/v1/" in await reader.read()

@@ -8,6 +8,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     CHANNEL,
     INVALID_FIELD,
     OK,
+    OUT_OF_RANGE,
     PARAMETER_NOT_SUPPORTED,
     READ_ONLY,
     Command,
@@ -24,6 +25,11 @@ from nospoon.protocols.ipmi.session import Privilege
 _OPERATOR, _ADMINISTRATOR = Privilege.OPERATOR, Privilege.ADMINISTRATOR
 REVISION = 0x11
 _IN_PROGRESS, _STATIC = 0, 1
+_STATIC6, _DYNAMIC6 = 56, 59
+SELECTED = frozenset({_STATIC6, _DYNAMIC6})
+"""Parameters of which there may be several: a set selector goes before their value."""
+_NO_ADDRESS6 = bytes([0, *bytes(16), 0, 1])
+"""Nowhere from, with prefix length 0, disabled."""
 
 
 def _mask(prefix: int) -> bytes:
@@ -32,16 +38,17 @@ def _mask(prefix: int) -> bytes:
 
 def parameters(lan: Lan) -> dict[int, bytes]:
     """Table 23-4, as far as it means something without alerting and VLANs."""
+    v6 = len(lan.address) != len(bytes(4))
     suites = bytes([0, *(suite.id for suite in SUITES)])
     administrators = bytes([0x44] * ((len(SUITES) + 1) // 2))
     return {
         0: b"\x00",
         1: b"\x00",
         2: bytes(5),
-        3: lan.address,
+        3: bytes(4) if v6 else lan.address,
         4: bytes([_STATIC]),
         5: lan.mac,
-        6: _mask(lan.prefix),
+        6: _mask(32 if v6 else lan.prefix),
         7: b"\x40\x40\x10",
         8: lan.port.to_bytes(2, "little"),
         10: b"\x03",
@@ -58,8 +65,11 @@ def parameters(lan: Lan) -> dict[int, bytes]:
         23: suites.ljust(17, b"\0"),
         24: b"\x00" + administrators.ljust(8, b"\0"),
         26: bytes(6),
-        50: b"\x00",
-        51: b"\x00",
+        50: bytes([v6]),
+        51: bytes([v6]),
+        55: bytes([v6, 0, 0]),
+        _STATIC6: bytes([0x80, *lan.address, lan.prefix, 0]) if v6 else _NO_ADDRESS6,
+        _DYNAMIC6: _NO_ADDRESS6,
     }
 
 
@@ -74,7 +84,12 @@ def _get(context: Context, data: bytes) -> Result:
         return Reply(OK, bytes([REVISION]))
     if data[1] not in KNOWN:
         return Reply(PARAMETER_NOT_SUPPORTED)
-    return Reply(OK, bytes([REVISION]) + parameters(context.lan())[data[1]])
+    value = parameters(context.lan())[data[1]]
+    if data[1] not in SELECTED:
+        return Reply(OK, bytes([REVISION]) + value)
+    if data[2]:
+        return Reply(OUT_OF_RANGE)
+    return Reply(OK, bytes([REVISION, data[2]]) + value)
 
 
 def _set(context: Context, data: bytes) -> Result:
@@ -86,7 +101,9 @@ def _set(context: Context, data: bytes) -> Result:
         return Reply(OK)
     if parameter not in KNOWN:
         return Reply(PARAMETER_NOT_SUPPORTED)
-    return Reply(OK if value == parameters(context.lan())[parameter] else READ_ONLY)
+    known = parameters(context.lan())[parameter]
+    known = b"\x00" + known if parameter in SELECTED else known
+    return Reply(OK if value == known else READ_ONLY)
 
 
 def _statistics(context: Context, data: bytes) -> Result:

@@ -92,7 +92,9 @@ Result = Reply | Ask | Close | Activate | Deactivate
 
 @dataclass(frozen=True, slots=True)
 class Lan:
-    """Where the BMC is: an IPv4 address, its prefix length, MAC address, gateway, and UDP port."""
+    """Where the BMC is: its address of IPv4 or, of 16 bytes, of IPv6, with its prefix length; MAC
+    address, gateway (of IPv4), and UDP port.
+    """
 
     address: bytes = bytes(4)
     prefix: int = 24

@@ -167,14 +167,11 @@ BMC_NIC = 0xFFFF
 
 
 def _lan(config: BmcConfig) -> ipmi.Lan:
-    """Addresses of IPv6 have no place in the parameters of IPv4."""
     bmc = config.bmc
     address = ip_address(bmc.address)
-    pool = ip_network(bmc.pool) if bmc.pool else None
-    v4 = address.version == 4
     return ipmi.Lan(
-        address=address.packed if v4 else bytes(4),
-        prefix=pool.prefixlen if pool is not None and v4 else 32,
+        address=address.packed,
+        prefix=ip_network(bmc.pool or bmc.address).prefixlen,
         mac=bytes.fromhex(mac_address(bmc.uuid, BMC_NIC).replace(":", "")),
         port=bmc.ipmi_port,
     )
