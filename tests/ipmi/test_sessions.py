@@ -367,6 +367,15 @@ def test_a_further_user_logs_in_up_to_its_privilege() -> None:
     assert wire.tell(console.request(*POWER_STATUS)) == []
 
 
+def test_the_nodes_account_goes_before_a_user_whom_a_client_gave_the_same_name() -> None:
+    wire = Wire()
+    others = (Login(IDENTITY.username, b"another1", 3), Login(b"bob", b"hunter22", 4))
+    wire.endpoint.renew(replace(IDENTITY, others=others))
+    wire.log_in(admin())
+    [session] = wire.endpoint.sessions.values()
+    assert session.user == Login(IDENTITY.username, b"").id
+
+
 def test_a_change_of_other_users_leaves_a_session_alone() -> None:
     wire = Wire()
     console = wire.log_in(admin())

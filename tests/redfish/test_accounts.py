@@ -207,3 +207,12 @@ async def test_of_changes_at_once_with_one_etag_one_wins() -> None:
             *(line.ask("PATCH", place, body, If_Match=tag) for _ in range(5))
         )
         assert sorted(each.status for each in told) == [200, 412, 412, 412, 412]
+
+
+async def test_who_has_the_name_that_the_file_gives_the_nodes_account_may_not_log_in() -> None:
+    async with with_bob() as b:
+        assert (await bob(b).get(system_of(b.first))).status == 200
+        named = replace(b.first, bmc=replace(b.first.bmc, username="bob"), password="of the file")
+        await b.service.put(named)
+        assert (await bob(b).get(system_of(b.first))).status == 401
+        assert (await bob(b, "of the file").get(system_of(b.first))).status == 200

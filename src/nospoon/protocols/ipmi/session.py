@@ -97,10 +97,12 @@ class Identity:
         return (Login(self.username, self.password), *self.others)
 
     def find(self, name: bytes) -> Login | None:
-        """Every name is compared, so that the time tells nothing of them."""
+        """The first of this name: the node's account goes before those that clients made. Every
+        name is compared, so that the time tells nothing of them.
+        """
         found = None
         for login in self.logins:
-            if hmac.compare_digest(login.name, name):
+            if hmac.compare_digest(login.name, name) and found is None:
                 found = login
         return found
 

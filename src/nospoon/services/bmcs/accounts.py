@@ -65,12 +65,14 @@ class Accounts:
     def put(self, config: BmcConfig, users: Sequence[User] = ()) -> None:
         """Who may use this BMC from now on: its account and further users, as over IPMI.
 
-        Sessions go on where nothing changed.
+        Sessions go on where nothing changed. A user who has the name that the file gives the node's
+        account now may not log in, as over IPMI (§22.28: no two users have the same).
         """
         uuid = config.bmc.uuid
         privileges = {self._digest(config.bmc.username, config.password): ADMINISTRATOR}
         for user in users:
-            if user.may_log_in and user.privilege >= LEAST_PRIVILEGE:
+            named = user.name != config.bmc.username
+            if named and user.may_log_in and user.privilege >= LEAST_PRIVILEGE:
                 privileges[self._digest(user.name, user.password)] = user.privilege
         for digest in set(self._of.get(uuid, ())) - set(privileges):
             self._leave(uuid, digest)
