@@ -48,7 +48,7 @@ def test_a_tenks_override_comes_up_on_the_users_bridge(rack: Rack, bridge: str) 
     override = rack.file(OVERRIDE.format(bridge=bridge, port=port), "override.yml")
     name, made = rack.name(), str(rack.directory / "cluster.yaml")
     said = rack.run("import", "--from", "tenks", override, "--name", name, "-o", made).stderr
-    assert "Not carried over: specs of type type0: Ironic's resource_class" in said
+    assert "Not carried over: enrolment in Ironic: name the cloud with --cloud" in said
     rack.run("up", "--yes", made)
     bmcs = rack.bmcs(name)
     assert set(bmcs) == {"tk0", "tk1", "tk2"}

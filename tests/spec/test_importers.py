@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from nospoon.errors import UsageError
@@ -76,7 +78,10 @@ def test_tenks_example_gives_the_same_nodes_networks_volumes_and_bmcs() -> None:
     assert network.physnet == node.nics[0].network == "physnet0"
     assert dict(cluster.hosts[0].physnets) == {"physnet0": "brfoo"}
     assert cluster.addressing.ports == (6230, 6240)
-    assert made.left_out == ("specs of type type0: Ironic's resource_class",)
+    assert node.enrolment.resource_class == "my_rc"
+    assert cluster.ironic is None
+    (left,) = made.left_out
+    assert left.startswith("enrolment in Ironic: name the cloud with --cloud")
 
 
 def test_what_has_no_place_is_told_and_choices_are_commented() -> None:
@@ -94,8 +99,8 @@ def test_what_has_no_place_is_told_and_choices_are_commented() -> None:
     assert set(made.left_out) == {
         "node_types.Big_One.cpu_mode",
         "node_types.Big_One.volumes[1].dev",
-        "specs of type small: Ironic's properties, resource_class",
-        "nova_flavors: Nova's flavors",
+        "enrolment in Ironic: name the cloud with --cloud (envvars: that of OS_*)",
+        "nova_flavors: name the cloud with --cloud (envvars: that of OS_*)",
         "unheard_of",
     }
     assert all(each in made.text for each in made.left_out)
@@ -128,7 +133,7 @@ localhost:
   nodes:
     - {name: tk0, type: type0, ipmi_port: 6230, ironic_driver: ipmi,
        ironic_config: {resource_class: testing-rc, traits: [CUSTOM_GOLD]}}
-    - {name: tk1, type: type0, ipmi_port: 6231, state: absent}
+    - {name: tk1, type: gone, ipmi_port: 6231, state: absent}
     - {name: tk7, type: type0, ipmi_port: 6237}
 """
 
@@ -136,7 +141,7 @@ localhost:
 def test_nodes_of_a_running_cluster_are_taken_as_they_are() -> None:
     made = READERS["tenks"](Source("override.yml", EXAMPLE, "tenks", state=STATE))
     cluster = load(made.text, file="made")
-    assert [node.name for node in cluster.nodes] == ["tk0", "tk7"]
+    assert [node.name for node in cluster.nodes] == ["tk0", "tk7"], "tk1 is absent, of no type"
     assert {node.host for node in cluster.nodes} == {cluster.hosts[0].name}
     assert cluster.nodes[0].traits == ("CUSTOM_GOLD",)
     assert "Tenks has it on port 6237" in made.text
@@ -185,3 +190,76 @@ def test_instackenv_gives_nodes_with_their_macs_and_accounts() -> None:
 def test_a_value_of_the_wrong_kind_names_its_place(kind: str, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         READERS[kind](Source("in", text, "cluster"))
+
+
+ENROLLED = """
+node_types:
+  type0: {memory_mb: 1024, vcpus: 1, volumes: [{capacity: 2GB}], physical_networks: [physnet0]}
+specs:
+  - type: type0
+    count: 2
+    ironic_config:
+      resource_class: my_rc
+      traits: [CUSTOM_GOLD]
+      deploy_interface: direct
+      network_interface: noop
+      properties: {capabilities: "boot_mode:bios,fast:yes", vendor: acme, cpus: 1}
+      conductor_group: rack1
+      unheard_of: 1
+  - {type: type0, count: 1, node_name_prefix: bare}
+nova_flavors:
+  - resource_class: my_rc
+    node_type: type0
+    name: gold
+    required_traits: [CUSTOM_GOLD]
+    forbidden_traits: [CUSTOM_SLOW]
+    custom_specs: {"capabilities:boot_mode": bios}
+  - {resource_class: other, node_type: type0, color: red}
+deploy_kernel_uuid: 0a1b
+deploy_ramdisk: http://images/ramdisk
+physnet_mappings: {physnet0: brfoo}
+"""
+
+
+def test_enrolment_and_flavors_of_tenks_are_carried_over_to_a_cloud() -> None:
+    made = READERS["tenks"](Source("override.yml", ENROLLED, "t", cloud="envvars"))
+    text = made.text.replace("cloud: envvars", "cloud: {name: x, auth: {}}")
+    cluster = load(text, file="made", local_file=None)
+    enrolment = cluster.nodes[0].enrolment
+    assert (enrolment.resource_class, enrolment.conductor_group) == ("my_rc", "rack1")
+    assert (cluster.nodes[0].firmware, cluster.nodes[0].traits) == (Firmware.BIOS, ("CUSTOM_GOLD",))
+    said = {each.name: json.loads(each.value) for each in enrolment.interfaces}
+    assert said == {"deploy": "direct", "network": "noop"}
+    assert 'properties: {vendor: acme}, capabilities: {fast: "yes"}' in made.text
+    assert 'deploy_kernel: "0a1b"' in made.text
+    gold, other = cluster.nova
+    assert (gold.name, gold.resource_class) == ("gold", "my_rc")
+    assert dict(gold.traits) == {"CUSTOM_GOLD": "required", "CUSTOM_SLOW": "forbidden"}
+    assert "capabilities:boot_mode" in [each.name for each in gold.specs]
+    assert other.name == "other"
+    assert made.left_out == (
+        "specs of type type0: ironic_config.unheard_of",
+        "nova_flavors[1].color",
+        "specs of type type0: Tenks enrols none of them, `ironic` here enrols all",
+    )
+
+
+def test_templates_of_ansible_are_refused_with_their_places() -> None:
+    text = EXAMPLE.replace("1024", '"{{ memory }}"').replace("2GB", '"{{ size }}"')
+    with pytest.raises(UsageError) as caught:
+        READERS["tenks"](Source("override.yml", text, "t"))
+    assert "override.yml: node_types.type0.memory_mb: '{{ memory }}'" in str(caught.value)
+    assert "override.yml: node_types.type0.volumes[0].capacity: '{{ size }}'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("memory_mb: 1024", "memory_mb: much"), r"node_types\.type0\.memory_mb: expected a whole"),
+        (("vcpus: 1", "vcpus: few"), r"node_types\.type0\.vcpus: expected a whole number"),
+        (("resource_class: my_rc\n    node_type", "node_type"), r"nova_flavors\[0\]: expected"),
+    ],
+)
+def test_what_tenks_itself_could_not_use_is_refused(change: tuple[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        READERS["tenks"](Source("override.yml", ENROLLED.replace(*change), "t"))

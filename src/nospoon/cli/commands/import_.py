@@ -22,14 +22,23 @@ FORMATS = ("tenks", "instackenv")
     type=click.Path(exists=True, dir_okay=False),
     help="Tenks's state.yml; default: beside.",
 )
+@click.option("--cloud", default="", help="Enrol Tenks's nodes in this cloud; envvars: by OS_*.")
 @click.option("--name", default="imported", show_default=True, help="Name of the cluster.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
 def command(
-    file: str, tool: str, inventory: str | None, state: str | None, name: str, out: str | None
+    file: str,
+    tool: str,
+    inventory: str | None,
+    state: str | None,
+    cloud: str,
+    name: str,
+    out: str | None,
 ) -> None:
     """Make a cluster file of another tool's FILE, and tell what it could not carry over."""
     from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
+    if cloud and tool != "tenks":
+        raise click.UsageError("--cloud goes with --from tenks")
     target = writable(out) if out is not None else None
     listed = ansible.inventory(inventory) if inventory is not None else {}
     beside = Path(file).with_name("state.yml")
@@ -37,7 +46,7 @@ def command(
         state = str(beside)
         click.echo(f"Its cluster runs: nodes and their hosts are taken from {beside}", err=True)
     running = _text(state) if state is not None else ""
-    imported = READERS[tool](Source(Path(file).name, _text(file), name, listed, running))
+    imported = READERS[tool](Source(Path(file).name, _text(file), name, listed, running, cloud))
     for each in imported.left_out:
         click.echo(f"Not carried over: {each}", err=True)
     if target is None:

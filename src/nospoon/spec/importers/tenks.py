@@ -12,6 +12,7 @@ from typing import Any
 
 from nospoon.errors import UsageError
 from nospoon.spec.document import as_sequence
+from nospoon.spec.importers.tenks_enrolment import enrolled, flavors
 from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
 
 DEFAULTS: Mapping[str, Any] = {
@@ -30,9 +31,16 @@ REDFISH = frozenset({"redfish"})
 _TYPE = frozenset({"memory_mb", "vcpus", "volumes", "physical_networks", "ironic_driver"})
 _VOLUME = frozenset({"capacity", "image", "backing_image"})
 _SPEC = frozenset({"type", "count", "node_name_prefix", "vol_name_prefix", "ironic_config"})
+_RAMDISK = {
+    "deploy_kernel": ("deploy_kernel", "deploy_kernel_uuid"),
+    "deploy_ramdisk": ("deploy_ramdisk", "deploy_ramdisk_uuid"),
+}
+"""Ours -> what Tenks calls it, and called it."""
 _USED = frozenset(DEFAULTS) | {"node_types", "specs", "nova_flavors"}
+_USED |= {name for names in _RAMDISK.values() for name in names}
 _MEANINGLESS = frozenset({"cmd", "state_file_path", "virtualenv_path", "log_directory"})
 """Of Tenks's own working: nothing here corresponds to them, and nothing is lost."""
+WHICH = "name the cloud with --cloud (envvars: that of OS_*)"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
 _UNITS = {"": "B", "B": "B", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
 
@@ -47,6 +55,18 @@ class _Reader:
         self.source = source
         self.given = source.mapping()
         self.left_out: list[str] = []
+        self._refuse_templates()
+
+    def _refuse_templates(self) -> None:
+        """Ansible's templates say nothing here. Raises `UsageError` with each."""
+        used = {name: value for name, value in self.given.items() if name in _USED}
+        found = [f"{self.source.file}: {where}: {text!r}" for where, text in _templates(used, "")]
+        if found:
+            raise UsageError(
+                "\n".join(found) + "\nThese are templates, which Ansible fills in",
+                hint="Write their values: `ansible localhost -e @FILE -m debug -a var=node_types` "
+                "shows those of node_types.",
+            )
 
     def get(self, name: str) -> Any:
         value = self.given.get(name)
@@ -61,6 +81,7 @@ class _Reader:
             "flavors": dict(self._flavors()),
             "bmc": self._bmc(sum(int(spec["count"]) for spec in specs)),
             "nodes": list(self._made()) or [self._group(spec) for spec in specs],
+            **self._cloud(specs),
         }
         self._tell_the_rest()
         heading = [f"Made from {self.source.file} by `nospoon import --from tenks`."]
@@ -87,14 +108,15 @@ class _Reader:
         for hypervisor, state in self.source.state_mapping().items():
             given = state if isinstance(state, dict) else {}
             for index, node in enumerate(as_sequence(given.get("nodes"))):
+                if isinstance(node, dict) and node.get("state") == "absent":
+                    continue
                 if not isinstance(node, dict) or node.get("type") not in self._types():
                     raise UsageError(
                         f"{self.source.file}: state of {hypervisor}: nodes[{index}]: expected a "
                         "node of a type in the override file"
                     )
-                if node.get("state") != "absent":
-                    host = name_of(hypervisor)
-                    yield self._node(node, host if host in hosts else next(iter(hosts)))
+                host = name_of(hypervisor)
+                yield self._node(node, host if host in hosts else next(iter(hosts)))
 
     def _node(self, node: Mapping[str, Any], host: str) -> Any:
         made = self._settings({**node, "count": 1})
@@ -119,8 +141,8 @@ class _Reader:
             yield (
                 name_of(name),
                 {
-                    "cpus": given.get("vcpus", 1),
-                    "memory": f"{given.get('memory_mb', 1024)}MiB",
+                    "cpus": self._whole(name, given, "vcpus", 1),
+                    "memory": f"{self._whole(name, given, 'memory_mb', 1024)}MiB",
                     "disks": list(self._disks(name, given.get("volumes"))),
                     "nics": [name_of(each) for each in as_sequence(given.get("physical_networks"))],
                     "firmware": Said(mode, "default_boot_mode"),
@@ -128,6 +150,9 @@ class _Reader:
                     "bmc": Said([protocol], f"Ironic driver {driver}"),
                 },
             )
+
+    def _whole(self, name: str, given: Mapping[str, Any], key: str, default: int) -> int:
+        return self.source.whole(given.get(key, default), f"node_types.{name}.{key}")
 
     def _disks(self, name: str, volumes: Any) -> Iterator[Any]:
         for index, volume in enumerate(as_sequence(volumes)):
@@ -149,15 +174,11 @@ class _Reader:
         return f"{match[1]}{_UNITS.get(match[2], match[2])}"
 
     def _group(self, spec: Mapping[str, Any]) -> Any:
-        group = {
+        return {
             "count": spec["count"],
             "name": f"{name_of(spec.get('node_name_prefix', 'tk'))}{{n}}",
             **self._settings(spec),
         }
-        ironic = spec.get("ironic_config")
-        if not isinstance(ironic, dict):
-            return group
-        return Said(group, f"resource class {ironic.get('resource_class', '')}")
 
     def _settings(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """What a spec, or a node of the state, says besides its number and name."""
@@ -165,15 +186,35 @@ class _Reader:
         ironic = spec.get("ironic_config")
         if not isinstance(ironic, dict):
             return group
-        if ironic.get("traits"):
-            group["traits"] = list(ironic["traits"])
-        mode = re.search(r"boot_mode:(bios|uefi)", str(ironic.get("properties", "")))
-        if mode:
-            group["firmware"] = mode[1]
-        rest = sorted(ironic.keys() - {"traits"})
-        left = f"specs of type {spec['type']}: Ironic's {', '.join(rest)}"
-        self.left_out += [left] if left not in self.left_out else []
-        return group
+        told = enrolled(ironic)
+        said = {"traits": list(told.traits), "firmware": told.firmware, "ironic": told.ironic}
+        for key in told.left_out:
+            left = f"specs of type {spec['type']}: ironic_config.{key}"
+            self.left_out += [left] if left not in self.left_out else []
+        return group | {name: value for name, value in said.items() if value}
+
+    def _cloud(self, specs: list[Mapping[str, Any]]) -> dict[str, Any]:
+        """The Ironic in which nodes are enrolled and the Nova that gives them out."""
+        wants = any("ironic_config" in spec for spec in specs)
+        made, left = flavors(self.given.get("nova_flavors"), self.source.file)
+        if not self.source.cloud:
+            self.left_out += [f"enrolment in Ironic: {WHICH}"] if wants else []
+            self.left_out += [f"nova_flavors: {WHICH}"] if made else []
+            return {}
+        self.left_out += left
+        self.left_out += [
+            f"specs of type {spec['type']}: Tenks enrols none of them, `ironic` here enrols all"
+            for spec in specs
+            if "ironic_config" not in spec
+        ]
+        files = {
+            ours: str(self.given[name])
+            for ours, names in _RAMDISK.items()
+            for name in names
+            if self.given.get(name)
+        }
+        ironic = {"cloud": self.source.cloud, **files}
+        return {"ironic": ironic, **({"nova": {"flavors": made}} if made else {})}
 
     def _networks(self) -> Mapping[str, Any]:
         names = {
@@ -230,10 +271,20 @@ class _Reader:
         }
 
     def _tell_the_rest(self) -> None:
-        if as_sequence(self.given.get("nova_flavors")):
-            self.left_out.append("nova_flavors: Nova's flavors")
         self._left("", self.given.keys() - _USED - _MEANINGLESS)
 
     def _left(self, where: str, keys: Iterable[str]) -> None:
         for key in sorted(keys):
             self.left_out.append(f"{where}.{key}" if where else key)
+
+
+def _templates(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """(Place, text) of each text that is to be filled in."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _templates(item, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _templates(item, f"{where}[{index}]")
+    elif isinstance(value, str) and "{{" in value:
+        yield where, value

@@ -19,7 +19,7 @@ _SCALARS = str | int | float | bool
 @dataclass(frozen=True, slots=True)
 class Source:
     """What is imported. `inventory`: as `ansible-inventory --list` prints it. `state`: the text of
-    Tenks's state.yml, "" without.
+    Tenks's state.yml, "" without. `cloud`: in which nodes are to be enrolled, "" for none.
     """
 
     file: str
@@ -27,6 +27,7 @@ class Source:
     cluster: str
     inventory: Mapping[str, Any] = field(default_factory=dict)
     state: str = ""
+    cloud: str = ""
 
     def mapping(self) -> dict[str, Value]:
         """The file as a mapping. Raises `SpecError`, `UsageError`."""
@@ -83,7 +84,7 @@ def _block(name: str, value: Any, depth: int) -> Iterator[str]:
     if isinstance(inner, Mapping) and (depth == 0 or _said(inner)):
         yield f"{indent}{name}:{why}"
         for key, item in inner.items():
-            yield from _block(key, item, depth + 1)
+            yield from _block(_flow(key), item, depth + 1)
     elif isinstance(inner, list) and depth == 0:
         yield f"{indent}{name}:{why}"
         for item in inner:
@@ -102,7 +103,7 @@ def _said(value: Any) -> bool:
 
 def _flow(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_flow(k)}: {_flow(item)}" for k, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_flow(item) for item in value) + "]"
     if isinstance(value, str):
