@@ -104,13 +104,16 @@ class Work:
         looking = replace(request, fingerprint="", rebalance=False)
         again = await self._planner.prepare(looking, prepared.cluster, surveyed=prepared.surveyed)
         await self._database.call(journal.close_intents, row.id)
-        if not again.plan.empty:
-            names = ", ".join(str(step.key) for step in again.plan.steps[:5])
+        let_go = {step.key for step in prepared.plan.later}  # by who was powered off meanwhile
+        left = [step for step in again.plan.steps if step.key not in let_go]
+        if left:
+            names = ", ".join(str(step.key) for step in left[:5])
             return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
         await self._forget_leavers(prepared, request.targets)
         if not request.targets and prepared.cluster.ironic is None:
             await self._database.call(stored.forget_enrolment, row.id)
         late = [note for each in again.observed if (note := waiting(each))]
+        late += [f"{each.key.kind} {each.key.name} stays: {each.why}" for each in again.plan.later]
         amount = len(request.targets) or len(prepared.cluster.nodes)
         said = f"cluster {row.name} is up: {amount} nodes"
         return Ended(OperationState.DONE, "; ".join((said, *late)))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
+from nospoon.plan.held import held
 from nospoon.plan.relocate import deletions, moved
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
 from nospoon.plan.words import HIDDEN, field_text
@@ -49,11 +50,14 @@ def diff(
     steps = _with_disturbed(steps, desired, found)
     gone = [each for key, each in found.items() if key not in desired]
     steps, gone = moved(steps, gone, reasons)
-    steps += deletions(gone, desired)
+    ends = {step.removes for step in steps if step.action is Action.REPLACE}
+    now, later = held(deletions(gone, desired), found.values(), ends)
+    steps += now
     return Plan(
         cluster=cluster,
         cluster_id=cluster_id,
         steps=tuple(steps),
+        later=tuple(later),
         unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
         notes=(*notes, *(note for key in desired if (note := waiting(found.get(key))))),
     )

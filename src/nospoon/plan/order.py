@@ -15,7 +15,7 @@ A node that moves to another host exists once at any time, and loses nothing bef
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
@@ -33,6 +33,7 @@ from nospoon.model.resources import (
     Image,
     Key,
     Kind,
+    Link,
     Machine,
     NetbootService,
     Observed,
@@ -72,14 +73,14 @@ class Move:
 def moves(plan: Plan) -> dict[MoveId, Move]:
     """All moves of a plan, in an order that respects what each waits for."""
     halves = {move.id: move for step in plan.steps for move in _halves(step)}
-    dependents = _dependents([step.observed for step in plan.steps if step.observed is not None])
+    needed = dependents([step.observed for step in plan.steps if step.observed is not None])
     moving = _Moving(plan.steps)
     unordered = {
         id_: replace(
             move,
             waits=tuple(
                 each
-                for each in dict.fromkeys((*_waits(move, dependents), *moving.waits(move)))
+                for each in dict.fromkeys((*_waits(move, needed), *moving.waits(move)))
                 if each in halves and each != id_
             ),
         )
@@ -98,10 +99,10 @@ def _halves(step: Step) -> list[Move]:
             return [Move(step, Half.MAKE)]
 
 
-def _waits(move: Move, dependents: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
+def _waits(move: Move, needed: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
     """What any move waits for, if it happens at all."""
     if move.half is Half.REMOVE:
-        yield from ((key, Half.REMOVE) for key in dependents.get(move.key, ()))
+        yield from ((key, Half.REMOVE) for key in needed.get(move.key, ()))
         return
     yield move.key, Half.REMOVE
     assert move.step.desired is not None, "a making move has a desired resource"
@@ -142,13 +143,18 @@ class _Moving:
                 yield from self._prepared(user)
 
 
-def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:
-    """What is needed -> who needs it, read from the shapes as they were found."""
-    bridges = {
+def bridges(observed: Iterable[Observed]) -> dict[tuple[str, str], Key]:
+    """Host and bridge -> the network that it is."""
+    return {
         (each.key.host, each.shape.bridge): each.key
         for each in observed
-        if each.key.kind is Kind.NETWORK and hasattr(each.shape, "bridge")
+        if isinstance(each.shape, Link)
     }
+
+
+def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
+    """What is needed -> who needs it, read from the shapes as they were found."""
+    links = bridges(observed)
     machines = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Machine)}
     bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
     enrolled, parts = _enrolled(observed)
@@ -158,7 +164,7 @@ def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:
         match each.shape:
             case Machine(pool=pool, disks=disks, nics=nics):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
-                needs += [bridges[host, n.bridge] for n in nics if (host, n.bridge) in bridges]
+                needs += [links[host, n.bridge] for n in nics if (host, n.bridge) in links]
                 needs.append(Key(Kind.POOL, host, pool))
             case Volume(pool=pool, image=image):
                 needs = [Key(Kind.POOL, host, pool)]
@@ -166,7 +172,7 @@ def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:
             case Image(pool=pool):
                 needs = [Key(Kind.POOL, host, pool)]
             case NetbootService(bridge=bridge):
-                needs = [bridges[host, bridge]] if (host, bridge) in bridges else []
+                needs = [links[host, bridge]] if (host, bridge) in links else []
             case Bmc(uuid=uuid):
                 needs = [machines[uuid]] if uuid in machines else []
             case IronicNode(uuid=uuid):
@@ -184,7 +190,7 @@ def _dependents(observed: list[Observed]) -> dict[Key, list[Key]]:
     return result
 
 
-def _enrolled(observed: list[Observed]) -> tuple[dict[UUID | None, Key], dict[UUID, list[Key]]]:
+def _enrolled(observed: Sequence[Observed]) -> tuple[dict[UUID | None, Key], dict[UUID, list[Key]]]:
     """Ironic's UUIDs -> keys, and a node's -> the keys of all that it has there, itself too."""
     keys: dict[UUID | None, Key] = {}
     parts: dict[UUID, list[Key]] = defaultdict(list)

@@ -68,6 +68,7 @@ class Step:
 class Plan:
     """Steps in the order of the file (deletions last); `notes` are warnings for the reader.
 
+    `later`: deletions that wait until a machine is powered off; the first plan after that has them.
     `remembers`: the file says something new that is made nowhere (boot profiles, labels).
     `generation`: of the cluster when it was planned; 0 before it is remembered.
     """
@@ -79,6 +80,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     remembers: bool = False
     generation: int = 0
+    later: tuple[Step, ...] = ()
 
     @property
     def empty(self) -> bool:

@@ -30,7 +30,8 @@ def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) ->
     left = len(plan.steps) - len(kept)
     note = f"{left} other steps are left for an `up` without --target"
     notes = (*plan.notes, note) if left else plan.notes
-    return replace(plan, steps=kept, notes=notes)
+    later = tuple(step for step in plan.later if _node_of(step) in nodes)
+    return replace(plan, steps=kept, later=later, notes=notes)
 
 
 def elsewhere(plan: Plan, hosts: Container[str], nodes: Container[str]) -> Plan:

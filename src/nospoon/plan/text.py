@@ -13,7 +13,7 @@ from nospoon.plan.words import HIDDEN, describe
 def plan_text(plan: Plan) -> str:
     """What would happen and why, a line a resource, for people."""
     lines = [f"Plan for cluster {plan.cluster} ({plan.cluster_id})", ""]
-    for step in plan.steps:
+    for step in (*plan.steps, *plan.later):
         lines += _step_lines(step)
     if plan.empty and plan.remembers:
         lines.append(
@@ -45,6 +45,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "notes": list(plan.notes),
         "remembers": plan.remembers,
         "steps": [_step_json(step) for step in plan.steps],
+        "later": [_step_json(step) for step in plan.later],
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from nospoon.errors import Gone, NotOurs, ProviderError
-from nospoon.model.resources import Kind, Observed, OwnerTag, Resource, Volume
+from nospoon.model.resources import Kind, Observed, OwnerTag, Resource, Shape, Volume
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Made
 
@@ -27,7 +27,14 @@ class SimulatedDriver:
         self.around.begin(f"observe {self.kind}")
         now = self.around.clock()
         return [
-            Observed(made.key, made.shape, made.tag, now, running=self._is_running(made))
+            Observed(
+                made.key,
+                made.shape,
+                made.tag,
+                now,
+                running=self._is_running(made),
+                live=self._live(made),
+            )
             for made in self.around.world.made.values()
             if made.key.kind is self.kind
             and made.tag is not None
@@ -65,6 +72,11 @@ class SimulatedDriver:
         """Whether a change would disturb a guest; nothing does of these kinds."""
         del made
         return False
+
+    def _live(self, made: Made) -> Shape | None:
+        """What a running machine has until its power-off, where that is something else."""
+        del made
+        return None
 
     def _is_ours(self, made: Made) -> bool:
         return made.tag is not None and made.tag.deployment == self.around.deployment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 from uuid import UUID
@@ -11,7 +12,7 @@ from uuid import UUID
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import KeptState, MachineChange, MachineEvent, PowerCommand, PowerState
-from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource, Shape
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Medium
 from nospoon.providers.simulated import media
@@ -42,6 +43,15 @@ class SimulatedMachines(SimulatedDriver):
         await super().create(resource, tag)
         if not known and isinstance(resource.shape, Machine):
             self._publish(resource.shape.uuid, MachineChange.DEFINED)
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        before = self.around.world.find(Resource(observed.key, observed.shape))
+        await super().change(observed, desired, tag)
+        if before is None or not isinstance(before.shape, Machine):
+            return
+        state = self._state(before.shape.uuid)
+        if state.power is PowerState.ON and isinstance(desired.shape, Machine):
+            state.live = _differing(state.live or before.shape, desired.shape)
 
     async def delete(self, observed: Observed) -> None:
         known = self.around.world.find(Resource(observed.key, observed.shape)) is not None
@@ -231,15 +241,22 @@ class SimulatedMachines(SimulatedDriver):
             return False
         return self._state(made.shape.uuid).power is PowerState.ON
 
+    def _live(self, made: Made) -> Shape | None:
+        if not isinstance(made.shape, Machine):
+            return None
+        return _differing(self._state(made.shape.uuid).live, made.shape)
+
     async def _start(self, machine: UUID, boot: BootPlan) -> None:
         await asyncio.sleep(self.around.simulation.power_on)
-        self._state(machine).power = PowerState.ON
+        state = self._state(machine)
+        state.power, state.live = PowerState.ON, None
         self._boot(machine, boot)
         self._publish(machine, MachineChange.STARTED)
 
     async def _stop(self, machine: UUID) -> None:
         await asyncio.sleep(self.around.simulation.power_off)
-        self._state(machine).power = PowerState.OFF
+        state = self._state(machine)
+        state.power, state.live = PowerState.OFF, None
         self._end_guest(machine)
         self._publish(machine, MachineChange.STOPPED)
 
@@ -250,7 +267,7 @@ class SimulatedMachines(SimulatedDriver):
     def _guest_ended(self, machine: UUID) -> None:
         state = self.around.world.running.get(machine)
         if state is not None and state.power is PowerState.ON:
-            state.power = PowerState.OFF
+            state.power, state.live = PowerState.OFF, None
             self._end_guest(machine)
             self._publish(machine, MachineChange.SHUTDOWN)
 
@@ -289,7 +306,7 @@ class SimulatedMachines(SimulatedDriver):
         medium = state.booted is BootDevice.CDROM
         guest = Guest(
             machine,
-            hardware(made.shape, self.around.world, medium=medium),
+            hardware(state.live or made.shape, self.around.world, medium=medium),
             how,
             hands=self,
             image=state.image,
@@ -340,3 +357,10 @@ class SimulatedMachines(SimulatedDriver):
         if change is MachineChange.UNREACHABLE:
             power = PowerState.UNKNOWN
         return MachineEvent(machine, change, power, self.around.clock(), reason)
+
+
+def _differing(live: Machine | None, shape: Machine) -> Machine | None:
+    """What runs, where it is not as defined; of boot order a running machine is told."""
+    if live is None or replace(live, boot_order=shape.boot_order) == shape:
+        return None
+    return replace(live, boot_order=shape.boot_order)

@@ -60,6 +60,7 @@ class Running:
     """Runtime state of one machine. `after`: what it boots when its guest resets itself.
 
     `kept`: name of a snapshot -> what it keeps. `image`: what a guest wrote on the first disk.
+    `live`: what it has since it was started, where its definition was changed after that.
     """
 
     power: PowerState = PowerState.OFF
@@ -71,6 +72,7 @@ class Running:
     paused: bool = False
     image: str = ""
     kept: dict[str, Kept] = field(default_factory=dict)
+    live: Machine | None = None
 
 
 @dataclass(slots=True)
