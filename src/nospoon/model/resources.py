@@ -243,11 +243,27 @@ class MachineNic:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """What follows when a guest ends, in libvirt's words (formatdomain.html, "Events
+    configuration"): a guest that reboots goes on, every other end is an end.
+    """
+
+    poweroff: str = "destroy"
+    reboot: str = "restart"
+    crash: str = "destroy"
+
+    def __str__(self) -> str:
+        return f"power-off: {self.poweroff}, reboot: {self.reboot}, crash: {self.crash}"
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """A virtual server's shape. `memory` in bytes; `pool` holds its disks.
 
     `boot_iso`: this machine boots our ISO, which asks the daemon what to do. `ipv6`: UEFI looks for
-    network boot by IPv6, too.
+    network boot by IPv6, too. `ends`: what its connection does when the guest powers off, reboots
+    and crashes, in libvirt's words. `autostart`: it starts with its host, which is its BMC's to
+    decide. `unlinked`: MACs of NICs whose link somebody took down, now or from the next start on.
     """
 
     uuid: UUID
@@ -262,6 +278,9 @@ class Machine:
     boot_order: tuple[BootDevice, ...]
     boot_iso: bool = False
     ipv6: bool = False
+    ends: Ends = Ends()
+    autostart: bool = False
+    unlinked: tuple[str, ...] = ()
 
     @property
     def serial_number(self) -> str:

@@ -29,6 +29,9 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.VOLUME: {"size": ChangeRule.LIVE},
     Kind.MACHINE: {
         "boot_order": ChangeRule.LIVE,
+        "autostart": ChangeRule.LIVE,
+        "unlinked": ChangeRule.LIVE,
+        "ends": ChangeRule.AT_POWER_OFF,
         "cpus": ChangeRule.AT_POWER_OFF,
         "memory": ChangeRule.AT_POWER_OFF,
         "firmware": ChangeRule.AT_POWER_OFF,

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
-from nospoon.model.resources import Machine, MachineDisk, MachineNic
+from nospoon.model.resources import Ends, Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import attribute_of, text_of
 from nospoon.providers.libvirt.owner import Owner
 from nospoon.providers.libvirt.storage_xml import ADDED, BOOT_ISO, DISK
@@ -47,7 +47,20 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         boot_order=boot_order(root, owner),
         boot_iso=_boots_iso(root, boot_iso),
         ipv6=_looks_for_ipv6(root),
+        ends=Ends(
+            poweroff=text_of(root, "on_poweroff", "destroy"),
+            reboot=text_of(root, "on_reboot", "restart"),
+            crash=text_of(root, "on_crash", "destroy"),
+        ),
+        unlinked=tuple(attribute_of(nic, "mac", "address").lower() for nic in unlinked(root)),
     )
+
+
+def unlinked(root: ET.Element) -> Iterator[ET.Element]:
+    """The NICs whose link is down: their guests see no carrier."""
+    for nic in root.iterfind("devices/interface"):
+        if attribute_of(nic, "link", "state") == "down":
+            yield nic
 
 
 def _looks_for_ipv6(root: ET.Element) -> bool:

@@ -61,9 +61,9 @@ def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:
             _features(machine),
             _cpu(machine.arch, stage),
             element("clock", offset="utc"),
-            leaf("on_poweroff", "destroy"),
-            leaf("on_reboot", "restart"),
-            leaf("on_crash", "destroy"),
+            leaf("on_poweroff", machine.ends.poweroff),
+            leaf("on_reboot", machine.ends.reboot),
+            leaf("on_crash", machine.ends.crash),
             element("devices", *_devices(machine, stage)),
             type="kvm" if stage.accelerator == "kvm" else "qemu",
         )

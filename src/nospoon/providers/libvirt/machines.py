@@ -31,6 +31,7 @@ from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATI
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import Media
+from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
 from nospoon.providers.libvirt.nvram import Nvram
 from nospoon.providers.libvirt.owner import Owner, owner_in
@@ -135,8 +136,9 @@ class MachineDriver:
     def _list(self, connect: Connect, cluster: UUID | None, iso: str) -> list[Observed]:
         pools = our_pools(connect, self._setup.deployment, cluster)
         paths = {facts.name: facts.path for _, facts in pools}
+        themselves = autostarted(connect)
         return [
-            seen
+            with_autostart(seen, themselves)
             for domain in connect.listAllDomains(0)
             if (known := self._roster.look(domain)) is not None
             and cluster in (None, known.owner.tag.cluster)
@@ -163,7 +165,10 @@ class MachineDriver:
         live = None
         if now is not None:
             has = parse_domain(now, owner, pool_path=path, boot_iso=boot_iso)
-            has = replace(has, boot_order=shape.boot_order)  # QEMU is told; libvirt knows nothing
+            down = tuple(dict.fromkeys((*shape.unlinked, *has.unlinked)))
+            shape = replace(shape, unlinked=down)  # mended in either place at once
+            # QEMU is told the boot order; libvirt knows nothing
+            has = replace(has, boot_order=shape.boot_order, unlinked=down)
             live = has if has != shape else None
         return Observed(key, shape, owner.tag, self._clock(), running, fault, live)
 
@@ -209,7 +214,8 @@ class MachineDriver:
             medium=earlier if MEDIUM.match(PurePosixPath(earlier).name) else "",
         )
         before = self._roster.known(machine.uuid)
-        connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
+        domain = connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
+        mend(domain)
         self._roster.forget(machine.uuid)
         if before is not None and before.firmware is not machine.firmware:
             _remove_nvram(pool, owner.name, before.firmware)
