@@ -13,6 +13,7 @@ from nospoon.bmc.log import CAPACITY, LAST_RECORD_ID, MEANINGS, Kind, Log, Sever
 from nospoon.bmc.messages import (
     AcLost,
     AcReturned,
+    Answer,
     Append,
     CommandEnded,
     Drive,
@@ -237,4 +238,4 @@ def test_without_ac_no_command_is_taken() -> None:
     hear(subject, AcLost())
     [answer] = hear(subject, PowerRequested(ON, 1))
     assert getattr(answer, "verdict", None) is Verdict.WRONG_STATE
-    assert hear(subject, AcLost()) == []
+    assert hear(subject, AcLost(7)) == [Answer(7, Verdict.DONE)]

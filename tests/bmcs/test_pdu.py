@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import pytest
@@ -197,29 +197,48 @@ async def test_ironic_drives_each_of_its_apc_drivers(oid: str, on: int, off: int
             assert pdu.has_power(1) is (number == on)
 
 
-@dataclass
-class FullStore(MemoryStore):
-    """A store that cannot save."""
-
-    full: bool = True
-
-    async def save(self, machine: UUID, runtime: Runtime) -> None:
-        if self.full:
-            raise OSError("disk full")
-        await super().save(machine, runtime)
-
-
 @pytest.mark.parametrize(
     "asked", [(f"{RPDU}.1", "i", "2"), (f"{RPDU}.1", "i", "3"), (f"{REBOOT}.1", "i", "9")]
 )
 async def test_what_could_not_be_stored_is_not_answered_as_done(asked: tuple[str, ...]) -> None:
-    store = FullStore()
+    store = MemoryStore(full=True)
     async with fed(store=store) as pdu:
         told = await pdu.snmp("snmpset", *asked, check=False)
         assert "Timeout" in told.stderr
         assert pdu.has_power(0)
         store.full = False
         assert (await pdu.snmp("snmpset", *asked)).status == 0
+
+
+@dataclass
+class SlowStore(MemoryStore):
+    """A store that takes until `gate` is set."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def save(self, machine: UUID, runtime: Runtime) -> None:
+        await self.gate.wait()
+        await super().save(machine, runtime)
+
+
+async def test_each_of_many_who_set_one_outlet_is_answered() -> None:
+    """The last has the last word; those before it were heard all the same."""
+    store = SlowStore()
+    async with fed(store=store) as pdu:
+        outlet = pdu.service.status(pdu.configs[0].bmc.uuid)
+        assert outlet is not None
+        sets = [(f"{REBOOT}.1", seconds) for seconds in (6, 7, 8)]
+        asked = (
+            pdu.snmp("snmpset", *V2, "-t9", place, "i", str(value))
+            for place, value in [*sets, (f"{RPDU}.1", 2)]
+        )
+
+        async def once_all_came() -> None:
+            await _so(lambda: len(outlet.effects) >= 7)  # a state and an answer each; one is out
+            store.gate.set()
+
+        *finished, _ = await asyncio.gather(*asked, once_all_came())
+        assert [each.status for each in finished if each is not None] == [0] * 4
 
 
 async def test_a_reboot_under_way_is_not_put_off_when_its_node_is_put_again() -> None:

@@ -177,20 +177,8 @@ async def test_a_new_password_counts_at_once_for_both_protocols() -> None:
             await power_status(b.first)
 
 
-@dataclass
-class FullStore(MemoryStore):
-    """A store that cannot save."""
-
-    full: bool = True
-
-    async def save(self, machine: UUID, runtime: Runtime) -> None:
-        if self.full:
-            raise OSError("disk full")
-        await super().save(machine, runtime)
-
-
 async def test_what_cannot_be_made_durable_is_not_acknowledged_and_not_so() -> None:
-    store = FullStore()
+    store = MemoryStore(full=True)
     async with service_with(MemoryMachines(), store) as service:
         each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
         await service.put(each)

@@ -237,9 +237,9 @@ class Bmc:
             case CommandEnded():
                 return self._power.ended(event, now)
             case AcLost():
-                return self._power.ac_lost(now)
+                return self._power.ac_lost(event, now)
             case AcReturned():
-                return self._power.ac_returned(now)
+                return self._power.ac_returned(event, now)
             case FaultsChanged():
                 return self._power.doubted(now)
 

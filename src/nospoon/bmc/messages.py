@@ -63,7 +63,7 @@ class HttpBootUriRequested:
     """Somebody sets the URI that boot target HTTP boots; "" for none."""
 
     uri: str
-    ticket: int
+    ticket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +182,14 @@ class WatchdogReset:
 class AcLost:
     """The outlet that feeds the machine and its BMC was switched off."""
 
+    ticket: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class AcReturned:
     """The outlet was switched on again."""
+
+    ticket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,18 +251,12 @@ Request = (
     | LogEraseRequested
     | WatchdogRequested
     | WatchdogReset
+    | AcLost
+    | AcReturned
 )
 """Events that carry a ticket and are answered."""
 Event = (
-    Request
-    | AcLost
-    | AcReturned
-    | MachineReported
-    | Reshaped
-    | BootObserved
-    | BootTold
-    | CommandEnded
-    | FaultsChanged
+    Request | MachineReported | Reshaped | BootObserved | BootTold | CommandEnded | FaultsChanged
 )
 
 

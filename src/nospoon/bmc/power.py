@@ -27,7 +27,16 @@ from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.last_event import switched_off, switched_on
 from nospoon.bmc.log import Kind
-from nospoon.bmc.messages import Answer, CommandEnded, Drive, Effect, PowerRequested, Verdict
+from nospoon.bmc.messages import (
+    AcLost,
+    AcReturned,
+    Answer,
+    CommandEnded,
+    Drive,
+    Effect,
+    PowerRequested,
+    Verdict,
+)
 from nospoon.bmc.runtime import PowerPolicy
 from nospoon.bmc.state import RUNNING, STOPPED, State
 from nospoon.model.boot import BootPlan
@@ -373,18 +382,20 @@ class Power:
         yield from self._begun(now)
         yield from self._boot.booted_by_itself(event.told, busy=self.busy)
 
-    def ac_lost(self, now: float) -> Iterator[Effect]:
+    def ac_lost(self, event: AcLost, now: float) -> Iterator[Effect]:
         """AC power is gone: the machine goes off at once, or once what is under way has ended."""
         state = self._state
         if not state.runtime.has_power:
+            yield Answer(event.ticket, Verdict.DONE)
             return
         self._restart_until = None
         yield from self._found_out(now)
         was_on = state.power in RUNNING or self._comes_up
-        event = switched_off(state.runtime.last_power_event, unplugged=True)
-        after = replace(state.runtime, has_power=False, was_on=was_on, last_power_event=event)
+        last = switched_off(state.runtime.last_power_event, unplugged=True)
+        after = replace(state.runtime, has_power=False, was_on=was_on, last_power_event=last)
         yield from state.persist(after)
         yield from state.record(Kind.AC_LOST, now)
+        yield Answer(event.ticket, Verdict.DONE)
         self._then = (PowerCommand.OFF, CAUSE_UNKNOWN)
         yield from self._go_on()
 
@@ -392,13 +403,15 @@ class Power:
     def _comes_up(self) -> bool:
         return self._pending is not None and self._pending.command in _BOOTING
 
-    def ac_returned(self, now: float) -> Iterator[Effect]:
+    def ac_returned(self, event: AcReturned, now: float) -> Iterator[Effect]:
         """AC power is back: the policy decides."""
         state = self._state
         if state.runtime.has_power:
+            yield Answer(event.ticket, Verdict.DONE)
             return
         yield from state.persist(replace(state.runtime, has_power=True))
         yield from state.record(Kind.AC_RETURNED, now)
+        yield Answer(event.ticket, Verdict.DONE)
         match state.runtime.settings.policy:
             case PowerPolicy.ALWAYS_ON:
                 self._then = (PowerCommand.ON, CAUSE_ALWAYS_RESTORE)

@@ -167,14 +167,17 @@ _OUTCOMES = {
 
 @dataclass
 class MemoryStore:
-    """Remembers runtime state in the order in which it was saved."""
+    """Remembers runtime state in the order in which it was saved, and none while it is `full`."""
 
     saved: list[tuple[UUID, Runtime]] = field(default_factory=list)
     records: list[tuple[UUID, Record]] = field(default_factory=list)
     event_settings: dict[tuple[str, str], EventSettings] = field(default_factory=dict)
+    full: bool = False
 
     async def save(self, machine: UUID, runtime: Runtime) -> None:
         await asyncio.sleep(0)
+        if self.full:
+            raise OSError("disk full")
         self.saved.append((machine, runtime))
 
     def append(self, machine: UUID, record: Record) -> None:

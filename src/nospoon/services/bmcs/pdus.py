@@ -11,10 +11,9 @@ from uuid import UUID
 
 import structlog
 
-from nospoon.bmc.messages import AcLost, AcReturned, SettingsRequested
+from nospoon.bmc.messages import AcLost, AcReturned, Answer, SettingsRequested, Verdict
 from nospoon.bmc.pdu import apc, device
 from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
-from nospoon.bmc.runtime import Runtime
 from nospoon.model.resources import Outlet
 from nospoon.plan.enrol import PDU_USER
 from nospoon.protocols.snmp.agent import Access, Agent
@@ -115,26 +114,25 @@ class Pdus:
         else:
             opened.send(answer, peer)
 
-    def _carry_out(self, served: _Served) -> list[tuple[Served, Effect]]:
-        """Do what the PDU wants; returns which BMC was told what."""
+    def _carry_out(self, served: _Served) -> list[asyncio.Future[Answer]]:
+        """Do what the PDU wants; returns what the BMCs that were told will answer."""
         effects = served.pdu.drain()
         if served.pdu.deadline != served.deadline:
             self._set_timer(served)
-        told = [(self._effect(served, each), each) for each in effects]
-        return [(bmc, each) for bmc, each in told if bmc is not None]
+        told = (self._effect(served, each) for each in effects)
+        return [each for each in told if each is not None]
 
-    def _effect(self, served: _Served, effect: Effect) -> Served | None:
+    def _effect(self, served: _Served, effect: Effect) -> asyncio.Future[Answer] | None:
         outlet = served.pdu.outlets[effect.outlet]
         bmc = self._service.status(outlet.uuid)
         if bmc is None:
             return None
         match effect:
             case Switch(on=on):
-                self._service.feed(bmc, AcReturned() if on else AcLost())
+                return self._service.ask(bmc, AcReturned if on else AcLost)
             case Configure(settings=settings):
                 changed = replace(bmc.aggregate.runtime.settings, outlet=settings)
-                self._service.feed(bmc, SettingsRequested(changed))
-        return bmc
+                return self._service.ask(bmc, lambda ticket: SettingsRequested(changed, ticket))
 
     def _set_timer(self, served: _Served) -> None:
         if served.timer is not None:
@@ -158,22 +156,10 @@ class Pdus:
 
 
 async def _send_after(
-    told: Iterable[tuple[Served, Effect]], opened: UdpSocket, answer: bytes, peer: Peer
+    told: Iterable[asyncio.Future[Answer]], opened: UdpSocket, answer: bytes, peer: Peer
 ) -> None:
-    """What came later for the same outlet goes before."""
-    last = {(each.outlet, type(each)): (bmc, each) for bmc, each in told}.values()
-    turns = {bmc.turn for bmc, _ in last if bmc.turn is not None}
-    if turns:
-        await asyncio.wait(turns)
-    if all(_is_so(bmc.saved, each) for bmc, each in last):
+    verdicts = {each.verdict for each in await asyncio.gather(*told)}
+    if verdicts == {Verdict.DONE}:
         opened.send(answer, peer)
     else:
         log.warning("PDU does not answer: what it was told could not be stored", peer=peer.address)
-
-
-def _is_so(saved: Runtime, effect: Effect) -> bool:
-    match effect:
-        case Switch(on=on):
-            return saved.has_power is on
-        case Configure(settings=settings):
-            return saved.settings.outlet == settings
