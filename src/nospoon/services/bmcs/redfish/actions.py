@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from nospoon.bmc.messages import (
     SettingsRequested,
     Verdict,
 )
-from nospoon.bmc.runtime import Settings
+from nospoon.bmc.runtime import PowerPolicy
 from nospoon.model.boot import NO_OVERRIDE, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 from nospoon.services.bmcs.redfish import errors, uris
@@ -55,6 +56,8 @@ TO_DEFAULTS = Action(
 )
 _BOOT = frozenset({_TARGET, _ENABLED, _MODE, _URI})
 
+_Change = HttpBootUriRequested | OverrideRequested | SettingsRequested | IdentifyRequested
+
 
 def done(answer: Answer) -> None:
     """Raises `RedfishError` for an answer that is not good."""
@@ -89,18 +92,7 @@ async def reset_to_defaults(service: BmcService, served: Served, body: dict[str,
 async def patch_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """Check everything first, then change."""
     refuse_others(body, (*LIGHTS, "Boot", "AssetTag", _POLICY), shown.system(served))
-    settings = _settings(served, body)
-    override = _override(served, body["Boot"]) if _sets_override(body) else None
-    uri = _http_boot_uri(body.get("Boot", {}))
-    lit = _lit(body)
-    if uri is not None:
-        there = uri
-        done(await service.ask(served, lambda ticket: HttpBootUriRequested(there, ticket)))
-    if override is not None:
-        changed = override
-        done(await service.ask(served, lambda ticket: OverrideRequested(changed, ticket)))
-    await _set(service, served, settings)
-    await _light(service, served, lit)
+    await _change(service, served, [*_boot(served, body), *_settings(served, body), *_light(body)])
 
 
 async def patch_manager(service: BmcService, served: Served, body: dict[str, Any]) -> None:
@@ -110,7 +102,8 @@ async def patch_manager(service: BmcService, served: Served, body: dict[str, Any
         return
     settings = served.aggregate.runtime.settings
     ahead = _time(body[CLOCK]) - served.aggregate.state.clock(served.now())
-    await _set(service, served, replace(settings, clock_offset=settings.clock_offset + ahead))
+    after = replace(settings, clock_offset=settings.clock_offset + ahead)
+    await _change(service, served, [SettingsRequested(after)])
 
 
 def _time(value: Any) -> float:
@@ -130,23 +123,20 @@ def _time(value: Any) -> float:
     return unix
 
 
-async def _set(service: BmcService, served: Served, settings: Settings) -> None:
-    if settings is not served.aggregate.runtime.settings:
-        done(await service.ask(served, lambda ticket: SettingsRequested(settings, ticket)))
+async def _change(service: BmcService, served: Served, wanted: Iterable[_Change]) -> None:
+    """All in one step, so that nobody else's change is lost; durable when this returns."""
+
+    def asked(event: _Change) -> asyncio.Future[Answer]:
+        return service.ask(served, lambda ticket: replace(event, ticket=ticket))
+
+    for answer in await asyncio.gather(*map(asked, wanted)):
+        done(answer)
 
 
 async def patch_chassis(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """Its light and its tag are those of its system."""
     refuse_others(body, (*LIGHTS, "AssetTag"), shown.chassis(served))
-    settings, lit = _settings(served, body), _lit(body)
-    await _set(service, served, settings)
-    await _light(service, served, lit)
-
-
-async def _light(service: BmcService, served: Served, lit: bool | None) -> None:  # noqa: FBT001
-    if lit is not None:
-        on = lit
-        done(await service.ask(served, lambda ticket: IdentifyRequested(on, ticket)))
+    await _change(service, served, [*_settings(served, body), *_light(body)])
 
 
 def refuse_others(
@@ -164,32 +154,42 @@ _KNOWN = frozenset({"Actions", "Id", "Links", "Name", "Status"})
 """What most resources have."""
 
 
-def _settings(served: Served, body: Mapping[str, Any]) -> Settings:
-    """Those of the BMC after this body; the very same when nothing of it is new."""
-    settings = served.aggregate.runtime.settings
-    name = body.get(_POLICY, shown.POLICIES[settings.policy])
+def _settings(served: Served, body: Mapping[str, Any]) -> Iterator[SettingsRequested]:
+    """Nothing when this body has nothing of them."""
+    before = after = served.aggregate.runtime.settings
+    if _POLICY in body:
+        after = replace(after, policy=_policy(body[_POLICY]))
+    if "AssetTag" in body:
+        after = replace(after, asset_tag=_asset_tag(body["AssetTag"]))
+    if after is not before:
+        yield SettingsRequested(after)
+
+
+def _policy(name: object) -> PowerPolicy:
     if not isinstance(name, str):
         raise errors.wrong_type(_POLICY, name)
     if name not in shown.POLICIES.values():
         raise errors.not_in_list(_POLICY, name, tuple(shown.POLICIES.values()))
-    policy = next(each for each, told in shown.POLICIES.items() if told == name)
-    tag = _asset_tag(body, settings.asset_tag)
-    same = (policy, tag) == (settings.policy, settings.asset_tag)
-    return settings if same else replace(settings, policy=policy, asset_tag=tag)
+    return next(each for each, told in shown.POLICIES.items() if told == name)
 
 
-def _asset_tag(body: Mapping[str, Any], default: str) -> str:
+def _asset_tag(tag: object) -> str:
     """DCMI has room for 63 bytes of it (DCMI 1.5 §6.4.3); null is none."""
-    tag = body.get("AssetTag", default)
     if tag is None:
         return ""
     if not isinstance(tag, str):
         raise errors.wrong_type("AssetTag", tag)
+    if not tag.isprintable():  # which half a surrogate pair is not either
+        raise errors.wrong_format("AssetTag", tag, "printable characters")
     if len(tag.encode()) > LONGEST_TAG:
         raise errors.too_long("AssetTag", tag, LONGEST_TAG)
-    if not tag.isprintable():
-        raise errors.wrong_format("AssetTag", tag, "printable characters")
     return tag
+
+
+def _light(body: Mapping[str, Any]) -> Iterator[IdentifyRequested]:
+    lit = _lit(body)
+    if lit is not None:
+        yield IdentifyRequested(lit)
 
 
 def _lit(body: Mapping[str, Any]) -> bool | None:
@@ -204,6 +204,16 @@ def _lit(body: Mapping[str, Any]) -> bool | None:
             raise errors.not_in_list("IndicatorLED", led, shown.INDICATORS)
         return bool(led == "Lit")
     return None
+
+
+def _boot(
+    served: Served, body: Mapping[str, Any]
+) -> Iterator[HttpBootUriRequested | OverrideRequested]:
+    uri = _http_boot_uri(body.get("Boot", {}))
+    if uri is not None:
+        yield HttpBootUriRequested(uri)
+    if _sets_override(body):
+        yield OverrideRequested(_override(served, body["Boot"]))
 
 
 def _sets_override(body: Mapping[str, Any]) -> bool:

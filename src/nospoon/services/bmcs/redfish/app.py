@@ -125,8 +125,8 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
             raise query.not_on_operation()
         if handler is None:
             raise errors.not_allowed(resource.allowed)
-        if method == "PATCH":
-            # later reads of it do not wait, so that nobody comes between If-Match and the change
+        if method != "GET":
+            # later reads of it do not wait, so that nobody comes between a look and the change
             await exchange.receive()
         response = await handler(exchange)
         if method == "GET" and exchange.request.scope["query_string"]:
