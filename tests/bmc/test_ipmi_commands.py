@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nospoon.bmc import ipmi
@@ -330,6 +330,45 @@ def test_a_warning_of_the_watchdog_before_its_start_is_refused() -> None:
     assert code(ask(0x06, 0x24, bytes([4, 0x21, 6, 0, 50, 0]))) == 0xCC
     assert isinstance(ask(0x06, 0x24, bytes([4, 0x21, 5, 0, 50, 0])), ipmi.Ask)
     assert isinstance(ask(0x06, 0x24, bytes([4, 0x01, 6, 0, 50, 0])), ipmi.Ask), "none is asked for"
+
+
+_TAG, _ID = (0x08, 0x06), (0x0A, 0x09)
+_TEXTS = st.binary(min_size=1, max_size=63).map(lambda data: data.replace(b"\0", b"\xff"))
+
+
+def written(subject: Bmc, set_: int, offset: int, part: bytes) -> ipmi.Result | None:
+    """Carries out what is asked for."""
+    told = ask(0x2C, set_, bytes([0xDC, offset, len(part)]) + part, subject=subject)
+    if isinstance(told, ipmi.Ask):
+        list(subject.receive(told.event, 0.0))
+    return told
+
+
+@given(text=_TEXTS, size=st.integers(1, 16), commands=st.sampled_from([_TAG, _ID]))
+@example(text="abcdefghijklmnoéXYZ0123456789".encode(), size=16, commands=_TAG)
+@example(text=b"\xff" * 63, size=16, commands=_TAG)
+def test_dcmi_gives_back_every_byte_in_whatever_parts_it_was_written(
+    text: bytes, size: int, commands: tuple[int, int]
+) -> None:
+    subject, (set_, get) = bmc(), commands
+    end = b"\0" if commands == _ID else b""
+    for offset in range(0, len(text + end), size):
+        told = written(subject, set_, offset, (text + end)[offset : offset + size])
+        assert isinstance(told, ipmi.Ask)
+    found = b"".join(
+        data_of(ask(0x2C, get, bytes([0xDC, offset, 16]), subject=subject))[2:]
+        for offset in range(0, len(text + end), 16)
+    )
+    assert found == text + end
+
+
+@pytest.mark.parametrize("set_", [_TAG[0], _ID[0]])
+def test_dcmi_has_room_for_63_bytes_and_a_zero(set_: int) -> None:
+    subject = bmc()
+    for offset in (0, 16, 32):
+        assert isinstance(written(subject, set_, offset, b"x" * 16), ipmi.Ask)
+    assert code(written(subject, set_, 48, b"x" * 16)) == 0xC9
+    assert isinstance(written(subject, set_, 48, b"x" * 15 + b"\0"), ipmi.Ask)
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,13 @@ async def test_dcmi_tells_power_and_keeps_names(tmp_path: Path) -> None:
         await clients.tool("dcmi", "set_asset_tag", "RACK-7")
         await clients.free("ipmi-dcmi", "--get-asset-tag", says="RACK-7")
         await clients.tool("fru", "print", says="Product Asset Tag     : RACK-7")
+        long = "abcdefghijklmnoéXYZ0123456789"
+        for write, read in (
+            ("set_asset_tag", "asset_tag"),
+            ("set_mc_id_string", "get_mc_id_string"),
+        ):
+            await clients.tool("dcmi", write, long)
+            await clients.tool("dcmi", read, says=long)
         await clients.tool("dcmi", "set_mc_id_string", "bmc-of-n0")
         await clients.tool("dcmi", "get_mc_id_string", says="bmc-of-n0")
         await clients.free("ipmi-dcmi", "--get-dcmi-capability-info", says="Available")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from nospoon.bmc import octets
+from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.runtime import PowerPolicy, Settings
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime import clock
@@ -53,6 +55,27 @@ async def test_the_asset_tag_is_that_of_dcmi() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tag", "told"),
+    [(b"\xef\xbb\xbfABC", "ABC"), (b"\xff" * 63, "ÿ" * 63), (b"a\nb", "a\nb"),
+     ("Löffel".encode(), "Löffel")],
+)  # fmt: skip
+async def test_whatever_ipmi_took_as_a_tag_is_shown_and_hinders_nobody(
+    tag: bytes, told: str
+) -> None:
+    async with bench(1) as b:
+        served = b.service.status(b.first.bmc.uuid)
+        assert served is not None
+        changed = Settings(asset_tag=octets.kept(tag))
+        await b.service.ask(served, lambda ticket: SettingsRequested(changed, ticket))
+        line, chassis = client(b.first), f"/redfish/v1/Chassis/{b.first.bmc.uuid}"
+        booted = await patch(b, {"Boot": {"BootSourceOverrideTarget": "Pxe"}})
+        lit = await line.ask("PATCH", chassis, {"LocationIndicatorActive": True})
+        assert (booted.status, lit.status) == (200, 200)
+        assert booted.json["AssetTag"] == lit.json["AssetTag"] == told
+        assert octets.octets(settings(b).asset_tag) == tag
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     [
         ({"PowerRestorePolicy": "Sometimes"}, "PropertyValueNotInList"),
@@ -60,6 +83,7 @@ async def test_the_asset_tag_is_that_of_dcmi() -> None:
         ({"AssetTag": 0}, "PropertyValueTypeError"),
         ({"AssetTag": "ö" * 32}, "StringValueTooLong"),
         ({"AssetTag": "a\nb"}, "PropertyValueFormatError"),
+        (b'{"AssetTag": "\\ud800"}', "MalformedJSON"),
         ({"AssetTag": "fine", "Bios": {}}, "PropertyNotWritable"),
         ({"AssetTag": "fine", "Spoon": {}}, "PropertyUnknown"),
     ],

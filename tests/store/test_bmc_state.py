@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+from nospoon.bmc import octets
 from nospoon.bmc.events import EventSettings, Filter, Subscription
 from nospoon.bmc.log import CAPACITY, Kind, Log
 from nospoon.bmc.runtime import DEFAULTS, Runtime, Settings
@@ -93,6 +94,22 @@ async def test_event_services_survive_with_their_headers_encrypted(
         assert "s3cret" not in repr(kept.subscriptions[0].headers)
         await store.save_events(EventSettings("127.0.0.1 80", "cd"))
         assert await store.events() == [settings]
+
+
+async def test_names_of_any_bytes_survive_and_those_of_earlier_versions_are_read(
+    database: Database,
+) -> None:
+    await database.call(clusters.save, CLUSTER)
+    row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"s")
+    await database.call(clusters.put_nodes, [row])
+    for tag in (b"\xff" * 63, b"abc\xc3", "Löffel 7".encode()):
+        settings = Settings(asset_tag=octets.kept(tag), controller_id=octets.kept(tag[::-1]))
+        await database.call(clusters.save_runtime, row.uuid, Runtime(settings=settings))
+        found = await database.call(clusters.node, row.uuid)
+        assert found is not None
+        assert found.runtime.settings == settings
+        assert octets.octets(found.runtime.settings.asset_tag) == tag
+    assert octets.kept("Löffel 7".encode()) == "Löffel 7", "as it was always stored"
 
 
 async def test_volumes_survive_and_what_nobody_set_is_shared(database: Database) -> None:

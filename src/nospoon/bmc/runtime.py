@@ -63,8 +63,9 @@ class Settings:
     """What clients set and nothing acts on but the BMC; shared by all BMCs that nobody set.
 
     `clock_offset`: seconds by which the log's clock is ahead of ours. `utc_offset`: minutes
-    (§31.11a). `asset_tag` and `controller_id`: DCMI 1.5 §6.4.2, §6.6.2. `system_info`: System Info
-    parameters (§22.14a) as (parameter, text). `users`: those besides the node's own account.
+    (§31.11a). `asset_tag` and `controller_id`: DCMI 1.5 §6.4.2, §6.6.2, as `bmc.octets` keeps
+    them. `system_info`: System Info parameters (§22.14a) as (parameter, text). `users`: those
+    besides the node's own account.
     `kg`: the key K_G (§13.31) in hex, "" when it is not set; stored encrypted.
     `verify_media`: servers of virtual media must show a certificate that holds.
     """

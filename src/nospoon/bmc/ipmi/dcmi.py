@@ -23,6 +23,7 @@ from nospoon.bmc.ipmi.vocabulary import (
 )
 from nospoon.bmc.log import CAPACITY
 from nospoon.bmc.messages import SettingsRequested
+from nospoon.bmc.octets import kept, octets
 from nospoon.bmc.sensors import BY_NUMBER, Analog, reading
 from nospoon.protocols.ipmi.session import Privilege
 
@@ -101,34 +102,42 @@ def _part(text: bytes, data: bytes) -> Result:
 
 
 def _written(before: bytes, data: bytes, limit: int) -> bytes | Reply:
-    """The text after up to 16 bytes were written at an offset; it ends with them."""
+    """The text after up to 16 bytes were written at an offset; it ends with them, and has room for
+    a zero at its end.
+    """
     offset, size, part = data[0], data[1], data[2:]
     if size > _PART or len(part) != size:
         return Reply(WRONG_LENGTH)
-    if offset > len(before) or offset + size > limit + 1:
+    after = before[:offset] + part
+    if offset > len(before) or len(after) > limit + 1 or len(_ended(after)) > limit:
         return Reply(OUT_OF_RANGE)
-    return before[:offset] + part
+    return after
+
+
+def _ended(written: bytes) -> bytes:
+    """What is before the first zero."""
+    return written.partition(b"\0")[0]
 
 
 def _asset_tag(context: Context, data: bytes) -> Result:
     """§6.4.2."""
-    return _part(context.bmc.runtime.settings.asset_tag.encode(), data)
+    return _part(octets(context.bmc.runtime.settings.asset_tag), data)
 
 
 def _set_asset_tag(context: Context, data: bytes) -> Result:
-    """§6.4.3: UTF-8."""
+    """§6.4.3: bytes, in parts."""
     settings = context.bmc.runtime.settings
-    written = _written(settings.asset_tag.encode(), data, _TAG_SIZE)
+    written = _written(octets(settings.asset_tag), data, _TAG_SIZE)
     if isinstance(written, Reply):
         return written
-    tag = written.split(b"\0")[0].decode(errors="replace")
+    tag = kept(_ended(written))
     total = bytes([GROUP_EXTENSION, len(written)])
     return Ask(SettingsRequested(replace(settings, asset_tag=tag)), total)
 
 
 def _identifier(context: Context) -> bytes:
     stored = context.bmc.runtime.settings.controller_id
-    return (stored or context.bmc.state.inventory.name).encode() + b"\0"
+    return octets(stored or context.bmc.state.inventory.name) + b"\0"
 
 
 def _controller_id(context: Context, data: bytes) -> Result:
@@ -142,7 +151,7 @@ def _set_controller_id(context: Context, data: bytes) -> Result:
     written = _written(_identifier(context), data, _ID_SIZE)
     if isinstance(written, Reply):
         return written
-    name = written.split(b"\0")[0].decode(errors="replace")
+    name = kept(_ended(written))
     total = bytes([GROUP_EXTENSION, len(written)])
     return Ask(SettingsRequested(replace(settings, controller_id=name)), total)
 

@@ -14,6 +14,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     Reply,
     Result,
 )
+from nospoon.bmc.octets import shown
 from nospoon.protocols.ipmi.session import Privilege
 
 _DEVICE = 0
@@ -21,7 +22,7 @@ _DEVICE = 0
 
 def _content(context: Context) -> bytes:
     bmc = context.bmc
-    return fru.encode(bmc.state.inventory, asset_tag=bmc.runtime.settings.asset_tag)
+    return fru.encode(bmc.state.inventory, asset_tag=shown(bmc.runtime.settings.asset_tag))
 
 
 def _area_info(context: Context, data: bytes) -> Result:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from nospoon import __version__
+from nospoon.bmc import octets
 from nospoon.bmc.messages import Defaults
 from nospoon.bmc.runtime import PowerPolicy
 from nospoon.bmc.software import Component
@@ -156,7 +157,7 @@ def system(served: Served) -> dict[str, Any]:
         "Model": f"{machine.arch} {machine.firmware}",
         "SerialNumber": machine.serial_number,
         "UUID": uuid,
-        "AssetTag": served.aggregate.runtime.settings.asset_tag or None,
+        "AssetTag": _asset_tag(served),
         "PowerState": POWER_STATES[served.aggregate.power],
         "PowerRestorePolicy": POLICIES[served.aggregate.runtime.settings.policy],
         "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
@@ -187,6 +188,10 @@ def system(served: Served) -> dict[str, Any]:
             }
         },
     }
+
+
+def _asset_tag(served: Served) -> str | None:
+    return octets.shown(served.aggregate.runtime.settings.asset_tag) or None
 
 
 def _status(served: Served) -> dict[str, Any]:
@@ -319,7 +324,7 @@ def chassis(served: Served) -> dict[str, Any]:
         "ChassisType": "StandAlone",
         "Manufacturer": "nospoon",
         "SerialNumber": served.config.machine.serial_number,
-        "AssetTag": served.aggregate.runtime.settings.asset_tag or None,
+        "AssetTag": _asset_tag(served),
         "PowerState": POWER_STATES[served.aggregate.power],
         "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
         "LocationIndicatorActive": served.aggregate.identify,
