@@ -123,6 +123,10 @@ def test_a_saved_plan_is_stale_when_only_what_is_remembered_was_changed(shared: 
     saved = f"{file}.plan"
     shared.run("plan", "-o", saved, file)
     labelled = shared.file(more.replace("{name: a}", "{name: a, labels: {x: y}}"), "other.yaml")
+    planned = shared.run("plan", "--detailed-exitcode", labelled, status=2).stdout
+    assert "~ labels of node a: {} -> {x: y}  [remembered]" in planned
+    assert "Nothing to make; what the file says anew is taken over." in planned
+    assert [each["after"] for each in shared.json("plan", labelled)["remembered"]] == ["{x: y}"]
     shared.run("up", "--yes", labelled)
     assert "stale" in shared.run("apply", "--yes", saved, status=5).stderr
     assert shared.run("plan", "--detailed-exitcode", labelled).returncode == 0

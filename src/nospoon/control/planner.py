@@ -26,7 +26,7 @@ from nospoon.control.places import DriversOf, Places, against_moves
 from nospoon.control.reach import Surveyed, require, survey
 from nospoon.control.request import Request
 from nospoon.engine.observe import Drivers, observe_reachable
-from nospoon.errors import HostUnreachable, PlanRefused, Stale, UsageError
+from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import Way
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
@@ -38,6 +38,7 @@ from nospoon.plan.hosts import HostFacts
 from nospoon.plan.nova import inventories
 from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
+from nospoon.plan.remembered import Remembered, Said, remembered
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import elsewhere, only
@@ -217,8 +218,12 @@ class Planner:
         left = (await self._places(seen)).left
         leaves = not request.targets and (left or bool(leavers))
         remembers = leaves or self._says_something_new(seen.earlier, request, seen.uploads)
-        generation = seen.earlier.generation if seen.earlier else 0
-        return replace(plan, remembers=remembers, generation=generation)
+        return replace(
+            plan,
+            remembers=remembers,
+            remembered=await asyncio.to_thread(self._said_anew, request, seen),
+            generation=seen.earlier.generation if seen.earlier else 0,
+        )
 
     def _says_something_new(
         self, earlier: ClusterRow | None, request: Request, uploads: Mapping[str, str]
@@ -227,6 +232,16 @@ class Planner:
             return True
         text = self._cipher.decrypt(earlier.text.encode())
         return text != request.text or dict(uploads) != dict(earlier.uploads)
+
+    def _said_anew(self, request: Request, seen: Prepared) -> tuple[Remembered, ...]:
+        earlier = seen.earlier
+        if earlier is None or not self._says_something_new(earlier, request, seen.uploads):
+            return ()
+        try:
+            before = self.read(earlier.file, self._cipher.decrypt(earlier.text.encode()))
+        except SpecError:  # written for an earlier version, which understood it
+            return ()
+        return remembered(Said(before, earlier.uploads), Said(seen.cluster, seen.uploads))
 
     def drivers(self, hosts: Iterable[Host]) -> dict[tuple[str, Kind], Driver]:
         """Every driver of these hosts."""

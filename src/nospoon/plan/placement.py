@@ -25,9 +25,8 @@ from nospoon.plan.demands import MOVE, PINNED, alike_in, demands_of, together
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.ranking import Ranking, explained, score
 from nospoon.plan.room import Demand, Rooms, Usage
+from nospoon.plan.words import listed
 
-MENTIONED = 4
-"""Hosts that a refusal tells of; more would not be read."""
 ROUNDS = 6
 """How often all are placed again with those first that were left without a host."""
 SEARCHED, TRIES = 64, 50_000
@@ -112,7 +111,7 @@ def _stay(
             short[staying[name], why, bool(demand.nodes[0].host)].append(name)
     for (host, why, pinned), names in short.items():
         many = len(names) > 1
-        what = f"nodes {_listed(names)}" if many else f"node {names[0]}"
+        what = f"nodes {listed(names)}" if many else f"node {names[0]}"
         mend = "" if pinned else f" {MOVE}"
         yield f"{what} cannot grow where {'they are' if many else 'it is'}. {host}: {why}.{mend}"
 
@@ -239,7 +238,7 @@ def _refusal(rooms: Rooms, demands: list[Demand]) -> str:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in first.hosts or rooms.places:
         by_reason[rooms.against(first, name)].append(name)
-    whys = "; ".join(f"{_listed(hosts)}: {why}" for why, hosts in by_reason.items())
+    whys = "; ".join(f"{listed(hosts)}: {why}" for why, hosts in by_reason.items())
     bound = f". It goes {first.bound}. {MOVE}" if first.bound not in ("", PINNED) else ""
     return f"{_named(demands)} on no host. {whys}{bound}"
 
@@ -250,13 +249,8 @@ def _named(demands: list[Demand]) -> str:
     more = f" and {len(demands) - 1} like {'it' if len(names) == 1 else 'them'}"
     like = more if len(demands) > 1 else ""
     if len(names) > 1:
-        return f"nodes {_listed(names)}, {alike_in(demands[0])},{like} fit together"
+        return f"nodes {listed(names)}, {alike_in(demands[0])},{like} fit together"
     return f"node {names[0]}{like} fit{'' if like else 's'}"
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:MENTIONED])
-    return shown if len(names) <= MENTIONED else f"{shown} and {len(names) - MENTIONED} more"
 
 
 __all__ = ["Placed", "place"]

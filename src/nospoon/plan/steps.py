@@ -9,6 +9,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from nospoon.model.resources import Key, Observed, Resource
+from nospoon.plan.remembered import Remembered
 
 
 class Action(StrEnum):
@@ -69,7 +70,8 @@ class Plan:
     """Steps in the order of the file (deletions last); `notes` are warnings for the reader.
 
     `later`: deletions that wait until a machine is powered off; the first plan after that has them.
-    `remembers`: the file says something new that is made nowhere (boot profiles, labels).
+    `remembered`: what the file says anew that is made nowhere. `remembers`: its text is not that
+    which is known, if only by a comment.
     `generation`: of the cluster when it was planned; 0 before it is remembered.
     """
 
@@ -81,6 +83,7 @@ class Plan:
     remembers: bool = False
     generation: int = 0
     later: tuple[Step, ...] = ()
+    remembered: tuple[Remembered, ...] = ()
 
     @property
     def empty(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nospoon.model.resources import Kind, Observed
+from nospoon.plan.remembered import Remembered
 from nospoon.plan.steps import Action, Plan, Step
 from nospoon.plan.words import HIDDEN, describe
 
@@ -15,10 +16,11 @@ def plan_text(plan: Plan) -> str:
     lines = [f"Plan for cluster {plan.cluster} ({plan.cluster_id})", ""]
     for step in (*plan.steps, *plan.later):
         lines += _step_lines(step)
-    if plan.empty and plan.remembers:
-        lines.append(
-            "Nothing to make: what the file says besides (boot profiles, labels) is taken over."
-        )
+    lines += [_remembered_line(each) for each in plan.remembered]
+    if plan.empty and plan.remembered:
+        lines += ["", "Nothing to make; what the file says anew is taken over."]
+    elif plan.empty and plan.remembers:
+        lines.append("Nothing to make: everything is as the file says, and its text is taken over.")
     elif plan.empty:
         lines.append("Nothing to do: everything is as the file says.")
     else:
@@ -44,6 +46,10 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "unchanged": plan.unchanged,
         "notes": list(plan.notes),
         "remembers": plan.remembers,
+        "remembered": [
+            {"sign": r.sign, "what": r.what, "before": r.before, "after": r.after, "rule": r.rule}
+            for r in plan.remembered
+        ],
         "steps": [_step_json(step) for step in plan.steps],
         "later": [_step_json(step) for step in plan.later],
     }
@@ -77,6 +83,11 @@ def _step_lines(step: Step) -> Iterator[str]:
         secret = change.desired == HIDDEN
         what = "changed" if secret else f"{change.observed} -> {change.desired}"
         yield f"        {change.field}: {what}  [{change.rule}]"
+
+
+def _remembered_line(each: Remembered) -> str:
+    change = f": {each.before} -> {each.after}" if each.sign == "~" else ""
+    return f"{each.sign:>3} {each.what}{change}  [{each.rule}]"
 
 
 def _where(step: Step) -> str:

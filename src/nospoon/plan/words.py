@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nospoon.model.ironic import (
     IronicConnector,
     IronicDiscovery,
@@ -41,6 +43,8 @@ def field_text(name: str, value: object) -> str:
     match value:
         case int() if name in BYTES:
             return size(value)
+        case dict():
+            return "{" + ", ".join(f"{key}: {each}" for key, each in value.items()) + "}"
         case tuple():
             return "[" + ", ".join(field_text(name, item) for item in value) + "]"
         case MachineDisk():
@@ -58,7 +62,7 @@ def field_text(name: str, value: object) -> str:
             return f"{value.hostname} {value.mac} {where} by {value.loader}"
         case bool():
             return "yes" if value else "no"
-        case "":
+        case "" | None:
             return "none"
         case _:
             return str(value)
@@ -130,6 +134,16 @@ def _nat(link: Link) -> str:
         return nat
     led = f"VXLAN {tunnel.vni} to {counted(len(tunnel.peers), 'host')}"
     return " ".join(filter(None, (nat, led)))
+
+
+MENTIONED = 4
+"""Names that are told one by one; more would not be read."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """'a, b, c, d and 3 more'."""
+    shown = ", ".join(names[:MENTIONED])
+    return shown if len(names) <= MENTIONED else f"{shown} and {len(names) - MENTIONED} more"
 
 
 def counted(number: int, what: str) -> str:

@@ -48,5 +48,5 @@ def command(
             "fingerprint": plan["fingerprint"],
         }
         target.write_text(json.dumps({"request": saved, "plan": plan}, indent=2))
-    if detailed_exitcode and plan["steps"]:
+    if detailed_exitcode and (plan["steps"] or plan.get("remembered")):
         raise click.exceptions.Exit(CHANGES)

@@ -1,0 +1,143 @@
+"""What a file says anew of which no resource is made: labels, boot profiles, rules for new nodes.
+
+`up` takes it over as it begins: who boots from the network gets the new profile, `status` and the
+exports tell the new labels. It is part of what the user asked for, so the plan tells it, line by
+line, and `plan --detailed-exitcode` counts it, as Terraform counts changes of outputs.
+
+Portgroups are no part of it. With Ironic they are resources; without it they are a description of
+what an operating system may do one day, by which nobody is reached.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+
+from nospoon.model.cluster import BootProfile, Cluster, Host, Node
+from nospoon.plan.words import field_text, listed
+
+Values = Mapping[str, object]
+REMEMBERED, LIVE, NEW_NODES = "remembered", "live", "new nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """One thing that is said anew. `sign` as in a plan; `rule`: whom it reaches."""
+
+    sign: str
+    what: str
+    before: str
+    after: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A file: what it says, and the digests of the files that it names."""
+
+    cluster: Cluster
+    uploads: Mapping[str, str]
+
+    def digest(self, file: str) -> str:
+        """Of the content of a file that it names, short."""
+        return self.uploads.get(file, "")[:12]
+
+
+def remembered(before: Said, after: Said) -> tuple[Remembered, ...]:
+    """What is said anew of nodes, hosts and profiles that both files name, and of profiles that
+    come and go.
+    """
+    return (*_profiles(before, after), *_hosts(before, after), *_nodes(before, after))
+
+
+def _profiles(before: Said, after: Said) -> Iterator[Remembered]:
+    then, now = ({each.name: each for each in said.cluster.profiles} for said in (before, after))
+    for name in sorted(then.keys() | now.keys()):
+        if name not in now:
+            yield Remembered("-", f"boot profile {name}", "", "", LIVE)
+        elif name not in then:
+            yield Remembered("+", f"boot profile {name}", "", "", LIVE)
+        else:
+            was, will = _of_profile(then[name]), _of_profile(now[name])
+            for file in sorted(_files(then[name]) & _files(now[name])):
+                was[file], will[file] = before.digest(file), after.digest(file)
+            for field, old, new in _differing(was, will):
+                yield Remembered("~", f"{field} of boot profile {name}", old, new, LIVE)
+
+
+def _files(profile: BootProfile) -> set[str]:
+    return {profile.kernel, *profile.initrd} - {""}
+
+
+def _of_profile(profile: BootProfile) -> dict[str, object]:
+    return {
+        "kernel": profile.kernel,
+        "initrd": profile.initrd,
+        "cmdline": profile.cmdline,
+        "script": profile.script,
+    }
+
+
+def _hosts(before: Said, after: Said) -> Iterator[Remembered]:
+    then = {host.name: host for host in before.cluster.hosts}
+    for host in after.cluster.hosts:
+        if host.name in then:
+            for field, was, will in _differing(_of_host(then[host.name]), _of_host(host)):
+                rule = LIVE if field.startswith("simulated") else NEW_NODES
+                yield Remembered("~", f"{field} of host {host.name}", was, will, rule)
+
+
+def _of_host(host: Host) -> dict[str, object]:
+    return {
+        "drained": host.drained,
+        **_flat("overcommit", host.overcommit),
+        **_flat("simulated", host.simulation),
+    }
+
+
+def _nodes(before: Said, after: Said) -> Iterator[Remembered]:
+    """Nodes of which the same is said are told of together."""
+    then = {node.name: node for node in before.cluster.nodes}
+    traits = after.cluster.ironic is None
+    alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for node in after.cluster.nodes:
+        if node.name in then:
+            was, will = (_of_node(each, traits=traits) for each in (then[node.name], node))
+            for difference in _differing(was, will):
+                alike[difference].append(node.name)
+    for (field, old, new), names in alike.items():
+        whose = f"node{'s' if len(names) > 1 else ''} {listed(names)}"
+        yield Remembered("~", f"{field} of {whose}", old, new, _rule(field))
+
+
+def _of_node(node: Node, *, traits: bool) -> dict[str, object]:
+    return {
+        "labels": dict(node.labels),
+        "flavor": node.flavor,
+        "boot profile": node.boot,
+        **({"traits": node.traits} if traits else {}),
+        **_flat("placement", node.placement),
+    }
+
+
+def _rule(field: str) -> str:
+    if field.startswith("placement"):
+        return NEW_NODES
+    return LIVE if field == "boot profile" else REMEMBERED
+
+
+def _flat(name: str, value: object) -> dict[str, object]:
+    """A dataclass as `name.field`, and so on within."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return {name: value}
+    parts = ((f"{name}.{each.name}", getattr(value, each.name)) for each in fields(value))
+    return {key: inner for part, of in parts for key, inner in _flat(part, of).items()}
+
+
+def _differing(before: Values, after: Values) -> Iterator[tuple[str, str, str]]:
+    """Fields that are not the same, with what was said and what is."""
+    for name in dict.fromkeys((*before, *after)):
+        was, will = before.get(name, ""), after.get(name, "")
+        if was != will:
+            yield name, field_text(name, was), field_text(name, will)

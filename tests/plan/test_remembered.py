@@ -1,0 +1,96 @@
+"""What a file says anew of which nothing is made."""
+
+from __future__ import annotations
+
+from nospoon.plan.remembered import Remembered, Said, remembered
+from nospoon.spec.load import load
+
+HEAD = "cluster: dev\nhosts: {h: simulated, i: simulated}\n"
+
+
+def said(text: str, **uploads: str) -> Said:
+    return Said(load(f"{HEAD}{text}", file="x"), uploads)
+
+
+def lines(before: str, after: str) -> list[str]:
+    return [shown(each) for each in remembered(said(before), said(after))]
+
+
+def shown(each: Remembered) -> str:
+    return f"{each.sign} {each.what}: {each.before} -> {each.after} [{each.rule}]"
+
+
+def test_a_file_that_says_the_same_says_nothing_anew() -> None:
+    text = "nodes: [{count: 2, labels: {a: x}, placement: pack}]"
+    assert lines(text, f"{text} # a comment") == []
+
+
+def test_labels_are_told_of_together_where_they_are_the_same() -> None:
+    before = "nodes: [{count: 6, labels: {a: x}}, {name: other}]"
+    after = "nodes: [{count: 6, labels: {a: y, b: z}}, {name: other, labels: {c: d}}]"
+    assert lines(before, after) == [
+        (
+            "~ labels of nodes node-0, node-1, node-2, node-3 and 2 more: {a: x} -> {a: y, b: z} "
+            "[remembered]"
+        ),
+        "~ labels of node other: {} -> {c: d} [remembered]",
+    ]
+
+
+def test_nodes_that_come_and_go_are_not_told_of_here() -> None:
+    before = "nodes: [{name: a}, {name: b, labels: {x: y}}]"
+    assert lines(before, "nodes: [{name: a}, {name: c, labels: {x: y}}]") == []
+
+
+def test_profiles_come_and_go_and_nodes_get_another() -> None:
+    one, two = "{kernel: 'http://k/1'}", "{kernel: 'http://k/2', cmdline: quiet}"
+    before = f"boot: {{p: {one}, q: {one}}}\nnodes: [{{boot: p}}, {{boot: q}}]"
+    after = f"boot: {{p: {two}, r: {one}}}\nnodes: [{{boot: p}}, {{boot: r}}]"
+    assert lines(before, after) == [
+        "~ kernel of boot profile p: http://k/1 -> http://k/2 [live]",
+        "~ cmdline of boot profile p: none -> quiet [live]",
+        "- boot profile q:  ->  [live]",
+        "+ boot profile r:  ->  [live]",
+        "~ boot profile of node node-1: q -> r [live]",
+    ]
+
+
+def test_a_kernel_of_the_same_name_with_another_content_is_told_by_its_digest() -> None:
+    text = "boot: {p: {kernel: vmlinuz}}\nnodes: [{boot: p}]"
+    before, after = said(text, vmlinuz="a" * 64), said(text, vmlinuz="b" * 64)
+    (change,) = remembered(before, after)
+    assert shown(change) == f"~ vmlinuz of boot profile p: {'a' * 12} -> {'b' * 12} [live]"
+
+
+def test_rules_for_new_nodes_are_told_of_nodes_and_hosts() -> None:
+    before = "nodes: [{name: a}]"
+    after = "nodes: [{name: a, placement: {strategy: pack, affinity: flavor}}]"
+    assert lines(before, after) == [
+        "~ placement.strategy of node a: spread -> pack [new nodes]",
+        "~ placement.affinity of node a: [] -> [flavor] [new nodes]",
+    ]
+    other = load(
+        "cluster: dev\nhosts: {h: {simulated: {boot: 3s}, drained: true}, i: simulated}\n"
+        f"{before}",
+        file="x",
+    )
+    changes = remembered(said(before), Said(other, {}))
+    assert [shown(each) for each in changes] == [
+        "~ drained of host h: no -> yes [new nodes]",
+        "~ simulated.boot of host h: 0.0 -> 3.0 [live]",
+    ]
+
+
+def test_traits_are_told_of_where_no_ironic_has_them() -> None:
+    before, after = "nodes: [{name: a}]", "nodes: [{name: a, traits: [CUSTOM_GOLD]}]"
+    assert lines(before, after) == ["~ traits of node a: [] -> [CUSTOM_GOLD] [remembered]"]
+    ironic = "ironic: {endpoint: 'http://i'}\n"
+    assert lines(ironic + before, ironic + after) == []
+
+
+def test_portgroups_without_ironic_are_not_told_of() -> None:
+    nics = "networks: {l: {}}\nnodes: [{name: a, nics: [{network: l, portgroup: b}], portgroups:"
+    assert (
+        lines(f"{nics} {{b: {{mode: 802.3ad}}}}}}]", f"{nics} {{b: {{mode: balance-xor}}}}}}]")
+        == []
+    )
