@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
-from nospoon.bmc.users import ADMINISTRATOR, User
+from nospoon.bmc.users import ADMINISTRATOR, OWNER, User
 from nospoon.services.bmcs.ports import BmcConfig
 
 LEAST_PRIVILEGE, OPERATOR = 2, 3
@@ -60,6 +60,8 @@ class Accounts:
         self._key = key or secrets.token_bytes(32)
         self._accounts: dict[bytes, _Account] = {}
         self._of: dict[UUID, tuple[bytes, ...]] = {}
+        self._resting: dict[bytes, set[UUID]] = {}
+        self._resting_of: dict[UUID, frozenset[bytes]] = {}
         self._by_token: dict[bytes, RedfishSession] = {}
 
     def put(self, config: BmcConfig, users: Sequence[User] = ()) -> None:
@@ -68,12 +70,13 @@ class Accounts:
         Sessions go on where nothing changed. A user who has the name that the file gives the node's
         account now may not log in, as over IPMI (§22.28: no two users have the same).
         """
-        uuid = config.bmc.uuid
-        privileges = {self._digest(config.bmc.username, config.password): ADMINISTRATOR}
+        uuid, digests = config.bmc.uuid, self.numbered(config, users)
+        privileges = {digests[OWNER]: ADMINISTRATOR}
         for user in users:
             named = user.name != config.bmc.username
             if named and user.may_log_in and user.privilege >= LEAST_PRIVILEGE:
-                privileges[self._digest(user.name, user.password)] = user.privilege
+                privileges[digests[user.id]] = user.privilege
+        self._rest(uuid, frozenset(digests.values()) - privileges.keys())
         for digest in set(self._of.get(uuid, ())) - set(privileges):
             self._leave(uuid, digest)
         for digest, privilege in privileges.items():
@@ -84,8 +87,32 @@ class Accounts:
                 account.limits[uuid] = privilege
         self._of[uuid] = tuple(privileges)
 
+    def numbered(self, config: BmcConfig, users: Sequence[User]) -> dict[int, bytes]:
+        """The accounts of a BMC's users by number, also of those that may not log in now."""
+        return {
+            OWNER: self._digest(config.bmc.username, config.password),
+            **{u.id: self._digest(u.name, u.password) for u in users if u.name and u.password},
+        }
+
+    def holders(self, account: bytes) -> Iterator[UUID]:
+        """The BMCs that know this account, also where it may not log in now."""
+        yield from self.systems(account)
+        yield from self._resting.get(account, ())
+
+    def _rest(self, uuid: UUID, accounts: frozenset[bytes]) -> None:
+        """These are the accounts that this BMC knows, and that may not log in there."""
+        for each in self._resting_of.pop(uuid, frozenset()):
+            self._resting[each].discard(uuid)
+            if not self._resting[each]:
+                del self._resting[each]
+        for each in accounts:
+            self._resting.setdefault(each, set()).add(uuid)
+        if accounts:
+            self._resting_of[uuid] = accounts
+
     def remove(self, uuid: UUID) -> None:
         """Nobody may use this BMC; who could use no other is logged out."""
+        self._rest(uuid, frozenset())
         for digest in self._of.pop(uuid, ()):
             self._leave(uuid, digest)
 

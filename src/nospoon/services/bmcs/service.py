@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -33,6 +34,7 @@ from nospoon.bmc.messages import (
     Verdict,
 )
 from nospoon.bmc.runtime import Runtime
+from nospoon.bmc.users import User
 from nospoon.errors import (
     Conflict,
     Gone,
@@ -106,7 +108,13 @@ class BmcService:
         self._pdus = Pdus(self, tasks)
         rmcp = Rmcp(self, self._sol).datagram
         self.listeners = Listeners(rmcp, self._pdus.datagram, self, certificates, account_key)
-        self.events = Events(store, tasks, self.listeners.accounts, self.redfish_at)
+        self.events = Events(
+            store,
+            tasks,
+            self.listeners.accounts,
+            served_at=self.redfish_at,
+            is_at=self._redfish_is_at,
+        )
 
     async def restore_events(self) -> None:
         """At start-up, before BMCs are put: subscriptions go on."""
@@ -138,11 +146,12 @@ class BmcService:
         Raises `ProviderError`; what was served before goes on then, or `is_served` denies it.
         """
         known = self._served.get(config.bmc.uuid)
-        accounts = self.listeners.accounts.of(config.bmc.uuid)
+        accounts = self._accounts_of(known)
         await self.listeners.open(config.bmc, instead_of=known.bmc if known is not None else None)
         if known is not None and _where(known.bmc) != _where(config.bmc):
             self._hide(known)
         served = known if known is not None else self._new(config)
+        was = served.bmc
         served.config = config
         machine = config.machine
         self.feed(
@@ -155,7 +164,7 @@ class BmcService:
         self._show_redfish(served)
         self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
         self._pdus.plug(served)
-        await self.events.end(accounts)
+        await self.events.follow(partial(_is_at, was), accounts, self._accounts_of(served))
         if known is None and config.power is not PowerState.UNKNOWN:
             self.feed(served, MachineReported(_seen(config)))
         if early := self._early.pop(config.bmc.uuid, None):
@@ -183,10 +192,17 @@ class BmcService:
             served.timer.cancel()
         served.clear_faults()
         self._end_sessions(served)
-        accounts = self.listeners.accounts.of(uuid)
+        accounts = self._accounts_of(served)
         self._hide(served)
         await self.listeners.close(served.bmc)
-        await self.events.end(accounts)
+        await self.events.follow(partial(_is_at, served.bmc), accounts, {})
+
+    def _accounts_of(self, served: Served | None) -> dict[int, bytes]:
+        """Those of its users by number; {} of none."""
+        if served is None:
+            return {}
+        users = served.aggregate.runtime.settings.users
+        return self.listeners.accounts.numbered(served.config, users)
 
     def _end_sessions(self, served: Served) -> None:
         """A BMC that is gone, without power, or that restarts, knows nobody."""
@@ -206,7 +222,6 @@ class BmcService:
     def _saved(self, served: Served, before: Runtime) -> None:
         """What follows from runtime state that is durable now."""
         after = served.saved
-        accounts = self.listeners.accounts.of(served.bmc.uuid)
         if after.settings is not before.settings:
             served.endpoint.renew(identity(served.config, after))
             self.listeners.accounts.put(served.config, after.settings.users)
@@ -218,7 +233,12 @@ class BmcService:
         if self.events.asked:
             self.events.happened(served.bmc.uuid, happenings.of_runtime(served, before, after))
             if after.settings.users is not before.settings.users:
-                self._tasks.start(self.events.end(accounts), name="end event services")
+                self._users_changed(served, before.settings.users, after.settings.users)
+
+    def _users_changed(self, served: Served, before: Sequence[User], after: Sequence[User]) -> None:
+        numbered, here = self.listeners.accounts.numbered, partial(_is_at, served.bmc)
+        had, have = (numbered(served.config, users) for users in (before, after))
+        self._tasks.start(self.events.follow(here, had, have), name="follow users")
 
     def _noted(self, served: Served, effect: Append | Erase) -> None:
         if self.events.asked:
@@ -266,6 +286,10 @@ class BmcService:
         address, port = place
         here: AbstractSet[UUID] = self._redfish_at.get(place, frozenset())
         return here or self._redfish_at.get((_any(address), port), frozenset())
+
+    def _redfish_is_at(self, uuid: UUID, place: tuple[str, int]) -> bool:
+        served = self._served.get(uuid)
+        return served is not None and _is_at(served.bmc, place)
 
     def all(self) -> Iterable[Served]:
         return self._served.values()
@@ -356,6 +380,12 @@ def _any(address: str) -> str:
 
 def _redfish(bmc: Bmc) -> tuple[str, int]:
     return bmc.address, bmc.redfish_port
+
+
+def _is_at(bmc: Bmc, place: tuple[str, int]) -> bool:
+    """Whether it answers Redfish there, with AC power."""
+    address, port = place
+    return bmc.redfish_port == port and bmc.address in {address, _any(address)}
 
 
 def _seen(config: BmcConfig) -> MachineEvent:

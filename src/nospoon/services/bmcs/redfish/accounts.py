@@ -210,6 +210,7 @@ async def _change(exchange: Exchange, systems: Sequence[Served], change: Change)
 
     for answer in await asyncio.gather(*(asked(each) for each in systems)):
         done(answer)
+    await exchange.service.events.followed()
 
 
 def _check_names(body: Mapping[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """Who is told of what: event services of all endpoints, their subscriptions and streams.
 
 An event service belongs to an account at an endpoint, and tells of the systems that the account may
-use and the endpoint serves: a BMC with an address of its own tells of itself alone. It ends with
-its account. Without subscriptions and streams nothing is made of what happens.
+use and the endpoint serves: a BMC with an address of its own tells of itself alone. It stays with
+the user whose name or password changes, waits while the user is disabled, and ends when the last
+BMC there knows the user no more. Without subscriptions and streams nothing is made of what happens.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from nospoon.services.bmcs.redfish.metadata import odata_type
 BEHIND = 256
 """Events that a stream may be behind; one that is further behind ends."""
 ServedAt = Callable[[tuple[str, int]], AbstractSet[UUID]]
+IsAt = Callable[[UUID, tuple[str, int]], bool]
+"""Whether this BMC answers at that endpoint, or would if it had AC power."""
+Here = Callable[[tuple[str, int]], bool]
 Wants = Callable[[Happening], bool]
 
 
@@ -62,9 +66,16 @@ class Events:
     """All event services. Everything happens on the loop's thread."""
 
     def __init__(
-        self, store: RuntimeStore, tasks: Tasks, accounts: Accounts, served_at: ServedAt
+        self,
+        store: RuntimeStore,
+        tasks: Tasks,
+        accounts: Accounts,
+        *,
+        served_at: ServedAt,
+        is_at: IsAt,
     ) -> None:
-        self._store, self._accounts, self._served_at = store, accounts, served_at
+        self._store, self._accounts = store, accounts
+        self._served_at, self._is_at = served_at, is_at
         self._settings: dict[tuple[str, str], EventSettings] = {}
         self._of: dict[str, tuple[str, str]] = {}
         self._held: dict[str, set[tuple[str, str]]] = {}
@@ -72,7 +83,7 @@ class Events:
         self._deliveries = Deliveries(
             tasks, self._look, self._gave_up, _event, overrun=self._overrun
         )
-        self._writing = asyncio.Lock()
+        self._writing, self._following = asyncio.Lock(), asyncio.Lock()
         self._number = 0
 
     def restore(self, kept: Iterable[EventSettings]) -> None:
@@ -129,13 +140,49 @@ class Events:
         for each in settings.subscriptions:
             self._of[each.id] = settings.key
 
-    async def end(self, accounts: Iterable[bytes]) -> None:
-        """These accounts are no more."""
-        gone = {each.hex() for each in accounts if not self._accounts.systems(each)}
-        for key in [key for account in gone for key in self._held.pop(account, ())]:
-            await self.change(key, lambda settings: EventSettings(*settings.key))
-        for stream in [each for each in self.streams.values() if each.account.hex() in gone]:
-            stream.end()
+    async def follow(
+        self, here: Here, before: Mapping[int, bytes], after: Mapping[int, bytes]
+    ) -> None:
+        """Users of one BMC, by number, had these accounts and have those; it answers `here`."""
+        async with self._following:
+            for number, account in before.items():
+                if after.get(number) != account:
+                    await self._follow(here, account, after.get(number))
+        for stream in [each for each in self.streams.values() if here(each.place)]:
+            if not self._knows(self._accounts.systems(stream.account), stream.place):
+                stream.end()
+
+    async def followed(self) -> None:
+        """Until what `follow` was told before is so."""
+        async with self._following:
+            pass
+
+    async def _follow(self, here: Here, account: bytes, heir: bytes | None) -> None:
+        """Where nobody knows the account any more, it is another one's now, or ends."""
+        for key in [key for key in self._held.get(account.hex(), ()) if here(_place(key[0]))]:
+            if self._knows(self._accounts.holders(account), _place(key[0])):
+                continue
+            if heir is None:
+                await self.change(key, lambda settings: EventSettings(*settings.key))
+            else:
+                await self._move(key, heir.hex())
+
+    def _knows(self, holders: Iterable[UUID], place: tuple[str, int]) -> bool:
+        return any(self._is_at(each, place) for each in holders)
+
+    async def _move(self, key: tuple[str, str], account: str) -> None:
+        """Subscriptions keep their ids, and what is on its way to them."""
+        async with self._writing:
+            nothing, before = EventSettings(*key), self._settings.get(key)
+            if before is None:
+                return
+            own = self._settings.get((key[0], account), replace(before, account=account))
+            others = tuple(each for each in before.subscriptions if each not in own.subscriptions)
+            after = replace(own, subscriptions=(*own.subscriptions, *others))
+            await self._store.save_events(after)
+            await self._store.save_events(nothing)
+            self._take(nothing)
+            self._take(after)
 
     def happened(self, system: UUID, what: Iterable[Happening]) -> None:
         """Tell everybody who may know of this system and wants to."""
