@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from nospoon.bmc.ipmi.sdr import raw
+from nospoon.bmc.ipmi.sensor import crossed
+from nospoon.bmc.log import Severity
 from nospoon.bmc.sensors import SENSORS, Analog, Unit, reading
 from nospoon.services.bmcs.redfish.exchange import OK, ROOT, ref, resource
 
@@ -21,6 +24,9 @@ THRESHOLDS = {
     "UpperCritical": "upper_critical",
     "UpperFatal": "upper_fatal",
 }
+_CRITICAL, _CAUTION = 0b110110, 0b001001
+"""Bits of thresholds (§35.14, byte 3): critical and fatal ones, and non-critical ones."""
+_BY_SEVERITY = tuple(Severity)
 PRECISION = 1
 CAPACITY_WATTS = 750.0
 
@@ -44,6 +50,31 @@ def _reading(served: Served, sensor: Analog) -> float | None:
     return round(value, PRECISION) if value is not None else None
 
 
+def _health(served: Served, sensor: Analog) -> Severity | None:
+    """By the thresholds that the reading is at or beyond, as IPMI tells it; None without one."""
+    value = reading(sensor, served.aggregate, served.now())
+    if value is None:
+        return None
+    bits = crossed(sensor, raw(sensor, value))
+    if bits & _CRITICAL:
+        return Severity.CRITICAL
+    return Severity.WARNING if bits & _CAUTION else Severity.OK
+
+
+def _status(served: Served, sensor: Analog) -> dict[str, str]:
+    health = _health(served, sensor)
+    if health is None:
+        return {"State": "UnavailableOffline"}
+    return {"State": "Enabled", "Health": str(health)}
+
+
+def rollup(served: Served, *units: Unit) -> Severity:
+    """The worst of its sensors with these units, or with none named of all of them."""
+    found = (_health(served, each) for each in _analogs() if not units or each.unit in units)
+    told = [each for each in found if each is not None]
+    return max(told, key=_BY_SEVERITY.index, default=Severity.OK)
+
+
 def sensors(served: Served) -> list[str]:
     """Ids of the sensors that have a reading."""
     del served
@@ -60,13 +91,12 @@ def sensor(served: Served, member: str) -> dict[str, Any] | None:
         for name, attribute in THRESHOLDS.items()
         if (value := getattr(found.thresholds, attribute)) is not None
     }
-    value = _reading(served, found)
     return {
         **resource("Sensor", f"{_chassis(served)}/Sensors/{member}", member, found.name),
         "ReadingType": READING_TYPES[found.unit],
         "ReadingUnits": str(found.unit),
-        "Reading": value,
-        "Status": OK if value is not None else {"State": "UnavailableOffline"},
+        "Reading": _reading(served, found),
+        "Status": _status(served, found),
         **({"Thresholds": limits} if limits else {}),
     }
 
@@ -92,7 +122,7 @@ def thermal(served: Served) -> dict[str, Any]:
                 "UpperThresholdCritical": each.thresholds.upper_critical,
                 "UpperThresholdFatal": each.thresholds.upper_fatal,
                 "PhysicalContext": "Intake" if "Inlet" in each.name else "CPU",
-                "Status": OK,
+                "Status": _status(served, each),
             }
             for index, each in enumerate(_analogs(Unit.CELSIUS))
         ],
@@ -106,7 +136,7 @@ def thermal(served: Served) -> dict[str, Any]:
                 "ReadingUnits": "RPM",
                 "LowerThresholdNonCritical": _whole(each.thresholds.lower_caution),
                 "LowerThresholdCritical": _whole(each.thresholds.lower_critical),
-                "Status": OK,
+                "Status": _status(served, each),
             }
             for index, each in enumerate(_analogs(Unit.RPM))
         ],
@@ -130,7 +160,7 @@ def power(served: Served) -> dict[str, Any]:
                 "Name": "System Power Control",
                 "PowerConsumedWatts": _reading(served, draw),
                 "PowerCapacityWatts": CAPACITY_WATTS,
-                "Status": OK,
+                "Status": _status(served, draw),
             }
         ],
         "PowerSupplies": [
@@ -153,7 +183,7 @@ def thermal_subsystem(served: Served) -> dict[str, Any]:
         **resource("ThermalSubsystem", path, "ThermalSubsystem", "Thermal Subsystem"),
         "Fans": ref(f"{path}/Fans"),
         "ThermalMetrics": ref(f"{path}/ThermalMetrics"),
-        "Status": OK,
+        "Status": {**OK, "HealthRollup": str(rollup(served, Unit.CELSIUS, Unit.RPM))},
     }
 
 
@@ -177,7 +207,7 @@ def fan(served: Served, member: str) -> dict[str, Any] | None:
             "Reading": None,
             "SpeedRPM": speed["Reading"],
         },
-        "Status": OK,
+        "Status": _status(served, found),
     }
 
 

@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 
 from nospoon import __version__
 from nospoon.bmc import octets
+from nospoon.bmc.log import Severity
 from nospoon.bmc.messages import Defaults
 from nospoon.bmc.runtime import PowerPolicy
 from nospoon.bmc.software import Component
@@ -18,6 +19,7 @@ from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
+from nospoon.services.bmcs.redfish import environment
 from nospoon.services.bmcs.redfish.exchange import CLOCK, ROOT, ref, resource
 from nospoon.services.bmcs.redfish.jobs import when
 from nospoon.services.bmcs.redfish.query import MAX_LEVELS
@@ -328,7 +330,7 @@ def chassis(served: Served) -> dict[str, Any]:
         "PowerState": POWER_STATES[served.aggregate.power],
         "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
         "LocationIndicatorActive": served.aggregate.identify,
-        "Status": {"State": "Enabled", "Health": "Critical" if served.power_fault else "OK"},
+        "Status": _chassis_status(served),
         "Power": ref(f"Chassis/{uuid}/Power"),
         "Thermal": ref(f"Chassis/{uuid}/Thermal"),
         "PowerSubsystem": ref(f"Chassis/{uuid}/PowerSubsystem"),
@@ -341,6 +343,13 @@ def chassis(served: Served) -> dict[str, Any]:
             "ManagedBy": [ref(f"Managers/{uuid}")],
         },
     }
+
+
+def _chassis_status(served: Served) -> dict[str, str]:
+    """A power fault is its own; sensors are what depends on it."""
+    own = Severity.CRITICAL if served.power_fault else Severity.OK
+    worst = own if own is Severity.CRITICAL else environment.rollup(served)
+    return {"State": "Enabled", "Health": str(own), "HealthRollup": str(worst)}
 
 
 def session_service() -> dict[str, Any]:
