@@ -218,7 +218,10 @@ async def test_dcmi_tells_power_and_keeps_names(tmp_path: Path) -> None:
             await clients.tool("dcmi", read, says=long)
         await clients.tool("dcmi", "set_mc_id_string", "bmc-of-n0")
         await clients.tool("dcmi", "get_mc_id_string", says="bmc-of-n0")
-        await clients.free("ipmi-dcmi", "--get-dcmi-capability-info", says="Available")
+        can = await clients.free("ipmi-dcmi", "--get-dcmi-capability-info", says="Available")
+        assert re.search(r"Asset Tag +: Available", can)
+        assert re.search(r"Record Level SEL Flush upon Rollover +: Available", can)
+        await clients.tool("dcmi", "discover", says="Asset tag support available")
 
 
 async def test_the_restore_policy_is_set_and_obeyed_when_ac_returns(tmp_path: Path) -> None:

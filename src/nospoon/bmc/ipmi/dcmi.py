@@ -34,7 +34,10 @@ _NO_LIMIT = 0x80
 """Get Power Limit (§6.6.2): no limit is set."""
 _TAG_SIZE, _ID_SIZE, _PART = 63, 63, 16
 _POWER, _WINDOW, _SAMPLES = 5, 60.0, 30
-_ROLLOVER = 0x8000
+_ROLLOVER, _OLDEST_FIRST = 0x8000, 0x1000
+"""Table 6-3, SEL attributes: it rolls over by itself, record by record."""
+_ASSET_TAG = 0x04
+"""Table 6-3, identification attributes."""
 _NO_CHANNEL = 0xFF
 _ENTITIES: Mapping[int, tuple[int, ...]] = {0x40: (1,), 0x37: (1,), 0x41: (2,), 0x03: (2,)}
 """Entity -> temperature sensors: 40h inlet, 41h CPU (§6.5.2), and those of the SDRs."""
@@ -43,7 +46,8 @@ _HIGHEST = 127
 
 CAPABILITIES: Mapping[int, bytes] = {
     1: bytes([0x00, 0x01, 0x00]),
-    2: (_ROLLOVER | CAPACITY).to_bytes(2, "little") + bytes([0x00, 0x00, 0x01]),
+    2: (_ROLLOVER | _OLDEST_FIRST | CAPACITY).to_bytes(2, "little")
+    + bytes([_ASSET_TAG, 0x00, 0x01]),
     3: bytes([0x20 << 1 & 0xFE, 0x00]),
     4: bytes([0x01, _NO_CHANNEL, _NO_CHANNEL]),
     5: bytes([0x01, 0x41]),
