@@ -398,6 +398,16 @@ async def test_a_stream_ends_when_it_is_deleted() -> None:
             assert (await reader.readuntil(b"\r\n0\r\n\r\n")).endswith(b"0\r\n\r\n")
 
 
+async def test_nothing_of_a_stream_can_be_changed() -> None:
+    async with bench(1) as b, stream(b):
+        (member,) = (await client(b.first).get(SUBSCRIPTIONS)).json["Members"]
+        place = member["@odata.id"]
+        refused = await client(b.first).ask("PATCH", place, {"Context": "mine"})
+        assert (refused.status, refused.headers["allow"]) == (405, "DELETE, GET, HEAD")
+        assert refused.message == "OperationNotAllowed"
+        assert (await client(b.first).get(place)).json["Context"] is None
+
+
 async def test_a_stream_is_filtered() -> None:
     async with bench(1) as b:
         log = f"{system_of(b.first)}/LogServices"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import http.client
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hypothesis import given
@@ -10,8 +14,13 @@ from hypothesis import strategies as st
 
 from nospoon.bmc.events import Subscription
 from nospoon.bmc.users import User
+from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.redfish import accounts, certificate_service, submitted, subscribing
 from nospoon.services.bmcs.redfish.errors import RedfishError
+from nospoon.testing.redfish import client, system_of
+
+from .test_accounts import BOB
+from .test_volumes import rack
 
 _LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(),
@@ -75,3 +84,100 @@ def test_a_signing_request_is_read_or_refused(body: dict[str, Any]) -> None:
         certificate_service._subject(given)
         certificate_service._alternatives(given)
         certificate_service._key(given)
+
+
+ODD: tuple[Any, ...] = (
+    [],
+    {},
+    [None],
+    [{}],
+    {"a": []},
+    0,
+    -1,
+    1.5,
+    "",
+    "x" * 300,
+    True,
+    False,
+    None,
+)
+SERVICE = "/redfish/v1"
+WRITABLE: Mapping[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "PATCH {system}": ({}, (
+        "AssetTag", "PowerRestorePolicy", "IndicatorLED", "LocationIndicatorActive", "Boot",
+        "Boot/BootSourceOverrideTarget", "Boot/BootSourceOverrideEnabled",
+        "Boot/BootSourceOverrideMode", "Boot/HttpBootUri", "Boot/BootOrder",
+    )),
+    "PATCH {chassis}": ({}, ("AssetTag", "IndicatorLED", "LocationIndicatorActive")),
+    "PATCH {manager}": ({}, ("DateTime",)),
+    "PATCH {manager}/VirtualMedia/Cd": ({}, ("VerifyCertificate",)),
+    "PATCH {system}/SecureBoot": ({}, ("SecureBootEnable",)),
+    "PATCH {system}/Bios/Settings": ({}, (
+        "Attributes", "Attributes/AcPowerRecovery", "Attributes/x", "@Redfish.SettingsApplyTime",
+    )),
+    "PATCH /redfish/v1/EventService": ({}, (
+        "ServiceEnabled", "DeliveryRetryAttempts", "DeliveryRetryIntervalSeconds",
+    )),
+    "POST /redfish/v1/EventService/Subscriptions": (NEEDED, (
+        "Destination", "Protocol", "Context", "HttpHeaders", "RegistryPrefixes", "ResourceTypes",
+        "OriginResources", "MessageIds", "EventTypes", "Severities", "DeliveryRetryPolicy",
+        "SubordinateResources", "VerifyCertificate",
+    )),
+    "POST /redfish/v1/AccountService/Accounts": (
+        BOB, ("UserName", "Password", "RoleId", "Enabled", "Locked", "AccountTypes"),
+    ),
+    "POST /redfish/v1/SessionService/Sessions": ({}, ("UserName", "Password")),
+    "POST {system}/Storage/0/Volumes": ({"CapacityBytes": 1}, (
+        "CapacityBytes", "RAIDType", "VolumeType", "Name", "DisplayName", "Encrypted", "Links",
+        "Links/Drives", "@Redfish.OperationApplyTime",
+    )),
+    "POST {system}/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia": ({"Image": "http://h/"}, (
+        "Image", "Inserted", "WriteProtected", "UserName", "Password", "TransferMethod",
+        "TransferProtocolType", "MediaType",
+    )),
+    "POST /redfish/v1/UpdateService/Actions/UpdateService.SimpleUpdate": (
+        {"ImageURI": "http://h/bmc-1.bin"},
+        ("ImageURI", "TransferProtocol", "Targets", "Username", "Password",
+         "@Redfish.OperationApplyTime"),
+    ),
+    "POST {system}/Actions/ComputerSystem.Reset": ({}, ("ResetType",)),
+    "POST {manager}/LogServices/SEL/Actions/LogService.ClearLog": ({}, ("LogEntriesETag",)),
+}  # fmt: skip
+"""What can be written where, with what else a body needs there."""
+
+
+def _with(body: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    outer, slash, inner = name.partition("/")
+    return {**body, outer: {inner: value} if slash else value}
+
+
+def _ask_all(config: BmcConfig, asked: Iterable[tuple[str, str, bytes]]) -> list[str]:
+    """Those that were not answered as a request that was taken or refused, over one connection."""
+    line = http.client.HTTPConnection(config.bmc.address, config.bmc.redfish_port, timeout=30)
+    headers = {**client(config).headers, "Content-Type": "application/json"}
+    broken = []
+    for method, path, body in asked:
+        line.request(method, path, body, headers)
+        answer = line.getresponse()
+        answer.read()
+        if answer.status >= 500 and answer.status != 503:
+            broken.append(f"{method} {path} {body!r}: {answer.status}")
+    line.close()
+    return broken
+
+
+async def test_no_value_of_any_property_breaks_the_service() -> None:
+    async with rack() as b:
+        uuid = b.first.bmc.uuid
+        places = {
+            "system": system_of(b.first),
+            "chassis": f"{SERVICE}/Chassis/{uuid}",
+            "manager": f"{SERVICE}/Managers/{uuid}",
+        }
+        asked = (
+            (*line.format(**places).split(), json.dumps(_with(needed, name, value)).encode())
+            for line, (needed, names) in WRITABLE.items()
+            for name in names
+            for value in ODD
+        )
+        assert await asyncio.to_thread(_ask_all, b.first, asked) == []  # type: ignore[arg-type]

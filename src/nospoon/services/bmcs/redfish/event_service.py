@@ -218,6 +218,8 @@ async def _with(exchange: Exchange, change: Callable[[Subscription], Subscriptio
 
 async def _patch(exchange: Exchange) -> Response:
     _may(exchange, OPERATOR)
+    if exchange.request.path_params["member"] in _streams(exchange):
+        raise errors.not_allowed("DELETE, GET, HEAD")
     _one(exchange)
     body = await exchange.body()
     await _with(exchange, lambda before: subscribing.changed(before, body))

@@ -151,8 +151,11 @@ async def _create(exchange: Exchange) -> Response:
 def _asked(served: Served, body: dict[str, Any]) -> AddedVolume:
     refuse_others(body, _WRITABLE)
     check_apply_time(body)
-    if body.get("Encrypted") not in {None, False}:
-        raise errors.not_in_list("Encrypted", body["Encrypted"], ("false",))
+    encrypted = body.get("Encrypted")
+    if encrypted is not None and not isinstance(encrypted, bool):
+        raise errors.wrong_type("Encrypted", encrypted)
+    if encrypted:
+        raise errors.not_in_list("Encrypted", encrypted, ("false",))
     return AddedVolume(
         id=secrets.token_hex(4),
         size=_size(body),
