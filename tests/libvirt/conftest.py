@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from nospoon.model.resources import Image, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished
+from nospoon.runtime.turns import Turns
 from nospoon.testing import guests
 from nospoon.testing.conformance import Bench, Rack, make, remove_all
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
@@ -50,23 +51,40 @@ def images() -> dict[str, str]:
     return {}
 
 
+Connect = Callable[[str], LibvirtConnection]
+
+
 @pytest.fixture
-async def connection(
+async def connect(
     own_libvirt: OwnLibvirt, runner: NamespaceRunner, images: dict[str, str], tmp_path: Path
-) -> AsyncIterator[LibvirtConnection]:
+) -> AsyncIterator[Connect]:
+    """Makes connections to it, by the name that the host is given."""
+    made, turns = [], Turns()
+
     async def open_image(sha256: str) -> str:
         return images[sha256]
 
-    connection = LibvirtConnection(
-        Host("here", uri=own_libvirt.uri),
-        "kit",
-        runner,
-        open_image,
-        records=str(tmp_path / "records"),
-        verdicts=tmp_path / "verdicts",
-    )
-    yield connection
-    await connection.close()
+    def connect(name: str) -> LibvirtConnection:
+        connection = LibvirtConnection(
+            Host(name, uri=own_libvirt.uri),
+            "kit",
+            runner,
+            open_image,
+            records=str(tmp_path / "records"),
+            verdicts=tmp_path / "verdicts",
+            turns=turns,
+        )
+        made.append(connection)
+        return connection
+
+    yield connect
+    for each in made:
+        await each.close()
+
+
+@pytest.fixture
+def connection(connect: Connect) -> LibvirtConnection:
+    return connect("here")
 
 
 async def nothing(resource: Resource) -> None:

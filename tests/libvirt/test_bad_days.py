@@ -143,12 +143,11 @@ async def test_qemu_killed_behind_our_back_is_a_crash(
 
 @pytest.fixture
 async def small_pool(bench: Bench, rack: Rack, runner: Runner) -> AsyncIterator[Resource]:
-    """A pool on a file system of 8 MiB."""
-    assert isinstance(rack.pool.shape, Pool)
-    path = rack.pool.shape.path
+    """A pool on a file system of 8 MiB, as the images beside it."""
+    path = f"{bench.pool_root}/small"
     await runner.run(["mkdir", path])
     await runner.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", path])
-    yield rack.pool
+    yield replace(rack.pool, shape=Pool(f"{path}/pool"))
     for each in (await observe_all(bench)).values():
         if each.key.kind in {Kind.MACHINE, Kind.NETWORK}:
             await bench.connection.drivers[each.key.kind].delete(each)
@@ -164,7 +163,7 @@ async def test_an_image_larger_than_the_pool_is_refused_before_it_is_sent(
     images[sha256] = str(tmp_path / "large.raw")
     rack = rack_for(replace(bench, image=Image("", sha256, "raw", 9 * MEBI)))
     await make(bench, small_pool)
-    with pytest.raises(OutOfSpace, match=r"host here: pool nospoon-kit-.* takes 9 MiB"):
+    with pytest.raises(OutOfSpace, match=r"host here: pool nospoon-images-kit .* takes 9 MiB"):
         await make(bench, rack.image)
     assert rack.image.key not in await observe_all(bench)
 
@@ -256,7 +255,7 @@ async def test_a_pool_whose_directory_is_gone_is_removed(
 async def test_half_an_upload_is_not_an_image_and_is_made_again(bench: Bench, rack: Rack) -> None:
     await make(bench, rack.pool, rack.image)
     assert isinstance(rack.pool.shape, Pool)
-    marker = next(Path(rack.pool.shape.path).glob("*.complete"))
+    marker = next(Path(bench.pool_root).rglob("*.complete"))
     marker.unlink()
     image = marker.with_suffix("")
     image.write_bytes(image.read_bytes()[: MEBI // 2])

@@ -26,7 +26,7 @@ from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.machine import KeptState
-from nospoon.model.resources import Link, Machine, Observed
+from nospoon.model.resources import Kind, Link, Machine, Observed
 from nospoon.plan import notes
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.notes import Noted
@@ -206,6 +206,7 @@ def found_in(seen: Sequence[Seen], uid: int) -> list[Found]:
             ironics.get(id_),
         )
         for id_, some in things.items()
+        if any(each.key.kind is not Kind.IMAGE for each in some)  # those that no cluster uses
     ]
 
 

@@ -54,6 +54,7 @@ from nospoon.runtime.heap import Heap
 from nospoon.runtime.runner import runner_for
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.turns import Turns
 from nospoon.runtime.udp import ports_in_use
 from nospoon.services.agents.service import AgentService
 from nospoon.services.bmcs.certificates import Certificates
@@ -88,6 +89,7 @@ class Daemon:
         self._tasks = Tasks("daemon")
         self._end = contextlib.AsyncExitStack()
         self._building = asyncio.Lock()
+        self._turns = Turns()
         self._fences: dict[Driver, Driver] = {}
         self.database = _opened(settings)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
@@ -380,6 +382,7 @@ class Daemon:
             verdicts=self._settings.cache,
             trial=trial,
             boot_iso=self._boot_iso if host.unprivileged else None,
+            turns=self._turns,
         )
 
     async def _boot_iso(self) -> Path | None:

@@ -87,7 +87,8 @@ class Pool:
 class Image:
     """A disk image copied to a host once. `sha256` of the file; sizes in bytes.
 
-    `format` is qemu-img's name (raw, qcow2); `virtual_size` is what a guest sees.
+    `pool`: of the cluster that uses it. `format` is qemu-img's name (raw, qcow2); `virtual_size` is
+    what a guest sees.
     """
 
     pool: str

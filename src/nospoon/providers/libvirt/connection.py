@@ -12,6 +12,7 @@ from nospoon.providers.base import BootMethod, Capabilities, Driver, OpenImage
 from nospoon.providers.libvirt.capabilities import RULES, HostFacts, ask_facts
 from nospoon.providers.libvirt.existing import existing_volumes
 from nospoon.providers.libvirt.hypervisor import Hypervisor
+from nospoon.providers.libvirt.image_cache import ImageCache
 from nospoon.providers.libvirt.images import ImageDriver
 from nospoon.providers.libvirt.kvm import KvmTrial, TrialOf
 from nospoon.providers.libvirt.machines import BootIso, MachineDriver, Setup
@@ -22,12 +23,14 @@ from nospoon.providers.libvirt.volumes import VolumeDriver
 from nospoon.runtime import clock as clocks
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
+from nospoon.runtime.turns import Turns
 
 
 class LibvirtConnection:
     """A `Connection`. `records`: directory on the host for console records; `verdicts`: the
     daemon's directory for what was learned about KVM; `trial`: what to try it with, None never;
-    `boot_iso`: makes the ISO that machines with `boot_iso` boot.
+    `boot_iso`: makes the ISO that machines with `boot_iso` boot; `turns`: those of all connections
+    of this deployment.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class LibvirtConnection:
         trial: TrialOf | None = None,
         boot_iso: BootIso | None = None,
         clock: Clock = clocks.unix,
+        turns: Turns | None = None,
     ) -> None:
         self.host = host
         self._hypervisor = Hypervisor(host.uri, host.name)
@@ -54,11 +58,12 @@ class LibvirtConnection:
             accelerator=self._accelerator,
         )
         common = (self._hypervisor, deployment, clock)
+        cache = ImageCache(self._hypervisor, deployment, turns or Turns())
         self._drivers: dict[Kind, Driver] = {
-            Kind.POOL: PoolDriver(*common),
-            Kind.IMAGE: ImageDriver(*common, open_image=open_image),
+            Kind.POOL: PoolDriver(*common, removed=cache.sweep),
+            Kind.IMAGE: ImageDriver(cache, clock, open_image=open_image),
             Kind.NETWORK: NetworkDriver(*common, runner=runner),
-            Kind.VOLUME: VolumeDriver(*common),
+            Kind.VOLUME: VolumeDriver(*common, shared=cache.pool),
             Kind.MACHINE: self._machines,
         }
         if host.unprivileged:

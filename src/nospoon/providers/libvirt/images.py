@@ -1,27 +1,37 @@
-"""Images: copied from the daemon's own file into a pool, once, and checked on the way.
+"""Images: copied from the daemon's own file to a host, once, and checked on the way.
 
 An image counts as there only when a marker file beside it says that its upload had ended, so that
-what a crash left half-way is made again instead of being booted.
+what a crash left half-way is made again instead of being booted. Where they lie: `image_cache`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 import libvirt
 
-from nospoon.errors import OutOfSpace, ProviderError
+from nospoon.errors import NospoonError, OutOfSpace, ProviderError
 from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.base import OpenImage
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
+from nospoon.providers.libvirt.hypervisor import Connect, ignoring
+from nospoon.providers.libvirt.image_cache import Cached, ImageCache, refer
+from nospoon.providers.libvirt.owner import SHARED_IMAGES
 from nospoon.providers.libvirt.pools import VirPool, has_directory, our_pool, our_pools, refreshed
-from nospoon.providers.libvirt.storage_xml import COMPLETE, as_image, image_file, render_volume
-from nospoon.providers.libvirt.volumes import file_named, files_in, remove_files
+from nospoon.providers.libvirt.storage_xml import (
+    COMPLETE,
+    REFERENCE,
+    FoundVolume,
+    as_image,
+    image_file,
+    render_volume,
+)
+from nospoon.providers.libvirt.volumes import file_named, files_in
 from nospoon.runtime import process
 from nospoon.runtime.clock import Clock
 
@@ -70,19 +80,19 @@ def _size(path: str) -> int:
 
 
 class ImageDriver:
-    """Copies images to the host and removes them. `open_image` finds the daemon's own copy."""
+    """Has clusters refer to images of their host, which it sends there once. `open_image` finds the
+    daemon's own copy.
+    """
 
     kind = Kind.IMAGE
 
-    def __init__(
-        self, hypervisor: Hypervisor, deployment: str, clock: Clock, *, open_image: OpenImage
-    ) -> None:
-        self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
-        self._open_image = open_image
+    def __init__(self, cache: ImageCache, clock: Clock, *, open_image: OpenImage) -> None:
+        self._cache, self._clock = cache, clock
+        self._hypervisor, self._open_image = cache.hypervisor, open_image
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.work(
-            lambda connect: self._list(connect, cluster), "list images"
+            lambda connect: list(self._list(connect, cluster)), "list images"
         )
         host, now = self._hypervisor.host, self._clock()
         return [
@@ -91,74 +101,121 @@ class ImageDriver:
 
     def _list(
         self, connect: Connect, cluster: UUID | None
-    ) -> list[tuple[OwnerTag, tuple[str, Image]]]:
-        found = []
-        for pool, facts in our_pools(connect, self._deployment, cluster):
-            files = (
-                [file for _, file in files_in(pool)] if facts.active and has_directory(pool) else []
-            )
-            complete = {file.file.removesuffix(COMPLETE) for file in files}
-            complete &= {f.file.removesuffix(COMPLETE) for f in files if f.file.endswith(COMPLETE)}
-            found += [
-                (facts.tag, image)
-                for file in files
-                if file.file in complete and (image := as_image(file, facts.name)) is not None
-            ]
-        return found
+    ) -> Iterator[tuple[OwnerTag, tuple[str, Image]]]:
+        """Those that clusters refer to, or have themselves, and those that none does."""
+        content = self._cache.content(connect)
+        for pool, facts in our_pools(connect, self._cache.deployment, cluster):
+            if facts.active and has_directory(pool):
+                found = {file.file: file for _, file in files_in(pool)}
+                for file in _images_of(found, content):
+                    if (image := as_image(file, facts.name)) is not None:
+                        yield facts.tag, image
+        everything = content.whole | content.half
+        if cluster is None and everything:
+            for name in everything.keys() - self._cache.references(connect):
+                if (image := as_image(everything[name], "")) is not None:
+                    yield self._cache.tag, image
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        """A reference, then the image, unless it is there: so that nobody takes it away."""
         assert isinstance(resource.shape, Image)
         shape, name = resource.shape, resource.key.name
         path = await self._open_image(shape.sha256)
         file = await inspect_image(path, shape.format)
         _refuse_unfit(path, file, shape)
-        await self._hypervisor.work(
-            lambda connect: self._copy(
-                our_pool(connect, self._hypervisor.host, tag, shape.pool),
-                connect, path, file_name=image_file(name, shape), shape=shape,
-            ),
-            f"copy image {name} to pool {shape.pool}",
-        )  # fmt: skip
-
-    def _copy(
-        self, pool: VirPool, connect: Connect, path: str, *, file_name: str, shape: Image
-    ) -> None:
-        if file_named(refreshed(pool), file_name + COMPLETE) is not None:
-            if file_named(pool, file_name) is not None:
-                return
-            file_named(pool, file_name + COMPLETE).delete(0)  # type: ignore[union-attr]  # found
-        half = file_named(pool, file_name)
-        if half is not None:
-            half.delete(0)
-        _check_space(self._hypervisor.host, pool, _size(path))
-        xml = render_volume(file_name, capacity=_size(path), file_format="raw")
-        volume = pool.createXML(xml, 0)
-        try:
-            digest = _upload(connect, volume, path)
-            if digest != shape.sha256:
-                raise ProviderError(
-                    f"the image {path} is corrupt: its sha256 is {digest}, not {shape.sha256}",
-                    hint="Run `nospoon up` with a good copy.",
+        turns, place, image = self._cache.turns, self._cache.place, image_file(name, shape)
+        async with turns.of(*place, shape.sha256):
+            async with turns.of(*place):
+                missing = await self._hypervisor.work(
+                    lambda connect: self._refer(connect, shape.pool, tag, image),
+                    f"refer to image {name} in pool {shape.pool}",
                 )
-            marker = render_volume(file_name + COMPLETE, capacity=0, file_format="raw")
-            pool.createXML(marker, 0)
-        except (libvirt.libvirtError, ProviderError, OSError):
-            volume.delete(0)
+            if missing:
+                await self._send(path, image, shape, tag)
+
+    def _refer(self, connect: Connect, pool_name: str, tag: OwnerTag, image: str) -> bool:
+        """Whether the image is still to be sent."""
+        pool = refreshed(our_pool(connect, self._hypervisor.host, tag, pool_name))
+        if file_named(pool, image + COMPLETE) is not None and file_named(pool, image) is not None:
+            return False
+        for name in (image + COMPLETE, image):  # half of one, of an earlier version
+            half = file_named(pool, name)
+            if half is not None:
+                half.delete(0)
+        shared = self._cache.made(connect, pool)
+        refer(pool, image)
+        whole = file_named(shared, image + COMPLETE), file_named(shared, image)
+        if None not in whole:
+            return False
+        for file in whole:
+            if file is not None:
+                file.delete(0)
+        return True
+
+    async def _send(self, path: str, image: str, shape: Image, tag: OwnerTag) -> None:
+        try:
+            await self._hypervisor.work(
+                lambda connect: self._copy(connect, path, image, shape.sha256),
+                f"copy image {image}",
+            )
+        except NospoonError:
+            async with self._cache.turns.of(*self._cache.place):
+                await self._hypervisor.work(
+                    lambda connect: self._let_go(connect, shape.pool, tag, image),
+                    f"let go of image {image}",
+                )
             raise
+
+    def _copy(self, connect: Connect, path: str, image: str, sha256: str) -> None:
+        pool = self._cache.pool(connect)
+        assert pool is not None, "the reference keeps it"
+        _check_space(self._hypervisor.host, pool, _size(path))
+        xml = render_volume(image, capacity=_size(path), file_format="raw")
+        volume = pool.createXML(xml, 0)
+        digest = _upload(connect, volume, path)
+        if digest != sha256:
+            raise ProviderError(
+                f"the image {path} is corrupt: its sha256 is {digest}, not {sha256}",
+                hint="Run `nospoon up` with a good copy.",
+            )
+        marker = render_volume(image + COMPLETE, capacity=0, file_format="raw")
+        pool.createXML(marker, 0)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
         await self.create(desired, tag)
 
     async def delete(self, observed: Observed) -> None:
+        """The cluster's reference, and the image if it was the last."""
         assert isinstance(observed.shape, Image)
-        file = image_file(observed.key.name, observed.shape)
-        await self._hypervisor.work(
-            lambda connect: remove_files(
-                connect, self._hypervisor.host, observed, [file + COMPLETE, file]
-            ),
-            f"remove image {observed.key.name}",
-        )
+        shape, tag = observed.shape, observed.tag
+        image = image_file(observed.key.name, shape)
+        turns, place = self._cache.turns, self._cache.place
+        async with turns.of(*place, shape.sha256), turns.of(*place):
+            await self._hypervisor.work(
+                lambda connect: self._let_go(connect, shape.pool, tag, image),
+                f"remove image {observed.key.name}",
+            )
+
+    def _let_go(self, connect: Connect, pool_name: str, tag: OwnerTag, image: str) -> None:
+        if tag.cluster != SHARED_IMAGES:
+            with ignoring(NO_STORAGE_POOL):  # what was in it is gone as well
+                pool = our_pool(connect, self._hypervisor.host, tag, pool_name)
+                for name in (image + COMPLETE, image, image + REFERENCE):
+                    file = file_named(pool, name)
+                    if file is not None:
+                        file.delete(0)
+        self._cache.sweep_now(connect)
+
+
+def _images_of(found: Mapping[str, FoundVolume], content: Cached) -> Iterator[FoundVolume]:
+    """Whole images that a cluster's files refer to, or that are among them (earlier versions)."""
+    for name, file in found.items():
+        image = name.removesuffix(REFERENCE)
+        if name != image and image in content.whole:
+            yield content.whole[image]
+        elif name + COMPLETE in found:
+            yield file
 
 
 def _refuse_unfit(path: str, file: ImageFile, shape: Image) -> None:

@@ -20,6 +20,8 @@ from nospoon.providers.libvirt.elements import attribute_of, element, text_of
 NAMESPACE = "https://nospoon.dev/owner/1"
 OWNER = f"{{{NAMESPACE}}}owner"
 VENDOR = "nospoon "
+SHARED_IMAGES = UUID("8b0bd3f2-5b1f-4c6e-9d2b-1f6f0c8a7e35")
+"""Stands for a cluster where a deployment's images lie, which belong to no single one."""
 ET.register_namespace("nospoon", NAMESPACE)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resourc
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import INTERNAL_ERROR, NO_STORAGE_POOL, SYSTEM_ERROR
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
-from nospoon.providers.libvirt.owner import pool_owner, pool_uuid
+from nospoon.providers.libvirt.owner import SHARED_IMAGES, pool_owner, pool_uuid
 from nospoon.providers.libvirt.storage_xml import is_ours, parse_pool, render_pool
 from nospoon.providers.libvirt.tags import clusters
 from nospoon.runtime.clock import Clock
@@ -45,6 +45,8 @@ def our_pools(
             root = _root(pool)
             tag = pool_owner(root) or _derived_owner(pool, deployment, known)
             if tag is None or tag.deployment != deployment or cluster not in (None, tag.cluster):
+                continue
+            if tag.cluster == SHARED_IMAGES:
                 continue
             path, active = parse_pool(root).path, bool(pool.isActive())
             found.append((pool, FoundPool(pool.name(), path, active, tag)))
@@ -107,13 +109,54 @@ def _refusal(host: str, name: str) -> NotOurs:
     )
 
 
+def _find(connect: Connect, name: str) -> VirPool | None:
+    try:
+        return connect.storagePoolLookupByName(name)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == NO_STORAGE_POOL:
+            return None
+        raise
+
+
+def made_pool(connect: Connect, host: str, name: str, shape: Pool, tag: OwnerTag) -> VirPool:
+    """Define, build, start. Each step may have been done by an earlier, interrupted call.
+
+    Raises `NotOurs`.
+    """
+    uuid = pool_uuid(tag.deployment, tag.cluster, name)
+    pool = _find(connect, name)
+    if pool is not None and pool.UUIDString() != str(uuid):
+        raise _refusal(host, name)
+    if pool is None:
+        pool = connect.storagePoolDefineXML(render_pool(name, shape, uuid, tag), 0)
+    if pool.isActive():
+        return pool
+    try:
+        pool.build(0)
+        pool.setAutostart(1)
+        pool.create(0)
+    except libvirt.libvirtError:
+        pool.undefine()
+        raise
+    return pool
+
+
 class PoolDriver:
     """Defines, builds, starts and removes directory pools."""
 
     kind = Kind.POOL
 
-    def __init__(self, hypervisor: Hypervisor, deployment: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        deployment: str,
+        clock: Clock,
+        *,
+        removed: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`removed`: called after a pool went, for what it may have been the last to use."""
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
+        self._removed = removed
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         pools = await self._hypervisor.ask(
@@ -136,27 +179,11 @@ class PoolDriver:
         assert isinstance(resource.shape, Pool)
         shape = resource.shape
         await self._hypervisor.work(
-            lambda connect: self._make(connect, resource.key.name, shape, tag),
+            lambda connect: made_pool(
+                connect, self._hypervisor.host, resource.key.name, shape, tag
+            ),
             f"make storage pool {resource.key.name} in {shape.path}",
         )
-
-    def _make(self, connect: Connect, name: str, shape: Pool, tag: OwnerTag) -> None:
-        """Define, build, start. Each step may have been done by an earlier, interrupted call."""
-        uuid = pool_uuid(tag.deployment, tag.cluster, name)
-        pool = self._find(connect, name)
-        if pool is not None and pool.UUIDString() != str(uuid):
-            raise _refusal(self._hypervisor.host, name)
-        if pool is None:
-            pool = connect.storagePoolDefineXML(render_pool(name, shape, uuid, tag), 0)
-        if pool.isActive():
-            return
-        try:
-            pool.build(0)
-            pool.setAutostart(1)
-            pool.create(0)
-        except libvirt.libvirtError:
-            pool.undefine()
-            raise
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         """Start it again; its path cannot change."""
@@ -170,10 +197,11 @@ class PoolDriver:
             lambda connect: self._remove(connect, name, observed.tag),
             f"remove storage pool {name}",
         )
+        await self._removed()
 
     def _remove(self, connect: Connect, name: str, tag: OwnerTag) -> None:
         """Files of ours go, then the directory if nothing else is in it, then the pool."""
-        pool = self._find(connect, name)
+        pool = _find(connect, name)
         if pool is None:
             return
         if pool.UUIDString() != str(pool_uuid(tag.deployment, tag.cluster, name)):
@@ -197,11 +225,3 @@ class PoolDriver:
         pool.destroy()
         pool.delete(0)
         pool.undefine()
-
-    def _find(self, connect: Connect, name: str) -> VirPool | None:
-        try:
-            return connect.storagePoolLookupByName(name)
-        except libvirt.libvirtError as error:
-            if error.get_error_code() == NO_STORAGE_POOL:
-                return None
-            raise

@@ -3,8 +3,8 @@
 https://libvirt.org/formatstorage.html. One directory pool per cluster and host. In it lie:
 
     NODE-N.qcow2                      a disk
-    NAME--SHA256.FORMAT               an image, named in full so that it says what it is
-    NAME--SHA256.FORMAT.complete      written when the upload of that image had ended
+    NAME--SHA256.FORMAT.reference     says that the cluster uses an image, which is in `image_cache`
+    NAME--SHA256.FORMAT               an image, and its marker .complete: of earlier versions
     NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
     NODE.FIRMWARE.nvram.NAME.snapshot those variables, as a snapshot keeps them
     NODE.ID.volume                    a volume that a BMC client made
@@ -34,10 +34,10 @@ ADDED = re.compile(r"^(?P<node>.+)\.(?P<id>[0-9a-f]{8})\.volume$")
 BOOT_ISO = re.compile(r"^boot-[0-9a-f]+\.iso$")
 MEDIUM = re.compile(r"^media-[0-9a-f]{64}\.iso$")
 OURS = re.compile(
-    r"(\.qcow2|\.complete|\.nvram|\.volume|\.snapshot|^(boot|media)-[0-9a-f]+\.iso"
+    r"(\.qcow2|\.complete|\.reference|\.nvram|\.volume|\.snapshot|^(boot|media)-[0-9a-f]+\.iso"
     rf"|--[0-9a-f]{{64}}\.({FORMATS}))$"
 )
-COMPLETE = ".complete"
+COMPLETE, REFERENCE = ".complete", ".reference"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -71,8 +71,17 @@ class VolumeDriver:
 
     kind = Kind.VOLUME
 
-    def __init__(self, hypervisor: Hypervisor, deployment: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        deployment: str,
+        clock: Clock,
+        *,
+        shared: Callable[[Connect], VirPool | None],
+    ) -> None:
+        """`shared`: finds the pool of images that clusters share."""
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
+        self._shared = shared
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.work(
@@ -115,7 +124,7 @@ class VolumeDriver:
             disk_file(name),
             capacity=shape.size,
             file_format="qcow2",
-            backing=self._backing(pool, shape) if shape.image else None,
+            backing=self._backing(connect, pool, shape) if shape.image else None,
         )
         self._create(pool, xml)
 
@@ -132,11 +141,13 @@ class VolumeDriver:
             existing.delete(0)
             pool.createXML(xml, 0)
 
-    def _backing(self, pool: VirPool, shape: Volume) -> tuple[str, str]:
-        for volume, file in files_in(pool):
-            image = as_image(file, shape.pool)
-            if image is not None and image[0] == shape.image:
-                return volume.path(), image[1].format
+    def _backing(self, connect: Connect, pool: VirPool, shape: Volume) -> tuple[str, str]:
+        """Where the image lies: in the cluster's own pool those of earlier versions do."""
+        for place in filter(None, (pool, self._shared(connect))):
+            for volume, file in files_in(place):
+                image = as_image(file, shape.pool)
+                if image is not None and image[0] == shape.image:
+                    return volume.path(), image[1].format
         raise Gone(
             f"host {self._hypervisor.host}: pool {shape.pool} has no image {shape.image}",
             hint="Somebody removed it. `nospoon up` copies it again.",
