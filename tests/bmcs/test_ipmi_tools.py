@@ -221,7 +221,8 @@ async def test_dcmi_tells_power_and_keeps_names(tmp_path: Path) -> None:
         can = await clients.free("ipmi-dcmi", "--get-dcmi-capability-info", says="Available")
         assert re.search(r"Asset Tag +: Available", can)
         assert re.search(r"Record Level SEL Flush upon Rollover +: Available", can)
-        await clients.tool("dcmi", "discover", says="Asset tag support available")
+        can = await clients.tool("dcmi", "discover")
+        assert re.search(r"Identification Attributes: *\n +Asset tag\n", can)
 
 
 async def test_the_restore_policy_is_set_and_obeyed_when_ac_returns(tmp_path: Path) -> None:
