@@ -22,6 +22,7 @@ from nospoon.control.enrolment import Enrolment, Sought
 from nospoon.control.files import Files
 from nospoon.control.hosts import Hosts, routes_here
 from nospoon.control.named_files import NamedFiles
+from nospoon.control.pending import known_places
 from nospoon.control.places import DriversOf, Places, against_moves
 from nospoon.control.reach import Surveyed, require, survey
 from nospoon.control.request import Request
@@ -147,7 +148,11 @@ class Planner:
         surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
         allocations = await self._allocate(
-            cluster, cluster_id, earlier, facts=surveyed.all_facts, rebalance=request.rebalance
+            cluster,
+            cluster_id,
+            known_places(earlier.allocations if earlier is not None else Allocations(), rows),
+            facts=surveyed.all_facts,
+            rebalance=request.rebalance,
         )
         accounts = accounts_for(cluster, cluster_id, {r.uuid: r for r in rows}, self._cipher)
         around = Surroundings(
@@ -294,12 +299,11 @@ class Planner:
         self,
         cluster: Cluster,
         cluster_id: UUID,
-        earlier: ClusterRow | None,
+        before: Allocations,
         *,
         facts: Mapping[str, HostFacts],
         rebalance: bool,
     ) -> Allocations:
-        before = earlier.allocations if earlier is not None else Allocations()
         others = [
             row for row in await self._database.call(stored.all_clusters) if row.id != cluster_id
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
@@ -18,8 +18,9 @@ from nospoon.control.enrolment import FORGET
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
-from nospoon.control.journal import Journal
+from nospoon.control.journal import NOBODY, Journal
 from nospoon.control.operations import Ended, Running
+from nospoon.control.pending import Pending, as_it_is, moving, reached_as
 from nospoon.control.planner import Planner, Prepared
 from nospoon.control.request import Request
 from nospoon.engine.execute import Limits, execute
@@ -30,6 +31,7 @@ from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.resources import Key, Kind, Machine, OwnerTag
 from nospoon.plan.diff import removal, waiting
 from nospoon.plan.enrol import PLACE
+from nospoon.plan.order import MoveId
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import touched
 from nospoon.plan.text import summary
@@ -66,6 +68,16 @@ class Removal:
     leaves_enrolment: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was remembered before an `up` does anything. `pending`: nodes as they are to be, whose
+    host and account are remembered only once that is so.
+    """
+
+    row: ClusterRow
+    pending: Sequence[NodeRow]
+
+
 class Work:
     """Carries out `up` and `down` inside operations."""
 
@@ -83,20 +95,28 @@ class Work:
         publish: Publish,
         fetch_records: FetchRecords,
         give: Give,
+        pending: Pending,
         clock: Clock,
     ) -> None:
+        self._pending = pending
         self._publish, self._fetch_records, self._give = publish, fetch_records, give
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._hosts, self._fleet = planner, hosts, fleet
         self._consoles, self._records, self._clock = consoles, records, clock
 
-    async def up(
-        self, running: Running, prepared: Prepared, request: Request, row: ClusterRow
-    ) -> Ended:
-        """Make the cluster what its file says; `row` is what `remember` gave."""
+    async def up(self, running: Running, prepared: Prepared, request: Request, kept: Kept) -> Ended:
+        """Make the cluster what its file says; `kept` is what `remember` gave."""
+        row = kept.row
         running.note(summary(prepared.plan))
         limits = Limits(per_host=request.parallel) if request.parallel else None
-        outcome = await self._execute(running, prepared.plan, prepared.drivers, row, limits=limits)
+        self._pending.begin(kept.pending)
+        try:
+            outcome = await self._execute(
+                running, prepared.plan, prepared.drivers, row, limits=limits,
+                moves=moving(kept.pending),
+            )  # fmt: skip
+        finally:
+            self._pending.end(kept.pending)
         await self._look_at_machines(prepared.cluster.hosts)
         if not outcome.complete:
             await self._add_consoles(outcome, row)
@@ -173,21 +193,24 @@ class Work:
         row: ClusterRow,
         *,
         limits: Limits | None = None,
+        moves: Mapping[MoveId, NodeRow] = NOBODY,
     ) -> Outcome:
         token = uuid4().hex
         tag = OwnerTag(self._database.deployment, row.id, row.generation, token, row.name, row.uid)
-        kept = Journal(self._database, running.row.id, row.id, self._clock)
+        kept = Journal(
+            self._database, running.row.id, row.id, self._clock, moving=moves, moved=self._moved
+        )
         return await execute(
             plan, drivers=drivers, tag=tag, journal=kept, emit=running.emit, limits=limits
         )
 
-    async def remember(self, prepared: Prepared, request: Request) -> ClusterRow:
+    async def remember(self, prepared: Prepared, request: Request) -> Kept:
         """Rows before resources: what is made from now on has somebody who knows of it.
 
         Raises `Stale` when another cluster took the same addresses since this one was prepared.
         """
         earlier, enrolment = prepared.earlier, self._planner.enrolment
-        left = await self._left(prepared, request)
+        left = _left(prepared, request)
         told = earlier.allocations if earlier is not None else prepared.allocations
         row = ClusterRow(
             id=prepared.id,
@@ -203,7 +226,8 @@ class Work:
                 enrolment.joined(enrolment.place_of(earlier), prepared.cluster.ironic)
             ),
         )
-        nodes = [_reached_as(left.get(each.name, each), each) for each in self._node_rows(prepared)]
+        wanted = list(self._node_rows(prepared))
+        nodes = list(_rows_now(wanted, prepared, left))
         await self._database.call(_save, row, nodes, prepared.cluster.hosts)
         profiles = served_profiles(prepared.cluster, prepared.uploads, self._files)
         self._give_certificate(prepared.cluster, prepared.uploads)
@@ -214,15 +238,13 @@ class Work:
                 await self._publish(node.uuid)
         names = {node.uuid: node.name for node in nodes}
         await self._consoles.keep(names, group=record_group(row.uid, row.name))
-        return row
+        changing = (each for each in zip(wanted, nodes, strict=True) if each[0].name not in left)
+        return Kept(row, [to_be for to_be, now in changing if to_be != now])
 
-    async def _left(self, prepared: Prepared, request: Request) -> dict[str, NodeRow]:
-        """Nodes that are there, and that an `up` of others leaves where and as they are."""
-        if not request.targets:
-            return {}
-        changed = {*request.targets, *touched(prepared.plan)}
-        rows = await self._database.call(stored.nodes_of, prepared.id)
-        return {row.name: row for row in rows if row.name not in changed}
+    def _moved(self, row: NodeRow) -> None:
+        member = self._fleet.get(row.uuid)
+        if member is not None:
+            self._fleet.put(replace(member, host=row.host))
 
     def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:
         hosts = {host.name: host for host in prepared.cluster.hosts}
@@ -316,18 +338,18 @@ class Work:
 
 
 class Up:
-    """One `up`: what it was prepared from, and the row that it has once it is remembered."""
+    """One `up`: what it was prepared from, and what is remembered of it."""
 
     def __init__(self, work: Work, prepared: Prepared, request: Request) -> None:
         self._work, self._prepared, self._request = work, prepared, request
-        self._row: ClusterRow | None = None
+        self._kept: Kept | None = None
 
     async def remember(self) -> None:
-        self._row = await self._work.remember(self._prepared, self._request)
+        self._kept = await self._work.remember(self._prepared, self._request)
 
     async def carry_out(self, running: Running) -> Ended:
-        assert self._row is not None, "it is remembered first"
-        return await self._work.up(running, self._prepared, self._request, self._row)
+        assert self._kept is not None, "it is remembered first"
+        return await self._work.up(running, self._prepared, self._request, self._kept)
 
 
 def record_group(uid: int, name: str) -> str:
@@ -373,16 +395,26 @@ def _save(
     stored.put_hosts(connection, row.id, hosts)
 
 
-def _reached_as(before: NodeRow, row: NodeRow) -> NodeRow:
-    """A node as it is to be, which is where it was and has the account that it had."""
-    return replace(
-        row,
-        host=before.host,
-        username=before.username,
-        password=before.password,
-        k_g=before.k_g,
-        pdu_secret=before.pdu_secret,
-    )
+def _rows_now(
+    wanted: Iterable[NodeRow], prepared: Prepared, left: Mapping[str, NodeRow]
+) -> Iterator[NodeRow]:
+    """Rows of all nodes, before anything is done; those that are left stay as they are."""
+    known = {row.name: row for row in prepared.rows}
+    made = {step.key for step in prepared.plan.steps}
+    for row in wanted:
+        before = left.get(row.name)
+        if before is not None:
+            yield reached_as(before, row, host=before.host)
+        else:
+            yield as_it_is(row, known.get(row.name), made)
+
+
+def _left(prepared: Prepared, request: Request) -> dict[str, NodeRow]:
+    """Nodes that are there, and that an `up` of others leaves where and as they are."""
+    if not request.targets:
+        return {}
+    changed = {*request.targets, *touched(prepared.plan)}
+    return {row.name: row for row in prepared.rows if row.name not in changed}
 
 
 def _member(row: ClusterRow, node: NodeRow, profile: ServedProfile | None) -> Member:

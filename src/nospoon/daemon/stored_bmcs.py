@@ -11,6 +11,7 @@ from nospoon.bmc.log import Record
 from nospoon.control.accounts import pdu_secret, secrets_of
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
+from nospoon.control.pending import Pending
 from nospoon.daemon.bmc_state import opened
 from nospoon.errors import Gone
 from nospoon.model.machine import PowerState
@@ -26,15 +27,18 @@ from nospoon.store.database import Database
 class StoredBmcs:
     """BMCs on record, and what is needed to serve each: node rows, decrypted passwords, power."""
 
-    def __init__(self, database: Database, cipher: Cipher, fleet: Fleet, hosts: Hosts) -> None:
+    def __init__(
+        self, database: Database, cipher: Cipher, fleet: Fleet, hosts: Hosts, pending: Pending
+    ) -> None:
         self._database, self._cipher = database, cipher
-        self._fleet, self._hosts = fleet, hosts
+        self._fleet, self._hosts, self._pending = fleet, hosts, pending
 
     async def all(self, cluster: UUID | None) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
         return await self._database.call(bmc_rows.records, cluster)
 
     async def put(self, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
-        await self._database.call(bmc_rows.put, key, bmc, tag)
+        """It is served so, with the account that was pending: both are known, or neither is."""
+        await self._database.call(_put, self._pending, key, bmc, tag)
 
     async def remove(self, bmc: UUID) -> None:
         await self._database.call(bmc_rows.remove, bmc)
@@ -54,6 +58,7 @@ class StoredBmcs:
         member = self._fleet.get(bmc.uuid)
         if row is None or member is None:
             raise Gone(f"{resource.key}: its node is not in the store")
+        row = self._pending.with_account(row)
         last = self._hosts.last(bmc.uuid)
         return BmcConfig(
             node=row.name,
@@ -67,6 +72,13 @@ class StoredBmcs:
             log=log_records,
             power=last.power if last is not None else PowerState.UNKNOWN,
         )
+
+
+def _put(connection: Transaction, pending: Pending, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
+    bmc_rows.put(connection, key, bmc, tag)
+    row = pending.wanted(bmc.uuid)
+    if row is not None:
+        stored.renew_account(connection, row)
 
 
 def _node_and_log(

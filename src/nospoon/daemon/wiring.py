@@ -26,6 +26,7 @@ from nospoon.control.hosts import Hosts
 from nospoon.control.media import Media
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
+from nospoon.control.pending import Pending
 from nospoon.control.planner import Planner
 from nospoon.control.recover import Recovery
 from nospoon.control.snapshots import Snapshots
@@ -160,7 +161,8 @@ class Daemon:
     def _wire_control(self) -> None:
         """What plans and works, and the API before it."""
         settings, database = self._settings, self.database
-        self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.hosts)
+        pending = Pending()
+        self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.hosts, pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
         self.ironics = Ironics(
             database.deployment, self.bmc_records.secrets, clock.unix, self._tasks
@@ -196,6 +198,7 @@ class Daemon:
             records=self.records,
             publish=self._publish,
             give=self.certificates.give,
+            pending=pending,
             fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             clock=clock.unix,
         )

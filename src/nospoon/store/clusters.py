@@ -180,6 +180,19 @@ def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
 
 
 _KEPT = frozenset({"uuid", "runtime"})
+_ACCOUNT = ("username", "password", "k_g", "pdu_secret")
+
+
+def settle(connection: Connection, uuid: UUID, host: Host) -> None:
+    """From now on a node is on this host."""
+    encoded = msgspec.to_builtins(host)
+    connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(host=encoded))
+
+
+def renew_account(connection: Connection, row: NodeRow) -> None:
+    """From now on a node's BMC has the account of this row."""
+    values = {name: value for name, value in _node_values(row).items() if name in _ACCOUNT}
+    connection.execute(update(nodes).where(nodes.c.uuid == str(row.uuid)).values(values))
 
 
 def drop_nodes(connection: Connection, uuids: Sequence[UUID]) -> None:
