@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_running_machines_of_libvirt_are_recovered_and_go_on(rack: Rack) -> None
     name, file = up(rack, body)
     before = places(rack, name)
     rack.ipmitool(rack.bmcs(name)["node-0"], "power", "on")
-    pids = qemu(name)
+    pids = started(name)
     address = network_address(name)
     rack.run("snapshot", "create", name, "first")
     kept = rack.json("snapshot", "list", name)
@@ -134,6 +135,15 @@ def test_running_machines_of_libvirt_are_recovered_and_go_on(rack: Rack) -> None
     rack.run("snapshot", "delete", name, "first")
 
 
+def started(name: str) -> list[str]:
+    """The pids of its QEMUs, once there are some: a BMC acknowledges power-on before it is done."""
+    deadline = time.monotonic() + 120
+    while not (pids := qemu(name)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return pids
+
+
 def qemu(name: str) -> list[str]:
     """The pids of the cluster's QEMUs."""
     found = []
@@ -146,7 +156,6 @@ def qemu(name: str) -> list[str]:
             word.startswith(f"guest={name}-".encode()) for word in words
         ):
             found.append(path.parent.name)
-    assert found
     return sorted(found)
 
 
