@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
-from nospoon.bmc.users import LAST, OWNER
+from nospoon.bmc import users as table
+from nospoon.bmc.messages import SettingsRequested
+from nospoon.bmc.users import LAST, OWNER, User
 from nospoon.runtime import process
+from nospoon.services.bmcs.accounts import OPERATOR
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, Client, client, system_of
 from nospoon.testing.validated import environment
@@ -171,6 +174,129 @@ async def test_where_an_endpoint_serves_several_systems_an_account_is_on_all_of_
         assert len((await bob(b).get(SYSTEMS)).json["Members"]) == 2
         assert (await client(b.first).ask("DELETE", f"{ACCOUNTS}/3")).status == 204
         assert (await bob(b).get(SYSTEMS)).status == 401
+
+
+def rows(b: Bench, *users: User) -> None:
+    """These users are on the nodes, one on each; User(3) stands for none."""
+    for each, user in zip(b.configs, users, strict=True):
+        served = b.service.status(each.bmc.uuid)
+        assert served is not None
+        settings = served.aggregate.runtime.settings
+        changed = replace(settings, users=table.with_user(settings.users, user))
+        b.service.feed(served, SettingsRequested(changed))
+
+
+def kept(b: Bench) -> list[User]:
+    """User 3 of each node."""
+    found = [b.service.status(each.bmc.uuid) for each in b.configs]
+    return [table.user(s.aggregate.runtime.settings.users, 3) for s in found if s is not None]
+
+
+@asynccontextmanager
+async def many() -> AsyncIterator[Bench]:
+    """Three nodes with one account at one endpoint."""
+    async with bench(3) as apart:
+        configs = [replace(each, password="shared") for each in apart.configs]
+        for each in configs:
+            await apart.service.put(each)
+        yield replace(apart, configs=configs)
+
+
+ROW = User(3, "bob", "hunter2222", OPERATOR, enabled=True, messaging=True)
+
+
+@pytest.mark.parametrize(
+    ("other", "role", "enabled"),
+    [
+        (replace(ROW, privilege=2), "ReadOnly", True),
+        (replace(ROW, password="another one"), "Operator", True),
+        (replace(ROW, enabled=False), "Operator", False),
+        (replace(ROW, privilege=15), "ReadOnly", False),
+        (replace(ROW, privilege=1), "ReadOnly", False),
+        (User(3), "Operator", True),
+    ],
+    ids=["role", "password", "disabled", "no access", "callback", "away"],
+)
+async def test_an_account_that_differs_by_node_is_seen_changed_and_removed(
+    other: User,
+    role: str,
+    enabled: bool,  # noqa: FBT001
+) -> None:
+    async with many() as b:
+        rows(b, ROW, other, ROW)
+        line, place = client(b.first), f"{ACCOUNTS}/3"
+        members = (await line.get(ACCOUNTS)).json["Members"]
+        assert [each["@odata.id"] for each in members] == [f"{ACCOUNTS}/2", place]
+        shown = (await line.get(place)).json
+        assert (shown["UserName"], shown["RoleId"], shown["Enabled"]) == ("bob", role, enabled)
+        body = {"RoleId": "Administrator", "Enabled": True, "Password": "hunter3333"}
+        changed = await line.ask("PATCH", place, body)
+        assert (changed.json["RoleId"], changed.json["Enabled"]) == ("Administrator", True)
+        assert (await line.get(place)).json == changed.json
+        wanted = replace(ROW, privilege=4, password="hunter3333")
+        assert kept(b) == [wanted, wanted if other.name else other, wanted]
+        assert (await line.ask("DELETE", place)).status == 204
+        assert kept(b) == [User(3)] * 3
+        assert (await bob(b).get(SYSTEMS)).status == 401
+
+
+async def test_a_change_of_one_property_leaves_the_others_of_each_node() -> None:
+    async with many() as b:
+        rows(b, ROW, replace(ROW, privilege=2), replace(ROW, enabled=False))
+        changed = await client(b.first).ask("PATCH", f"{ACCOUNTS}/3", {"Password": "hunter3333"})
+        assert (changed.json["RoleId"], changed.json["Enabled"]) == ("ReadOnly", False)
+        assert [each.password for each in kept(b)] == ["hunter3333"] * 3
+        assert [each.privilege for each in kept(b)] == [3, 2, 3]
+        assert [each.enabled for each in kept(b)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "tail"), [("eve", "eve"), ("a/b c", "-612f622063"), ("é", "-c3a9")]
+)
+async def test_two_names_with_one_number_are_two_accounts(name: str, tail: str) -> None:
+    async with many() as b:
+        eve = replace(ROW, name=name)
+        rows(b, eve, ROW, ROW)
+        line = client(b.first)
+        places = [each["@odata.id"] for each in (await line.get(ACCOUNTS)).json["Members"]]
+        assert places == [f"{ACCOUNTS}/2", f"{ACCOUNTS}/3", f"{ACCOUNTS}/3-{tail}"]
+        shown = [(await line.get(each)).json for each in places]
+        assert [each["UserName"] for each in shown] == ["admin", "bob", name]
+        assert [each["Id"] for each in shown] == ["2", "3", f"3-{tail}"]
+        assert (await line.ask("PATCH", places[1], {"Enabled": False})).status == 200
+        assert [each.enabled for each in kept(b)] == [True, False, False]
+        assert (await line.ask("DELETE", places[2])).status == 204
+        assert [each.name for each in kept(b)] == ["", "bob", "bob"]
+
+
+async def test_whoever_is_enabled_without_a_role_may_look() -> None:
+    """IPMI's users have no access until somebody gives it to them."""
+    async with bench(1) as b:
+        rows(b, replace(ROW, privilege=15, messaging=False))
+        line, place = client(b.first), f"{ACCOUNTS}/3"
+        assert (await line.get(place)).json["Enabled"] is False
+        assert (await bob(b).get(SYSTEMS)).status == 401
+        enabled = await line.ask("PATCH", place, {"Enabled": True})
+        assert (enabled.status, enabled.json["Enabled"]) == (200, True)
+        assert enabled.json["RoleId"] == "ReadOnly"
+        assert (await bob(b).get(SYSTEMS)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("row", "other"),
+    [(replace(ROW, password=""), "Password"), (replace(ROW, name="admin"), "UserName")],
+)
+async def test_what_cannot_log_in_is_not_enabled_without_a_word(row: User, other: str) -> None:
+    async with bench(1) as b:
+        rows(b, replace(row, enabled=False))
+        line, place = client(b.first), f"{ACCOUNTS}/3"
+        refused = await line.ask("PATCH", place, {"Enabled": True})
+        assert (refused.status, refused.message) == (400, "PropertyValueConflict")
+        (info,) = refused.json["error"]["@Message.ExtendedInfo"]
+        assert info["MessageArgs"] == ["Enabled", other]
+        mended = {"Enabled": True, "UserName": "bob", "Password": "hunter2222"}
+        assert (await line.ask("PATCH", place, mended)).json["Enabled"] is True
+        assert (await bob(b).get(SYSTEMS)).status == 200
 
 
 @pytest.mark.tools

@@ -2,18 +2,21 @@
 
 Rules:
 
-- An account is a row of the BMC's table of users (`nospoon.bmc.users`); its id is IPMI's number.
-  2 is the node's own account, which only the cluster file changes.
-- Where an endpoint serves several systems, what is shown is so on all that the caller may use
-  there, and what is changed is changed on all of them.
+- An account is a row of the BMC's table of users (`nospoon.bmc.users`); 2 is the node's own
+  account, which only the cluster file changes.
+- Where an endpoint serves several systems, one account stands for the rows with the same number
+  and name on those that the caller may use there: with the lowest of their roles, and enabled when
+  it is on all of them. What is changed is changed on all of them, what is made is made on all.
+- Its id is IPMI's number; of several names with one number those of fewer systems have it, too.
 - Administrators see and change all accounts; others see their own, and may change its password.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -55,9 +58,12 @@ SHORTEST, LONGEST, LONGEST_NAME = 8, 20, 16
 """Bytes of passwords and names: IPMI 2.0 §22.30 and §22.28 have no room for more."""
 TYPES = ["Redfish", "IPMI"]
 _WRITABLE = ("UserName", "Password", "RoleId", "Enabled", "Locked", "AccountTypes")
+_ROLES = {privilege: role for role, privilege in PRIVILEGES.items()}
+_PLAIN = re.compile(r"[\w.-]*\w", re.ASCII)
 _READ_ONLY = frozenset({"Id", "Name", "Links", "Description", "PasswordChangeRequired"})
 
-Change = Callable[[Sequence[User]], tuple[User, ...]]
+Change = Callable[[Sequence[User], User], tuple[User, ...]]
+"""A table of users after one row of it was changed."""
 
 
 async def _service(exchange: Exchange) -> Response:
@@ -82,26 +88,55 @@ def _systems(exchange: Exchange) -> list[Served]:
     return [each for each in found if each is not None]
 
 
-def _owner(systems: Sequence[Served]) -> User | None:
-    """The nodes' own account, when they have the same one."""
-    names = {each.bmc.username for each in systems}
-    if len(names) != 1:
-        return None
-    return User(OWNER, names.pop(), "…", ADMINISTRATOR, enabled=True, messaging=True)
+def _owner(served: Served) -> User:
+    name = served.bmc.username
+    return User(OWNER, name, "…", ADMINISTRATOR, enabled=True, messaging=True)
 
 
-def _known(exchange: Exchange) -> dict[str, User]:
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """Rows of one number and name, each with its system."""
+
+    id: str
+    rows: tuple[tuple[Served, User], ...]
+
+    @property
+    def user(self) -> User:
+        """The one of them that may do least."""
+        return min((user for _, user in self.rows), key=_level)
+
+
+def _level(user: User) -> int:
+    return user.privilege if user.privilege <= ADMINISTRATOR else 0
+
+
+def _may_log_in(served: Served, user: User) -> bool:
+    """Over Redfish; the name of the node's own account is nobody else's."""
+    usable = user.may_log_in and user.privilege >= LEAST_PRIVILEGE
+    return usable and (user.id == OWNER or user.name != served.bmc.username)
+
+
+def _known(exchange: Exchange) -> dict[str, _Account]:
     """Accounts that this caller sees, by id."""
-    systems = _systems(exchange)
-    tables = {each.aggregate.runtime.settings.users for each in systems}
-    same = set.intersection(*(set(each) for each in tables)) if tables else set()
-    owner = _owner(systems)
-    found = [*([owner] if owner is not None else []), *sorted(same, key=lambda each: each.id)]
+    rows: dict[tuple[int, str], list[tuple[Served, User]]] = {}
+    for served in _systems(exchange):
+        for user in (_owner(served), *served.aggregate.runtime.settings.users):
+            if user.name:
+                rows.setdefault((user.id, user.name), []).append((served, user))
+    found: dict[str, _Account] = {}
+    for number, name in sorted(rows, key=lambda each: (each[0], -len(rows[each]), each[1])):
+        id_ = str(number) if str(number) not in found else f"{number}-{_in_path(name)}"
+        found[id_] = _Account(id_, tuple(rows[number, name]))
     mine = _is_administrator(exchange)
-    return {str(u.id): u for u in found if u.name and (mine or u.name == exchange.username)}
+    return {k: each for k, each in found.items() if mine or each.user.name == exchange.username}
 
 
-def _one(exchange: Exchange) -> User:
+def _in_path(name: str) -> str:
+    """A name, or with characters that paths cannot have its bytes."""
+    return name if _PLAIN.fullmatch(name) else f"-{name.encode().hex()}"
+
+
+def _one(exchange: Exchange) -> _Account:
     found = _known(exchange).get(exchange.request.path_params["member"])
     if found is None:
         raise errors.not_found(exchange.path)
@@ -116,16 +151,16 @@ async def _account(exchange: Exchange) -> Response:
     return tagged(exchange, _shown(_one(exchange)))
 
 
-def _shown(user: User) -> dict[str, Any]:
+def _shown(account: _Account) -> dict[str, Any]:
     """ManagerAccount; passwords are never told."""
-    roles = {privilege: role for role, privilege in PRIVILEGES.items()}
-    role = roles.get(user.privilege, "ReadOnly")
+    user, id_ = account.user, account.id
+    role = _ROLES.get(user.privilege, "ReadOnly")
     return {
-        **resource("ManagerAccount", f"{ACCOUNTS}/{user.id}", str(user.id), f"User {user.id}"),
+        **resource("ManagerAccount", f"{ACCOUNTS}/{id_}", id_, f"User {id_}"),
         "UserName": user.name,
         "Password": None,
         "RoleId": role,
-        "Enabled": user.may_log_in and user.privilege in roles,
+        "Enabled": all(_may_log_in(*row) for row in account.rows),
         "Locked": False,
         "PasswordChangeRequired": False,
         "AccountTypes": TYPES,
@@ -148,9 +183,10 @@ async def _create(exchange: Exchange) -> Response:
     number = _free(systems)
     fresh = User(number, enabled=True, messaging=True)
     user = _changed(systems, fresh, body)
-    await _change(exchange, systems, lambda users: table.with_user(users, user))
+    made = _Account(str(number), tuple((each, user) for each in systems))
+    await _change(exchange, made, table.with_user)
     headers = {"Location": f"{ROOT}/{ACCOUNTS}/{number}"}
-    return respond(_shown(user), status=201, headers=headers)
+    return respond(_shown(made), status=201, headers=headers)
 
 
 def _free(systems: Sequence[Served]) -> int:
@@ -176,19 +212,22 @@ async def _patch(exchange: Exchange) -> Response:
     if not _is_administrator(exchange) and set(body) - {"Password"}:
         raise errors.forbidden()
     _check_names(body)
-    if before.id == OWNER:
+    if before.user.id == OWNER:
         for name in body:
             raise errors.read_only(name)
     systems = _systems(exchange)
-    after = _changed(systems, before, body)
-    await _change(exchange, systems, lambda users: table.with_user(users, after))
+    rows = ((served, _changed(systems, user, body)) for served, user in before.rows)
+    after = replace(before, rows=tuple(rows))
+    if body.get("Enabled"):
+        _check_enabled(after)
+    await _change(exchange, after, table.with_user)
     return tagged(exchange, _shown(after))
 
 
 async def _delete(exchange: Exchange) -> Response:
     _need_administrator(exchange)
     gone = _one(exchange)
-    if gone.id == OWNER:
+    if gone.user.id == OWNER:
         raise errors.RedfishError(
             403,
             "ResourceCannotBeDeleted",
@@ -196,19 +235,28 @@ async def _delete(exchange: Exchange) -> Response:
             resolution="The cluster file says the account of a node.",
         )
     check_match(exchange, _shown(gone))
-    await _change(exchange, _systems(exchange), lambda users: table.without_user(users, gone.id))
+    await _change(exchange, gone, lambda users, row: table.without_user(users, row.id))
     return Response(status_code=204, headers=ODATA)
 
 
-async def _change(exchange: Exchange, systems: Sequence[Served], change: Change) -> None:
-    """On all systems; durable when this returns."""
+def _check_enabled(account: _Account) -> None:
+    """What cannot log in is not called enabled."""
+    for served, user in account.rows:
+        if not user.password:
+            raise errors.conflict("Enabled", "Password", "Give it a password, too.")
+        if user.name == served.bmc.username:
+            raise errors.conflict("Enabled", "UserName", "A node's own account has this name.")
 
-    def asked(served: Served) -> asyncio.Future[Answer]:
+
+async def _change(exchange: Exchange, account: _Account, change: Change) -> None:
+    """On all its systems; durable when this returns."""
+
+    def asked(served: Served, row: User) -> asyncio.Future[Answer]:
         settings = served.aggregate.runtime.settings
-        after = replace(settings, users=change(settings.users))
+        after = replace(settings, users=change(settings.users, row))
         return exchange.service.ask(served, lambda ticket: SettingsRequested(after, ticket))
 
-    for answer in await asyncio.gather(*(asked(each) for each in systems)):
+    for answer in await asyncio.gather(*(asked(*each) for each in account.rows)):
         done(answer)
     await exchange.service.events.followed()
 
@@ -235,6 +283,8 @@ def _changed(systems: Sequence[Served], user: User, body: Mapping[str, Any]) -> 
     if "Enabled" in body:
         enabled = _truth("Enabled", body["Enabled"])
         user = replace(user, enabled=enabled, messaging=enabled or user.messaging)
+        if enabled and user.privilege not in _ROLES:
+            user = replace(user, privilege=LEAST_PRIVILEGE)
     if "Locked" in body and _truth("Locked", body["Locked"]):
         raise errors.not_in_list("Locked", "true", ("false",))
     if "AccountTypes" in body and body["AccountTypes"] not in (TYPES, TYPES[::-1]):
