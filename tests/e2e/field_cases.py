@@ -159,7 +159,7 @@ def capacity(disk: str) -> Look:
 
 def backing(standing: Standing) -> str:
     """The image on which the first disk is based, by the beginning of its name's digest."""
-    (path,) = (standing.rack.directory / "pool").rglob("n-0.qcow2")
+    (path,) = (standing.rack.directory / "pool").rglob("n-0.*.qcow2")
     told = json.loads(output("qemu-img", "info", "-U", "--output", "json", str(path)))
     return str(told["backing-filename"]).partition("--")[2][:8]
 

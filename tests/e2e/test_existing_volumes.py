@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.standing import virsh
 from tests.e2e.test_orphans import forget
 
+from nospoon.providers.libvirt.storage_xml import disk_file
 from nospoon.testing.rack import Rack
 
 pytestmark = [pytest.mark.libvirt]
@@ -103,4 +104,4 @@ def test_a_volume_that_cannot_be_had_is_refused_in_the_plan(rack: Rack, pool: Po
     domain = domain_of(rack, name)
     assert f"volume {raw} is a disk of domain {domain}. Detach" in refusal({"volume": raw})
     (ours,) = (line.split()[0] for line in virsh("pool-list").splitlines() if name in line)
-    assert "is nospoon's own" in refusal({"volume": f"{ours}/n0-0.qcow2"})
+    assert "is nospoon's own" in refusal({"volume": f"{ours}/{disk_file(ours, 'n0-0')}"})

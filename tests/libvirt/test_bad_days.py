@@ -30,6 +30,7 @@ from nospoon.model.resources import (
     Volume,
 )
 from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.storage_xml import disk_file
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing import guests
@@ -294,6 +295,53 @@ async def test_files_of_others_in_our_pool_keep_it_from_being_removed(
     theirs.unlink()
 
 
+@pytest.mark.parametrize("name", ["backup.qcow2", "backup-1.qcow2", "m0-7.qcow2"])
+async def test_disks_of_others_in_our_pool_are_no_volumes_of_ours(
+    bench: Bench, rack: Rack, name: str
+) -> None:
+    """Whatever they are called: a plan would remove what the file does not name."""
+    await make(bench, *rack.all)
+    assert isinstance(rack.pool.shape, Pool)
+    theirs = Path(rack.pool.shape.path) / name
+    done = ["qemu-img", "create", "-q", "-f", "qcow2", str(theirs), "1M"]
+    await LocalRunner().run(done)
+    before = theirs.read_bytes()
+    volumes = {each.key.name for each in (await observe_all(bench)).values()
+               if each.key.kind is Kind.VOLUME}  # fmt: skip
+    assert volumes == {"m0-0", "m0-1"}
+    with pytest.raises(NotOurs, match=name):
+        await remove_all(bench)
+    assert theirs.read_bytes() == before
+    theirs.unlink()
+
+
+async def test_disks_named_as_earlier_versions_did_are_known_by_their_domain(
+    bench: Bench, rack: Rack, own_libvirt: Any
+) -> None:
+    """They stay where they are, grow, are made anew there, and go."""
+    await make(bench, *rack.all)
+    assert isinstance(rack.pool.shape, Pool)
+    place, connect = Path(rack.pool.shape.path), libvirt.open(own_libvirt.uri)
+    new, old = disk_file(rack.pool.key.name, "m0-0"), "m0-0.qcow2"
+    (place / new).rename(place / old)
+    domain = connect.lookupByUUID(rack.uuid.bytes)
+    connect.defineXML(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).replace(new, old))
+    for resource in (rack.blank, rack.machine):
+        assert (await found(bench, resource)).shape == resource.shape
+    volumes, machines = (bench.connection.drivers[kind] for kind in (Kind.VOLUME, Kind.MACHINE))
+    grown = replace(rack.blank, shape=Volume(rack.pool.key.name, 16 * MEBI))
+    await volumes.change(await found(bench, rack.blank), grown, bench.tag)
+    assert (await found(bench, rack.blank)).shape == grown.shape
+    await machines.change(await found(bench, rack.machine), rack.machine, bench.tag)
+    assert f"/{old}" in domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    await volumes.delete(await found(bench, rack.blank))
+    assert not (place / old).exists()
+    await make(bench, rack.blank)
+    assert (place / old).exists(), "where its machine looks for it"
+    await remove_all(bench)
+    assert not place.exists()
+
+
 async def test_a_link_that_was_stopped_shows_a_fault_and_a_change_plugs_guests_in_again(
     bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
 ) -> None:
@@ -427,7 +475,8 @@ async def test_a_file_that_libvirt_does_not_know_of_is_no_hindrance(
 ) -> None:
     await make(bench, rack.pool)
     assert isinstance(rack.pool.shape, Pool)
-    (Path(rack.pool.shape.path) / "m0-0.qcow2").write_bytes(b"half a disk")
+    file = disk_file(rack.pool.key.name, "m0-0")
+    (Path(rack.pool.shape.path) / file).write_bytes(b"half a disk")
     await make(bench, rack.blank)
     assert (await found(bench, rack.blank)).shape == rack.blank.shape
 

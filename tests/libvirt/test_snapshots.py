@@ -13,6 +13,7 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Machine, Pool
 from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.storage_xml import disk_file
 from nospoon.testing.conformance import PLAN, Bench, Rack, make, rack_for
 
 pytestmark = pytest.mark.libvirt
@@ -55,7 +56,7 @@ def files(rack: Rack) -> tuple[Path, Path]:
     """Its disk and its variables."""
     assert isinstance(rack.pool.shape, Pool)
     place = Path(rack.pool.shape.path)
-    return place / "m0-0.qcow2", place / "m0.uefi.nvram"
+    return place / disk_file(rack.pool.key.name, "m0-0"), place / "m0.uefi.nvram"
 
 
 async def test_a_disk_and_variables_are_what_they_were(

@@ -267,7 +267,9 @@ def test_nat_that_somebody_added_shows_as_what_the_file_did_not_say() -> None:
 def test_a_volume_survives_the_way_to_xml_and_back(name: str, size: int) -> None:
     sha256 = "ab" * 32
     below = f"{PATH}/image-abab--{sha256}.raw"
-    xml = render_volume(disk_file(name), capacity=size, file_format="qcow2", backing=(below, "raw"))
+    xml = render_volume(
+        disk_file(POOL, name), capacity=size, file_format="qcow2", backing=(below, "raw")
+    )
     found = parse_volume(ET.fromstring(xml))
     assert as_disk(found, POOL) == (name, Volume(POOL, size, "image-abab"))
     assert as_image(found, POOL) is None
@@ -284,20 +286,44 @@ def test_an_image_says_what_it_is_by_its_name() -> None:
 def test_an_image_of_a_format_that_was_once_taken_is_ours_to_remove(kind: str) -> None:
     image = Image(POOL, "cd" * 32, kind, 1 << 20)
     file = image_file("image-cdcd", image)
-    assert is_ours(file)
+    assert is_ours(file, POOL)
     assert as_image(FoundVolume(file, 1 << 20, kind, ""), POOL) == ("image-cdcd", image)
 
 
 @pytest.mark.parametrize(
-    "file", ["notes.txt", "backup.img", "boot.iso", "x.raw", "qcow2", "i--" + "a" * 64 + ".txt"]
+    "file",
+    [
+        "notes.txt",
+        "backup.img",
+        "boot.iso",
+        "x.raw",
+        "qcow2",
+        "i--" + "a" * 64 + ".txt",
+        "m0-0.qcow2",
+        "m0-0.0123abcd.qcow2",
+        disk_file("another-pool", "m0-0"),
+        disk_file(POOL, "m0-0") + ".bak",
+        "my.nvram",
+        "my.volume",
+        "my.complete",
+        "my.snapshot",
+    ],
 )
 def test_files_of_others_are_not_taken_for_ours(file: str) -> None:
-    assert not is_ours(file)
+    assert not is_ours(file, POOL)
 
 
 @pytest.mark.parametrize(
     "file",
-    [disk_file("m0-0"), nvram_file("m0", "uefi"), "boot-0123abcd.iso", "i--" + "a" * 64 + ".raw"],
+    [
+        disk_file(POOL, "m0-0"),
+        nvram_file("m0", "uefi"),
+        nvram_file("m0", "uefi-secure") + ".before.snapshot",
+        "m0.0123abcd.volume",
+        "boot-0123abcd.iso",
+        "i--" + "a" * 64 + ".raw",
+        "i--" + "a" * 64 + ".raw.reference",
+    ],
 )
 def test_files_of_ours_are_known(file: str) -> None:
-    assert is_ours(file)
+    assert is_ours(file, POOL)

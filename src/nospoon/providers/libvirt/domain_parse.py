@@ -17,7 +17,7 @@ from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources import Ends, Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import attribute_of, text_of
 from nospoon.providers.libvirt.owner import Owner
-from nospoon.providers.libvirt.storage_xml import ADDED, BOOT_ISO, DISK
+from nospoon.providers.libvirt.storage_xml import ADDED, BOOT_ISO, EARLIER_DISK, disk_name
 
 UNITS = {"b": 1, "bytes": 1, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20,
          "GiB": 1 << 30, "G": 1 << 30, "TiB": 1 << 40, "T": 1 << 40}  # fmt: skip
@@ -42,7 +42,7 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         firmware=parse_firmware(root),
         tpm=root.find("devices/tpm") is not None,
         pool=owner.pool,
-        disks=tuple(_disks(root, pool_path)),
+        disks=tuple(_disks(root, owner.pool, pool_path)),
         nics=tuple(_nics(root)),
         boot_order=boot_order(root, owner),
         boot_iso=_boots_iso(root, boot_iso),
@@ -97,11 +97,11 @@ def parse_firmware(root: ET.Element) -> Firmware:
     return Firmware.UEFI_SECURE if asked else Firmware.UEFI
 
 
-def _disks(root: ET.Element, pool_path: str) -> Iterator[MachineDisk]:
+def _disks(root: ET.Element, pool: str, pool_path: str) -> Iterator[MachineDisk]:
     for disk in root.iterfind("devices/disk"):
         if disk.get("device", "disk") == "disk" and not is_added(disk):
             yield MachineDisk(
-                volume=_volume(disk, pool_path),
+                volume=_volume(disk, pool, pool_path),
                 bus=attribute_of(disk, "target", "bus"),
                 serial=text_of(disk, "serial"),
                 cache=attribute_of(disk, "driver", "cache", "default"),
@@ -116,14 +116,16 @@ def is_added(disk: ET.Element) -> bool:
     return ADDED.match(PurePosixPath(attribute_of(disk, "source", "file")).name) is not None
 
 
-def _volume(disk: ET.Element, pool_path: str) -> str:
+def _volume(disk: ET.Element, pool: str, pool_path: str) -> str:
     """Name of the volume in our pool, POOL/VOLUME of another one; a path elsewhere stays a path."""
-    if pool := attribute_of(disk, "source", "pool"):
-        return f"{pool}/{attribute_of(disk, 'source', 'volume')}"
+    if theirs := attribute_of(disk, "source", "pool"):
+        return f"{theirs}/{attribute_of(disk, 'source', 'volume')}"
     path = attribute_of(disk, "source", "file") or attribute_of(disk, "source", "dev")
     place = PurePosixPath(path)
-    match = DISK.match(place.name)
-    return match["name"] if match and str(place.parent) == pool_path else path
+    if str(place.parent) != pool_path:
+        return path
+    earlier = EARLIER_DISK.match(place.name)
+    return disk_name(place.name, pool) or (earlier["name"] if earlier else path)
 
 
 def _nics(root: ET.Element) -> Iterator[MachineNic]:

@@ -16,7 +16,7 @@ from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import element, leaf, written
 from nospoon.providers.libvirt.owner import Owner, owner_element
-from nospoon.providers.libvirt.storage_xml import disk_file, nvram_file
+from nospoon.providers.libvirt.storage_xml import disk_file, earlier_disk_file, nvram_file
 
 MACHINE_TYPES = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
 CDROM_BUS = {Arch.X86_64: "sata", Arch.AARCH64: "scsi"}
@@ -30,6 +30,7 @@ class Stage:
     """Where a machine is set up: its pool's directory, the record of its console, our ISO.
 
     `accelerator` is "kvm" or "tcg"; `boot_iso` and `medium`, which is in its drive, paths there.
+    `earlier`: its volumes that lie in files named as earlier versions did.
     """
 
     pool_path: str
@@ -37,6 +38,7 @@ class Stage:
     accelerator: str = "tcg"
     boot_iso: str = ""
     medium: str = ""
+    earlier: frozenset[str] = frozenset()
 
 
 def domain_name(pool: str, node: str) -> str:
@@ -129,7 +131,8 @@ def _devices(machine: Machine, stage: Stage) -> Iterator[ET.Element]:
     names = _target_names()
     for number, disk in enumerate(machine.disks):
         target = next_name(names, disk.bus)
-        yield _disk(disk, stage.pool_path, target, orders.get(("disk", number)))
+        source = _source(disk, machine.pool, stage)
+        yield _disk(disk, source, target, orders.get(("disk", number)))
     yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
     for number, nic in enumerate(machine.nics):
         rom = machine.firmware is not Firmware.UEFI_SECURE and machine.arch is Arch.X86_64
@@ -173,12 +176,12 @@ def _boot(place: int | None) -> ET.Element | None:
     return element("boot", order=str(place)) if place is not None else None
 
 
-def _disk(disk: MachineDisk, pool_path: str, target: str, place: int | None) -> ET.Element:
+def _disk(disk: MachineDisk, source: ET.Element, target: str, place: int | None) -> ET.Element:
     rate = {"rotation_rate": str(disk.rotation_rate)} if disk.rotation_rate else {}
     return element(
         "disk",
         element("driver", name="qemu", type=disk.format, cache=disk.cache, discard=disk.discard),
-        _source(disk, pool_path),
+        source,
         element("target", dev=target, bus=disk.bus, **rate),
         leaf("serial", disk.serial) if disk.serial else None,
         _boot(place),
@@ -187,12 +190,14 @@ def _disk(disk: MachineDisk, pool_path: str, target: str, place: int | None) -> 
     )
 
 
-def _source(disk: MachineDisk, pool_path: str) -> ET.Element:
+def _source(disk: MachineDisk, own_pool: str, stage: Stage) -> ET.Element:
     """Of an existing volume libvirt finds the place when the machine starts, whatever it is in."""
     if disk.existing:
         pool, _, volume = disk.volume.partition("/")
         return element("source", pool=pool, volume=volume)
-    return element("source", file=f"{pool_path}/{disk_file(disk.volume)}")
+    named = disk.volume in stage.earlier
+    file = earlier_disk_file(disk.volume) if named else disk_file(own_pool, disk.volume)
+    return element("source", file=f"{stage.pool_path}/{file}")
 
 
 def _cdrom(

@@ -41,7 +41,7 @@ from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.snapshots import Snapshots, remove_copies
 from nospoon.providers.libvirt.states import POWER
 from nospoon.providers.libvirt.storage_xml import MEDIUM, nvram_file, parse_pool
-from nospoon.providers.libvirt.volumes import file_named
+from nospoon.providers.libvirt.volumes import file_named, named_as_earlier
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
@@ -212,6 +212,7 @@ class MachineDriver:
             accelerator=accelerator,
             boot_iso=f"{path}/{iso.file}" if iso.file else "",
             medium=earlier if MEDIUM.match(PurePosixPath(earlier).name) else "",
+            earlier=named_as_earlier(pool, machine),
         )
         before = self._roster.known(machine.uuid)
         domain = connect.defineXMLFlags(render_domain(machine, owner, stage), 0)

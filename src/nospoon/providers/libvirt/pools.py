@@ -211,7 +211,7 @@ class PoolDriver:
             return
         strangers = []
         for volume in refreshed(pool).listAllVolumes(0):
-            if is_ours(volume.name()):
+            if is_ours(volume.name(), name):
                 volume.delete(0)
             else:
                 strangers.append(volume.name())

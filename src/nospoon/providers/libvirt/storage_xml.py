@@ -2,7 +2,8 @@
 
 https://libvirt.org/formatstorage.html. One directory pool per cluster and host. In it lie:
 
-    NODE-N.qcow2                      a disk
+    NODE-N.MARK.qcow2                 a disk; the mark is made of the names of pool and volume
+    NODE-N.qcow2                      a disk of an earlier version, which a domain of ours has
     NAME--SHA256.FORMAT.reference     says that the cluster uses an image, which is in `image_cache`
     NAME--SHA256.FORMAT               an image, and its marker .complete: of earlier versions
     NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
@@ -11,12 +12,14 @@ https://libvirt.org/formatstorage.html. One directory pool per cluster and host.
     boot-DIGEST.iso                   the ISO that session machines boot
     media-DIGEST.iso                  virtual media in some machine's CD drive
 
-Whatever else lies there is not ours and is left alone.
+Whatever else lies there is not ours and is left alone: whose a file is, its name alone can tell.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
@@ -26,7 +29,8 @@ from nospoon.model.resources import Image, OwnerTag, Pool, Volume
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text_of, written
 from nospoon.providers.libvirt.owner import pool_source
 
-DISK = re.compile(r"^(?P<name>.+)\.qcow2$")
+DISK = re.compile(r"^(?P<name>.+)\.(?P<mark>[0-9a-f]{8})\.qcow2$")
+EARLIER_DISK = re.compile(r"^(?P<name>.+)\.qcow2$")
 FORMATS = "raw|qcow2|qcow|qed|vmdk|vdi|vhdx|vpc|parallels|dmg|luks|bochs|cloop"
 """What images in pools are: the first two, and what earlier versions took when QEMU guessed it."""
 IMAGE = re.compile(rf"^(?P<name>.+)--(?P<sha256>[0-9a-f]{{64}})\.(?P<format>{FORMATS})$")
@@ -34,9 +38,12 @@ ADDED = re.compile(r"^(?P<node>.+)\.(?P<id>[0-9a-f]{8})\.volume$")
 BOOT_ISO = re.compile(r"^boot-[0-9a-f]+\.iso$")
 MEDIUM = re.compile(r"^media-[0-9a-f]{64}\.iso$")
 OURS = re.compile(
-    r"(\.qcow2|\.complete|\.reference|\.nvram|\.volume|\.snapshot|^(boot|media)-[0-9a-f]+\.iso"
-    rf"|--[0-9a-f]{{64}}\.({FORMATS}))$"
+    rf"(.+--[0-9a-f]{{64}}\.({FORMATS})(\.complete|\.reference)?"
+    r"|.+\.(bios|uefi|uefi-secure)\.nvram(\.[a-z0-9-]+(\.part)?\.snapshot)?"
+    r"|.+\.[0-9a-f]{8}\.volume"
+    r"|(boot|media)-[0-9a-f]+\.iso)\Z"
 )
+"""Names of everything but disks."""
 COMPLETE, REFERENCE = ".complete", ".reference"
 
 
@@ -50,8 +57,21 @@ class FoundVolume:
     backing: str
 
 
-def disk_file(name: str) -> str:
+def disk_file(pool: str, name: str) -> str:
+    """The file of a disk, so named that nobody gives one of his own that name by accident."""
+    mark = hashlib.sha256(f"{pool}/{name}".encode()).hexdigest()[:8]
+    return f"{name}.{mark}.qcow2"
+
+
+def earlier_disk_file(name: str) -> str:
+    """What earlier versions called it, and anybody may call a file of his."""
     return f"{name}.qcow2"
+
+
+def disk_name(file: str, pool: str) -> str:
+    """The name of the disk in a file of a pool, "" when it is none of ours."""
+    match = DISK.match(file)
+    return match["name"] if match and file == disk_file(pool, match["name"]) else ""
 
 
 def image_file(name: str, image: Image) -> str:
@@ -131,14 +151,19 @@ def parse_volume(root: ET.Element) -> FoundVolume:
     )
 
 
-def as_disk(found: FoundVolume, pool: str) -> tuple[str, Volume] | None:
-    """Name and shape of a disk; None when the file is none."""
-    match = DISK.match(found.file)
-    if match is None or IMAGE.match(found.file):
+def as_disk(
+    found: FoundVolume, pool: str, *, earlier: Container[str] = ()
+) -> tuple[str, Volume] | None:
+    """Name and shape of a disk; None when the file is none. `earlier`: files that are disks of
+    ours, named as earlier versions did.
+    """
+    old = EARLIER_DISK.match(found.file) if found.file in earlier else None
+    name = old["name"] if old else disk_name(found.file, pool)
+    if not name:
         return None
     below = IMAGE.match(found.backing)
     image = below["name"] if below else found.backing
-    return match["name"], Volume(pool=pool, size=found.capacity, image=image)
+    return name, Volume(pool=pool, size=found.capacity, image=image)
 
 
 def as_image(found: FoundVolume, pool: str) -> tuple[str, Image] | None:
@@ -150,6 +175,6 @@ def as_image(found: FoundVolume, pool: str) -> tuple[str, Image] | None:
     return match["name"], image
 
 
-def is_ours(file: str) -> bool:
+def is_ours(file: str, pool: str) -> bool:
     """Whether we, or libvirt for us, made this file of our pool."""
-    return OURS.search(file) is not None
+    return bool(disk_name(file, pool)) or OURS.match(file) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
@@ -10,16 +11,27 @@ import libvirt
 import structlog
 
 from nospoon.errors import Gone, ProviderError
-from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resource, Volume
+from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource, Volume
 from nospoon.providers.libvirt.elements import parsed
-from nospoon.providers.libvirt.faults import NO_STORAGE_POOL, NO_STORAGE_VOL
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
-from nospoon.providers.libvirt.pools import VirPool, has_directory, our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, NO_STORAGE_VOL
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.owner import owner_in
+from nospoon.providers.libvirt.pools import (
+    FoundPool,
+    VirPool,
+    has_directory,
+    our_pool,
+    our_pools,
+    refreshed,
+)
 from nospoon.providers.libvirt.storage_xml import (
+    EARLIER_DISK,
     FoundVolume,
     as_disk,
     as_image,
     disk_file,
+    earlier_disk_file,
+    is_ours,
     parse_volume,
     render_volume,
 )
@@ -53,7 +65,7 @@ def file_named(pool: VirPool, file: str) -> VirVolume | None:
 def remove_files(connect: Connect, host: str, observed: Observed, files: list[str]) -> None:
     """Delete files of a pool of ours; what is gone already, pool included, is no error."""
     shape = observed.shape
-    assert isinstance(shape, Volume | Image)
+    assert isinstance(shape, Volume)
     try:
         pool = our_pool(connect, host, observed.tag, shape.pool)
     except libvirt.libvirtError as error:
@@ -64,6 +76,33 @@ def remove_files(connect: Connect, host: str, observed: Observed, files: list[st
         volume = file_named(pool, file)
         if volume is not None:
             volume.delete(0)
+
+
+def disks_of(connect: Connect, tag: OwnerTag) -> frozenset[str]:
+    """The paths of the disks of a cluster's domains that are named as earlier versions named them:
+    by the node, which somebody's file that he gave to a domain is not.
+    """
+    found: set[str] = set()
+    for domain in connect.listAllDomains(0):
+        with ignoring(NO_DOMAIN):  # it went while we looked
+            root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            owner = owner_in(root)
+            if owner and (owner.tag.deployment, owner.tag.cluster) == (tag.deployment, tag.cluster):
+                own = re.compile(rf".*/{re.escape(owner.name)}-\d+\.qcow2")
+                sources = root.iterfind("devices/disk/source")
+                found |= {path for each in sources if own.fullmatch(path := each.get("file", ""))}
+    return frozenset(found)
+
+
+def named_as_earlier(pool: VirPool, machine: Machine) -> frozenset[str]:
+    """A machine's volumes that are there only in files named as earlier versions named them."""
+    return frozenset(
+        disk.volume
+        for disk in machine.disks
+        if not disk.existing
+        and file_named(pool, disk_file(machine.pool, disk.volume)) is None
+        and file_named(pool, earlier_disk_file(disk.volume)) is not None
+    )
 
 
 class VolumeDriver:
@@ -82,6 +121,7 @@ class VolumeDriver:
         """`shared`: finds the pool of images that clusters share."""
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
         self._shared = shared
+        self._earlier: set[tuple[str, str]] = set()
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.work(
@@ -95,13 +135,34 @@ class VolumeDriver:
     def _list(
         self, connect: Connect, cluster: UUID | None
     ) -> list[tuple[OwnerTag, tuple[str, Volume]]]:
-        return [
-            (facts.tag, disk)
-            for pool, facts in our_pools(connect, self._deployment, cluster)
-            if facts.active and has_directory(pool)
-            for _, file in files_in(pool)
-            if (disk := as_disk(file, facts.name)) is not None
-        ]
+        found = []
+        for pool, facts in our_pools(connect, self._deployment, cluster):
+            if facts.active and has_directory(pool):
+                files = [file for _, file in files_in(pool)]
+                earlier = self._claimed(connect, facts, files)
+                disks = (as_disk(file, facts.name, earlier=earlier) for file in files)
+                found += [(facts.tag, disk) for disk in disks if disk is not None]
+        return found
+
+    def _claimed(
+        self, connect: Connect, facts: FoundPool, files: Sequence[FoundVolume]
+    ) -> frozenset[str]:
+        """Files named as earlier versions named disks, that domains of the cluster have as such."""
+        unsure = {
+            file.file: match["name"]
+            for file in files
+            if (match := EARLIER_DISK.match(file.file)) and not is_ours(file.file, facts.name)
+        }
+        disks = disks_of(connect, facts.tag) if unsure else frozenset()
+        claimed = frozenset(file for file in unsure if f"{facts.path}/{file}" in disks)
+        self._earlier |= {(facts.name, unsure[file]) for file in claimed}
+        return claimed
+
+    def _file(self, pool: str, name: str) -> str:
+        """The file of a volume: that which a domain has, where an earlier version named it."""
+        if (pool, name) in self._earlier:
+            return earlier_disk_file(name)
+        return disk_file(pool, name)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         assert isinstance(resource.shape, Volume)
@@ -113,15 +174,17 @@ class VolumeDriver:
 
     def _make(self, connect: Connect, name: str, shape: Volume, tag: OwnerTag) -> None:
         pool = our_pool(connect, self._hypervisor.host, tag, shape.pool)
-        existing = file_named(pool, disk_file(name))
+        file = self._file(shape.pool, name)
+        existing = file_named(pool, file)
         if existing is not None:
-            found = as_disk(parse_volume(parsed(existing.XMLDesc(0))), shape.pool)
+            known = parse_volume(parsed(existing.XMLDesc(0)))
+            found = as_disk(known, shape.pool, earlier=(file,))
             if found is not None and found[1].image == shape.image:
                 self._grow(connect, existing, found[1].size, shape.size)
                 return
             existing.delete(0)
         xml = render_volume(
-            disk_file(name),
+            file,
             capacity=shape.size,
             file_format="qcow2",
             backing=self._backing(connect, pool, shape) if shape.image else None,
@@ -170,7 +233,8 @@ class VolumeDriver:
     def _enlarge(self, connect: Connect, observed: Observed, after: Volume) -> None:
         assert isinstance(observed.shape, Volume)
         pool = our_pool(connect, self._hypervisor.host, observed.tag, after.pool)
-        volume = refreshed(pool).storageVolLookupByName(disk_file(observed.key.name))
+        file = self._file(after.pool, observed.key.name)
+        volume = refreshed(pool).storageVolLookupByName(file)
         self._grow(connect, volume, observed.shape.size, after.size)
 
     def _grow(self, connect: Connect, volume: VirVolume, before: int, size: int) -> None:
@@ -186,10 +250,9 @@ class VolumeDriver:
         volume.resize(size, 0)
 
     async def delete(self, observed: Observed) -> None:
-        name = observed.key.name
+        assert isinstance(observed.shape, Volume)
+        name, file = observed.key.name, self._file(observed.shape.pool, observed.key.name)
         await self._hypervisor.work(
-            lambda connect: remove_files(
-                connect, self._hypervisor.host, observed, [disk_file(name)]
-            ),
+            lambda connect: remove_files(connect, self._hypervisor.host, observed, [file]),
             f"remove volume {name}",
         )
