@@ -124,7 +124,7 @@ def test_a_saved_plan_is_stale_when_only_what_is_remembered_was_changed(shared: 
     shared.run("plan", "-o", saved, file)
     labelled = shared.file(more.replace("{name: a}", "{name: a, labels: {x: y}}"), "other.yaml")
     planned = shared.run("plan", "--detailed-exitcode", labelled, status=2).stdout
-    assert "~ labels of node a: {} -> {x: y}  [remembered]" in planned
+    assert "~ labels of node a: none -> {x: y}  [remembered]" in planned
     assert "Nothing to make; what the file says anew is taken over." in planned
     assert [each["after"] for each in shared.json("plan", labelled)["remembered"]] == ["{x: y}"]
     shared.run("up", "--yes", labelled)

@@ -24,8 +24,11 @@ from nospoon.model.resources import (
     Shape,
     Volume,
 )
-from nospoon.plan.diff import diff, removal
+from nospoon.plan.allocate import Endpoint
+from nospoon.plan.diff import diff, field_changes, removal
+from nospoon.plan.notes import Noted, written
 from nospoon.plan.order import Half, moves
+from nospoon.plan.pdus import Socket
 from nospoon.plan.steps import Action, Plan
 from nospoon.plan.text import plan_json, plan_text
 
@@ -193,7 +196,32 @@ def test_a_network_that_is_made_anew_takes_its_network_boot_along() -> None:
     observed = seen(network=Link("br0", mtu=9000))
     plan = diff(cluster="c", cluster_id=CLUSTER, desired=DESIRED, observed=observed, rules=rules)
     assert {step.key: (step.action, step.why) for step in plan.steps} == {
-        LINK: (Action.CHANGE, "mtu differ"),
+        LINK: (Action.CHANGE, "mtu differs"),
         NETBOOT: (Action.CHANGE, f"{LINK} changes"),
     }
     assert [key for key, _ in moves(plan)] == [LINK, NETBOOT]
+
+
+def test_of_long_lists_only_what_differs_is_told() -> None:
+    more = MachineNic("02:00:00:00:00:02", "br1", "virtio")
+    plan = plan_for(seen(machine=replace(SERVER, nics=(*SERVER.nics, more), disks=())))
+    text = plan_text(plan)
+    assert "nics: [02:00:00:00:00:02 on br1, virtio] -> none  [at power-off]" in text
+    assert "disks: none -> [n0-0 on virtio, serial s" in text
+    turned = replace(SERVER, nics=(more, *SERVER.nics))
+    other = replace(SERVER, nics=(*SERVER.nics, more))
+    (change,) = field_changes(turned, other, {})
+    assert change.observed.index("00:02") < change.observed.index("00:01"), "their order"
+
+
+def test_a_note_in_a_tag_is_told_in_words() -> None:
+    noted = written(Noted("h", Endpoint("127.0.0.1", 6230, 8000), Socket(1, 3, "127.0.0.1", 161)))
+    desired = {**DESIRED, MACHINE: replace(DESIRED[MACHINE], note=noted)}
+    before = written(Noted("h", Endpoint("127.0.0.1", 0, 0)))
+    observed = [replace(each, tag=replace(TAG, note=before)) if each.key == MACHINE else each
+                for each in seen()]  # fmt: skip
+    plan = diff(cluster="c", cluster_id=CLUSTER, desired=desired, observed=observed, rules=RULES)
+    assert (
+        "note in its tag: host h, BMC without ports -> host h, BMC at 127.0.0.1 (ipmi 6230, "
+        "redfish 8000), outlet 3 at 127.0.0.1:161"
+    ) in plan_text(plan)

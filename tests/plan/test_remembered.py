@@ -33,7 +33,7 @@ def test_labels_are_told_of_together_where_they_are_the_same() -> None:
             "~ labels of nodes node-0, node-1, node-2, node-3 and 2 more: {a: x} -> {a: y, b: z} "
             "[remembered]"
         ),
-        "~ labels of node other: {} -> {c: d} [remembered]",
+        "~ labels of node other: none -> {c: d} [remembered]",
     ]
 
 
@@ -67,7 +67,7 @@ def test_rules_for_new_nodes_are_told_of_nodes_and_hosts() -> None:
     after = "nodes: [{name: a, placement: {strategy: pack, affinity: flavor}}]"
     assert lines(before, after) == [
         "~ placement.strategy of node a: spread -> pack [new nodes]",
-        "~ placement.affinity of node a: [] -> [flavor] [new nodes]",
+        "~ placement.affinity of node a: none -> [flavor] [new nodes]",
     ]
     other = load(
         "cluster: dev\nhosts: {h: {simulated: {boot: 3s}, drained: true}, i: simulated}\n"
@@ -83,7 +83,7 @@ def test_rules_for_new_nodes_are_told_of_nodes_and_hosts() -> None:
 
 def test_traits_are_told_of_where_no_ironic_has_them() -> None:
     before, after = "nodes: [{name: a}]", "nodes: [{name: a, traits: [CUSTOM_GOLD]}]"
-    assert lines(before, after) == ["~ traits of node a: [] -> [CUSTOM_GOLD] [remembered]"]
+    assert lines(before, after) == ["~ traits of node a: none -> [CUSTOM_GOLD] [remembered]"]
     ironic = "ironic: {endpoint: 'http://i'}\n"
     assert lines(ironic + before, ironic + after) == []
 

@@ -210,7 +210,7 @@ class Planner:
             desired=desired,
             observed=seen.observed,
             rules=_rules(surveyed.capabilities),
-            why=_reasons(cluster, seen.allocations),
+            why=_reasons(seen),
             notes=(
                 *_notes(surveyed.capabilities),
                 *cautions(cluster, seen.allocations, surveyed.facts),
@@ -387,14 +387,19 @@ def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:
     return rules | {PLACE: {**rules.get(PLACE, {}), **ENROLMENT_RULES}}
 
 
-def _reasons(cluster: Cluster, allocations: Allocations) -> dict[Key, str]:
-    """Why each machine is on its host, where there is a choice."""
-    if len(cluster.hosts) == 1:
-        return {}
+def _reasons(seen: Prepared) -> dict[Key, str]:
+    """Why each machine is on its host, where there is a choice, or it has to leave another."""
+    hosts = {host.name for host in seen.cluster.hosts}
+    left = {row.name: row.host.name for row in seen.rows if row.host.name not in hosts}
     return {
-        Key(Kind.MACHINE, host, name): allocations.why.get(name, "")
-        for name, host in allocations.hosts.items()
-    }
+        Key(Kind.MACHINE, host, name): "; ".join(
+            filter(None, (
+                f"{left[name]} is not in the file any more" if name in left else "",
+                seen.allocations.why.get(name, "") if len(hosts) > 1 else "",
+            ))
+        )
+        for name, host in seen.allocations.hosts.items()
+    }  # fmt: skip
 
 
 def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:

@@ -13,9 +13,10 @@ from uuid import UUID
 from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
 from nospoon.plan.held import held
+from nospoon.plan.notes import described, read
 from nospoon.plan.relocate import deletions, moved
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
-from nospoon.plan.words import HIDDEN, field_text
+from nospoon.plan.words import HIDDEN, both_texts
 
 Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
 """Host -> kind -> field -> "live", "at power-off" or "replace" (the default)."""
@@ -92,17 +93,19 @@ def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) 
         return _noted_anew(resource, found)
     changes = tuple(field_changes(found.shape, resource.shape, rules))
     names = ", ".join(change.field for change in changes)
+    differ = f"{names} differ{'' if len(changes) > 1 else 's'}"
     if any(change.rule == "replace" for change in changes):
-        return Step(Action.REPLACE, resource.key, f"{names} differ", resource, found, changes)
+        return Step(Action.REPLACE, resource.key, differ, resource, found, changes)
     late = found.running and any(change.rule == "at power-off" for change in changes)
-    return Step(Action.CHANGE, resource.key, f"{names} differ", resource, found, changes, late)
+    return Step(Action.CHANGE, resource.key, differ, resource, found, changes, late)
 
 
 def _noted_anew(resource: Resource, found: Observed) -> Step | None:
     """A tag that notes something else is written anew; those of earlier versions noted nothing."""
     if found.tag.note in ("", resource.note):
         return None
-    changes = (FieldChange("note in its tag", found.tag.note, resource.note, "live"),)
+    was, will = (described(read(note)) for note in (found.tag.note, resource.note))
+    changes = (FieldChange("note in its tag", was, will, "live"),)
     return Step(Action.CHANGE, resource.key, "its tag differs", resource, found, changes)
 
 
@@ -126,8 +129,8 @@ def field_changes(
             shrinks = _shrinks(before, after, desired)
             rule = "replace" if shrinks else rules.get(field.name, "replace")
             name, secret = field.name, not field.repr
-            was, will = (HIDDEN if secret else field_text(name, each) for each in (before, after))
-            yield FieldChange(name, was, will, rule)
+            told = (HIDDEN, HIDDEN) if secret else both_texts(name, before, after)
+            yield FieldChange(name, *told, rule)
 
 
 def _settings(before: Settings, after: Settings, rule: str) -> Iterable[FieldChange]:

@@ -49,6 +49,22 @@ def read(text: str) -> Noted:
     )
 
 
+def described(noted: Noted) -> str:
+    """In words, for a plan."""
+    bmc, outlet = noted.bmc, noted.outlet
+    parts = [f"host {noted.host}"] if noted.host else []
+    if bmc is not None:
+        ports = ", ".join(
+            f"{name} {port}"
+            for name, port in (("ipmi", bmc.ipmi_port), ("redfish", bmc.redfish_port))
+            if port
+        )
+        parts.append(f"BMC at {bmc.address} ({ports})" if ports else "BMC without ports")
+    if outlet is not None:
+        parts.append(f"outlet {outlet.number} at {outlet.address}:{outlet.port}")
+    return ", ".join(parts) or "nothing"
+
+
 def _endpoint(told: Any) -> Endpoint | None:
     match told:
         case [str(address), int(ipmi), int(redfish)]:

@@ -38,13 +38,32 @@ BYTES = frozenset({"size", "memory", "virtual_size", "disk_sizes"})
 """Fields that count bytes."""
 
 
+LISTED = MachineDisk | MachineNic | Reservation
+"""What comes in long lists."""
+
+
+def both_texts(name: str, before: object, after: object) -> tuple[str, str]:
+    """A field that differs, as it was and as it is to be; of long lists only what differs."""
+    if isinstance(before, tuple) and isinstance(after, tuple):
+        left = tuple(each for each in before if each not in after)
+        new = tuple(each for each in after if each not in before)
+        if (left or new) and all(isinstance(each, LISTED) for each in (*before, *after)):
+            return field_text(name, left), field_text(name, new)
+    return field_text(name, before), field_text(name, after)
+
+
 def field_text(name: str, value: object) -> str:
     """A field's value, short."""
     match value:
+        case 0 if name.endswith("_port"):
+            return "none"
         case int() if name in BYTES:
             return size(value)
+        case () | "" | None:
+            return "none"
         case dict():
-            return "{" + ", ".join(f"{key}: {each}" for key, each in value.items()) + "}"
+            inner = ", ".join(f"{key}: {each}" for key, each in value.items())
+            return f"{{{inner}}}" if value else "none"
         case tuple():
             return "[" + ", ".join(field_text(name, item) for item in value) + "]"
         case MachineDisk():
@@ -62,8 +81,6 @@ def field_text(name: str, value: object) -> str:
             return f"{value.hostname} {value.mac} {where} by {value.loader}"
         case bool():
             return "yes" if value else "no"
-        case "" | None:
-            return "none"
         case _:
             return str(value)
 
