@@ -149,8 +149,10 @@ def _markers_first(names: Iterable[str]) -> list[str]:
 
 
 def referred(pool: VirPool) -> Iterator[str]:
-    """The files of the images that a cluster's pool refers to."""
-    if has_directory(pool):
+    """The files of the images that a cluster's pool refers to. Who wrote that told libvirt, too, so
+    that nobody else's pool is looked through.
+    """
+    if pool.isActive() or has_directory(pool):
         for volume in pool.listAllVolumes(0):
             if volume.name().endswith(REFERENCE):
                 yield volume.name().removesuffix(REFERENCE)
