@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
-from tests.e2e.field_cases import CASES, Case
+from tests.e2e.field_cases import CASES, Case, told
 from tests.e2e.standing import Standing, bridges, virsh
 
 from nospoon.spec import changes
@@ -194,6 +194,22 @@ def test_another_name_is_another_cluster(standing: Standing) -> None:
     assert {each["action"] for each in plan["steps"]} == {"create"}
     assert plan["cluster"] == other
     assert virsh("domid", standing.domain) == running
+
+
+def test_what_somebody_edited_shows_in_status_and_up_mends_it(standing: Standing) -> None:
+    standing.up()
+    running, file = standing.run(), standing.file()
+    virsh("autostart", standing.domain)
+    virsh("domif-setlink", standing.domain, standing.port, "down")
+    assert told("state")(standing) == "drifted"
+    (step,) = standing.rack.json("plan", file)["steps"]
+    assert {each["field"] for each in step["changes"]} == {"autostart", "unlinked"}
+    assert not step["at_power_off"]
+    standing.rack.run("up", "--yes", file)
+    assert told("state")(standing) == "present"
+    assert virsh("domif-getlink", standing.domain, standing.port).endswith(" up")
+    assert "disable" in virsh("dominfo", standing.domain).partition("Autostart:")[2].split("\n")[0]
+    assert virsh("domid", standing.domain) == running, "it runs on"
 
 
 def power(rack: Rack, command: str) -> str:
