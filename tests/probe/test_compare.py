@@ -115,6 +115,28 @@ def test_disks_are_told_apart_by_serial_not_by_order() -> None:
     assert all(one.ok for one in findings)
 
 
+@pytest.mark.parametrize(
+    ("rate", "rotational", "good"),
+    [
+        (7200, True, True),
+        (7200, False, False),
+        (7200, None, False),
+        (1, False, True),
+        (1, True, False),
+        (0, True, True),
+        (0, None, True),
+    ],
+)
+def test_a_disk_that_tells_whether_it_rotates_is_held_to_it(
+    rate: int,
+    rotational: bool | None,  # noqa: FBT001
+    good: bool,  # noqa: FBT001
+) -> None:
+    machine = replace(MACHINE, disks=(replace(MACHINE.disks[0], rotation_rate=rate),))
+    findings = compare(machine, SIZES, found(disks=[{**DISK, "rotational": rotational}]))
+    assert [one.field for one in findings if not one.ok] == ([] if good else ["disk 0"])
+
+
 def test_mac_addresses_are_compared_without_case() -> None:
     machine = replace(
         MACHINE, nics=(MachineNic(mac="02:AB:00:00:00:01", bridge="", model="virtio"),)

@@ -32,9 +32,10 @@ NICS = (
 )
 DEVICES = {
     "virtio": "virtio-blk-pci",
-    "sata": "ide-hd",
-    "scsi": "scsi-hd",
+    "sata": "ide-hd,rotation_rate=7200",
+    "scsi": "scsi-hd,rotation_rate=1",
 }
+RATES = {"virtio": 0, "sata": 7200, "scsi": 1}
 
 
 def machine(memory: int) -> Machine:
@@ -46,7 +47,9 @@ def machine(memory: int) -> Machine:
         firmware=Firmware.BIOS,
         tpm=False,
         pool="pool",
-        disks=tuple(MachineDisk(serial, bus, serial) for bus, _, serial in DISKS),
+        disks=tuple(
+            MachineDisk(serial, bus, serial, rotation_rate=RATES[bus]) for bus, _, serial in DISKS
+        ),
         nics=tuple(MachineNic(mac, "", model) for model, _, mac in NICS),
         boot_order=(BootDevice.NETWORK,),
     )
@@ -95,6 +98,11 @@ async def test_a_machine_with_every_bus_and_nic_is_found_as_declared(
     bigger = replace(wanted, memory=wanted.memory * 2, cpus=4)
     wrong = [found.field for found in compare(bigger, sizes, record) if not found.ok]
     assert wrong == ["cpus", "memory"]
+    turned = replace(
+        wanted, disks=tuple(replace(d, rotation_rate=7201 - d.rotation_rate) for d in wanted.disks)
+    )
+    wrong = [found.field for found in compare(turned, sizes, record) if not found.ok]
+    assert wrong == ["disk 1", "disk 2"], "Linux takes virtio for rotational"
 
 
 async def test_a_small_machine_is_enough_and_the_power_button_ends_it(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import Machine
+from nospoon.model.resources import Machine, MachineDisk
 from nospoon.probe.record import FoundDisk, FoundNic, Record
 
 MIB = 1 << 20
@@ -90,9 +90,8 @@ def _disks(machine: Machine, sizes: Mapping[str, int], found: Record) -> tuple[F
     """Declared disks are looked for by serial; a disk that nobody declared is a finding too."""
     by_serial = {disk.serial: disk for disk in found.disks}
     declared = [
-        _disk(number, text, by_serial.get(disk.serial))
+        _disk(number, disk, sizes.get(disk.volume, 0), by_serial.get(disk.serial))
         for number, disk in enumerate(machine.disks)
-        for text in [_disk_text(sizes.get(disk.volume, 0), disk.bus, disk.serial)]
     ]
     known = {disk.serial for disk in machine.disks}
     strange = [
@@ -103,13 +102,20 @@ def _disks(machine: Machine, sizes: Mapping[str, int], found: Record) -> tuple[F
     return (*declared, *strange)
 
 
-def _disk(number: int, declared: str, found: FoundDisk | None) -> Finding:
-    seen = _disk_text(found.size, found.bus, found.serial) if found else "missing"
+def _disk(number: int, disk: MachineDisk, size: int, found: FoundDisk | None) -> Finding:
+    """Whether it rotates counts where the guest is told."""
+    told = bool(disk.rotation_rate)
+    rotational = disk.rotation_rate > 1 if told else None
+    declared = _disk_text(size, disk.bus, disk.serial, rotational)
+    seen = "missing"
+    if found is not None:
+        seen = _disk_text(found.size, found.bus, found.serial, found.rotational if told else None)
     return Finding(f"disk {number}", declared, seen, declared == seen)
 
 
-def _disk_text(size: int, bus: str, serial: str) -> str:
-    return f"{size} bytes, {bus}, serial {serial or 'none'}"
+def _disk_text(size: int, bus: str, serial: str, rotational: bool | None = None) -> str:  # noqa: FBT001
+    words = {None: "", True: ", rotational", False: ", not rotational"}
+    return f"{size} bytes, {bus}, serial {serial or 'none'}{words[rotational]}"
 
 
 _MODEL_OF = {

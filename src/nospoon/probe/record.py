@@ -31,12 +31,13 @@ DONE = b"nospoon-probe: done"
 
 
 class FoundDisk(msgspec.Struct, frozen=True):
-    """A disk that the guest sees; `size` in bytes."""
+    """A disk that the guest sees; `size` in bytes. `rotational` None: nothing was told."""
 
     name: str
     size: int
     serial: str
     bus: str
+    rotational: bool | None = None
 
 
 class FoundNic(msgspec.Struct, frozen=True):
