@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,9 +23,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from nospoon.errors import Conflict, ProviderError
+from nospoon.errors import Conflict, ProviderError, UsageError
 from nospoon.runtime import clock
-from nospoon.runtime.tls import private_pem
+from nospoon.runtime.tls import Key, private_pem
+from nospoon.services.bmcs.certificates import Certificates, Wanted
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import Bench, bench, config
 from nospoon.testing.certificates import written
@@ -129,6 +133,35 @@ async def test_a_signed_request_replaces_the_certificate_for_good(
         await b.service.remove(b.first.bmc.uuid)
         await b.service.put(b.first)
         assert await served(b.first) == now
+
+
+async def test_requests_at_the_same_moment_are_all_answered(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """The key of one of them is kept, whole, and nothing else."""
+    kept, many, place = Certificates(tmp_path), 6, "127.0.0.1"
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "n0")])
+    together = threading.Barrier(many)
+
+    def key() -> Key:
+        made = ec.generate_private_key(ec.SECP256R1())
+        together.wait(timeout=60)
+        return made
+
+    def request(_: int) -> str:
+        return kept.request(place, Wanted(name, (), key))
+
+    with ThreadPoolExecutor(many) as pool:
+        for _ in range(20):
+            asked = list(pool.map(request, range(many)))
+            assert len(set(asked)) == many
+            taken = 0
+            for each in asked:
+                with contextlib.suppress(UsageError):
+                    kept.replace(place, authority.answer(each))
+                    taken += 1
+            assert taken == 1
+            assert [each.name for each in tmp_path.iterdir()] == [f"{place}.pem"]
 
 
 async def test_a_certificate_may_bring_its_key(tmp_path: Path, authority: Authority) -> None:

@@ -10,6 +10,7 @@ changes it.
 from __future__ import annotations
 
 import os
+import secrets
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -145,8 +146,8 @@ def _key_in(data: bytes) -> Key | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and never readable by others."""
-    part = path.with_suffix(".part")
+    """Whole or not at all, and never readable by others. Many may do so at a time, in threads."""
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
     part.replace(path)
