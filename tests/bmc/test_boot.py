@@ -14,6 +14,7 @@ from nospoon.bmc.messages import (
     Answer,
     Append,
     BootObserved,
+    BootOrderRequested,
     BootTold,
     ClearingRequested,
     CommandEnded,
@@ -337,6 +338,54 @@ def test_a_machine_that_runs_is_told_of_another_order_and_of_the_same_one_nothin
     assert hear(subject, Reshaped((NETWORK,), script=False)) == [
         SetBoot(BootPlan((NETWORK,), (NETWORK,)), 1)
     ]
+
+
+TURNED = (NETWORK, DISK)
+
+
+def test_a_client_sets_the_persistent_order_and_a_machine_that_runs_is_told() -> None:
+    subject = bmc(PowerState.ON)
+    assert hear(subject, BootOrderRequested(TURNED, 1)) == [
+        Persist(Runtime(boot_order=TURNED)),
+        SetBoot(BootPlan(TURNED, TURNED), 1),
+        Answer(1, Verdict.DONE),
+    ]
+    assert hear(subject, Reshaped(ORDER, script=False)) == [SetBoot(BootPlan(TURNED, TURNED), 1)]
+    hear(subject, BootTold(1))
+    assert hear(subject, Reshaped(ORDER, script=False)) == [], "the file says what it said"
+    assert subject.boot_order == TURNED
+
+
+def test_a_client_s_order_holds_for_every_start_and_after_once() -> None:
+    subject = bmc()
+    hear(subject, BootOrderRequested(TURNED, 1))
+    hear(subject, OverrideRequested(BootOverride(DISK, OverrideEnabled.ONCE), 2))
+    plan = BootPlan(ORDER, TURNED)
+    assert hear(subject, PowerRequested(PowerCommand.ON, 3)) == [Drive(PowerCommand.ON, plan)]
+    hear(subject, STARTED)
+    assert subject.boot == BootPlan(TURNED, TURNED)
+
+
+def test_a_client_s_order_survives_a_restart_of_ours_and_the_machine_is_told_again() -> None:
+    subject = Bmc(order=ORDER, script=False, runtime=Runtime(boot_order=TURNED))
+    assert subject.boot == BootPlan(TURNED, TURNED)
+    assert SetBoot(BootPlan(TURNED, TURNED), 0) in hear(subject, SEEN_ON)
+
+
+def test_another_order_of_the_file_goes_before_a_client_s() -> None:
+    subject = bmc(runtime=Runtime(boot_order=TURNED))
+    assert hear(subject, Reshaped((NETWORK,), script=False)) == [Persist(Runtime())]
+    assert subject.boot_order == (NETWORK,)
+
+
+def test_a_client_who_sets_the_file_s_order_leaves_it_to_the_file() -> None:
+    subject = bmc(runtime=Runtime(boot_order=TURNED))
+    assert hear(subject, BootOrderRequested(ORDER, 1))[0] == Persist(Runtime())
+
+
+def test_an_order_of_devices_that_are_not_there_any_more_is_none() -> None:
+    subject = Bmc(order=(DISK,), script=False, runtime=Runtime(boot_order=TURNED))
+    assert subject.boot == BootPlan((DISK,), (DISK,))
 
 
 def test_another_order_leaves_once_for_the_next_boot() -> None:

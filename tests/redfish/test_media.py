@@ -135,7 +135,7 @@ async def test_the_uri_of_http_boot_is_set_beside_the_override_and_taken_away() 
         assert shown["HttpBootUri"] is None
         refused = await line.ask("PATCH", place, {"Boot": {"HttpBootUri": 4}})
         assert refused.message == "PropertyValueTypeError"
-        refused = await line.ask("PATCH", place, {"Boot": {"BootOrder": []}})
+        refused = await line.ask("PATCH", place, {"Boot": {"BootOptions": {}}})
         assert refused.message == "PropertyNotWritable"
 
 

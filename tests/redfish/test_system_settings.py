@@ -10,9 +10,10 @@ import pytest
 from nospoon.bmc import octets
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.runtime import PowerPolicy, Settings
+from nospoon.model.boot import BootPlan
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime import clock
-from nospoon.testing.bench import Bench, bench
+from nospoon.testing.bench import ORDER, Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, client, system_of
 
 from .test_accounts import bob, create
@@ -94,6 +95,44 @@ async def test_what_makes_no_sense_changes_nothing(body: Any, message: str) -> N
         refused = await patch(b, body)
         assert (refused.status, refused.message) == (400, message)
         assert settings(b) is before
+
+
+async def test_the_boot_order_is_changed_and_followed() -> None:
+    async with bench(1) as b:
+        shown = (await client(b.first).get(system_of(b.first))).json["Boot"]["BootOrder"]
+        turned = shown[::-1]
+        changed = await patch(b, {"Boot": {"BootOrder": turned}})
+        assert (changed.status, changed.json["Boot"]["BootOrder"]) == (200, turned)
+        assert changed.json["Boot"]["BootSourceOverrideEnabled"] == "Disabled"
+        assert b.store.saved[-1][1].boot_order == ORDER[::-1]
+        await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
+        assert b.machines.told[-1][2] == BootPlan(ORDER[::-1], ORDER[::-1])
+        await b.service.put(b.first)
+        again = (await client(b.first).get(system_of(b.first))).json["Boot"]["BootOrder"]
+        assert again == turned, "the file has nothing new"
+        for option in turned:
+            place = f"{system_of(b.first)}/BootOptions/{option}"
+            assert (await client(b.first).get(place)).json["BootOptionReference"] == option
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("Boot0002", "PropertyValueTypeError"),
+        (None, "PropertyValueTypeError"),
+        ([2], "PropertyValueTypeError"),
+        ([], "PropertyValueFormatError"),
+        (["Boot0002"], "PropertyValueFormatError"),
+        (["Boot0002", "Boot0000", "Boot0000"], "PropertyValueFormatError"),
+        (["Boot0002", "Boot0001"], "PropertyValueNotInList"),
+    ],
+)
+async def test_a_boot_order_names_every_option_once(order: Any, message: str) -> None:
+    async with bench(1) as b:
+        body = {"Boot": {"BootOrder": order, "BootSourceOverrideTarget": "Pxe"}}
+        refused = await patch(b, body)
+        assert (refused.status, refused.message) == (400, message)
+        assert b.store.saved == []
 
 
 async def test_the_light_of_a_chassis_is_that_of_its_system() -> None:

@@ -19,6 +19,7 @@ from nospoon.bmc.messages import (
     Append,
     BiosRequested,
     BootObserved,
+    BootOrderRequested,
     BootTold,
     ClearingRequested,
     CommandEnded,
@@ -115,6 +116,11 @@ class Bmc:
         return self.state.runtime.has_power
 
     @property
+    def boot_order(self) -> tuple[BootDevice, ...]:
+        """The persistent one."""
+        return self._boot.order
+
+    @property
     def boot(self) -> BootPlan:
         """What the machine boots next, and afterwards."""
         return self._boot.plan
@@ -189,6 +195,8 @@ class Bmc:
                 return self._power.requested(event, now)
             case OverrideRequested():
                 return self._override_requested(event, now)
+            case BootOrderRequested():
+                return self._boot_order_requested(event)
             case (
                 HttpBootUriRequested()
                 | MediaChanged()
@@ -282,11 +290,15 @@ class Bmc:
     def _forget(self, defaults: Defaults, now: float) -> Iterator[Effect]:
         self._identify_until, self.watchdog = None, None
         none = OverrideRequested(NO_OVERRIDE)
-        yield from self._boot.requested(none, now, busy=self._power.busy)
         yield from self.state.persist(forgotten(self.runtime, defaults))
+        yield from self._boot.requested(none, now, busy=self._power.busy)
 
     def _override_requested(self, event: OverrideRequested, now: float) -> Iterator[Effect]:
         yield from self._boot.requested(event, now, busy=self._power.busy)
+        yield Answer(event.ticket, Verdict.DONE)
+
+    def _boot_order_requested(self, event: BootOrderRequested) -> Iterator[Effect]:
+        yield from self._boot.ordered(event.order, busy=self._power.busy)
         yield Answer(event.ticket, Verdict.DONE)
 
     def _told_of(self, edition: int) -> Iterator[Effect]:
@@ -373,4 +385,6 @@ def forgotten(runtime: Runtime, defaults: Defaults) -> Runtime:
     after = Settings(outlet=before.outlet)
     if defaults is Defaults.BUT_USERS:
         after = replace(after, users=before.users, kg=before.kg)
-    return replace(runtime, settings=after, clearing=0, identify=False, http_boot_uri="")
+    return replace(
+        runtime, settings=after, clearing=0, identify=False, http_boot_uri="", boot_order=()
+    )

@@ -7,6 +7,8 @@ Rules:
   an edition, so that a newer one of the same value is not taken for the older. Persistent
   overrides are kept.
 - A machine that runs is told of a change; what it could not be told is told when it is seen again.
+- The persistent order is the cluster file's until a client sets another one, and again when the
+  file has another one.
 - Boot flags that an IPMI client set once are cleared after 60 s without a chassis command, which
   starts the time anew, unless parameter 3 says not to (§28.13).
 """
@@ -17,6 +19,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 from nospoon.bmc.messages import Effect, OverrideRequested, SetBoot
+from nospoon.bmc.runtime import Runtime
 from nospoon.bmc.state import State
 from nospoon.model.boot import (
     NO_OVERRIDE,
@@ -39,14 +42,20 @@ class Boot:
     machine was told last.
     """
 
-    __slots__ = ("_state", "edition", "flags_expire", "order", "script", "told")
+    __slots__ = ("_filed", "_state", "edition", "flags_expire", "script", "told")
 
     def __init__(self, state: State, *, order: tuple[BootDevice, ...], script: bool) -> None:
         self._state = state
-        self.order, self.script = order, script
+        self._filed, self.script = order, script
         self.edition = 0
-        self.told = -1 if state.runtime.override.active else 0
+        self.told = -1 if state.runtime.override.active or state.runtime.boot_order else 0
         self.flags_expire: float | None = None
+
+    @property
+    def order(self) -> tuple[BootDevice, ...]:
+        """The persistent one: a client's, as far as it is one of the devices that there are."""
+        asked = self._state.runtime.boot_order
+        return asked if sorted(asked) == sorted(self._filed) else self._filed
 
     @property
     def plan(self) -> BootPlan:
@@ -68,9 +77,10 @@ class Boot:
         """
         if self.flags_expire is None and self._timed:
             self.flags_expire = now + FLAGS_TIMEOUT
-        if order != self.order:
+        if order != self._filed:
             self.edition += 1
-        self.order, self.script = order, script
+            yield from self._state.persist(replace(self._state.runtime, boot_order=()))
+        self._filed, self.script = order, script
         yield from self.catch_up(busy=busy)
 
     @property
@@ -94,6 +104,11 @@ class Boot:
         self.flags_expire = now + FLAGS_TIMEOUT if timed else None
         yield from self._change(event.override, event.flags, busy=busy)
 
+    def ordered(self, order: tuple[BootDevice, ...], *, busy: bool) -> Iterator[Effect]:
+        """A client sets the persistent order; with the file's own it follows the file again."""
+        kept = order if order != self._filed else ()
+        yield from self._keep(replace(self._state.runtime, boot_order=kept), busy=busy)
+
     def expire(self, now: float, *, busy: bool) -> Iterator[Effect]:
         """Clear flags that nobody followed."""
         if self.flags_expire is not None and self.flags_expire <= now:
@@ -101,8 +116,12 @@ class Boot:
             yield from self._change(NO_OVERRIDE, b"", busy=busy)
 
     def _change(self, override: BootOverride, flags: bytes, *, busy: bool) -> Iterator[Effect]:
-        self.edition += 1
         after = replace(self._state.runtime, override=override, boot_flags=flags)
+        yield from self._keep(after, busy=busy)
+
+    def _keep(self, after: Runtime, *, busy: bool) -> Iterator[Effect]:
+        """Another edition; a machine that runs is told."""
+        self.edition += 1
         yield from self._state.persist(after)
         if self._state.power is PowerState.ON or busy:
             yield SetBoot(self.plan, self.edition)

@@ -59,6 +59,14 @@ class OverrideRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class BootOrderRequested:
+    """Somebody sets the persistent boot order: all devices of the cluster file's, in any order."""
+
+    order: tuple[BootDevice, ...]
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class HttpBootUriRequested:
     """Somebody sets the URI that boot target HTTP boots; "" for none."""
 
@@ -237,6 +245,7 @@ class FaultsChanged:
 Request = (
     PowerRequested
     | OverrideRequested
+    | BootOrderRequested
     | HttpBootUriRequested
     | MediaChanged
     | ClearingRequested

@@ -9,7 +9,7 @@ from nospoon.bmc.bios import UNSET, Bios
 from nospoon.bmc.secure_boot import ENROLLED, SecureBoot
 from nospoon.bmc.software import AS_MADE, Software
 from nospoon.bmc.users import User
-from nospoon.model.boot import NO_OVERRIDE, BootOverride
+from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride
 from nospoon.model.machine import AddedVolume
 
 NO_UTC_OFFSET = 0x7FF
@@ -94,6 +94,7 @@ class Runtime:
     "power fault"). `last_power_event`: bits 4:0 of that section's byte 3. `restart_cause`: §28.11.
     `boot_flags`: the five bytes of boot option parameter 5 as an IPMI client wrote them, b"" after
     anybody else set the override. `clearing`: parameter 3 (§28.13), which says when flags are kept.
+    `boot_order`: the persistent order that a client set, () for the cluster file's.
     `http_boot_uri`: what target HTTP boots; `http_boot`: what the boot at hand does, "" for others.
     `media`: what is in the CD drive, as whoever put it there called it.
     `volumes`: those that clients made; the machine has them from its next start on.
@@ -110,6 +111,7 @@ class Runtime:
     boot_flags: bytes = b""
     clearing: int = 0
     identify: bool = False
+    boot_order: tuple[BootDevice, ...] = ()
     http_boot_uri: str = ""
     http_boot: str = ""
     media: str = ""

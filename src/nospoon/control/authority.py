@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from nospoon.model.boot import BootDevice, BootOverride, next_boot
+from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.resources import Machine
 from nospoon.services.netboot.ports import BootAnswer, ServedProfile
 
@@ -29,11 +29,11 @@ class Authority:
 
     def __init__(
         self,
-        override_of: Callable[[UUID], BootOverride],
+        boot_of: Callable[[Machine], BootPlan],
         http_boot_of: Callable[[UUID], str],
         boot_observed: Callable[[UUID], Awaitable[None]],
     ) -> None:
-        self._override_of, self._boot_observed = override_of, boot_observed
+        self._boot_of, self._boot_observed = boot_of, boot_observed
         self._http_boot_of = http_boot_of
         self._bootables: dict[UUID, Bootable] = {}
         self._by_mac: dict[str, UUID] = {}
@@ -82,7 +82,7 @@ class Authority:
         """A machine with native boot order asks only when it boots from the network."""
         if not machine.boot_iso:
             return BootDevice.NETWORK
-        for device in next_boot(machine.boot_order, self._override_of(machine.uuid)).now:
+        for device in self._boot_of(machine).now:
             if device is not BootDevice.NETWORK or profile is not None:
                 return device
         return BootDevice.DISK

@@ -41,10 +41,10 @@ from nospoon.daemon.remote import Remote, Remotes, copied
 from nospoon.daemon.simulation import Simulations
 from nospoon.daemon.stored_bmcs import StoredBmcs
 from nospoon.errors import NospoonError
-from nospoon.model.boot import NO_OVERRIDE, BootOverride
+from nospoon.model.boot import NO_OVERRIDE, BootPlan, next_boot
 from nospoon.model.cluster import Arch, ConnectionKind, Host
 from nospoon.model.machine import MachineEvent
-from nospoon.model.resources import Kind, Resource
+from nospoon.model.resources import Kind, Machine, Resource
 from nospoon.probe.build import Probe, build
 from nospoon.probe.grub import find_grub
 from nospoon.probe.record import HELLO
@@ -145,7 +145,7 @@ class Daemon:
     def _wire_boot(self) -> None:
         """Who decides what a machine boots, and what serves it."""
         settings, database = self._settings, self.database
-        self.authority = Authority(self._override_of, self._http_boot_of, self.bmcs.boot_observed)
+        self.authority = Authority(self._boot_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority)
         app = create_boot_app(self.authority, ready=lambda: self._ready)
         self.boot_http = HttpListeners(app, port=_boot_port(settings))
@@ -341,9 +341,11 @@ class Daemon:
         self.bmcs.machine_event(event)
         self.consoles.machine_event(event)
 
-    def _override_of(self, uuid: UUID) -> BootOverride:
-        served = self.bmcs.status(uuid)
-        return served.override if served is not None else NO_OVERRIDE
+    def _boot_of(self, machine: Machine) -> BootPlan:
+        served = self.bmcs.status(machine.uuid)
+        if served is None:
+            return next_boot(machine.boot_order, NO_OVERRIDE)
+        return served.aggregate.boot
 
     def _http_boot_of(self, uuid: UUID) -> str:
         """The URI that a machine boots now, "" when it does not boot by HTTP."""

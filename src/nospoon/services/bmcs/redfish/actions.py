@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nospoon.bmc.messages import (
     Answer,
+    BootOrderRequested,
     HttpBootUriRequested,
     IdentifyRequested,
     OverrideRequested,
@@ -19,7 +20,7 @@ from nospoon.bmc.messages import (
     Verdict,
 )
 from nospoon.bmc.runtime import PowerPolicy
-from nospoon.model.boot import NO_OVERRIDE, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 from nospoon.services.bmcs.redfish import errors, uris
 from nospoon.services.bmcs.redfish import resources as shown
@@ -54,9 +55,12 @@ TO_DEFAULTS = Action(
     "Manager.ResetToDefaults",
     (Parameter("ResetType", required=True, allowed=tuple(shown.MANAGER_DEFAULTS)),),
 )
-_BOOT = frozenset({_TARGET, _ENABLED, _MODE, _URI})
+_ORDER = "BootOrder"
+_OVERRIDE = frozenset({_TARGET, _ENABLED, _MODE})
+_BOOT = frozenset({*_OVERRIDE, _URI, _ORDER})
 
-_Change = HttpBootUriRequested | OverrideRequested | SettingsRequested | IdentifyRequested
+_BootChange = HttpBootUriRequested | BootOrderRequested | OverrideRequested
+_Change = _BootChange | SettingsRequested | IdentifyRequested
 
 
 def done(answer: Answer) -> None:
@@ -206,27 +210,24 @@ def _lit(body: Mapping[str, Any]) -> bool | None:
     return None
 
 
-def _boot(
-    served: Served, body: Mapping[str, Any]
-) -> Iterator[HttpBootUriRequested | OverrideRequested]:
-    uri = _http_boot_uri(body.get("Boot", {}))
-    if uri is not None:
-        yield HttpBootUriRequested(uri)
-    if _sets_override(body):
-        yield OverrideRequested(_override(served, body["Boot"]))
+def _boot(served: Served, body: Mapping[str, Any]) -> Iterator[_BootChange]:
+    boot = body.get("Boot", {})
+    if not isinstance(boot, dict):
+        raise errors.wrong_type("Boot", boot)
+    for name in boot.keys() - _BOOT:
+        known = name == "BootOptions"
+        raise (errors.read_only if known else errors.unknown_property)(f"Boot/{name}")
+    if _URI in boot:
+        yield HttpBootUriRequested(_http_boot_uri(boot[_URI]))
+    if _ORDER in boot:
+        yield BootOrderRequested(_order(served, boot[_ORDER]))
+    if boot.keys() & _OVERRIDE:
+        yield OverrideRequested(_override(served, boot))
 
 
-def _sets_override(body: Mapping[str, Any]) -> bool:
-    """Whether there is more in it than the URI, which is there beside any override."""
-    boot = body.get("Boot", {_URI: None})
-    return not isinstance(boot, dict) or set(boot) != {_URI}
-
-
-def _http_boot_uri(boot: Any) -> str | None:
-    """None: it stays as it is; null takes it away."""
-    if not isinstance(boot, dict) or _URI not in boot:
-        return None
-    uri = boot[_URI] if boot[_URI] is not None else ""
+def _http_boot_uri(given: Any) -> str:
+    """null takes it away."""
+    uri = given if given is not None else ""
     if not isinstance(uri, str):
         raise errors.wrong_type(f"Boot/{_URI}", uri)
     if uri and not uris.is_web(uri):
@@ -234,14 +235,22 @@ def _http_boot_uri(boot: Any) -> str | None:
     return uri
 
 
-def _override(served: Served, boot: Any) -> BootOverride:
+def _order(served: Served, given: Any) -> tuple[BootDevice, ...]:
+    """Every boot option once."""
+    options = {shown.boot_reference(each): each for each in served.aggregate.boot_order}
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise errors.wrong_type(f"Boot/{_ORDER}", given)
+    for each in given:
+        if each not in options:
+            raise errors.not_in_list(f"Boot/{_ORDER}", each, tuple(options))
+    if sorted(given) != sorted(options):
+        expected = f"each of {', '.join(options)} once"
+        raise errors.wrong_format(f"Boot/{_ORDER}", given, expected)
+    return tuple(options[each] for each in given)
+
+
+def _override(served: Served, boot: Mapping[str, Any]) -> BootOverride:
     """The override after this PATCH; what it leaves out stays as it is."""
-    if not isinstance(boot, dict):
-        raise errors.wrong_type("Boot", boot)
-    for name in boot:
-        if name not in _BOOT:
-            known = name in ("BootOrder", "BootOptions")
-            raise (errors.read_only if known else errors.unknown_property)(f"Boot/{name}")
     now = served.override
     target_name = _choice(boot, _TARGET, tuple(shown.TARGETS), shown.TARGET_NAMES[now.target])
     enabled_name = _choice(boot, _ENABLED, shown.ENABLED, _enabled_default(boot, now))

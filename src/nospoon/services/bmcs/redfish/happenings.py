@@ -73,7 +73,7 @@ def _shown(runtime: Runtime) -> tuple[object, ...]:
     settings = runtime.settings
     return (
         runtime.override, runtime.identify, runtime.http_boot_uri, settings.policy,
-        settings.asset_tag,
+        settings.asset_tag, runtime.boot_order,
     )  # fmt: skip
 
 

@@ -233,8 +233,8 @@ def _boot(served: Served, path: str) -> dict[str, Any]:
 
 
 def boot_order(served: Served) -> list[str]:
-    """References of boot options, in the persistent order; only the cluster file changes it."""
-    return [boot_reference(device) for device in served.config.machine.boot_order]
+    """References of boot options, in the persistent order."""
+    return [boot_reference(device) for device in served.aggregate.boot_order]
 
 
 def boot_reference(device: BootDevice) -> str:
