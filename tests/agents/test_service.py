@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +20,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from nospoon.control.http_discs import HttpDiscs
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.inventory import Hardware
 from nospoon.providers.simulated.guests import Guest
+from nospoon.runtime import process
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.agents.service import AgentService
@@ -70,7 +73,7 @@ class Ironic:
     """The API that agents see."""
 
     url: str = ""
-    script: str = ""
+    script: str | bytes = ""
     beats: asyncio.Queue[dict[str, Any]] = field(default_factory=asyncio.Queue)
 
     def app(self) -> Starlette:
@@ -116,13 +119,15 @@ async def ironic() -> AsyncIterator[Ironic]:
 
 
 @asynccontextmanager
-async def agents(chance: float = 1.0) -> AsyncIterator[AgentService]:
+async def agents(chance: float = 1.0, uri: str = "") -> AsyncIterator[AgentService]:
+    """`uri`: of what their machines boot by HTTP."""
+
     class Fixed(random.Random):
         def random(self) -> float:
             return chance
 
     async with Tasks("test") as tasks:
-        service = AgentService(tasks, Fixed())
+        service = AgentService(tasks, HttpDiscs(lambda _: uri).cmdline, Fixed())
         try:
             yield service
         finally:
@@ -190,7 +195,7 @@ async def test_an_agent_ends_with_its_machine_and_who_waits_is_answered() -> Non
     ("script", "end"),
     [
         ("goto boot_whole_disk\n:boot_whole_disk\nsanboot --no-describe", "boot disk"),
-        ("", "say simulated agent: nothing to boot: no boot script or medium names an API"),
+        ("", "say simulated agent: nothing to boot: no boot script, medium or ISO names an API"),
     ],
 )
 async def test_a_boot_script_may_lead_to_the_disk_or_nowhere(script: str, end: str) -> None:
@@ -199,6 +204,28 @@ async def test_a_boot_script_may_lead_to_the_disk_or_nowhere(script: str, end: s
         api.script = script
         service.booted(guest(machine, Agents(boot_script=f"{api.url}/boot.ipxe")))
         await machine.until(lambda: end in machine.done)
+
+
+@pytest.mark.tools
+async def test_the_api_is_that_of_an_iso_that_was_booted_by_http(tmp_path: Path) -> None:
+    async with ironic() as api, agents(uri=f"{api.url}/boot.iso") as service:
+        (tmp_path / "files").mkdir()
+        menu = f"menuentry x {{\n  linuxefi /vmlinuz ipa-api-url={api.url}\n}}\n"
+        (tmp_path / "files" / "grub.cfg").write_text(menu)
+        argv = ["xorriso", "-as", "mkisofs", "-quiet", "-r", "-o"]
+        await process.run([*argv, str(tmp_path / "iso"), str(tmp_path / "files")])
+        api.script = (tmp_path / "iso").read_bytes()
+        service.booted(guest(Machine(), Agents()))
+        assert (await api.beats.get())["agent_token"] == TOKEN
+
+
+async def test_an_iso_that_cannot_be_had_is_told_on_the_console() -> None:
+    machine = Machine()
+    async with ironic() as api, agents(uri=f"{api.url}/boot.iso") as service:
+        service.booted(guest(machine, Agents(api=api.url)))
+        await machine.until(
+            lambda: any("boot.iso: HTTP Error 404" in each for each in machine.done)
+        )
 
 
 async def test_the_api_is_that_of_the_boot_script_or_of_the_medium() -> None:

@@ -68,7 +68,7 @@ MEDIA = (
 )
 TWENTY = (
     "[{name: 'i{n}', count: 8}, {name: 'r{n}', count: 6, ironic: {driver: redfish}},"
-    " {name: 'm{n}', count: 6, ironic: %s}]"
+    " {name: 'm{n}', count: 4, ironic: %s}, {name: 'h{n}', count: 2, ironic: %s}]"
 )
 
 
@@ -76,7 +76,8 @@ TWENTY = (
 def test_twenty_nodes_are_inspected_cleaned_deployed_and_undeployed(
     rack: Rack, api: Api, scale: Scale
 ) -> None:
-    nodes = TWENTY % (MEDIA % scale.files["esp.img"])
+    media = MEDIA % scale.files["esp.img"]
+    nodes = TWENTY % (media, media.replace("redfish-virtual-media", "redfish-https"))
     rack.run("up", "--yes", scale.write(nodes, state="inspected"))
     there = {name: each for name, each in api.nodes().items() if scale.name in name}
     assert Counter(each["provision_state"] for each in there.values()) == {"manageable": 20}
@@ -91,6 +92,7 @@ def test_twenty_nodes_are_inspected_cleaned_deployed_and_undeployed(
     for each in there.values():
         assert scale.record(each).rstrip().endswith(f"boots disk: {scale.files['image.raw']}")
     assert "boots cdrom" in scale.record(there[f"{scale.name}-m0"])
+    assert "boots cdrom" not in scale.record(there[f"{scale.name}-h0"])
     cleaned = scale.write(nodes, **deploy)
     rack.run("up", "--yes", cleaned)
     assert "Nothing to do" in rack.run("up", "--yes", cleaned).stderr

@@ -23,6 +23,7 @@ from nospoon.control.exports import Exports
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
+from nospoon.control.http_discs import HttpDiscs
 from nospoon.control.media import Media
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
@@ -103,7 +104,7 @@ class Daemon:
             lost=self._superseded,
         )
         self.superseded = ""
-        self.agents = AgentService(self._tasks)
+        self.agents = AgentService(self._tasks, HttpDiscs(self._http_boot_of).cmdline)
         self.simulations = Simulations(
             settings.state / "simulated",
             self.database.deployment,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -55,11 +55,17 @@ class Running:
     waiting: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
 
 
+HttpBoot = Callable[[UUID], Awaitable[str | None]]
+"""Machine -> what the ISO that it boots by HTTP tells its kernel; None: it boots otherwise."""
+
+
 class AgentService:
     """Guests of simulated machines. `chance` gives numbers from 0 to 1."""
 
-    def __init__(self, tasks: Tasks, chance: random.Random | None = None) -> None:
-        self._tasks = tasks
+    def __init__(
+        self, tasks: Tasks, http_boot: HttpBoot, chance: random.Random | None = None
+    ) -> None:
+        self._tasks, self._http_boot = tasks, http_boot
         self._chance = chance if chance is not None else random.SystemRandom()
         self._starting: dict[UUID, asyncio.Task[None]] = {}
         self._running: dict[UUID, Running] = {}
@@ -103,6 +109,8 @@ class AgentService:
         api = guest.behaviour.api
         if guest.cmdline is not None:
             found = parameters(guest.cmdline, api=api)
+        elif (cmdline := await self._http_boot(guest.machine)) is not None:
+            found = parameters(cmdline, api=api if cmdline else "")
         elif guest.behaviour.boot_script:
             target = await scripts.follow(guest.behaviour.boot_script, guest.hardware.macs)
             if isinstance(target, scripts.LocalDisk):
@@ -113,7 +121,7 @@ class AgentService:
         else:
             found = parameters("", api=api)
         if found is None:
-            self._say(guest, "nothing to boot: no boot script or medium names an API")
+            self._say(guest, "nothing to boot: no boot script, medium or ISO names an API")
         return found
 
     async def _begin(self, guest: Guest, told: Parameters) -> None:
