@@ -76,21 +76,36 @@ def test_a_drifted_flavor_is_told_and_put_right(rack: Rack, cloud: Cloud) -> Non
     assert specs(cloud, f"{name}-a")["resources:VCPU"] == "0"
 
 
-def test_a_flavor_that_an_instance_has_is_not_removed(rack: Rack, cloud: Cloud) -> None:
-    name = rack.name()
-    rack.run("up", "--yes", cluster_file(rack, name, {f"{name}-a": {"resource_class": "gold-1"}}))
+def instance_of(cloud: Cloud, name: str) -> str:
+    """An instance that has the flavor of this name; its id."""
     blank = {
         "boot_index": 0, "source_type": "blank", "destination_type": "volume", "volume_size": 1,
     }  # fmt: skip
-    flavor = cloud.flavors()[f"{name}-a"]["id"]
     server = {
-        "name": name, "flavorRef": flavor, "imageRef": "", "networks": "none",
+        "name": name, "flavorRef": cloud.flavors()[name]["id"], "imageRef": "", "networks": "none",
         "block_device_mapping_v2": [blank],
     }  # fmt: skip
-    instance = cloud.nova("POST", "/servers", {"server": server})["server"]["id"]
+    made: str = cloud.nova("POST", "/servers", {"server": server})["server"]["id"]
+    return made
+
+
+def test_a_flavor_that_an_instance_has_is_not_removed(rack: Rack, cloud: Cloud) -> None:
+    name = rack.name()
+    rack.run("up", "--yes", cluster_file(rack, name, {f"{name}-a": {"resource_class": "gold-1"}}))
+    instance = instance_of(cloud, f"{name}-a")
     refused = rack.run("down", "--yes", name, status=3).stderr
     assert f"instance {instance} has it" in refused
     assert f"{name}-a" in cloud.flavors()
     cloud.nova("DELETE", f"/servers/{instance}")
     rack.run("down", "--yes", name)
     assert f"{name}-a" not in cloud.flavors()
+
+
+def test_by_force_a_flavor_goes_that_an_instance_has(rack: Rack, cloud: Cloud) -> None:
+    name = rack.name()
+    rack.run("up", "--yes", cluster_file(rack, name, {f"{name}-a": {"resource_class": "gold-1"}}))
+    instance = instance_of(cloud, f"{name}-a")
+    rack.run("down", "--yes", "--force", name)
+    assert f"{name}-a" not in cloud.flavors()
+    assert cloud.nova("GET", f"/servers/{instance}")["server"]["id"] == instance
+    cloud.nova("DELETE", f"/servers/{instance}")

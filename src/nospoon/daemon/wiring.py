@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -35,28 +35,24 @@ from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
 from nospoon.daemon.bmc_state import StoredRuntime
+from nospoon.daemon.builds import Builds
+from nospoon.daemon.connections import Connections
 from nospoon.daemon.enrolling import Enrolling
 from nospoon.daemon.fenced import FencedConnection, FencedDriver
 from nospoon.daemon.lease import Lease
-from nospoon.daemon.remote import Remote, Remotes, copied
+from nospoon.daemon.remote import Remote, Remotes
 from nospoon.daemon.simulation import Simulations
 from nospoon.daemon.stored_bmcs import StoredBmcs
-from nospoon.errors import NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootPlan, next_boot
-from nospoon.model.cluster import Arch, ConnectionKind, Host
+from nospoon.model.cluster import ConnectionKind, Host
 from nospoon.model.machine import MachineEvent
 from nospoon.model.resources import Kind, Machine, Resource
-from nospoon.probe.build import Probe, build
-from nospoon.probe.grub import find_grub
-from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection, Driver
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.runtime import clock
 from nospoon.runtime.heap import Heap
-from nospoon.runtime.runner import runner_for
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
-from nospoon.runtime.turns import Turns
 from nospoon.runtime.udp import ports_in_use
 from nospoon.services.agents.service import AgentService
 from nospoon.services.bmcs.certificates import Certificates
@@ -65,9 +61,7 @@ from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.driver import NetbootDriver
-from nospoon.services.netboot.http import SLIRP_HOST
 from nospoon.services.netboot.http import create_app as create_boot_app
-from nospoon.services.netboot.iso import build_boot_iso
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
@@ -90,8 +84,6 @@ class Daemon:
         self._ready = False
         self._tasks = Tasks("daemon")
         self._end = contextlib.AsyncExitStack()
-        self._building = asyncio.Lock()
-        self._turns = Turns()
         self._fences: dict[Driver, Driver] = {}
         self.database = _opened(settings)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
@@ -104,6 +96,7 @@ class Daemon:
             lost=self._superseded,
         )
         self.superseded = ""
+        self.builds = Builds(settings.cache, settings.state / "boot-iso", self._boot_http_port)
         self.agents = AgentService(self._tasks, HttpDiscs(self._http_boot_of).cmdline)
         self.simulations = Simulations(
             settings.state / "simulated",
@@ -119,7 +112,6 @@ class Daemon:
         """Hosts, and what belongs to each machine: its console, its media, its BMC."""
         settings, database = self._settings, self.database
         sockets = settings.runtime
-        self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
         self.remotes = Remotes(
             state=settings.state,
             sockets=sockets,
@@ -128,6 +120,18 @@ class Daemon:
             tasks=self._tasks,
             clock=clock.unix,
         )
+        self.connections = Connections(
+            deployment=database.deployment,
+            sockets=sockets,
+            verdicts=settings.cache,
+            records=self.records.directory,
+            files=self.files,
+            builds=self.builds,
+            simulations=self.simulations,
+            remotes=self.remotes,
+            begin=self._remote,
+        )
+        self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
         self.consoles = ConsoleService(self.hosts.driver, self.records, fetch=self._fetch_record)
         store = StoredRuntime(database, self.cipher, self._tasks)
         self.media = Media(self.files, self.hosts, self._is_kept, self._note_media)
@@ -156,7 +160,7 @@ class Daemon:
             http=self.boot_http,
             authority=self.authority,
             clock=clock.unix,
-            find_grub=self._find_grub,
+            find_grub=self.builds.grub,
         )
 
     def _wire_control(self) -> None:
@@ -222,7 +226,7 @@ class Daemon:
             bmcs=self.bmcs,
             authority=self.authority,
             consoles=self.consoles,
-            build_probe=self._probe,
+            build_probe=self.builds.probe,
             publish=self._publish,
             clock=clock.unix,
         )
@@ -354,52 +358,10 @@ class Daemon:
         return served.aggregate.http_boot if served is not None else ""
 
     def _connect(self, host: Host) -> Connection:
-        """The registry: a connection for each kind of host."""
-        match host.kind:
-            case ConnectionKind.SIMULATED:
-                made: Connection = self.simulations.connect(host, self.records.directory)
-            case ConnectionKind.LIBVIRT:
-                made = self._connect_libvirt(host)
-        return FencedConnection(made, self.lease.require)
+        return FencedConnection(self.connections.connect(host), self.lease.require)
 
-    def _connect_libvirt(self, host: Host) -> Connection:
-        from nospoon.providers.libvirt.connection import LibvirtConnection  # noqa: PLC0415  (an extra)
-        from nospoon.providers.libvirt.kvm import Trial  # noqa: PLC0415
-
-        runner = runner_for(host.ssh, self._settings.runtime)
-        if host.ssh:
-            self._remote(host)
-
-        @contextlib.asynccontextmanager
-        async def trial() -> AsyncIterator[Trial]:
-            probe = await self._probe(Arch.X86_64)
-            if not host.ssh:
-                yield Trial(str(probe.kernel), str(probe.initrd), HELLO)
-                return
-            async with copied(runner, probe.kernel, probe.initrd) as (kernel, initrd):
-                yield Trial(kernel, initrd, HELLO)
-
-        return LibvirtConnection(
-            host,
-            self.database.deployment,
-            runner,
-            self._open_image,
-            records=str(self.remotes.records if host.ssh else self.records.directory),
-            verdicts=self._settings.cache,
-            trial=trial,
-            boot_iso=self._boot_iso if host.unprivileged else None,
-            turns=self._turns,
-        )
-
-    async def _boot_iso(self) -> Path | None:
-        """The ISO of machines whose boot order is not ours; without it those are refused."""
-        base = f"http://{SLIRP_HOST}:{self.boot_http.port}"
-        try:
-            async with self._building:
-                return await build_boot_iso(base_url=base, place=self._settings.state / "boot-iso")
-        except NospoonError as error:
-            log.warning("no boot ISO: hosts of qemu:///session cannot be used", why=str(error))
-            return None
+    def _boot_http_port(self) -> int:
+        return self.boot_http.port
 
     async def _tidy_files(self) -> None:
         """What no cluster names was left by a daemon that ended."""
@@ -413,17 +375,6 @@ class Daemon:
 
     async def _note_media(self, uuid: UUID, name: str) -> None:
         await self.bmcs.media_changed(uuid, name)
-
-    async def _open_image(self, sha256: str) -> str:
-        return str(self.files.path(sha256))
-
-    async def _probe(self, arch: Arch) -> Probe:
-        async with self._building:
-            return await build(self._settings.cache, arch=arch)
-
-    async def _find_grub(self, arch: Arch) -> Path:
-        async with self._building:
-            return await find_grub(self._settings.cache, arch)
 
     def _drivers_of(self, host: Host) -> Mapping[Kind, Driver]:
         """The connection's drivers, and those of services that the daemon runs itself."""
@@ -445,7 +396,7 @@ class Daemon:
         return self._remote(host).netboot
 
     def _remote(self, host: Host) -> Remote:
-        return self.remotes.use(host, self.hosts, self.authority, self._find_grub)
+        return self.remotes.use(host, self.hosts, self.authority, self.builds.grub)
 
     async def _publish(self, machine: UUID) -> None:
         await self.netboot.publish(machine)

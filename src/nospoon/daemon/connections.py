@@ -1,0 +1,82 @@
+"""The registry: a connection for each kind of host."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nospoon.control.files import Files
+from nospoon.daemon.builds import Builds
+from nospoon.daemon.remote import Remotes, copied
+from nospoon.daemon.simulation import Simulations
+from nospoon.model.cluster import Arch, ConnectionKind, Host
+from nospoon.probe.record import HELLO
+from nospoon.providers.base import Connection
+from nospoon.runtime.runner import Runner, runner_for
+from nospoon.runtime.turns import Turns
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """`sockets`: where ssh keeps its masters; `verdicts`: what was found about KVM; `records`: the
+    directory of consoles here; `begin`: serves guests of a host over ssh.
+    """
+
+    deployment: str
+    sockets: Path
+    verdicts: Path
+    records: Path
+    files: Files
+    builds: Builds
+    simulations: Simulations
+    remotes: Remotes
+    begin: Callable[[Host], object]
+    turns: Turns = field(default_factory=Turns)
+
+    def connect(self, host: Host) -> Connection:
+        """A new one. Nobody is asked anything yet."""
+        match host.kind:
+            case ConnectionKind.SIMULATED:
+                return self.simulations.connect(host, self.records)
+            case ConnectionKind.LIBVIRT:
+                return self._libvirt(host)
+
+    def _libvirt(self, host: Host) -> Connection:
+        from nospoon.providers.libvirt.connection import LibvirtConnection  # noqa: PLC0415  (an extra)
+        from nospoon.providers.libvirt.kvm import Trial  # noqa: PLC0415
+
+        runner = runner_for(host.ssh, self.sockets)
+        if host.ssh:
+            self.begin(host)
+
+        @contextlib.asynccontextmanager
+        async def trial() -> AsyncIterator[Trial]:
+            async with self._probe_on(host, runner) as (kernel, initrd):
+                yield Trial(kernel, initrd, HELLO)
+
+        return LibvirtConnection(
+            host,
+            self.deployment,
+            runner,
+            self._open_image,
+            records=str(self.remotes.records if host.ssh else self.records),
+            verdicts=self.verdicts,
+            trial=trial,
+            boot_iso=self.builds.boot_iso if host.unprivileged else None,
+            turns=self.turns,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _probe_on(self, host: Host, runner: Runner) -> AsyncIterator[tuple[str, str]]:
+        """Paths of kernel and initrd there."""
+        probe = await self.builds.probe(Arch.X86_64)
+        if not host.ssh:
+            yield str(probe.kernel), str(probe.initrd)
+            return
+        async with copied(runner, probe.kernel, probe.initrd) as (kernel, initrd):
+            yield kernel, initrd
+
+    async def _open_image(self, sha256: str) -> str:
+        return str(self.files.path(sha256))
