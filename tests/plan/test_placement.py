@@ -370,3 +370,13 @@ def test_no_host_gets_more_than_it_has_and_nobody_is_lost(
             taken[host] = taken[host] + demand(node)
     assert all(not use.missing(Usage(4, 8 * GIB)) for use in taken.values())
     assert (len(placed) == len(cluster.nodes)) is (not refused)
+
+
+def test_a_node_that_its_host_could_never_have_is_refused_by_one_reason() -> None:
+    _, reasons = growing(9)
+    assert reasons == [], "`plan.refuse` tells that the host has not so much"
+    cluster = read(f"hosts: {{a: {{{EXACT}, drained: true}}}}\nnodes: [{{memory: 6GiB}}, {{}}]")
+    there = {"node-0": "a", "node-1": "a"}
+    standing = dict.fromkeys(there, Usage(1, 4 * GIB, 10 * GIB))
+    _, reasons = place(cluster, there, {"a": replace(FACTS, memory=6 * GIB)}, {}, standing=standing)
+    assert len(reasons) == 1, "also on a host that takes nobody new"

@@ -60,17 +60,26 @@ def diff(
         steps=tuple(steps),
         later=tuple(later),
         unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
-        notes=(*notes, *(note for key in desired if (note := waiting(found.get(key))))),
+        notes=(
+            *notes,
+            *(
+                note
+                for key, resource in desired.items()
+                if key not in ends and (note := waiting(found.get(key), resource.shape))
+            ),
+        ),
     )
 
 
-def waiting(observed: Observed | None) -> str:
-    """What a running machine gets at its next power-off, "" when it has everything."""
+def waiting(observed: Observed | None, desired: Shape | None = None) -> str:
+    """What a running machine gets at its next power-off, "" when it has everything. `desired`: what
+    it is to be, where that is not what it is defined as now.
+    """
     if observed is None or observed.live is None:
         return ""
-    changes = field_changes(observed.live, observed.shape, {})
+    changes = field_changes(observed.live, desired or observed.shape, {})
     listed = ", ".join(f"{each.field} {each.observed} -> {each.desired}" for each in changes)
-    return f"{observed.key.name} has to be powered off for {listed}"
+    return f"{observed.key.name} has to be powered off for {listed}" if listed else ""
 
 
 def removal(
@@ -93,11 +102,16 @@ def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) 
         return _noted_anew(resource, found)
     changes = tuple(field_changes(found.shape, resource.shape, rules))
     names = ", ".join(change.field for change in changes)
-    differ = f"{names} differ{'' if len(changes) > 1 else 's'}"
+    differ = f"{names} {'differs' if len(changes) == 1 and _is_one(names) else 'differ'}"
     if any(change.rule == "replace" for change in changes):
         return Step(Action.REPLACE, resource.key, differ, resource, found, changes)
     late = found.running and any(change.rule == "at power-off" for change in changes)
     return Step(Action.CHANGE, resource.key, differ, resource, found, changes, late)
+
+
+def _is_one(name: str) -> bool:
+    """Whether a field's name is a singular."""
+    return not name.endswith("s") or name.endswith("ss")
 
 
 def _noted_anew(resource: Resource, found: Observed) -> Step | None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Cluster, Strategy
 from nospoon.plan.demands import MOVE, PINNED, alike_in, demands_of, together
-from nospoon.plan.hosts import HostFacts
+from nospoon.plan.hosts import HostFacts, against_node
 from nospoon.plan.ranking import Ranking, explained, score
 from nospoon.plan.room import Demand, Rooms, Usage
 from nospoon.plan.words import listed
@@ -107,6 +107,9 @@ def _stay(
         rooms.grow(staying[name], Usage() - more[name])
     short: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for name, demand in there.items():
+        facts = rooms.places[staying[name]].facts
+        if facts is not None and any(against_node(demand.nodes[0], facts)):
+            continue  # a host that could not have it at all is told of by `plan.refuse`
         if more[name] != Usage() and (why := rooms.grow(staying[name], more[name])):
             short[staying[name], why, bool(demand.nodes[0].host)].append(name)
     for (host, why, pinned), names in short.items():
