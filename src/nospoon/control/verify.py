@@ -99,7 +99,7 @@ class Verifier:
                 return Verdict(member, problem=hopeless)
             async with turn:
                 done.began(member)
-                probe, known = probes[member.machine.arch], sizes[member.uuid]
+                probe, known = probes[member.machine.arch], sizes.get(member.uuid, {})
                 verdict = await self._one(member, probe, known, timeout)
             done.ended(verdict)
             return verdict
