@@ -38,6 +38,7 @@ from nospoon.testing.bench import (
     free_port,
 )
 from nospoon.testing.console import Console, plain
+from nospoon.testing.redfish import client, system_of
 
 ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE)
 POWER_STATUS = (0x00, 0x01)
@@ -175,6 +176,25 @@ async def test_a_new_password_counts_at_once_for_both_protocols() -> None:
         assert (await power_status(changed))[0] == 0
         with pytest.raises(AssertionError):
             await power_status(b.first)
+
+
+async def test_a_machine_that_is_described_anew_is_told_so_by_its_bmc() -> None:
+    """By `up`, when nothing of the BMC itself is another."""
+    async with bench(1) as b:
+        turned = ORDER[::-1]
+        machine = replace(b.first.machine, cpus=7, boot_order=turned)
+        b.service.reshape(machine)
+        told = (await client(b.first).get(system_of(b.first))).json
+        assert told["ProcessorSummary"]["CoreCount"] == 7
+        assert told["Boot"]["BootOrder"] == ["Boot0000", "Boot0002"]
+        await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
+        assert b.machines.told[-1][2] == BootPlan(turned, turned)
+        b.service.reshape(replace(machine, boot_order=ORDER))
+        async with asyncio.timeout(10):
+            while not b.machines.orders:  # noqa: ASYNC110  (nobody tells)
+                await asyncio.sleep(0)
+        assert b.machines.orders == [(machine.uuid, BootPlan(ORDER, ORDER))]
+        b.service.reshape(replace(machine, uuid=UUID(int=5)))
 
 
 async def test_what_cannot_be_made_durable_is_not_acknowledged_and_not_so() -> None:

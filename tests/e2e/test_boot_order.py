@@ -1,150 +1,64 @@
-"""Once is once, as strangers' tools ask for it: the network boots, and then the disk again.
-
-The guest decides when it reboots: the probe's kernel with `nospoon.after=reboot`, and a boot sector
-that resets the machine when `r` is typed. What was booted is read from the serial port.
-"""
+"""The persistent boot order that a Redfish client sets, on a whole daemon and a real machine."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
+import json
+import re
 import subprocess
-import sys
-from collections.abc import Callable
-from os import kill
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 import pytest
 
-from nospoon.model.cluster import Arch
-from nospoon.probe.build import build, command_line
-from nospoon.testing import guests
-from nospoon.testing.rack import CACHE, Rack
-from nospoon.testing.serial import Serial
+from nospoon.testing.rack import Rack
+from nospoon.testing.redfish import System
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.tools]
+pytestmark = [pytest.mark.libvirt]
 
-DISK = guests.BOOTED
-NETWORK = b"nospoon-probe: hello"
-FIRMWARE_TRIES_NETWORK = b"Booting from ROM"
-REBOOTS = b"nospoon-probe: done"
-
-SUSHY = """
-import sys
-import sushy
-from sushy import auth
-url, user, password, reset = sys.argv[1:]
-root = sushy.Sushy(url, auth=auth.SessionAuth(user, password))
-[system] = root.get_system_collection().get_members()
-system.set_system_boot_options(
-    target=sushy.BootSource.PXE, enabled=sushy.BootSourceOverrideEnabled.ONCE
-)
-system.reset_system(sushy.ResetType(reset))
-"""
-PYGHMI = """
-import sys
-from pyghmi.ipmi import command
-host, port, user, password, boot, power = sys.argv[1:]
-bmc = command.Command(bmc=host, userid=user, password=password, port=int(port), keepalive=False)
-if boot:
-    bmc.set_bootdev(boot, persist=False)
-told = bmc.set_power(power, wait=60)
-assert "error" not in told, told
-print(bmc.get_power()["powerstate"], bmc.get_bootdev()["bootdev"])
-"""
+NODE = "nodes: [{name: n, firmware: bios, memory: 64MiB, disks: [16MiB]}]"
 
 
-def up(rack: Rack, *, firmware: str, disk: bytes) -> tuple[str, dict[str, str], Serial]:
-    """A node named `n` with this disk and the probe as its boot profile: cluster, BMC, port."""
-    probe = asyncio.run(build(CACHE))
-    (rack.directory / "disk.img").write_bytes(disk)
+def virsh(*argv: str) -> str:
+    line = ["virsh", "-c", "qemu:///system", *argv]
+    return subprocess.run(line, text=True, capture_output=True, check=True).stdout
+
+
+def first_booted(uuid: str) -> str:
+    """What QEMU tells firmware to boot first, as libvirt's alias of the device."""
+    aliases = re.findall(r"<alias name='((?:net|virtio-disk)\d+)'/>", virsh("dumpxml", uuid))
+
+    def place(alias: str) -> int:
+        path = {"path": f"/machine/peripheral/{alias}", "property": "bootindex"}
+        asked = json.dumps({"execute": "qom-get", "arguments": path})
+        return int(json.loads(virsh("qemu-monitor-command", uuid, asked))["return"])
+
+    first: str = min(aliases, key=place)
+    return first
+
+
+def order(node: System) -> Any:
+    return node.ask("GET", "")["Boot"]["BootOrder"]
+
+
+def test_a_client_s_boot_order_is_real_and_lasts_until_the_file_has_another(rack: Rack) -> None:
     name = rack.name()
-    cmdline = command_line(Arch.X86_64, after="reboot")
-    file = rack.file(
-        f"""
-cluster: {name}
-networks: {{provision: {{netboot: builtin}}}}
-boot: {{probe: {{kernel: {probe.kernel}, initrd: {probe.initrd}, cmdline: "{cmdline}"}}}}
-nodes:
-  - name: n
-    firmware: {firmware}
-    memory: 320MiB
-    boot: probe
-    disks: [{{image: disk.img, size: 16MiB}}, 16MiB]
-{rack.bmc()}""",
-        f"{name}.yaml",
-    )
-    rack.run("up", "--yes", file)
-    bmc = rack.bmcs(name)["n"]
-    return name, bmc, Serial(rack.directory / "state" / "consoles" / f"{bmc['uuid']}.log")
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Callable[..., str]:
-    """Runs a foreign client in a process of its own; returns what it printed."""
-
-    def run(text: str, *argv: str) -> str:
-        script = tmp_path / "client.py"
-        script.write_text(text)
-        done = subprocess.run(
-            [sys.executable, str(script), *argv], text=True, capture_output=True, timeout=90,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.strip()
-
-    return run
-
-
-def test_ipmitool_boots_once_from_the_network_and_the_guests_reboot_comes_up_from_disk(
-    rack: Rack,
-) -> None:
-    _, bmc, serial = up(rack, firmware="bios", disk=guests.speaking_disk())
-    rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
-    rack.ipmitool(bmc, "chassis", "power", "on")
-    assert serial.hears(NETWORK, DISK) == NETWORK
-    serial.hears(REBOOTS)
-    assert serial.hears(NETWORK, DISK) == DISK
-    assert "Boot Flag Invalid" in rack.ipmitool(bmc, "chassis", "bootparam", "get", "5")
-
-    # the same for a machine that runs, with nobody there when the guest reboots
-    rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
-    rack.ipmitool(bmc, "chassis", "power", "reset")
-    assert serial.hears(NETWORK, DISK) == NETWORK
-    kill(rack.daemon_pid(), signal.SIGKILL)
-    serial.hears(REBOOTS)
-    assert serial.hears(NETWORK, DISK) == DISK
-    shown = rack.json("node", "show", "n")
-    assert (shown["power"], shown["boot"], shown["fault"]) == ("on", "as the file says", "")
-
-
-def test_sushy_boots_uefi_once_from_the_network_and_the_guests_reboot_comes_up_from_disk(
-    rack: Rack, client: Callable[..., str]
-) -> None:
-    disk = asyncio.run(guests.speaking_uefi_disk(rack.directory))
-    _, bmc, serial = up(rack, firmware="uefi", disk=disk)
-    address = urlsplit(bmc["redfish"])
-    access = (f"http://{address.netloc}", bmc["username"], bmc["password"])
-    client(SUSHY, *access, "On")
-    assert serial.hears(NETWORK, DISK) == NETWORK
-    serial.hears(REBOOTS)
-    assert serial.hears(NETWORK, DISK) == DISK
-
-    client(SUSHY, *access, "ForceRestart")
-    assert serial.hears(NETWORK, DISK) == NETWORK
-    kill(rack.daemon_pid(), signal.SIGKILL)
-    serial.hears(REBOOTS)
-    assert serial.hears(NETWORK, DISK) == DISK
-    assert rack.json("node", "show", "n")["boot"] == "as the file says"
-
-
-def test_pyghmi_powers_and_boots_a_machine(rack: Rack, client: Callable[..., str]) -> None:
-    _, bmc, serial = up(rack, firmware="bios", disk=guests.speaking_disk())
-    host, port = bmc["ipmi"].split(":")
-    access = (host, port, bmc["username"], bmc["password"])
-    assert client(PYGHMI, *access, "", "on") == "on default"
-    assert serial.hears(FIRMWARE_TRIES_NETWORK, DISK) == DISK
-    assert client(PYGHMI, *access, "network", "boot").startswith("on")
-    assert serial.hears(FIRMWARE_TRIES_NETWORK, DISK) == FIRMWARE_TRIES_NETWORK
-    assert client(PYGHMI, *access, "", "off") == "off default"
+    path = rack.file(f"cluster: {name}\nnetworks: {{lan: {{}}}}\n{rack.bmc()}{NODE}\n")
+    rack.run("up", "--yes", path)
+    node = System(rack.bmcs(name)["n"])
+    uuid, (disk, network) = node.bmc["uuid"], order(node)
+    node.ask("PATCH", "", {"Boot": {"BootOrder": [network, disk]}})
+    rack.run("node", "power", f"{name}/n", "on")
+    assert first_booted(uuid).startswith("net")
+    rack.run("plan", "--detailed-exitcode", path)
+    rack.run("daemon", "stop")
+    rack.run("node", "power", f"{name}/n", "cycle")
+    assert order(node) == [network, disk], "a restart of ours forgets nothing"
+    assert first_booted(uuid).startswith("net")
+    node.ask("PATCH", "", {"Boot": {"BootOrder": [disk, network]}})
+    rack.run("node", "power", f"{name}/n", "cycle")
+    assert first_booted(uuid).startswith("virtio-disk")
+    node.ask("PATCH", "", {"Boot": {"BootOrder": [network, disk]}})
+    changed = Path(path).read_text().replace("{name: n,", "{name: n, boot_order: [disk],")
+    Path(path).write_text(changed)
+    rack.run("up", "--yes", path)
+    assert order(node) == [disk]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -37,16 +37,22 @@ class Member:
 
 
 class Fleet:
-    """All members; what is put here is watched, and answered when it asks what to boot."""
+    """All members; what is put here is watched, and answered when it asks what to boot.
 
-    def __init__(self, hosts: Hosts, authority: Authority) -> None:
-        self._hosts, self._authority = hosts, authority
+    `reshape`: tells its BMC, if there is one, how the machine is described now.
+    """
+
+    def __init__(
+        self, hosts: Hosts, authority: Authority, reshape: Callable[[Machine], None]
+    ) -> None:
+        self._hosts, self._authority, self._reshape = hosts, authority, reshape
         self._members: dict[UUID, Member] = {}
 
     def put(self, member: Member) -> None:
         self._members[member.uuid] = member
         self._hosts.settle(member.uuid, member.host)
         self._authority.put(Bootable(member.machine, member.profile))
+        self._reshape(member.machine)
 
     def drop(self, uuid: UUID) -> None:
         self._members.pop(uuid, None)

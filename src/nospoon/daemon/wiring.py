@@ -151,7 +151,7 @@ class Daemon:
         """Who decides what a machine boots, and what serves it."""
         settings, database = self._settings, self.database
         self.authority = Authority(self._boot_of, self._http_boot_of, self.bmcs.boot_observed)
-        self.fleet = Fleet(self.hosts, self.authority)
+        self.fleet = Fleet(self.hosts, self.authority, self.bmcs.reshape)
         app = create_boot_app(self.authority, ready=lambda: self._ready)
         self.boot_http = HttpListeners(app, port=_boot_port(settings))
         self.netboot = NetbootDriver(

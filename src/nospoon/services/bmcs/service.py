@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -46,7 +47,7 @@ from nospoon.errors import (
 )
 from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
-from nospoon.model.resources import Bmc
+from nospoon.model.resources import Bmc, Machine
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.runtime import clock
@@ -152,11 +153,7 @@ class BmcService:
             self._hide(known)
         served = known if known is not None else self._new(config)
         was = served.bmc
-        served.config = config
-        machine = config.machine
-        self.feed(
-            served, Reshaped(machine.boot_order, machine.boot_iso, inventory=_inventory(config))
-        )
+        self._describe(served, config)
         served.endpoint.renew(identity(config, served.aggregate.runtime))
         self._served[config.bmc.uuid] = served
         if config.bmc.ipmi_port:
@@ -169,6 +166,19 @@ class BmcService:
             self.feed(served, MachineReported(_seen(config)))
         if early := self._early.pop(config.bmc.uuid, None):
             self.feed(served, MachineReported(early))
+
+    def reshape(self, machine: Machine) -> None:
+        """A machine is described anew, which is nothing to its BMC but what that tells of it and
+        has it boot. Harmless when none is served.
+        """
+        served = self._served.get(machine.uuid)
+        if served is not None and served.config.machine != machine:
+            self._describe(served, replace(served.config, machine=machine))
+
+    def _describe(self, served: Served, config: BmcConfig) -> None:
+        served.config, machine = config, config.machine
+        told = Reshaped(machine.boot_order, machine.boot_iso, inventory=_inventory(config))
+        self.feed(served, told)
 
     def _new(self, config: BmcConfig) -> Served:
         machine = config.machine
