@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.plan.hosts import HostFacts
+from nospoon.plan.numbers import numbers
 from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import place
 from nospoon.plan.ports import hindered
@@ -39,7 +40,8 @@ class Endpoint:
 @dataclass(frozen=True, slots=True)
 class Allocations:
     """Decisions of a cluster. `cidrs` by network name; `hosts`, `endpoints` and
-    `outlets` by node name; `why`: node name -> why it is on its host.
+    `outlets` by node name; `why`: node name -> why it is on its host; `numbers` of NICs, see
+    `nospoon.plan.numbers`.
     """
 
     cidrs: Mapping[str, str] = field(default_factory=dict)
@@ -47,6 +49,7 @@ class Allocations:
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
     outlets: Mapping[str, Socket] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
     def keeping(self, before: Allocations, nodes: Collection[str]) -> Allocations:
         """These, but for some nodes as they were before."""
@@ -61,6 +64,7 @@ class Allocations:
             endpoints=kept(self.endpoints, before.endpoints),
             why=kept(self.why, before.why),
             outlets=kept(self.outlets, before.outlets),
+            numbers=self.numbers,
         )
 
     def collides(self, other: Allocations) -> bool:
@@ -116,9 +120,10 @@ def allocate(
     placed, homeless = place(cluster, before, facts, occupied.usage, standing=occupied.standing)
     reasons += homeless
     stays = {name: earlier.why.get(name, each.why) for name, each in placed.items()}
+    cidrs = dict(_networks(cluster, earlier, occupied, reasons, first_choice))
     return (
         Allocations(
-            cidrs=dict(_networks(cluster, earlier, occupied, reasons, first_choice)),
+            cidrs=cidrs,
             hosts={name: each.host for name, each in placed.items()},
             why={
                 name: stays[name] if before.get(name) == each.host else each.why
@@ -126,6 +131,7 @@ def allocate(
             },
             endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
             outlets=dict(plug(cluster, earlier.outlets, occupied.endpoints, reasons)),
+            numbers=numbers(cluster, cidrs, earlier.numbers),
         ),
         reasons,
     )

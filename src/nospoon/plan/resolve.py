@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
@@ -95,6 +96,7 @@ class _Resolver:
         self.hosts = {host.name: host for host in cluster.hosts}
         self.networks = {network.name: network for network in cluster.networks}
         self.pool = identity.pool_name(cluster_id, cluster.name)
+        self._reserved: dict[str, defaultdict[str, list[tuple[Node, int, str, str]]]] = {}
         self.used_hosts = [h for h in self.hosts if h in set(allocations.hosts.values())]
 
     def resources(self) -> Iterator[Resource]:
@@ -179,7 +181,7 @@ class _Resolver:
             bridge=identity.bridge_name(self.id, network.name),
             address=self._host_address(host, network),
             range=self._range(cidr) if cidr is not None and strangers else NOBODY,
-            reservations=tuple(self._reservations(host, network, cidr)),
+            reservations=tuple(self._reservations(host, network)),
             routed=network.nat,
             address6=self._host_address6(host, network),
             range6=_range6(cidr6) if cidr6 is not None and strangers else NOBODY,
@@ -187,14 +189,15 @@ class _Resolver:
         key = Key(Kind.NETBOOT, host.name, network.name)
         return Resource(key, shape, (Key(Kind.NETWORK, host.name, network.name),))
 
-    def _reservations(
-        self, host: Host, network: Network, cidr: IPv4Network | None
-    ) -> Iterator[Reservation]:
-        for node, index, address, address6 in reserved(self.cluster, network, cidr):
-            if self.allocations.hosts[node.name] == host.name:
-                uuid = identity.node_uuid(self.id, node.name)
-                mac = node.nics[index].mac or identity.mac_address(uuid, index)
-                yield Reservation(mac, address, node.name, uuid, _loader(node), address6)
+    def _reservations(self, host: Host, network: Network) -> Iterator[Reservation]:
+        if network.name not in self._reserved:
+            by_host = self._reserved[network.name] = defaultdict(list)
+            for each in reserved(self.cluster, network, self.allocations):
+                by_host[self.allocations.hosts[each[0].name]].append(each)
+        for node, index, address, address6 in self._reserved[network.name][host.name]:
+            uuid = identity.node_uuid(self.id, node.name)
+            mac = node.nics[index].mac or identity.mac_address(uuid, index)
+            yield Reservation(mac, address, node.name, uuid, _loader(node), address6)
 
     def _range(self, cidr: IPv4Network) -> tuple[str, str]:
         """First and last address for strangers: the larger part beside the BMCs' addresses."""
