@@ -7,6 +7,7 @@ needed by and is running is replaced with it, for one cannot change a disk under
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from uuid import UUID
 
@@ -60,15 +61,17 @@ def diff(
         steps=tuple(steps),
         later=tuple(later),
         unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
-        notes=(
-            *notes,
-            *(
-                note
-                for key, resource in desired.items()
-                if key not in ends and (note := waiting(found.get(key), resource.shape))
-            ),
-        ),
+        notes=(*notes, *_waiting(desired, found, ends)),
     )
+
+
+def _waiting(
+    desired: Mapping[Key, Resource], found: Mapping[Key, Observed], ends: AbstractSet[Key]
+) -> Iterable[str]:
+    """Notes on machines that run on with what they had, in the order of the file."""
+    late = {key for key, each in found.items() if each.live is not None} - ends
+    told = (waiting(found[key], desired[key].shape) for key in desired if late and key in late)
+    return filter(None, told)
 
 
 def waiting(observed: Observed | None, desired: Shape | None = None) -> str:

@@ -23,6 +23,8 @@ def held(
     `ends`: what is removed now, were it only to be made anew: it lets go.
     """
     wanted = list(deletions)
+    if not wanted:
+        return [], []
     gone = {step.key for step in wanted}
     running = [each for each in found if each.running and each.key not in ends | gone]
     links = [each for each in found if each.key.kind is Kind.NETWORK]

@@ -42,10 +42,10 @@ def _move(step: Step, observed: Observed, reason: str) -> Step:
 
 def deletions(gone: Iterable[Observed], desired: Iterable[Key]) -> list[Step]:
     """Steps for what nobody desires any more where it is."""
-    now = {(key.kind, key.name): key.host for key in desired}
+    listed = sorted(gone, key=lambda each: each.key)
+    now = {(key.kind, key.name): key.host for key in desired} if listed else {}
     return [
-        Step(Action.DELETE, each.key, _why_gone(each.key, now), observed=each)
-        for each in sorted(gone, key=lambda each: each.key)
+        Step(Action.DELETE, each.key, _why_gone(each.key, now), observed=each) for each in listed
     ]
 
 
