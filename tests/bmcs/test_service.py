@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -13,7 +13,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.bmc.runtime import Runtime
+from nospoon.bmc.messages import OverrideRequested, SettingsRequested, Verdict
+from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.users import User
 from nospoon.errors import (
     Conflict,
     Gone,
@@ -190,11 +192,63 @@ async def test_a_machine_that_is_described_anew_is_told_so_by_its_bmc() -> None:
         await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
         assert b.machines.told[-1][2] == BootPlan(turned, turned)
         b.service.reshape(replace(machine, boot_order=ORDER))
-        async with asyncio.timeout(10):
-            while not b.machines.orders:  # noqa: ASYNC110  (nobody tells)
-                await asyncio.sleep(0)
+        await until(lambda: bool(b.machines.orders))
         assert b.machines.orders == [(machine.uuid, BootPlan(ORDER, ORDER))]
         b.service.reshape(replace(machine, uuid=UUID(int=5)))
+
+
+async def test_nothing_is_kept_of_a_bmc_that_is_gone() -> None:
+    """Another may be served in its place meanwhile, of the same machine."""
+    async with bench(1) as b:
+        b.machines.delay, uuid = 0.05, b.first.bmc.uuid
+        served = b.service.status(uuid)
+        assert served is not None
+
+        async def remove() -> int:
+            await until(lambda: bool(b.machines.told))
+            await b.service.remove(uuid)
+            return len(b.store.saved)
+
+        answer, kept = await asyncio.gather(b.service.power(uuid, PowerCommand.ON), remove())
+        assert answer == "done"
+        told = await b.service.ask(served, lambda ticket: OverrideRequested(ONCE, ticket))
+        assert told.verdict is Verdict.GONE
+        assert len(b.store.saved) == kept
+        assert served.timer is None
+
+
+async def test_a_bmc_goes_once_what_was_asked_of_it_is_kept() -> None:
+    gate = asyncio.Event()
+
+    @dataclass
+    class Slow(MemoryStore):
+        async def save(self, machine: UUID, runtime: Runtime) -> None:
+            await gate.wait()
+            await super().save(machine, runtime)
+
+    async with service_with(MemoryMachines(), store := Slow()) as service:
+        each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+        await service.put(each)
+        served = service.status(each.bmc.uuid)
+        assert served is not None
+        bob = User(3, "bob", "hunter2222", 4, enabled=True, messaging=True)
+        wanted = Settings(users=(bob,))
+        asked = service.ask(served, lambda ticket: SettingsRequested(wanted, ticket))
+
+        async def open_later() -> None:
+            await until(lambda: service.status(each.bmc.uuid) is None)
+            gate.set()
+
+        await asyncio.gather(service.remove(each.bmc.uuid), open_later())
+        assert asked.done()
+        assert [runtime.settings for _, runtime in store.saved] == [wanted]
+        assert service.listeners.accounts.find("bob", "hunter2222") is None
+
+
+async def until(so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not so():  # noqa: ASYNC110  (nobody tells)
+            await asyncio.sleep(0)
 
 
 async def test_what_cannot_be_made_durable_is_not_acknowledged_and_not_so() -> None:

@@ -3,6 +3,9 @@ another.
 
 What talks to a machine waits for what was told it before. What must be durable is saved before
 anything that follows; what could not be saved is not so, and nobody is told that it is.
+
+Of a BMC that is gone nothing is carried out, for another may be served in its place. Who waits is
+answered.
 """
 
 from __future__ import annotations
@@ -77,7 +80,10 @@ class Effects:
             if not future.done():
                 future.set_result(answer)
 
-        self.feed(served, event(self.ticket(resolve)))
+        if served.gone:
+            resolve(Answer(0, Verdict.GONE, "the BMC is not there any more"))
+        else:
+            self.feed(served, event(self.ticket(resolve)))
         return future
 
     def ticket(self, resolve: Resolve) -> int:
@@ -93,6 +99,8 @@ class Effects:
 
     def _queue(self, served: Served, effects: Iterable[Effect]) -> None:
         """Carry out effects in order. What does not wait, with nothing before it, needs no task."""
+        if served.gone:
+            effects = [each for each in effects if isinstance(each, Answer)]
         served.effects.extend(effects)
         if served.turn is None:
             while served.effects and isinstance(served.effects[0], AT_ONCE):
@@ -208,7 +216,7 @@ class Effects:
         if served.timer is not None:
             served.timer.cancel()
             served.timer = None
-        if deadline is not None:
+        if deadline is not None and not served.gone:
             loop = asyncio.get_running_loop()
             served.timer = loop.call_at(deadline, self._expired, served)
 

@@ -29,7 +29,7 @@ class Served:
     `lane`: the task that talks to the machine, of which each waits for the one before it, so that
     a boot order that was told late does not undo what a power command told. `saved`: what is
     durable of the runtime state. `well`: set when a fault on demand is over that something waits
-    for.
+    for. `gone`: it is served no more.
     """
 
     config: BmcConfig
@@ -41,6 +41,7 @@ class Served:
     lane: asyncio.Task[None] | None = None
     saved: Runtime = field(default_factory=Runtime)
     well: asyncio.Event | None = None
+    gone: bool = False
 
     @property
     def faults(self) -> Faults | None:

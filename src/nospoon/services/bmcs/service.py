@@ -205,6 +205,9 @@ class BmcService:
         accounts = self._accounts_of(served)
         self._hide(served)
         await self.listeners.close(served.bmc)
+        while served.turn is not None:  # what was begun is kept before another goes on from it
+            await asyncio.wait([served.turn])
+        served.gone = True
         await self.events.follow(partial(_is_at, served.bmc), accounts, {})
 
     def _accounts_of(self, served: Served | None) -> dict[int, bytes]:
@@ -232,6 +235,8 @@ class BmcService:
     def _saved(self, served: Served, before: Runtime) -> None:
         """What follows from runtime state that is durable now."""
         after = served.saved
+        if self._served.get(served.bmc.uuid) is not served:
+            return
         if after.settings is not before.settings:
             served.endpoint.renew(identity(served.config, after))
             self.listeners.accounts.put(served.config, after.settings.users)
