@@ -481,3 +481,12 @@ def test_a_route_of_ipv6_is_in_the_way_of_its_like_only() -> None:
     assert reasons(read(SIX), replace(FACTS, routes=(everywhere,))) == []
     four = "networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}\nnodes: [{count: 1}]"
     assert reasons(read(four), replace(FACTS, routes=(route,))) == []
+
+
+def test_a_network_that_is_renamed_is_told_to_go_first() -> None:
+    cluster = read("networks: {wan: {cidr: 10.7.0.0/24}}\nnodes: [{count: 1}]")
+    bridge = identity.bridge_name(ID, "lan")
+    facts = {"here": replace(FACTS, routes=(Route(IPv4Network("10.7.0.0/24"), bridge),))}
+    before = Allocations(cidrs={"lan": "10.7.0.0/24"})
+    (reason,) = reasons_against(cluster, ID, decided(cluster), facts, before=before)
+    assert f"dev {bridge} (network lan, to be removed by an `up` before this) of host" in reason

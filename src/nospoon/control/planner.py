@@ -329,7 +329,7 @@ class Planner:
             facts=facts, first_choice=cluster_id.int, rebalance=rebalance,
         )  # fmt: skip
         answering = {name: each for name, each in facts.items() if not each.away}
-        reasons += reasons_against(cluster, cluster_id, allocations, answering)
+        reasons += reasons_against(cluster, cluster_id, allocations, answering, before=before)
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
             reasons += against_pool(pool, allocations, await routes_here())

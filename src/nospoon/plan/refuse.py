@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -12,23 +13,42 @@ from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.hosts import HostFacts, Route, against_network, against_node
 
+NOTHING_DECIDED = Allocations()
+
 
 def reasons_against(
     cluster: Cluster,
     cluster_id: UUID,
     allocations: Allocations,
     facts: Mapping[str, HostFacts],
+    *,
+    before: Allocations = NOTHING_DECIDED,
 ) -> Iterator[str]:
-    """Why the cluster cannot be had as it is; nothing when it can."""
+    """Why the cluster cannot be had as it is; nothing when it can. `before`: what was decided when
+    it was last brought up.
+    """
+    names = before.cidrs.keys() - {network.name for network in cluster.networks}
+    leaving = {identity.bridge_name(cluster_id, name): name for name in names}
     for node in cluster.nodes:
         host = allocations.hosts.get(node.name, "")
         for why in against_node(node, facts[host]) if host in facts else ():
             yield f"node {node.name} on host {host}: {why}"
     for name, fact in facts.items():
         if name in allocations.hosts.values():
-            yield from _against_networks(cluster, cluster_id, allocations, name, fact)
+            told = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
+            yield from _against_networks(cluster, cluster_id, allocations, name, told)
     yield from _against_overlays(cluster, set(allocations.hosts.values()))
     yield from _against_sharing(cluster, cluster_id, allocations, facts)
+
+
+def _named(route: Route, leaving: Mapping[str, str]) -> Route:
+    """A route over a network of the cluster's own that leaves it tells so."""
+    name = leaving.get(route.device)
+    if name is None:
+        return route
+    return replace(
+        route, device=f"{route.device} (network {name}, to be removed by an `up` before this)"
+    )
 
 
 def against_twins(hosts: Iterable[Host]) -> Iterator[str]:
