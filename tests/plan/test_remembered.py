@@ -94,3 +94,16 @@ def test_portgroups_without_ironic_are_not_told_of() -> None:
         lines(f"{nics} {{b: {{mode: 802.3ad}}}}}}]", f"{nics} {{b: {{mode: balance-xor}}}}}}]")
         == []
     )
+
+
+def test_accounts_in_urls_are_nobodys_business() -> None:
+    before = "boot: {p: {kernel: 'http://me:secret@k/1'}}\nnodes: [{boot: p}]"
+    after = "boot: {p: {kernel: 'http://me:hidden@k/1'}}\nnodes: [{boot: p}]"
+    assert lines(before, after) == [
+        "~ kernel of boot profile p: http://…@k/1 -> http://…@k/1 [live]"
+    ]
+    anew = remembered(
+        said(before, **{"http://me:secret@k/1": "a" * 64}),
+        said(before, **{"http://me:secret@k/1": "b" * 64}),
+    )
+    assert [each.what for each in anew] == ["http://…@k/1 of boot profile p"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 
 from nospoon.model.cluster import BootProfile, Cluster, Host, Node
-from nospoon.plan.words import field_text, listed
+from nospoon.plan.words import field_text, hidden, listed
 
 Values = Mapping[str, object]
 REMEMBERED, LIVE, NEW_NODES = "remembered", "live", "new nodes"
@@ -140,4 +140,4 @@ def _differing(before: Values, after: Values) -> Iterator[tuple[str, str, str]]:
     for name in dict.fromkeys((*before, *after)):
         was, will = before.get(name, ""), after.get(name, "")
         if was != will:
-            yield name, field_text(name, was), field_text(name, will)
+            yield hidden(name), hidden(field_text(name, was)), hidden(field_text(name, will))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from nospoon.model.ironic import (
@@ -33,6 +34,7 @@ from nospoon.model.resources import (
 
 HIDDEN = "…"
 """Stands for a value that is nobody's business."""
+_ACCOUNT = re.compile(r"(?<=://)[^/@\s]*@")
 
 BYTES = frozenset({"size", "memory", "virtual_size", "disk_sizes"})
 """Fields that count bytes."""
@@ -40,6 +42,11 @@ BYTES = frozenset({"size", "memory", "virtual_size", "disk_sizes"})
 
 LISTED = MachineDisk | MachineNic | Reservation
 """What comes in long lists."""
+
+
+def hidden(text: str) -> str:
+    """A text in which URLs have no accounts any more (RFC 3986 §3.2.1)."""
+    return _ACCOUNT.sub(f"{HIDDEN}@", text)
 
 
 def both_texts(name: str, before: object, after: object) -> tuple[str, str]:
