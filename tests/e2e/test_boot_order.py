@@ -47,6 +47,7 @@ def test_a_client_s_boot_order_is_real_and_lasts_until_the_file_has_another(rack
     node = System(rack.bmcs(name)["n"])
     uuid, (disk, network) = node.bmc["uuid"], order(node)
     node.ask("PATCH", "", {"Boot": {"BootOrder": [network, disk]}})
+    assert rack.json("node", "show", f"{name}/n")["boot"] == "network, disk (BootOrder)"
     rack.run("node", "power", f"{name}/n", "on")
     assert first_booted(uuid).startswith("net")
     rack.run("plan", "--detailed-exitcode", path)
@@ -62,3 +63,4 @@ def test_a_client_s_boot_order_is_real_and_lasts_until_the_file_has_another(rack
     Path(path).write_text(changed)
     rack.run("up", "--yes", path)
     assert order(node) == [disk]
+    assert rack.json("node", "show", f"{name}/n")["boot"] == "as the file says"

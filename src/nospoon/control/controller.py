@@ -15,6 +15,7 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from nospoon import __version__
 from nospoon.bmc.faults import ABOUT, Fault
+from nospoon.bmc.runtime import Runtime
 from nospoon.control import bundle
 from nospoon.control import status as shown
 from nospoon.control.downloads import fetch_all
@@ -51,6 +52,7 @@ from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow
 
 AGAIN = 5
+AS_FILED = "as the file says"
 """How often a plan on which nobody agreed is made anew, when others take the same meanwhile."""
 
 
@@ -446,15 +448,13 @@ class Controller:
 
     def _about(self, member: Member) -> dict[str, Any]:
         served = self.bmc_service.status(member.uuid)
-        override = served.override if served is not None else BootOverride()
-        boot = f"{override.target} ({override.enabled})" if override.active else "as the file says"
         return {
             "node": member.node,
             "cluster": member.cluster,
             "host": member.host.name,
             "power": str(self._power(member)),
             "fault": self._fault_of(member),
-            "boot": boot,
+            "boot": _boot(served.aggregate.runtime) if served is not None else AS_FILED,
             "media": served.aggregate.runtime.media if served is not None else "",
             **(shown.endpoints(served.bmc) if served is not None else shown.NOWHERE),
             "uuid": str(member.uuid),
@@ -464,6 +464,14 @@ class Controller:
 def _nobody(uid: int, name: str) -> UUID:
     """A steady id for a cluster that is not there, so that two `down`s of it exclude each other."""
     return uuid5(NAMESPACE_URL, f"nospoon:{uid}:{name}")
+
+
+def _boot(runtime: Runtime) -> str:
+    """What a BMC's clients set, which goes before the file."""
+    override = runtime.override
+    if override.active:
+        return f"{override.target} ({override.enabled})"
+    return f"{', '.join(runtime.boot_order)} (BootOrder)" if runtime.boot_order else AS_FILED
 
 
 def _joined(*parts: str) -> str:
