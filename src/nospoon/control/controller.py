@@ -52,8 +52,8 @@ from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow
 
 AGAIN = 5
-AS_FILED = "as the file says"
 """How often a plan on which nobody agreed is made anew, when others take the same meanwhile."""
+AS_FILED = "as the file says"
 
 
 @dataclass(slots=True)
