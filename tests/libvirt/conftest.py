@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 from nospoon.runtime.turns import Turns
 from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, Rack, make, remove_all
+from nospoon.testing.conformance import MEBI, Bench, Rack, make, remove_all
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 
 
@@ -100,6 +101,28 @@ async def bench(connection: LibvirtConnection, tmp_path: Path) -> AsyncIterator[
         deployment="kit",
         pool_root=str(tmp_path),
         image=Image("", "", "raw", 0),
+        make_stranger=nothing,
+        remove_machine=nothing,
+    )
+    yield bench
+    await remove_all(bench)
+
+
+@pytest.fixture
+async def bench_with_image(
+    connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
+) -> AsyncIterator[Bench]:
+    """A place for racks that have an image; what is made there is removed in the end."""
+    content = b"an image".ljust(MEBI, b"\0")
+    sha256 = hashlib.sha256(content).hexdigest()
+    (tmp_path / "image.raw").write_bytes(content)
+    images[sha256] = str(tmp_path / "image.raw")
+    bench = Bench(
+        connection=connection,
+        host="here",
+        deployment="kit",
+        pool_root=str(tmp_path),
+        image=Image("", sha256, "raw", MEBI),
         make_stranger=nothing,
         remove_machine=nothing,
     )

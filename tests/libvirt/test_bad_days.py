@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import libvirt
 import pytest
@@ -20,18 +18,15 @@ from nospoon.model.cluster import Firmware, Host
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import (
     Image,
-    Key,
     Kind,
     Link,
     Machine,
-    OwnerTag,
     Pool,
     Resource,
     Volume,
 )
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.storage_xml import disk_file
-from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing import guests
 from nospoon.testing.conformance import (
@@ -52,29 +47,9 @@ pytestmark = pytest.mark.libvirt
 DISK_ONLY = BootPlan((BootDevice.DISK,), (BootDevice.DISK,))
 
 
-async def nothing(resource: Resource) -> None:
-    del resource
-
-
 @pytest.fixture
-async def bench(
-    connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
-) -> AsyncIterator[Bench]:
-    content = b"an image".ljust(MEBI, b"\0")
-    sha256 = hashlib.sha256(content).hexdigest()
-    (tmp_path / "image.raw").write_bytes(content)
-    images[sha256] = str(tmp_path / "image.raw")
-    bench = Bench(
-        connection=connection,
-        host="here",
-        deployment="kit",
-        pool_root=str(tmp_path),
-        image=Image("", sha256, "raw", MEBI),
-        make_stranger=nothing,
-        remove_machine=nothing,
-    )
-    yield bench
-    await remove_all(bench)
+def bench(bench_with_image: Bench) -> Bench:
+    return bench_with_image
 
 
 @pytest.fixture
@@ -266,22 +241,6 @@ async def test_half_an_upload_is_not_an_image_and_is_made_again(bench: Bench, ra
     assert image.stat().st_size == MEBI
 
 
-async def test_somebody_elses_bridge_is_refused_and_left_alone(
-    bench: Bench, rack: Rack, runner: Runner
-) -> None:
-    assert rack.link is not None
-    assert isinstance(rack.link.shape, Link)
-    bridge = rack.link.shape.bridge
-    await runner.run(["ip", "link", "add", bridge, "type", "bridge"])
-    try:
-        with pytest.raises(NotOurs, match=rf"bridge {bridge}.*ip link show {bridge}"):
-            await make(bench, rack.link)
-        assert (await runner.run(["ip", "link", "show", bridge])).status == 0
-        assert rack.link.key not in await observe_all(bench)
-    finally:
-        await runner.run(["ip", "link", "del", bridge])
-
-
 async def test_files_of_others_in_our_pool_keep_it_from_being_removed(
     bench: Bench, rack: Rack
 ) -> None:
@@ -340,62 +299,6 @@ async def test_disks_named_as_earlier_versions_did_are_known_by_their_domain(
     assert (place / old).exists(), "where its machine looks for it"
     await remove_all(bench)
     assert not place.exists()
-
-
-async def test_a_link_that_was_stopped_shows_a_fault_and_a_change_plugs_guests_in_again(
-    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
-) -> None:
-    await make(bench, *rack.all)
-    assert rack.link is not None
-    assert isinstance(rack.link.shape, Link)
-    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
-    bridge = rack.link.shape.bridge
-    before = await ports_of(bridge, runner)
-    assert len(before) == 1
-    wider = replace(rack.link, shape=replace(rack.link.shape, address="172.31.88.1/24", mtu=1400))
-    driver = connection.drivers[Kind.NETWORK]
-    await driver.change(await found(bench, rack.link), wider, bench.tag)
-    assert (await found(bench, rack.link)).shape == wider.shape
-    assert await ports_of(bridge, runner) == before
-    shown = (await runner.run(["ip", "addr", "show", "dev", bridge])).stdout
-    assert "172.31.88.1/24" in shown
-    assert "mtu 1400" in shown
-
-
-async def test_a_running_guest_that_lost_its_bridge_is_a_fault_and_is_plugged_in_again(
-    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner, own_libvirt: Any
-) -> None:
-    """By somebody's hand, and by a daemon that ended while it made the bridge anew."""
-    await make(bench, *rack.all)
-    assert rack.link is not None
-    assert isinstance(rack.link.shape, Link)
-    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
-    bridge, driver = rack.link.shape.bridge, connection.drivers[Kind.NETWORK]
-    (tap,) = await ports_of(bridge, runner)
-    assert (await found(bench, rack.link)).fault == ""
-    virsh = ["virsh", "-c", own_libvirt.uri]
-    losses = (
-        [["ip", "link", "set", "dev", tap, "nomaster"]],
-        [[*virsh, "net-destroy", bridge], [*virsh, "net-start", bridge]],
-    )
-    for loss in losses:
-        for argv in loss:
-            await runner.run(argv)
-        assert await ports_of(bridge, runner) == []
-        seen = await found(bench, rack.link)
-        assert seen.fault == f"{tap} of running machines is not plugged in"
-        await driver.change(seen, rack.link, bench.tag)
-        assert await ports_of(bridge, runner) == [tap]
-        assert (await found(bench, rack.link)).fault == ""
-    await runner.run([*virsh, "net-destroy", bridge])
-    assert (await found(bench, rack.link)).fault == "the network is not started"
-    await driver.change(await found(bench, rack.link), rack.link, bench.tag)
-    assert await ports_of(bridge, runner) == [tap]
-
-
-async def ports_of(bridge: str, runner: Runner) -> list[str]:
-    done = await runner.run(["ip", "-json", "link", "show", "master", bridge])
-    return [link["ifname"] for link in json.loads(done.stdout or "[]") if link]
 
 
 async def test_a_disk_of_a_running_guest_grows_under_its_feet(
@@ -479,45 +382,3 @@ async def test_a_file_that_libvirt_does_not_know_of_is_no_hindrance(
     (Path(rack.pool.shape.path) / file).write_bytes(b"half a disk")
     await make(bench, rack.blank)
     assert (await found(bench, rack.blank)).shape == rack.blank.shape
-
-
-class Vanishing:
-    """Tells of one port of each bridge more, whose machine ended meanwhile."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    async def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
-    ) -> Finished:
-        done = await self._runner.run(argv, stdin=stdin, check=check)
-        if "master" in argv and "show" in argv:
-            links = [*json.loads(done.stdout or "[]"), {"ifname": "gone-0"}]
-            return replace(done, status=0, stdout=json.dumps(links))
-        return done
-
-
-async def test_a_port_that_vanishes_while_its_network_changes_is_no_error(
-    own_libvirt: Any, runner: Runner, tmp_path: Path
-) -> None:
-    async def no_image(sha256: str) -> str:
-        raise AssertionError(sha256)
-
-    connection = LibvirtConnection(
-        Host("here", uri=own_libvirt.uri),
-        "kit",
-        Vanishing(runner),
-        no_image,
-        records=str(tmp_path),
-        verdicts=tmp_path,
-    )
-    driver = connection.drivers[Kind.NETWORK]
-    network = Resource(Key(Kind.NETWORK, "here", "lan"), Link("nsvanish0"))
-    tag = OwnerTag("kit", uuid4())
-    await driver.create(network, tag)
-    (seen,) = await driver.observe(tag.cluster)
-    await driver.change(seen, replace(network, shape=Link("nsvanish0", mtu=1400)), tag)
-    (changed,) = await driver.observe(tag.cluster)
-    assert changed.shape == Link("nsvanish0", mtu=1400)
-    await driver.delete(changed)
-    await connection.close()

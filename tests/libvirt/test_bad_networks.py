@@ -1,0 +1,147 @@
+"""Bad days of networks with a real libvirtd: taken, stopped, and bridges that lose their guests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from nospoon.errors import NotOurs
+from nospoon.model.cluster import Host
+from nospoon.model.machine import PowerCommand
+from nospoon.model.resources import Key, Kind, Link, OwnerTag, Resource
+from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.runtime.process import Finished
+from nospoon.runtime.runner import Runner
+from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, observe_all, rack_for
+
+pytestmark = pytest.mark.libvirt
+
+
+@pytest.fixture
+def bench(bench_with_image: Bench) -> Bench:
+    return bench_with_image
+
+
+@pytest.fixture
+def rack(bench: Bench) -> Rack:
+    return rack_for(bench)
+
+
+async def test_somebody_elses_bridge_is_refused_and_left_alone(
+    bench: Bench, rack: Rack, runner: Runner
+) -> None:
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    bridge = rack.link.shape.bridge
+    await runner.run(["ip", "link", "add", bridge, "type", "bridge"])
+    try:
+        with pytest.raises(NotOurs, match=rf"bridge {bridge}.*ip link show {bridge}"):
+            await make(bench, rack.link)
+        assert (await runner.run(["ip", "link", "show", bridge])).status == 0
+        assert rack.link.key not in await observe_all(bench)
+    finally:
+        await runner.run(["ip", "link", "del", bridge])
+
+
+async def test_a_link_that_was_stopped_shows_a_fault_and_a_change_plugs_guests_in_again(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
+) -> None:
+    await make(bench, *rack.all)
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    bridge = rack.link.shape.bridge
+    before = await ports_of(bridge, runner)
+    assert len(before) == 1
+    wider = replace(rack.link, shape=replace(rack.link.shape, address="172.31.88.1/24", mtu=1400))
+    driver = connection.drivers[Kind.NETWORK]
+    await driver.change(await found(bench, rack.link), wider, bench.tag)
+    assert (await found(bench, rack.link)).shape == wider.shape
+    assert await ports_of(bridge, runner) == before
+    shown = (await runner.run(["ip", "addr", "show", "dev", bridge])).stdout
+    assert "172.31.88.1/24" in shown
+    assert "mtu 1400" in shown
+
+
+async def test_a_running_guest_that_lost_its_bridge_is_a_fault_and_is_plugged_in_again(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner, own_libvirt: Any
+) -> None:
+    """By somebody's hand, and by a daemon that ended while it made the bridge anew."""
+    await make(bench, *rack.all)
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    bridge, driver = rack.link.shape.bridge, connection.drivers[Kind.NETWORK]
+    (tap,) = await ports_of(bridge, runner)
+    assert (await found(bench, rack.link)).fault == ""
+    virsh = ["virsh", "-c", own_libvirt.uri]
+    losses = (
+        [["ip", "link", "set", "dev", tap, "nomaster"]],
+        [[*virsh, "net-destroy", bridge], [*virsh, "net-start", bridge]],
+    )
+    for loss in losses:
+        for argv in loss:
+            await runner.run(argv)
+        assert await ports_of(bridge, runner) == []
+        seen = await found(bench, rack.link)
+        assert seen.fault == f"{tap} of running machines is not plugged in"
+        await driver.change(seen, rack.link, bench.tag)
+        assert await ports_of(bridge, runner) == [tap]
+        assert (await found(bench, rack.link)).fault == ""
+    await runner.run([*virsh, "net-destroy", bridge])
+    assert (await found(bench, rack.link)).fault == "the network is not started"
+    await driver.change(await found(bench, rack.link), rack.link, bench.tag)
+    assert await ports_of(bridge, runner) == [tap]
+
+
+async def ports_of(bridge: str, runner: Runner) -> list[str]:
+    done = await runner.run(["ip", "-json", "link", "show", "master", bridge])
+    return [link["ifname"] for link in json.loads(done.stdout or "[]") if link]
+
+
+class Vanishing:
+    """Tells of one port of each bridge more, whose machine ended meanwhile."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
+    ) -> Finished:
+        done = await self._runner.run(argv, stdin=stdin, check=check)
+        if "master" in argv and "show" in argv:
+            links = [*json.loads(done.stdout or "[]"), {"ifname": "gone-0"}]
+            return replace(done, status=0, stdout=json.dumps(links))
+        return done
+
+
+async def test_a_port_that_vanishes_while_its_network_changes_is_no_error(
+    own_libvirt: Any, runner: Runner, tmp_path: Path
+) -> None:
+    async def no_image(sha256: str) -> str:
+        raise AssertionError(sha256)
+
+    connection = LibvirtConnection(
+        Host("here", uri=own_libvirt.uri),
+        "kit",
+        Vanishing(runner),
+        no_image,
+        records=str(tmp_path),
+        verdicts=tmp_path,
+    )
+    driver = connection.drivers[Kind.NETWORK]
+    network = Resource(Key(Kind.NETWORK, "here", "lan"), Link("nsvanish0"))
+    tag = OwnerTag("kit", uuid4())
+    await driver.create(network, tag)
+    (seen,) = await driver.observe(tag.cluster)
+    await driver.change(seen, replace(network, shape=Link("nsvanish0", mtu=1400)), tag)
+    (changed,) = await driver.observe(tag.cluster)
+    assert changed.shape == Link("nsvanish0", mtu=1400)
+    await driver.delete(changed)
+    await connection.close()
