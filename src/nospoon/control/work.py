@@ -20,7 +20,7 @@ from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.journal import NOBODY, Journal
 from nospoon.control.operations import Ended, Running
-from nospoon.control.pending import Pending, as_it_is, moving, reached_as
+from nospoon.control.pending import Pending, as_it_is, moving
 from nospoon.control.planner import Planner, Prepared
 from nospoon.control.request import Request
 from nospoon.engine.execute import Limits, execute
@@ -398,13 +398,15 @@ def _save(
 def _rows_now(
     wanted: Iterable[NodeRow], prepared: Prepared, left: Mapping[str, NodeRow]
 ) -> Iterator[NodeRow]:
-    """Rows of all nodes, before anything is done; those that are left stay as they are."""
+    """Rows of all nodes, before anything is done. Those that are left stay as they are, but for
+    their boot profile: what the file says of profiles and labels holds for all of it.
+    """
     known = {row.name: row for row in prepared.rows}
     made = {step.key for step in prepared.plan.steps}
     for row in wanted:
         before = left.get(row.name)
         if before is not None:
-            yield reached_as(before, row, host=before.host)
+            yield replace(before, profile=row.profile)
         else:
             yield as_it_is(row, known.get(row.name), made)
 
