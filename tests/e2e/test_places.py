@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,18 @@ def test_a_disk_does_not_grow_past_what_its_host_has(shared: Rack) -> None:
         "node node-0 cannot grow where it is. here: not enough disk space left "
         "(`overcommit.disk` is 10)"
     ) in refused.stderr
+
+
+@pytest.mark.libvirt
+def test_disks_of_another_cluster_take_their_room(shared: Rack) -> None:
+    one, other = Changing(shared), Changing(shared)
+    size = shutil.disk_usage(shared.directory).free * 6 >> 30  # of ten times as much
+    nodes = f"nodes: [{{firmware: bios, memory: 64MiB, disks: [{size}GiB]}}]"
+    shared.run("up", "--yes", one.file(nodes))
+    refused = shared.run("plan", other.file(nodes), status=1).stderr
+    assert "not enough disk space left (`overcommit.disk` is 10)" in refused
+    shared.run("down", "--yes", one.name)
+    assert "machine node-0" in shared.run("plan", other.file(nodes)).stdout
 
 
 def test_a_node_that_moves_is_shown_as_that_and_keeps_its_bmc(shared: Rack) -> None:
