@@ -155,7 +155,7 @@ def test_instackenv_gives_nodes_with_their_macs_and_accounts() -> None:
        "pm_user": "admin", "pm_password": "pw", "cpu": "4", "memory": "6144", "disk": "40",
        "arch": "x86_64", "mac": ["00:0b:d0:69:7e:59"], "capabilities": "boot_mode:uefi,x:y"},
       {"pm_type": "redfish", "ports": [{"address": "00:0b:d0:69:7e:58",
-       "physical_network": "ctlplane"}], "root_device": {"name": "/dev/vda"}}]}"""
+       "physical_network": "ctlplane"}], "disk": "0", "root_device": {"name": "/dev/vda"}}]}"""
     made = READERS["instackenv"](Source("instackenv.json", text, "tripleo"))
     cluster = load(made.text, file="made")
     first, second = cluster.nodes
@@ -164,6 +164,9 @@ def test_instackenv_gives_nodes_with_their_macs_and_accounts() -> None:
     assert (first.credentials.password, first.bmc) == ("pw", (BmcProtocol.IPMI,))
     assert (second.name, second.firmware) == ("node-1", Firmware.BIOS)
     assert second.bmc == (BmcProtocol.REDFISH,)
+    assert (len(first.disks), second.disks) == (1, ())
+    assert [(each.name, each.value) for each in first.enrolment.capabilities] == [("x", '"y"')]
+    assert "# BMCs have new addresses" in made.text
     assert made.left_out == ("nodes[1].root_device",)
 
 

@@ -5,12 +5,12 @@ docs.openstack.org/project-deploy-guide/tripleo-docs/latest/environments/baremet
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nospoon.errors import UsageError
 from nospoon.spec.document import as_sequence
+from nospoon.spec.importers.capabilities import capabilities_of
 from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
 
 REDFISH = frozenset({"redfish", "staging-wildcat"})
@@ -34,6 +34,8 @@ def read(source: Source) -> Imported:
     }
     sections = {"cluster": source.cluster, "networks": networks, "nodes": nodes}
     heading = [f"Made from {source.file} by `nospoon import --from instackenv`."]
+    if any(_REPLACED & entry.keys() for entry in entries if isinstance(entry, dict)):
+        heading.append("BMCs have new addresses (pm_addr, pm_port): see `nospoon bmc list`.")
     if left_out:
         heading += ["Not carried over:", *(f"  {each}" for each in left_out)]
     return Imported(write(sections, heading=heading), tuple(left_out))
@@ -52,21 +54,24 @@ def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
     bmc = {"protocols": [protocol]}
     if entry.get("pm_user"):
         bmc |= {"username": entry["pm_user"], "password": entry.get("pm_password", "password")}
-    mode = re.search(r"boot_mode:(bios|uefi)", str(entry.get("capabilities", "")))
+    capabilities = capabilities_of(entry.get("capabilities", ""))
+    mode = capabilities.pop("boot_mode", "bios")
 
     def whole(key: str, default: int) -> int:
         return source.whole(entry.get(key, default), f"nodes[{index}].{key}")
 
-    return {
+    disk = whole("disk", 10)
+    node = {
         "name": name_of(entry.get("name") or f"node-{index}"),
         "cpus": whole("cpu", 1),
         "memory": f"{whole('memory', 1024)}MiB",
-        "disks": [f"{whole('disk', 10)}GiB"],
+        "disks": [f"{disk}GiB"] if disk else [],
         "arch": str(entry.get("arch", "x86_64")),
-        "firmware": mode[1] if mode else "bios",
+        "firmware": mode if mode in {"bios", "uefi"} else "bios",
         "nics": list(_nics(entry)),
         "bmc": bmc,
     }
+    return node | ({"ironic": {"capabilities": capabilities}} if capabilities else {})
 
 
 def _nics(entry: Mapping[str, Any]) -> Iterator[dict[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from nospoon.errors import UsageError
 from nospoon.spec.document import as_sequence
+from nospoon.spec.importers.capabilities import capabilities_of
 from nospoon.spec.ironic import INTERFACES
 
 SAME = ("resource_class", "conductor_group", "shard")
@@ -41,7 +42,7 @@ def enrolled(config: Mapping[str, Any]) -> Enrolled:
     """What a spec has its nodes enrolled with."""
     properties = config.get("properties")
     told = dict(properties) if isinstance(properties, Mapping) else {}
-    capabilities = _capabilities(told.pop("capabilities", ""))
+    capabilities = capabilities_of(told.pop("capabilities", ""))
     firmware = capabilities.pop("boot_mode", "")
     root_device = told.pop("root_device", None)
     interfaces = {
@@ -61,14 +62,6 @@ def enrolled(config: Mapping[str, Any]) -> Enrolled:
         ironic={name: value for name, value in ironic.items() if value},
         left_out=tuple(sorted(config.keys() - known)),
     )
-
-
-def _capabilities(given: Any) -> dict[str, str]:
-    """`boot_mode:uefi,name:value` as Ironic writes them, or a mapping."""
-    if isinstance(given, Mapping):
-        return {str(name): str(value) for name, value in given.items()}
-    pairs = (each.partition(":") for each in str(given).split(",") if ":" in each)
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def flavors(given: Any, file: str) -> tuple[dict[str, Any], list[str]]:
