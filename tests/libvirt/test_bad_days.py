@@ -373,6 +373,38 @@ async def test_variables_of_an_earlier_firmware_are_removed_with_it(
     assert not list(pool.glob("*.nvram"))
 
 
+async def test_a_running_machine_keeps_its_variables_until_a_start_with_another_firmware(
+    bench: Bench, connection: LibvirtConnection, rack: Rack
+) -> None:
+    assert isinstance(rack.machine.shape, Machine)
+    assert isinstance(rack.pool.shape, Pool)
+    pool = Path(rack.pool.shape.path)
+    uefi = replace(rack.machine, shape=replace(rack.machine.shape, firmware=Firmware.UEFI))
+    await make(bench, *rack.all[:-1], uefi)
+    machines, driver = connection.machine_driver, connection.drivers[Kind.MACHINE]
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    for wanted in (rack.machine, uefi, rack.machine):
+        await driver.change(await found(bench, uefi), wanted, bench.tag)
+        assert [file.name for file in pool.glob("*.nvram")] == ["m0.uefi.nvram"]
+    await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert not list(pool.glob("*.nvram"))
+
+
+async def test_variables_of_an_earlier_firmware_go_with_a_machine_that_ran_with_them(
+    bench: Bench, connection: LibvirtConnection, rack: Rack
+) -> None:
+    assert isinstance(rack.machine.shape, Machine)
+    assert isinstance(rack.pool.shape, Pool)
+    uefi = replace(rack.machine, shape=replace(rack.machine.shape, firmware=Firmware.UEFI))
+    await make(bench, *rack.all[:-1], uefi)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    driver = connection.drivers[Kind.MACHINE]
+    await driver.change(await found(bench, uefi), rack.machine, bench.tag)
+    await driver.delete(await found(bench, rack.machine))
+    assert not list(Path(rack.pool.shape.path).glob("*.nvram"))
+
+
 async def test_a_file_that_libvirt_does_not_know_of_is_no_hindrance(
     bench: Bench, rack: Rack
 ) -> None:

@@ -93,6 +93,37 @@ async def test_a_paused_machine_is_kept_by_the_qemu_that_has_its_disks(
     assert holds(disk, 5)
 
 
+async def test_a_running_machine_keeps_the_variables_that_it_runs_with(
+    bench: Bench, connection: LibvirtConnection, rack: Rack
+) -> None:
+    machines = connection.machine_driver
+    _, variables = files(rack)
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    (seen,) = await machines.observe(bench.cluster)
+    shape = rack.machine.shape
+    assert isinstance(shape, Machine)
+    bios = replace(rack.machine, shape=replace(shape, firmware=Firmware.BIOS))
+    await connection.drivers[rack.machine.key.kind].change(seen, bios, bench.tag)
+    await machines.pause(rack.uuid)
+    await machines.take(rack.uuid, "live")
+    kept = variables.with_name(f"{variables.name}.live.snapshot")
+    assert kept.read_bytes() == variables.read_bytes()
+
+
+async def test_no_snapshot_is_taken_of_a_running_machine_without_its_variables(
+    connection: LibvirtConnection, rack: Rack
+) -> None:
+    machines = connection.machine_driver
+    disk, variables = files(rack)
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    await machines.pause(rack.uuid)
+    variables.unlink()
+    with pytest.raises(ProviderError, match=r"UEFI variables .*m0\.uefi\.nvram are gone"):
+        await machines.take(rack.uuid, "bad")
+    await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert "nospoon-bad" not in snapshots_in(disk)
+
+
 async def test_a_dropped_one_leaves_nothing_and_a_removed_machine_takes_its_own_along(
     bench: Bench, connection: LibvirtConnection, rack: Rack
 ) -> None:

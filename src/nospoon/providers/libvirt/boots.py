@@ -51,6 +51,7 @@ class Boots:
         """Start a machine that is off; returns when it runs."""
         self.pending.pop(machine, None)
         known = await self._look(machine)
+        await self.nvram.leave_former(machine)
         await self._prepare(machine, known, boot)
         await self.added.bring(machine, boot.volumes)
         if known.script or (boot.now, boot.after) == (known.order, known.order):

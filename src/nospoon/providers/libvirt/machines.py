@@ -16,7 +16,7 @@ import structlog
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.boot import BootPlan
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.cluster import Arch
 from nospoon.model.machine import KeptState, MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
@@ -33,15 +33,15 @@ from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import Media
 from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
-from nospoon.providers.libvirt.nvram import Nvram
+from nospoon.providers.libvirt.nvram import Nvram, remove_variables
 from nospoon.providers.libvirt.owner import Owner, owner_in
-from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.snapshots import Snapshots, remove_copies
 from nospoon.providers.libvirt.states import POWER
-from nospoon.providers.libvirt.storage_xml import MEDIUM, nvram_file, parse_pool
-from nospoon.providers.libvirt.volumes import file_named, named_as_earlier
+from nospoon.providers.libvirt.storage_xml import MEDIUM, parse_pool
+from nospoon.providers.libvirt.volumes import named_as_earlier
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
@@ -219,7 +219,9 @@ class MachineDriver:
         mend(domain)
         self._roster.forget(machine.uuid)
         if before is not None and before.firmware is not machine.firmware:
-            _remove_nvram(pool, owner.name, before.firmware)
+            refreshed(pool)  # so that a start finds them, if the guest still runs with them
+            if not domain.isActive():
+                remove_variables(pool, owner.name, besides=machine.firmware)
 
     def _refuse_strangers(self, connect: Connect, machine: Machine, owner: Owner) -> str:
         """What is in the CD drive of the machine as it is now, "" where there is nothing yet."""
@@ -278,6 +280,7 @@ class MachineDriver:
             with ignoring(NO_STORAGE_POOL):
                 pool = our_pool(connect, self._hypervisor.host, owner.tag, owner.pool)
                 remove_added(refreshed(pool), owner.name)
+                remove_variables(pool, owner.name)
                 remove_copies(pool, owner.name)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
@@ -444,10 +447,3 @@ class MachineDriver:
 
     async def close(self) -> None:
         await self._presence.close()
-
-
-def _remove_nvram(pool: VirPool, node: str, firmware: Firmware) -> None:
-    """Variables of a firmware that the machine had earlier are nobody's any more."""
-    volume = file_named(refreshed(pool), nvram_file(node, firmware))
-    if volume is not None:
-        volume.delete(0)

@@ -17,7 +17,8 @@ from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.secure_boot import KeyDatabase
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.key_databases import key_databases, with_keys_of
 from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.pools import VirPool, our_pool, refreshed
@@ -90,6 +91,23 @@ class Nvram:
         if after != before:
             _upload(connect, volume, after)
 
+    async def leave_former(self, machine: UUID) -> None:
+        """Remove those of firmware that a machine had while it ran, now that it is off."""
+        await self.hypervisor.work(
+            lambda connect: self._leave_former(connect, machine),
+            f"remove the former UEFI variables of {machine}",
+        )
+
+    def _leave_former(self, connect: Connect, machine: UUID) -> None:
+        domain = self.roster.find(connect, machine)
+        known = self.roster.look(domain)
+        if known is None or domain.isActive():
+            return
+        owner = known.owner
+        with ignoring(NO_STORAGE_POOL):
+            pool = our_pool(connect, self.hypervisor.host, owner.tag, owner.pool)
+            remove_variables(pool, owner.name, besides=known.firmware)
+
     async def reset_keys(self, machine: UUID) -> None:
         """Put the databases of the firmware's template back, of a machine that is off.
 
@@ -146,6 +164,14 @@ class Nvram:
                 hint="See `virsh dumpxml`: where does its <nvram> lie?",
             )
         return volume
+
+
+def remove_variables(pool: VirPool, node: str, *, besides: Firmware | None = None) -> None:
+    """Of a machine that is off, those of every firmware but this."""
+    for firmware in set(Firmware) - {besides}:
+        volume = file_named(pool, nvram_file(node, firmware))
+        if volume is not None:
+            volume.delete(0)
 
 
 def _download(connect: Connect, volume: VirVolume) -> bytes:

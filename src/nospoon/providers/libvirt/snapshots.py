@@ -37,7 +37,9 @@ DROP = 'rm -f -- "$2.snapshot" "$2.part.snapshot"'
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What a machine keeps its state in: paths on its host; `variables` "" without UEFI."""
+    """What a machine keeps its state in: paths on its host. `variables`: of the firmware that it
+    runs with, or will when it is off; "" without UEFI.
+    """
 
     disks: tuple[str, ...]
     variables: str
@@ -75,6 +77,8 @@ class Snapshots:
     async def take(self, machine: UUID, name: str) -> None:
         """Keep the state under this name, anew if it is there. Raises for one that runs."""
         active, files = await self._look(machine, f"take snapshot {name}")
+        if active:
+            await self._refuse_lost(machine, files.variables)
         await self._drop(machine, name, files, active=active)
         if active:
             await self._by_qemu(machine, files, name, "blockdev-snapshot-internal-sync")
@@ -82,6 +86,15 @@ class Snapshots:
             for disk in files.disks:
                 self._refuse(await self._image("-c", name, disk), f"take a snapshot of {disk}")
         await self._variables(KEEP, files, name)
+
+    async def _refuse_lost(self, machine: UUID, variables: str) -> None:
+        """QEMU holds them open: what it has is kept nowhere when their file is gone."""
+        argv = ["test", "-e", variables]
+        if variables and (await self.runner.run(argv, check=False)).status != 0:
+            raise ProviderError(
+                f"{self._who(machine)} runs, and its UEFI variables {variables} are gone",
+                hint="Power it off and on, and do it again: they begin anew.",
+            )
 
     async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
         """Disk -> name -> the state that it keeps so called, whether the machine runs or not."""
@@ -197,7 +210,8 @@ def _files_of(domain: Domain) -> Files:
         for disk in root.iterfind("devices/disk")
         if disk.get("device", "disk") == "disk" and attribute_of(disk, "driver", "type") == "qcow2"
     ]
-    return Files(tuple(filter(None, disks)), text_of(root, "os/nvram"))
+    now = parsed(domain.XMLDesc(0))
+    return Files(tuple(filter(None, disks)), text_of(now, "os/nvram"))
 
 
 def _nodes(domain: Domain, disks: Sequence[str]) -> list[tuple[str, set[str]]]:
