@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+from uuid import UUID
+
 from nospoon.model.cluster import Cluster
+from nospoon.model.resources import Link
 from nospoon.plan.addresses import known_addresses
 from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.numbers import HostNumbers, in_order, of_host
+from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.spec.load import load
 
 LAN = "networks: {lan: {netboot: builtin, cidr: [10.9.0.0/29, 'fd00:9::/64']}}\n"
@@ -59,3 +66,83 @@ def test_a_network_with_ipv6_alone_keeps_numbers_too() -> None:
     first = decided(read("[{name: a}, {name: b}]", six))
     fewer = read("[{name: b}]", six)
     assert addresses(fewer, decided(fewer, first)) == {"b/0": "fd00:9::1001"}
+
+
+OVERLAY = (
+    "networks: {lan: {overlay: vxlan, netboot: builtin, cidr: [10.9.0.0/24, 'fd00:9::/64']}}\n"
+)
+ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
+
+
+def far(*hosts: str, nodes: str = "[{name: w0}, {name: w1}]", lan: str = OVERLAY) -> Cluster:
+    """Hosts that do not exist; those with a "-" before their names are drained."""
+    named = ", ".join(
+        f"{name.strip('-')}: {{ssh: x{n}, libvirt: 'qemu+ssh://x{n}/system', "
+        f"address: 198.51.100.{n}, drained: {str(name.startswith('-')).lower()}}}"
+        for n, name in enumerate(hosts, 1)
+    )
+    return load(f"cluster: dev\nhosts: {{{named}}}\n{lan}nodes: {nodes}", file="x")
+
+
+def ends(cluster: Cluster, allocations: Allocations) -> dict[str, tuple[str, str]]:
+    """The addresses of hosts that are used."""
+    around = Surroundings({host.name: "/p" for host in cluster.hosts}, {}, {})
+    return {
+        key.host: (each.shape.address, each.shape.address6)
+        for key, each in resolve(cluster, ID, allocations, around).items()
+        if isinstance(each.shape, Link)
+    }
+
+
+def test_a_host_that_comes_to_an_overlay_moves_neither_machines_nor_hosts() -> None:
+    before = far("a")
+    first = decided(before)
+    given = addresses(before, first)
+    assert given == {"w0/0": "10.9.0.2", "w1/0": "10.9.0.3"}
+    after = far("-d", "a")
+    second = decided(after, first)
+    assert addresses(after, second) == given
+    assert ends(after, second) == ends(before, first) == {"a": ("10.9.0.1/24", "fd00:9::1/64")}
+
+
+def test_who_comes_later_has_one_of_the_last_addresses_and_keeps_it() -> None:
+    nodes = "[{name: w0}, {name: w1, host: HOST}]"
+    first = decided(far("a", nodes=nodes.replace("HOST", "a")))
+    more = far("d", "e", "a", nodes="[{name: w0, host: a}, {name: w1, host: e}]")
+    second = decided(more, replace(first, hosts={"w0": "a", "w1": "e"}))
+    at_e = ends(more, second)["e"]
+    assert at_e == ("10.9.0.253/24", "fd00:9::3/64")
+    fewer = far("a", "e", nodes="[{name: w0, host: a}, {name: w1, host: e}]")
+    third = decided(fewer, second)
+    assert ends(fewer, third) == {"a": ("10.9.0.1/24", "fd00:9::1/64"), "e": at_e}
+
+
+def test_a_host_of_an_overlay_gets_no_address_of_a_machine() -> None:
+    lan = OVERLAY.replace("/24", "/29")
+    five = "[{name: w0}, {name: w1}, {name: w2}, {name: w3}, {name: w4}]"
+    first = decided(far("a", nodes=five, lan=lan))
+    first = replace(first, hosts={"w4": "a"}, numbers={"lan/w4/0": first.numbers["lan/w4/0"]})
+    after = far("a", "-d", nodes="[{name: w4}, {name: x}, {name: y}, {name: z}]", lan=lan)
+    then = decided(after, first)
+    assert addresses(after, then) == {
+        "w4/0": "10.9.0.6", "x/0": "10.9.0.2", "y/0": "10.9.0.3", "z/0": "10.9.0.4",
+    }  # fmt: skip
+    cidr = IPv4Network("10.9.0.0/29")
+    assert of_host(after, after.networks[0], cidr, then.ends, "d") == IPv4Address("10.9.0.5")
+
+
+def test_a_cluster_of_an_earlier_version_stays_as_it_is() -> None:
+    cluster = far("a", "b", nodes="[{name: w0, host: b}, {name: w1, host: a}]")
+    first = decided(cluster)
+    assert first.ends == in_order(["a", "b"])
+    assert addresses(cluster, replace(first, ends=HostNumbers())) == addresses(cluster, first)
+
+
+def test_an_overlay_without_room_for_a_host_is_refused() -> None:
+    lan = OVERLAY.replace("/24", "/29")
+    five = "[{name: w0}, {name: w1}, {name: w2}, {name: w3}, {name: w4}]"
+    first = decided(far("a", nodes=five, lan=lan))
+    _, reasons = allocate(far("a", "-d", nodes=five, lan=lan), first, Occupied())
+    assert reasons == [
+        "network lan: 10.9.0.0/29 has no address left for host d. Take a larger `cidr`."
+    ]

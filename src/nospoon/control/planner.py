@@ -37,6 +37,7 @@ from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.nova import inventories
+from nospoon.plan.numbers import in_order
 from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.remembered import Remembered, Said, remembered
@@ -150,7 +151,7 @@ class Planner:
         allocations = await self._allocate(
             cluster,
             cluster_id,
-            known_places(earlier.allocations if earlier is not None else Allocations(), rows),
+            known_places(self._decided(earlier), rows),
             facts=surveyed.all_facts,
             rebalance=request.rebalance,
         )
@@ -177,6 +178,19 @@ class Planner:
             desired=desired,
             plan=Plan(cluster=cluster.name, cluster_id=cluster_id, steps=()),
         )
+
+    def _decided(self, earlier: ClusterRow | None) -> Allocations:
+        """What was decided; earlier versions numbered hosts in the order of their file."""
+        if earlier is None:
+            return Allocations()
+        if earlier.allocations.ends.low:
+            return earlier.allocations
+        try:
+            before = self.read(earlier.file, self._cipher.decrypt(earlier.text.encode()))
+        except SpecError:  # written for an earlier version, which understood it
+            return earlier.allocations
+        ends = in_order([host.name for host in before.hosts])
+        return replace(earlier.allocations, ends=ends)
 
     async def _places(self, wanted: Prepared) -> Places:
         earlier = wanted.earlier

@@ -23,9 +23,10 @@ def reserved(
     a network.
     """
     cidr, six = _cidr(allocations, network), network.cidr6
-    given = numbers_on(cluster, network, cidr, allocations.numbers)
+    given = numbers_on(cluster, network, cidr, allocations.numbers, allocations.ends)
     most = max(given.values(), default=-1) + 1
-    four = list(islice(of_machines(cluster, network, cidr), most)) if cidr is not None else []
+    all_ = of_machines(cluster, network, cidr, allocations.ends) if cidr is not None else ()
+    four = list(islice(all_, most))
     for node in cluster.nodes:
         for index, nic in enumerate(node.nics):
             if nic.network == network.name:

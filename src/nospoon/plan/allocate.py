@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.plan.hosts import HostFacts
-from nospoon.plan.numbers import numbers
+from nospoon.plan.numbers import HostNumbers, host_numbers, numbers, of_host
 from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import place
 from nospoon.plan.ports import hindered
@@ -40,8 +40,8 @@ class Endpoint:
 @dataclass(frozen=True, slots=True)
 class Allocations:
     """Decisions of a cluster. `cidrs` by network name; `hosts`, `endpoints` and
-    `outlets` by node name; `why`: node name -> why it is on its host; `numbers` of NICs, see
-    `nospoon.plan.numbers`.
+    `outlets` by node name; `why`: node name -> why it is on its host; `numbers` of NICs and
+    `ends`, the numbers of hosts, see `nospoon.plan.numbers`.
     """
 
     cidrs: Mapping[str, str] = field(default_factory=dict)
@@ -50,6 +50,7 @@ class Allocations:
     why: Mapping[str, str] = field(default_factory=dict)
     outlets: Mapping[str, Socket] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
+    ends: HostNumbers = field(default_factory=HostNumbers)
 
     def keeping(self, before: Allocations, nodes: Collection[str]) -> Allocations:
         """These, but for some nodes as they were before."""
@@ -65,6 +66,7 @@ class Allocations:
             why=kept(self.why, before.why),
             outlets=kept(self.outlets, before.outlets),
             numbers=self.numbers,
+            ends=self.ends,
         )
 
     def collides(self, other: Allocations) -> bool:
@@ -121,6 +123,9 @@ def allocate(
     reasons += homeless
     stays = {name: earlier.why.get(name, each.why) for name, each in placed.items()}
     cidrs = dict(_networks(cluster, earlier, occupied, reasons, first_choice))
+    there = {*earlier.hosts.values()}
+    ends = host_numbers(cluster, cidrs, earlier.ends, nics=earlier.numbers, standing=there)
+    reasons += _without_address(cluster, cidrs, ends)
     return (
         Allocations(
             cidrs=cidrs,
@@ -131,10 +136,25 @@ def allocate(
             },
             endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
             outlets=dict(plug(cluster, earlier.outlets, occupied.endpoints, reasons)),
-            numbers=numbers(cluster, cidrs, earlier.numbers),
+            numbers=numbers(cluster, cidrs, earlier.numbers, ends),
+            ends=ends,
         ),
         reasons,
     )
+
+
+def _without_address(
+    cluster: Cluster, cidrs: Mapping[str, str], ends: HostNumbers
+) -> Iterator[str]:
+    for network in cluster.networks:
+        if network.overlay is not None and network.name in cidrs:
+            cidr = IPv4Network(cidrs[network.name])
+            for host in cluster.hosts:
+                if of_host(cluster, network, cidr, ends, host.name) is None:
+                    yield (
+                        f"network {network.name}: {cidr} has no address left for host "
+                        f"{host.name}. Take a larger `cidr`."
+                    )
 
 
 def _networks(

@@ -46,6 +46,7 @@ from nospoon.plan.enrol import in_ironic
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.notes import Noted
 from nospoon.plan.nova import in_nova
+from nospoon.plan.numbers import number_of, of_host
 
 NOBODY = ("", "")
 """The range for strangers on an overlay: each of its hosts would answer them all."""
@@ -158,21 +159,19 @@ class _Resolver:
         vni = identity.network_identifier(self.id, network.name)
         return Tunnel(vni, host.address, peers)
 
-    def _number(self, host: Host, network: Network) -> int:
-        """The host's place on a network, from 0; steady while the file names the same hosts."""
-        return 0 if network.overlay is None else list(self.hosts).index(host.name)
-
     def _host_address(self, host: Host, network: Network) -> str:
         cidr = self._cidr(network)
         if cidr is None or not network.addressed:
             return ""
-        return f"{cidr[1 + self._number(host, network)]}/{cidr.prefixlen}"
+        address = of_host(self.cluster, network, cidr, self.allocations.ends, host.name)
+        return f"{address}/{cidr.prefixlen}" if address is not None else ""
 
     def _host_address6(self, host: Host, network: Network) -> str:
         cidr = network.cidr6
         if cidr is None or not network.addressed:
             return ""
-        return f"{cidr[1 + self._number(host, network)]}/{cidr.prefixlen}"
+        number = number_of(self.cluster, network, self.allocations.ends, host.name)
+        return f"{cidr[1 + number]}/{cidr.prefixlen}"
 
     def _netboot(self, host: Host, network: Network) -> Resource:
         cidr, cidr6 = self._cidr(network), network.cidr6
