@@ -225,3 +225,17 @@ def test_a_note_in_a_tag_is_told_in_words() -> None:
         "note in its tag: host h, BMC without ports -> host h, BMC at 127.0.0.1 (ipmi 6230, "
         "redfish 8000), outlet 3 at 127.0.0.1:161"
     ) in plan_text(plan)
+
+
+def test_what_changes_live_needs_no_power_off() -> None:
+    other = (BootDevice.NETWORK,)
+    for had, told in (
+        (replace(SERVER, boot_order=other), ()),
+        (replace(SERVER, boot_order=other, cpus=7), ("n0 has to be powered off for cpus 7 -> 1",)),
+    ):
+        observed = [
+            replace(each, shape=replace(SERVER, boot_order=other), live=had)
+            for each in seen(running=True)
+            if each.key == MACHINE
+        ]
+        assert plan_for(observed).notes == told

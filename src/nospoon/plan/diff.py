@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
+from types import MappingProxyType
 from uuid import UUID
 
 from nospoon.model.ironic import Settings
@@ -21,6 +22,8 @@ from nospoon.plan.words import HIDDEN, both_texts
 
 Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
 """Host -> kind -> field -> "live", "at power-off" or "replace" (the default)."""
+
+NO_RULES: Mapping[str, str] = MappingProxyType({})
 
 MENDED = frozenset({Kind.POOL, Kind.NETWORK, Kind.NETBOOT, Kind.BMC})
 """Kinds whose fault `up` mends. A machine's fault is runtime: its user decides."""
@@ -61,27 +64,45 @@ def diff(
         steps=tuple(steps),
         later=tuple(later),
         unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
-        notes=(*notes, *_waiting(desired, found, ends)),
+        notes=(*notes, *_waiting(desired, found, ends, rules)),
     )
 
 
 def _waiting(
-    desired: Mapping[Key, Resource], found: Mapping[Key, Observed], ends: AbstractSet[Key]
+    desired: Mapping[Key, Resource],
+    found: Mapping[Key, Observed],
+    ends: AbstractSet[Key],
+    rules: Rules,
 ) -> Iterable[str]:
     """Notes on machines that run on with what they had, in the order of the file."""
     late = {key for key, each in found.items() if each.live is not None} - ends
-    told = (waiting(found[key], desired[key].shape) for key in desired if late and key in late)
+    told = (
+        waiting(found[key], desired[key].shape, rules.get(key.host, {}).get(key.kind, {}))
+        for key in desired
+        if late and key in late
+    )
     return filter(None, told)
 
 
-def waiting(observed: Observed | None, desired: Shape | None = None) -> str:
+def waiting(
+    observed: Observed | None,
+    desired: Shape | None = None,
+    rules: Mapping[str, str] = NO_RULES,
+) -> str:
     """What a running machine gets at its next power-off, "" when it has everything. `desired`: what
-    it is to be, where that is not what it is defined as now.
+    it is to be, where that is not what it is defined as now; what changes live by `rules` is none.
     """
     if observed is None or observed.live is None:
         return ""
-    changes = field_changes(observed.live, desired or observed.shape, {})
-    listed = ", ".join(f"{each.field} {each.observed} -> {each.desired}" for each in changes)
+    will = desired or observed.shape
+    at_once = {
+        each.field for each in field_changes(observed.shape, will, rules) if each.rule == "live"
+    }
+    listed = ", ".join(
+        f"{each.field} {each.observed} -> {each.desired}"
+        for each in field_changes(observed.live, will, {})
+        if each.field not in at_once
+    )
     return f"{observed.key.name} has to be powered off for {listed}" if listed else ""
 
 
