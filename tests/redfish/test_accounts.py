@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nospoon.bmc import users as table
-from nospoon.bmc.messages import SettingsRequested
+from nospoon.bmc.messages import AcLost, SettingsRequested
 from nospoon.bmc.users import LAST, OWNER, User
 from nospoon.runtime import process
 from nospoon.services.bmcs.accounts import OPERATOR
@@ -259,14 +259,45 @@ async def test_two_names_with_one_number_are_two_accounts(name: str, tail: str) 
         rows(b, eve, ROW, ROW)
         line = client(b.first)
         places = [each["@odata.id"] for each in (await line.get(ACCOUNTS)).json["Members"]]
-        assert places == [f"{ACCOUNTS}/2", f"{ACCOUNTS}/3", f"{ACCOUNTS}/3-{tail}"]
+        assert sorted(places[1:]) == sorted([f"{ACCOUNTS}/3-bob", f"{ACCOUNTS}/3-{tail}"])
+        places = [places[0], f"{ACCOUNTS}/3-bob", f"{ACCOUNTS}/3-{tail}"]
         shown = [(await line.get(each)).json for each in places]
         assert [each["UserName"] for each in shown] == ["admin", "bob", name]
-        assert [each["Id"] for each in shown] == ["2", "3", f"3-{tail}"]
+        assert [each["Id"] for each in shown] == ["2", "3-bob", f"3-{tail}"]
         assert (await line.ask("PATCH", places[1], {"Enabled": False})).status == 200
         assert [each.enabled for each in kept(b)] == [True, False, False]
         assert (await line.ask("DELETE", places[2])).status == 204
         assert [each.name for each in kept(b)] == ["", "bob", "bob"]
+
+
+async def darken(b: Bench, number: int) -> None:
+    """The node has no AC power."""
+    served = b.service.status(b.configs[number].bmc.uuid)
+    assert served is not None
+    await b.service.ask(served, AcLost)
+
+
+async def test_an_account_has_one_uri_for_all_who_see_it_with_power_or_without() -> None:
+    async with many() as b:
+        rows(b, ROW, ROW, replace(ROW, name="carol"))
+        line, carol = client(b.first), bob(b, name="carol")
+        seen = [each["@odata.id"] for each in (await carol.get(ACCOUNTS)).json["Members"]]
+        assert seen == [f"{ACCOUNTS}/3-carol"]
+        for number in (0, 1):
+            await darken(b, number)
+        assert (await line.get(seen[0])).json["UserName"] == "carol"
+        assert (await line.get(f"{ACCOUNTS}/3")).status == 404
+        assert (await line.get(f"{ACCOUNTS}/3-bob")).status == 404
+
+
+async def test_who_is_made_where_another_has_his_number_without_power_is_told_his_own_uri() -> None:
+    async with many() as b:
+        rows(b, User(3), User(3), replace(ROW, name="carol"))
+        await darken(b, 2)
+        made = await create(b)
+        assert (made.status, made.headers["location"]) == (201, f"{ACCOUNTS}/3-bob")
+        assert made.json["Id"] == "3-bob"
+        assert (await client(b.first).get(f"{ACCOUNTS}/3-bob")).json["UserName"] == "bob"
 
 
 async def test_whoever_is_enabled_without_a_role_may_look() -> None:

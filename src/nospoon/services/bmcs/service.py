@@ -5,7 +5,7 @@ running: no task, thread, process, and no descriptor where BMCs have addresses o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -96,6 +96,7 @@ class BmcService:
         self._early: dict[UUID, MachineEvent] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
+        self._redfish_shaped: dict[tuple[str, int], dict[UUID, Served]] = {}
         self._effects = Effects(
             machines,
             store,
@@ -229,6 +230,7 @@ class BmcService:
         bmc = served.bmc
         self._by_endpoint.pop((bmc.address, bmc.ipmi_port), None)
         self._hide_redfish(bmc)
+        self._forget_redfish(bmc)
         self.listeners.accounts.remove(bmc.uuid)
         self._pdus.unplug(bmc.outlet)
 
@@ -265,6 +267,7 @@ class BmcService:
 
     def _show_redfish(self, served: Served) -> None:
         """Without AC power it answers nothing."""
+        self._redfish_shaped.setdefault(_redfish(served.bmc), {})[served.bmc.uuid] = served
         if served.aggregate.has_power:
             self._redfish_at.setdefault(_redfish(served.bmc), set()).add(served.bmc.uuid)
 
@@ -273,6 +276,12 @@ class BmcService:
         here.discard(bmc.uuid)
         if not here:
             self._redfish_at.pop(_redfish(bmc), None)
+
+    def _forget_redfish(self, bmc: Bmc) -> None:
+        there = self._redfish_shaped.get(_redfish(bmc), {})
+        there.pop(bmc.uuid, None)
+        if not there:
+            self._redfish_shaped.pop(_redfish(bmc), None)
 
     def set_fault(self, uuid: UUID, fault: Fault) -> None:
         """From now on this goes wrong. Raises `NotFound`."""
@@ -301,6 +310,12 @@ class BmcService:
         address, port = place
         here: AbstractSet[UUID] = self._redfish_at.get(place, frozenset())
         return here or self._redfish_at.get((_any(address), port), frozenset())
+
+    def redfish_shaped_at(self, place: tuple[str, int]) -> Iterator[Served]:
+        """BMCs that answer Redfish there, and those that would if they had power."""
+        address, port = place
+        for there in {address, _any(address)}:
+            yield from self._redfish_shaped.get((there, port), {}).values()
 
     def _redfish_is_at(self, uuid: UUID, place: tuple[str, int]) -> bool:
         served = self._served.get(uuid)

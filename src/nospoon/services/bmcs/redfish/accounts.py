@@ -7,7 +7,8 @@ Rules:
 - Where an endpoint serves several systems, one account stands for the rows with the same number
   and name on those that the caller may use there: with the lowest of their roles, and enabled when
   it is on all of them. What is changed is changed on all of them, what is made is made on all.
-- Its id is IPMI's number; of several names with one number those of fewer systems have it, too.
+- Its id is IPMI's number; where several names have that on BMCs of this endpoint, seen by the
+  caller or not, with power or without, the name follows: a URI never means somebody else.
 - Administrators see and change all accounts; others see their own, and may change its password.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,12 +125,33 @@ def _known(exchange: Exchange) -> dict[str, _Account]:
         for user in (_owner(served), *served.aggregate.runtime.settings.users):
             if user.name:
                 rows.setdefault((user.id, user.name), []).append((served, user))
-    found: dict[str, _Account] = {}
-    for number, name in sorted(rows, key=lambda each: (each[0], -len(rows[each]), each[1])):
-        id_ = str(number) if str(number) not in found else f"{number}-{_in_path(name)}"
-        found[id_] = _Account(id_, tuple(rows[number, name]))
+    shared = _shared(exchange)
+    found = (
+        _Account(_id(number, name, shared), tuple(rows[number, name]))
+        for number, name in sorted(rows)
+    )
     mine = _is_administrator(exchange)
-    return {k: each for k, each in found.items() if mine or each.user.name == exchange.username}
+    return {each.id: each for each in found if mine or each.user.name == exchange.username}
+
+
+def _shared(exchange: Exchange) -> frozenset[int]:
+    """Numbers that several names have, on all BMCs that are or would be at this endpoint.
+
+    Those that the caller does not see count, too: one account has one URI for all who ask.
+    """
+    names: dict[int, str] = {}
+    several = set()
+    for served in exchange.service.redfish_shaped_at(exchange.request.scope["server"]):
+        owner = (OWNER, served.bmc.username)
+        users = ((each.id, each.name) for each in served.aggregate.runtime.settings.users)
+        for number, name in (owner, *users):
+            if name and names.setdefault(number, name) != name:
+                several.add(number)
+    return frozenset(several)
+
+
+def _id(number: int, name: str, shared: AbstractSet[int]) -> str:
+    return f"{number}-{_in_path(name)}" if number in shared else str(number)
 
 
 def _in_path(name: str) -> str:
@@ -185,7 +208,8 @@ async def _create(exchange: Exchange) -> Response:
     user = _changed(systems, fresh, body)
     made = _Account(str(number), tuple((each, user) for each in systems))
     await _change(exchange, made, table.with_user)
-    headers = {"Location": f"{ROOT}/{ACCOUNTS}/{number}"}
+    made = replace(made, id=_id(number, user.name, _shared(exchange)))
+    headers = {"Location": f"{ROOT}/{ACCOUNTS}/{made.id}"}
     return respond(_shown(made), status=201, headers=headers)
 
 
@@ -221,6 +245,7 @@ async def _patch(exchange: Exchange) -> Response:
     if body.get("Enabled"):
         _check_enabled(after)
     await _change(exchange, after, table.with_user)
+    after = replace(after, id=_id(after.user.id, after.user.name, _shared(exchange)))
     return tagged(exchange, _shown(after))
 
 
