@@ -98,6 +98,17 @@ def test_more_nodes_apart_than_hosts_are_refused_with_the_reason() -> None:
     assert reason == "node node-2 and 1 like it fit on no host. a, b: has one of the same flavor"
 
 
+def test_nodes_apart_are_not_on_two_connections_of_one_machine() -> None:
+    cluster = read(
+        "hosts: {a: {}, b: {}, c: {}}\nnodes: [{count: 2, placement: {anti_affinity: flavor}}]"
+    )
+    one = replace(FACTS, identity="rack1")
+    other = replace(FACTS, identity="rack2")
+    assert set(hosts(cluster, a=one, b=one, c=other).values()) in ({"a", "c"}, {"b", "c"})
+    (reason,) = refusals(cluster, a=one, b=one, c=one)
+    assert reason == "node node-1 fits on no host. a, b, c: has one of the same flavor"
+
+
 def test_a_pinned_node_goes_where_it_is_told_or_nowhere() -> None:
     cluster = read("hosts: {a: {}, b: {drained: true}}\nnodes: [{host: a}, {host: b}]")
     (reason,) = refusals(cluster)

@@ -88,11 +88,12 @@ class Demand:
 
 @dataclass(slots=True)
 class Machine:
-    """What hosts of one identity share."""
+    """What hosts of one identity share. `tokens`: of the nodes there that are kept apart."""
 
     room: Usage
     used: Usage
     places: list[str] = field(default_factory=list)
+    tokens: Counter[Token] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -104,7 +105,6 @@ class Place:
     facts: HostFacts | None
     identity: str
     count: int = 0
-    tokens: Counter[Token] = field(default_factory=Counter)
 
 
 class Rooms:
@@ -129,8 +129,8 @@ class Rooms:
         other = copy(self)
         other.machines = {name: copy(each) for name, each in self.machines.items()}
         other.places = {name: copy(each) for name, each in self.places.items()}
-        for place in other.places.values():
-            place.tokens = place.tokens.copy()
+        for machine in other.machines.values():
+            machine.tokens = machine.tokens.copy()
         return other
 
     def machine(self, name: str) -> Machine:
@@ -149,14 +149,14 @@ class Rooms:
     def put(self, demand: Demand, name: str) -> None:
         place, machine = self.places[name], self.machine(name)
         place.count += len(demand.nodes)
-        place.tokens.update(demand.apart)
+        machine.tokens.update(demand.apart)
         machine.used = machine.used + demand.usage
 
     def take(self, demand: Demand, name: str) -> None:
         """Undo `put`."""
         place, machine = self.places[name], self.machine(name)
         place.count -= len(demand.nodes)
-        place.tokens.subtract(demand.apart)
+        machine.tokens.subtract(demand.apart)
         machine.used = machine.used - demand.usage
 
     def grow(self, name: str, more: Usage) -> str:
@@ -180,8 +180,8 @@ class Rooms:
         short = (machine.used + demand.usage).missing(machine.room, asked=demand.usage)
         if short:
             return self._short(short, name)
-        tokens = self.places[name].tokens
-        return next((f"has one of the same {key[0]}" for key in demand.apart if tokens[key]), "")
+        shared = (key[0] for key in demand.apart if machine.tokens[key])
+        return next((f"has one of the same {key}" for key in shared), "")
 
     def too_small(self, demands: Iterable[Demand]) -> bool:
         """Whether they ask for more than all hosts together have left."""
