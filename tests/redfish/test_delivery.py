@@ -11,7 +11,7 @@ from typing import Any
 
 from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.bmcs.redfish.delivery import BATCH, WAITING, Deliveries
+from nospoon.services.bmcs.redfish.delivery import BATCH, PATIENCE, WAITING, Deliveries
 
 NOTICE = "some were lost"
 
@@ -124,3 +124,39 @@ async def test_who_is_not_too_far_behind_loses_nothing() -> None:
         to.status = 204
         await to.until(lambda: len(to.told) == WAITING)
     assert to.told == records(*range(WAITING))
+
+
+async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Until whoever asks goes."""
+    await reader.read()
+    writer.close()
+
+
+async def test_destinations_that_hang_hold_up_no_others() -> None:
+    to = Destination()
+    to.open.set()
+    servers = [await asyncio.start_server(each, "127.0.0.1", 0) for each in (to.take, _hang)]
+    good, bad = (f"http://127.0.0.1:{s.sockets[0].getsockname()[1]}/" for s in servers)
+    settings = EventSettings("here 1", "00", interval=0)
+
+    def look(id_: str) -> tuple[EventSettings, Subscription]:
+        return settings, Subscription(
+            id_, good if id_ == "good" else bad, policy=RetryPolicy.FOREVER
+        )
+
+    async def give_up(_: str) -> None:
+        raise AssertionError("it is asked for ever")
+
+    async with servers[0], servers[1], Tasks("deliveries") as tasks:
+        deliveries = Deliveries(
+            tasks, look, give_up, lambda _, told: {"Events": told}, overrun=lambda: {"n": NOTICE}
+        )
+        for number in range(12):
+            deliveries.put(f"bad {number}", {"n": 1})
+        async with asyncio.timeout(PATIENCE - 2):  # before any of those is given up
+            for number in range(3):
+                deliveries.put("good", {"n": number})
+                await to.until(lambda wanted=number: len(to.told) > wanted)  # type: ignore[misc]
+        deliveries.close()
+        await tasks.close()
+    assert to.told == records(0, 1, 2)

@@ -3,6 +3,8 @@
 Events of one subscription go in order, many in one request. A destination that does not take them
 is asked again after a while; after so many attempts its subscription ends or is suspended, as its
 policy says. It may be `WAITING` events behind, then the oldest are lost, and it is told so first.
+Those that failed last time, or take longer than `PROMPT`, have workers of their own: they hold up
+no others.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from nospoon.runtime.http import request
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
-WORKERS, BATCH, WAITING = 8, 32, 256
-PATIENCE = 10.0
+WORKERS, SLOW_WORKERS, BATCH, WAITING = 8, 32, 32, 256
+PATIENCE, PROMPT = 10.0, 0.5
 LONGEST_WAIT = 3600.0
 Look = Callable[[str], tuple[EventSettings, Subscription] | None]
 GiveUp = Callable[[str], Awaitable[None]]
@@ -65,6 +67,20 @@ class _Line:
         return surplus
 
 
+@dataclass(slots=True)
+class _Lane:
+    """Subscriptions whose turn it is, and how many of at most so many workers see to them."""
+
+    most: int
+    ready: deque[str] = field(default_factory=deque)
+    workers: int = 0
+
+
+@dataclass(slots=True)
+class _Worker:
+    lane: _Lane
+
+
 class Deliveries:
     """`look` finds a subscription as it is now, `give_up` is told when attempts are used up.
 
@@ -77,8 +93,7 @@ class Deliveries:
         self._tasks, self._look, self._give_up, self._wrap = tasks, look, give_up, wrap
         self._overrun = overrun
         self._lines: dict[str, _Line] = {}
-        self._ready: deque[str] = deque()
-        self._workers = 0
+        self._prompt, self._slow = _Lane(WORKERS), _Lane(SLOW_WORKERS)
 
     def put(self, subscription: str, record: dict[str, Any]) -> None:
         """Deliver it some time; does not wait."""
@@ -88,7 +103,7 @@ class Deliveries:
             return
         line = self._lines[subscription] = _Line()
         line.add(record)
-        self._turn(subscription)
+        self._turn(subscription, line)
 
     def _note_lost(self, subscription: str, line: _Line, number: int) -> None:
         """Once, until the destination is told."""
@@ -105,18 +120,36 @@ class Deliveries:
         for each in list(self._lines):
             self.forget(each)
 
-    def _turn(self, subscription: str) -> None:
-        self._ready.append(subscription)
-        if self._workers < WORKERS:
-            self._workers += 1
-            self._tasks.start(self._work(), name="deliver events")
+    def _turn(self, subscription: str, line: _Line) -> None:
+        lane = self._slow if line.failures else self._prompt
+        lane.ready.append(subscription)
+        self._staff(lane)
 
-    async def _work(self) -> None:
+    def _staff(self, lane: _Lane) -> None:
+        if lane.ready and lane.workers < lane.most:
+            lane.workers += 1
+            self._tasks.start(self._work(_Worker(lane)), name="deliver events")
+
+    async def _work(self, worker: _Worker) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            while self._ready:
-                await self._deliver(self._ready.popleft())
+            while worker.lane.ready:
+                timer = loop.call_later(PROMPT, self._step_aside, worker)
+                try:
+                    await self._deliver(worker.lane.ready.popleft())
+                finally:
+                    timer.cancel()
         finally:
-            self._workers -= 1
+            worker.lane.workers -= 1
+
+    def _step_aside(self, worker: _Worker) -> None:
+        """It waits for a destination that takes long: another sees to those that do not."""
+        if worker.lane is self._slow or self._slow.workers >= self._slow.most:
+            return
+        worker.lane.workers -= 1
+        worker.lane = self._slow
+        worker.lane.workers += 1
+        self._staff(self._prompt)
 
     async def _deliver(self, subscription: str) -> None:
         line, found = self._lines.get(subscription), self._look(subscription)
@@ -134,7 +167,7 @@ class Deliveries:
             return
         line.failures, line.lost = 0, line.lost - lost
         if line.waiting:
-            self._ready.append(subscription)
+            self._turn(subscription, line)
         else:
             del self._lines[subscription]
 
@@ -180,4 +213,4 @@ class Deliveries:
     def _again(self, subscription: str, line: _Line) -> None:
         line.timer = None
         if self._lines.get(subscription) is line:
-            self._turn(subscription)
+            self._turn(subscription, line)
