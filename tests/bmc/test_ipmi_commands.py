@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nospoon.bmc import ipmi
 from nospoon.bmc.aggregate import Bmc
+from nospoon.bmc.fru import Inventory
 from nospoon.bmc.ipmi.boot_options import decode_flags, encode_flags
 from nospoon.bmc.messages import (
     ClearingRequested,
@@ -20,6 +21,7 @@ from nospoon.bmc.messages import (
     Verdict,
 )
 from nospoon.bmc.runtime import Runtime, Settings
+from nospoon.bmc.software import AS_MADE, Component, installed
 from nospoon.bmc.users import OWNER, User
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
@@ -385,3 +387,30 @@ def test_dcmi_tells_of_the_instances_that_are_asked_for(
     readings = data_of(ask(0x2C, 0x10, data))
     assert readings[:2] == b"\xdc\x01"
     assert len(readings) == (5 if len(told) > 6 else 3)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("0.1.0", "00 01 02 8f 00 00 00 00 00 00 00 00 00"),
+        ("4.12.0-rc2", "04 12 02 8f 00 00 00 00 00 00 02 00 00"),
+        ("2026.123.7.300", "7f 99 02 8f 00 00 00 00 00 07 ff 00 00"),
+        ("9afe5b0c1d2e", "01 00 02 8f 00 00 00 00 00 00 00 00 00"),
+        ("123456789012", "01 00 02 8f 00 00 00 00 00 00 00 00 00"),
+    ],
+)
+def test_the_device_id_tells_the_version_to_which_the_bmc_was_updated(
+    version: str, told: str
+) -> None:
+    software = installed(AS_MADE, Component.BMC, version)
+    subject = bmc(runtime=Runtime(software=software))
+    assert data_of(ask(0x06, 0x01, subject=subject)) == bytes.fromhex("20 01" + told)
+
+
+def test_system_info_tells_the_firmware_of_the_machine_as_made_and_as_updated() -> None:
+    for version, length in (("", 7), ("2.10.3", 6)):
+        software = installed(AS_MADE, Component.BIOS, version) if version else AS_MADE
+        subject = bmc(runtime=Runtime(software=software))
+        subject.state.inventory = Inventory(version="0.1.0", firmware="SeaBIOS")
+        told = bytes([0x11, 0, 0, length]) + (version or "SeaBIOS").encode()
+        assert data_of(ask(0x06, 0x59, b"\0\1\0\0", subject=subject)) == told.ljust(18, b"\0")

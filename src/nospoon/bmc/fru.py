@@ -19,7 +19,7 @@ _LIMIT = 0x3F
 class Inventory:
     """What a node is made of, as its BMC knows it. `serial`: the machine's SMBIOS serial number.
 
-    `memory` in bytes.
+    `memory` in bytes. `version` of its BMC and `firmware` of its own, before any update.
     """
 
     name: str = ""
@@ -28,6 +28,7 @@ class Inventory:
     cpus: int = 1
     memory: int = 0
     version: str = ""
+    firmware: str = ""
 
 
 def encode(node: Inventory, *, asset_tag: str = "") -> bytes:

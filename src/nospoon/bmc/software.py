@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from nospoon.bmc.fru import Inventory
+from nospoon.model.cluster import Firmware
+
+FIRMWARES = {Firmware.BIOS: "SeaBIOS", Firmware.UEFI: "EDK II", Firmware.UEFI_SECURE: "EDK II"}
+"""What is told of firmware that was never updated: the host has its version."""
+
 
 class Component(StrEnum):
     """What has a version of its own."""
@@ -32,6 +38,12 @@ class Software:
 
 
 AS_MADE = Software()
+
+
+def told(software: Software, component: Component, made: Inventory) -> str:
+    """The version that IPMI and Redfish tell: as updated last, before that as the node was made."""
+    first = made.version if component is Component.BMC else made.firmware
+    return software.version(component) or first
 
 
 def installed(software: Software, component: Component, version: str) -> Software:

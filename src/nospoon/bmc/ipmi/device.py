@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from nospoon.bmc.ipmi.vocabulary import (
     INVALID_FIELD,
     OK,
@@ -13,18 +15,33 @@ from nospoon.bmc.ipmi.vocabulary import (
     Result,
 )
 from nospoon.bmc.messages import RestartRequested
+from nospoon.bmc.software import Component, told
 from nospoon.protocols.ipmi.session import Privilege
 
 _NONE, _USER, _ADMINISTRATOR = Privilege.NONE, Privilege.USER, Privilege.ADMINISTRATOR
 _SUPPORTS = 0x8F
 """§20.1, byte 6: chassis, FRU inventory, SEL, SDR repository, sensor device."""
 _LOGGING_ENABLED = 0x08
+_NUMBERED = re.compile(r"v?\d+[._-]\d", re.ASCII)
 
 
 def _device_id(context: Context, data: bytes) -> Result:
-    """§20.1: device 20h, firmware 1.0, IPMI 2.0; no manufacturer is claimed."""
-    del context, data
-    return Reply(OK, bytes([0x20, 0x01, 0x01, 0x00, 0x02, _SUPPORTS, 0, 0, 0, 0, 0]))
+    """§20.1: device 20h, firmware's version, IPMI 2.0; no manufacturer is claimed."""
+    del data
+    state = context.bmc.state
+    major, minor, *rest = _revision(told(state.runtime.software, Component.BMC, state.inventory))
+    fixed = bytes([0x20, 0x01, major, minor, 0x02, _SUPPORTS, 0, 0, 0, 0, 0])
+    return Reply(OK, fixed + bytes(rest))
+
+
+def _revision(version: str) -> tuple[int, ...]:
+    """Major of 7 bits, minor in BCD, and the rest as 4 auxiliary bytes (§20.1), each at most what
+    there is room for; 1.0 for what has no numbers, as the digest of an image.
+    """
+    found = re.findall(r"\d+", version) if _NUMBERED.match(version) else ["1", "0"]
+    major, minor, *rest = (int(each[:9]) for each in [*found, *"0000"][:6])
+    tens, ones = divmod(min(minor, 99), 10)
+    return min(major, 0x7F), tens << 4 | ones, *(min(each, 0xFF) for each in rest)
 
 
 def _reset(context: Context, data: bytes) -> Result:

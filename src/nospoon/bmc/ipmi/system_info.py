@@ -18,11 +18,14 @@ from nospoon.bmc.ipmi.vocabulary import (
     Result,
 )
 from nospoon.bmc.messages import SettingsRequested
+from nospoon.bmc.software import Component, told
 from nospoon.protocols.ipmi.session import Privilege
 
 _REVISION, _BLOCK, _LAST_BLOCK = 0x11, 16, 15
 _IN_PROGRESS, _FIRMWARE, _NAME, _TEXTS = 0, 1, 2, range(1, 8)
-"""1 firmware version, 2 system name, 3 and 4 operating system, 5 its version, 6 and 7 URLs."""
+"""1 version of the system's firmware, not the BMC's, 2 system name, 3 and 4 operating system, 5 its
+version, 6 and 7 URLs.
+"""
 
 
 def _text(context: Context, parameter: int) -> bytes:
@@ -30,8 +33,9 @@ def _text(context: Context, parameter: int) -> bytes:
     for number, stored in context.bmc.runtime.settings.system_info:
         if number == parameter:
             return stored
-    inventory = context.bmc.state.inventory
-    known = {_FIRMWARE: inventory.version, _NAME: inventory.name}.get(parameter, "")
+    state = context.bmc.state
+    version = told(state.runtime.software, Component.BIOS, state.inventory)
+    known = {_FIRMWARE: version, _NAME: state.inventory.name}.get(parameter, "")
     text = known.encode("latin-1", "replace")
     return bytes([0, len(text)]) + text
 

@@ -35,6 +35,7 @@ from nospoon.bmc.messages import (
     Verdict,
 )
 from nospoon.bmc.runtime import Runtime
+from nospoon.bmc.software import FIRMWARES
 from nospoon.bmc.users import User
 from nospoon.errors import (
     Conflict,
@@ -400,6 +401,7 @@ def _inventory(config: BmcConfig) -> Inventory:
         cpus=machine.cpus,
         memory=machine.memory,
         version=__version__,
+        firmware=FIRMWARES[machine.firmware],
     )
 
 

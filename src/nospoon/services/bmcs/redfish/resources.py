@@ -14,7 +14,7 @@ from nospoon.bmc import octets
 from nospoon.bmc.log import Severity
 from nospoon.bmc.messages import Defaults
 from nospoon.bmc.runtime import PowerPolicy
-from nospoon.bmc.software import Component
+from nospoon.bmc.software import Component, told
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerState
@@ -123,13 +123,9 @@ def service_root(install: UUID) -> dict[str, Any]:
     }
 
 
-FIRMWARES = {Firmware.BIOS: "SeaBIOS", Firmware.UEFI: "EDK II", Firmware.UEFI_SECURE: "EDK II"}
-
-
 def software_version(served: Served, component: Component) -> str:
-    """As updated last; before that ours, and of the firmware its name: the host has its version."""
-    made = __version__ if component is Component.BMC else FIRMWARES[served.config.machine.firmware]
-    return served.aggregate.runtime.software.version(component) or made
+    state = served.aggregate.state
+    return told(state.runtime.software, component, state.inventory)
 
 
 def mode_of(served: Served) -> str:
