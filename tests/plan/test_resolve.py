@@ -291,6 +291,25 @@ def test_the_route_of_our_own_bridge_is_no_overlap() -> None:
     assert reasons(cluster, replace(FACTS, routes=(own,))) == []
 
 
+def test_two_libvirtds_of_one_machine_do_not_both_make_the_bridge_of_a_network() -> None:
+    def told(network: str, second: str) -> list[str]:
+        cluster = read(
+            f"hosts: {{a: {{libvirt: 'qemu:///system'}}, b: {{libvirt: '{second}'}}}}\n"
+            f"networks: {{lan: {{{network}}}}}\nnodes: [{{host: a}}, {{host: b}}]"
+        )
+        facts = {"a": FACTS, "b": replace(FACTS, managed_networks="session" not in second)}
+        facts = {k: replace(v, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
+                 for k, v in facts.items()}  # fmt: skip
+        return list(reasons_against(cluster, ID, decided(cluster), facts))
+
+    beside = "qemu+unix:///system?socket=/run/second/libvirt-sock"
+    (why,) = told("", beside)
+    assert why.startswith("network lan: hosts a and b are libvirtds of one machine")
+    assert told("bridge: br0", beside) == []
+    assert told("", "qemu:///session") == []
+    assert told("", "qemu+ssh://rack/system") == []
+
+
 def test_session_hosts_refuse_addressed_and_bridged_networks() -> None:
     cluster = read(
         """

@@ -38,6 +38,7 @@ def reasons_against(
             told = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
             yield from _against_networks(cluster, cluster_id, allocations, name, told)
     yield from _against_overlays(cluster, set(allocations.hosts.values()))
+    yield from _against_two_bridges(cluster, set(allocations.hosts.values()))
     yield from _against_sharing(cluster, cluster_id, allocations, facts)
 
 
@@ -115,6 +116,25 @@ def _against_overlays(cluster: Cluster, used: Container[str]) -> Iterator[str]:
                 f"network {overlays[0]}: hosts {host.name} and {others[0]} have the address "
                 f"{host.address}. A tunnel needs two machines."
             )
+
+
+def _against_two_bridges(cluster: Cluster, used: Container[str]) -> Iterator[str]:
+    """Two libvirtds of one machine would both make the bridge of a network, with its address."""
+    first: dict[str, Host] = {}
+    for host in cluster.hosts:
+        real = host.kind is ConnectionKind.LIBVIRT and not host.unprivileged
+        if not real or host.name not in used:
+            continue
+        other = first.setdefault(_place(host), host)
+        if identity.libvirtd(other.uri) == identity.libvirtd(host.uri):
+            continue
+        yield from (
+            f"network {network.name}: hosts {other.name} and {host.name} are libvirtds of one "
+            "machine, where nospoon can make its bridge only once. Make a bridge yourself and name "
+            "it by `bridge`, or leave one of the hosts out."
+            for network in cluster.networks
+            if not network.existing
+        )
 
 
 def _against_networks(
