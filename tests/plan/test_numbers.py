@@ -146,3 +146,29 @@ def test_an_overlay_without_room_for_a_host_is_refused() -> None:
     assert reasons == [
         "network lan: 10.9.0.0/29 has no address left for host d. Take a larger `cidr`."
     ]
+
+
+def test_who_left_the_file_and_is_there_keeps_its_address_while_others_are_free() -> None:
+    first = decided(read("[{name: a}, {name: b}]"))
+    other = read("[{name: b}, {name: x}]")
+    second = decided(other, first)
+    assert addresses(other, second) == {"b/0": "10.9.0.3", "x/0": "10.9.0.4"}
+    later = read("[{name: b}, {name: x}, {name: y}]")
+    still = decided(later, replace(second, hosts={**second.hosts, "a": "h"}))
+    assert addresses(later, still)["y/0"] == "10.9.0.5"
+    assert addresses(later, decided(later, second))["y/0"] == "10.9.0.2", "it is gone"
+
+
+def test_a_full_network_gives_addresses_of_leavers_on() -> None:
+    first = decided(read("[{name: a}, {name: b}, {name: c}, {name: d}, {name: e}]"))
+    other = read("[{name: b}, {name: c}, {name: d}, {name: e}, {name: x}]")
+    assert addresses(other, decided(other, first))["x/0"] == "10.9.0.2"
+
+
+def test_an_overlay_without_room_for_a_node_is_refused() -> None:
+    five = "[{name: w0}, {name: w1}, {name: w2}, {name: w3}, {name: w4}]"
+    cluster = far("a", "b", nodes=five, lan=OVERLAY.replace("/24", "/29"))
+    _, reasons = allocate(cluster, Allocations(), Occupied())
+    assert reasons == [
+        "network lan: 10.9.0.0/29 has no address left for node w4. Take a larger `cidr`."
+    ]

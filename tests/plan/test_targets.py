@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
-from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Pool, Resource, Volume
+from nospoon.model.resources import (
+    Key,
+    Kind,
+    Link,
+    NetbootService,
+    Observed,
+    OwnerTag,
+    Pool,
+    Reservation,
+    Resource,
+    Tunnel,
+    Volume,
+)
 from nospoon.plan.diff import diff
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import elsewhere, only
@@ -64,3 +77,99 @@ def test_hosts_that_are_away_and_their_nodes_are_left_out() -> None:
     plan = planned(found(far))
     assert keys(elsewhere(plan, {"away"}, set())) == {POOL, LAN, MINE, OTHER}
     assert keys(elsewhere(plan, {"away"}, {"b"})) == {POOL, LAN, MINE}
+
+
+NEAR, FAR = Key(Kind.NETWORK, "a", "ov"), Key(Kind.NETWORK, "d", "ov")
+DHCP = {key: replace(key, kind=Kind.NETBOOT) for key in (NEAR, FAR)}
+
+
+def given(node: str, last: int) -> Reservation:
+    return Reservation(f"02:00:00:00:00:{node[1:]}", f"10.9.0.{last}", node, ID)
+
+
+def serving(key: Key, *reservations: Reservation) -> Resource:
+    shape = NetbootService("br", "10.9.0.1/24", ("", ""), reservations)
+    return Resource(DHCP[key], shape, (key,))
+
+
+def link(key: Key, local: str, *peers: str) -> Resource:
+    return Resource(key, Link("br", "10.9.0.1/24", tunnel=Tunnel(7, local, peers)))
+
+
+def node(name: str, key: Key) -> Resource:
+    return Resource(Key(Kind.VOLUME, key.host, f"{name}-0"), Volume("p", 1), (key,), name)
+
+
+def part(desired: tuple[Resource, ...], there: tuple[Resource, ...], *nodes: str) -> Plan:
+    wanted = {each.key: each for each in desired}
+    observed = [found(each) for each in there]
+    rules = dict.fromkeys(("a", "d"), OWN)
+    whole = diff(cluster="c", cluster_id=ID, desired=wanted, observed=observed, rules=rules)
+    return only(whole, wanted, nodes)
+
+
+OWN = {
+    Kind.NETBOOT: {"reservations": "live"},
+    Kind.NETWORK: {"tunnel": "live"},
+}
+
+
+def test_a_node_brings_its_address_and_leaves_others_theirs() -> None:
+    before = (link(NEAR, "1"), serving(NEAR, given("n1", 2), given("n2", 3)), node("n1", NEAR))
+    after = (
+        link(NEAR, "1"),
+        serving(NEAR, given("n2", 9), given("n3", 4), given("n4", 5)),
+        node("n2", NEAR),
+        node("n3", NEAR),
+    )
+    (step,) = [each for each in part(after, before, "n3").steps if each.key == DHCP[NEAR]]
+    assert step.desired is not None
+    assert isinstance(step.desired.shape, NetbootService)
+    assert step.desired.shape.reservations == (given("n2", 3), given("n3", 4), given("n1", 2))
+    assert [change.field for change in step.changes] == ["reservations"]
+
+
+def test_what_others_change_of_dhcp_alone_is_left() -> None:
+    before = (link(NEAR, "1"), serving(NEAR, given("n1", 2), given("n2", 3)))
+    after = (link(NEAR, "1"), serving(NEAR, given("n2", 9)), node("n2", NEAR), node("n3", NEAR))
+    assert keys(part(after, before, "n3")) == {Key(Kind.VOLUME, "a", "n3-0")}
+
+
+def test_an_address_that_a_target_has_now_is_nobodys_else() -> None:
+    before = (link(NEAR, "1"), serving(NEAR, given("n1", 2)))
+    after = (link(NEAR, "1"), serving(NEAR, given("n3", 2)), node("n3", NEAR))
+    (step,) = [each for each in part(after, before, "n3").steps if each.key == DHCP[NEAR]]
+    assert step.desired is not None
+    assert step.desired.shape == serving(NEAR, given("n3", 2)).shape
+
+
+def test_a_node_on_a_new_host_of_an_overlay_is_joined_with_the_others_and_gets_dhcp() -> None:
+    before = (link(NEAR, "1", "9"), serving(NEAR, given("n1", 2)), node("n1", NEAR))
+    after = (
+        link(NEAR, "1", "2"),
+        serving(NEAR, given("n1", 2)),
+        node("n1", NEAR),
+        link(FAR, "2", "1"),
+        serving(FAR, given("n3", 4)),
+        node("n3", FAR),
+    )
+    steps = {each.key: each for each in part(after, before, "n3").steps}
+    anew = {DHCP[NEAR], DHCP[FAR]}
+    assert set(steps) == {NEAR, FAR, *anew, Key(Kind.VOLUME, "d", "n3-0")}
+    joined = steps[NEAR].desired
+    assert joined is not None
+    assert joined.shape == link(NEAR, "1", "9", "2").shape, "who is there stays joined"
+
+
+def test_an_overlay_is_made_on_no_host_of_others() -> None:
+    after = (
+        link(NEAR, "1", "2"), serving(NEAR), node("n1", NEAR),
+        link(FAR, "2", "1"), serving(FAR), node("n3", FAR),
+    )  # fmt: skip
+    assert keys(part(after, (), "n3")) == {FAR, DHCP[FAR], Key(Kind.VOLUME, "d", "n3-0")}
+
+
+def test_a_host_that_only_others_leave_stays_joined() -> None:
+    before = (link(NEAR, "1", "2", "3"), serving(NEAR), node("n1", NEAR))
+    after = (link(NEAR, "1", "3"), serving(NEAR), node("n1", NEAR), node("n4", NEAR))
+    assert NEAR not in keys(part(after, before, "n4"))

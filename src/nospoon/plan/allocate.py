@@ -14,7 +14,15 @@ from typing import TypeVar
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.plan.hosts import HostFacts
-from nospoon.plan.numbers import HostNumbers, host_numbers, numbers, of_host
+from nospoon.plan.numbers import (
+    HostNumbers,
+    NumberOf,
+    host_numbers,
+    network_of,
+    node_of,
+    numbers,
+    of_host,
+)
 from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import place
 from nospoon.plan.ports import hindered
@@ -125,7 +133,8 @@ def allocate(
     cidrs = dict(_networks(cluster, earlier, occupied, reasons, first_choice))
     there = {*earlier.hosts.values()}
     ends = host_numbers(cluster, cidrs, earlier.ends, nics=earlier.numbers, standing=there)
-    reasons += _without_address(cluster, cidrs, ends)
+    given = numbers(cluster, cidrs, earlier.numbers, ends, standing=earlier.hosts)
+    reasons += (*_hosts_left_out(cluster, cidrs, ends), *_nics_left_out(cluster, cidrs, given))
     return (
         Allocations(
             cidrs=cidrs,
@@ -136,16 +145,25 @@ def allocate(
             },
             endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
             outlets=dict(plug(cluster, earlier.outlets, occupied.endpoints, reasons)),
-            numbers=numbers(cluster, cidrs, earlier.numbers, ends),
+            numbers=given,
             ends=ends,
         ),
         reasons,
     )
 
 
-def _without_address(
-    cluster: Cluster, cidrs: Mapping[str, str], ends: HostNumbers
-) -> Iterator[str]:
+def _nics_left_out(cluster: Cluster, cidrs: Mapping[str, str], given: NumberOf) -> Iterator[str]:
+    names = {node.name for node in cluster.nodes}
+    for key, number in given.items():
+        cidr = cidrs.get(network_of(key)) if node_of(key) in names else None
+        if cidr is not None and number >= IPv4Network(cidr).num_addresses:
+            yield (
+                f"network {network_of(key)}: {cidr} has no address left for node {node_of(key)}. "
+                "Take a larger `cidr`."
+            )
+
+
+def _hosts_left_out(cluster: Cluster, cidrs: Mapping[str, str], ends: HostNumbers) -> Iterator[str]:
     for network in cluster.networks:
         if network.overlay is not None and network.name in cidrs:
             cidr = IPv4Network(cidrs[network.name])

@@ -46,6 +46,11 @@ def network_of(key: str) -> str:
     return key.partition("/")[0]
 
 
+def node_of(key: str) -> str:
+    """Of a NIC's key."""
+    return key.split("/")[1]
+
+
 def host_numbers(
     cluster: Cluster,
     cidrs: Mapping[str, str],
@@ -84,15 +89,25 @@ def _of_nics(
 
 
 def numbers(
-    cluster: Cluster, cidrs: Mapping[str, str], earlier: NumberOf, hosts: HostNumbers
+    cluster: Cluster,
+    cidrs: Mapping[str, str],
+    earlier: NumberOf,
+    hosts: HostNumbers,
+    *,
+    standing: Collection[str],
 ) -> dict[str, int]:
-    """NIC -> its number, from 0, for all networks with DHCP of ours. `cidrs` by network."""
-    result: dict[str, int] = {}
+    """NIC -> its number, from 0, for all networks with DHCP of ours. `cidrs` by network.
+
+    `standing`: nodes that are there. Those that left the file keep their numbers until they go.
+    """
+    names = {node.name for node in cluster.nodes}
+    known = {key: n for key, n in earlier.items() if node_of(key) in names | {*standing}}
+    result = {key: n for key, n in known.items() if node_of(key) not in names}
     for network in cluster.networks:
         if network.netboot is Netboot.BUILTIN and not network.existing:
             text = cidrs.get(network.name)
             cidr = IPv4Network(text) if text else None
-            result |= numbers_on(cluster, network, cidr, earlier, hosts)
+            result |= numbers_on(cluster, network, cidr, known, hosts)
     return result
 
 
@@ -103,7 +118,9 @@ def numbers_on(
     earlier: NumberOf,
     hosts: HostNumbers,
 ) -> dict[str, int]:
-    """The same for one network; `cidr` is that of its IPv4, which may be too small for a number."""
+    """The same for one network; `cidr` is that of its IPv4, which may be too small for a number.
+    Who finds no address has a number past its end.
+    """
     keys = [
         nic_key(network.name, node.name, index)
         for node in cluster.nodes
@@ -116,10 +133,22 @@ def numbers_on(
         free_ones = _free_of_hosts(cluster, network, cidr, hosts)
         fits = set(takewhile(lambda number: number <= most, free_ones))
         known = {key: number for key, number in known.items() if number in fits}
-    taken = set(known.values())
+    taken, spared = set(known.values()), _of_leavers(cluster, network, earlier)
     places = count() if cidr is None else _free_of_hosts(cluster, network, cidr, hosts)
-    free = (number for number in chain(places, count()) if number not in taken)
+    unused = (number for number in places if number not in spared)
+    beyond = count(cidr.num_addresses if cidr is not None else 0)
+    free = (n for n in chain(unused, sorted(spared), beyond) if n not in taken)
     return {key: known[key] if key in known else next(free) for key in keys}
+
+
+def _of_leavers(cluster: Cluster, network: Network, earlier: NumberOf) -> set[int]:
+    """Numbers of nodes that left the file: given to others when there are no more."""
+    names = {node.name for node in cluster.nodes}
+    return {
+        number
+        for key, number in earlier.items()
+        if network_of(key) == network.name and node_of(key) not in names
+    }
 
 
 def _free_of_hosts(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from nospoon.model.resources import Key, Kind, Resource
+from nospoon.plan.sharing import shared, without_others
 from nospoon.plan.steps import Action, Plan, Step
 
 OF_A_NODE = frozenset(
@@ -26,12 +27,44 @@ def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) ->
     while disturbed := set(_disturbed(plan, replaced)) - wanted:
         wanted |= _closure(desired, disturbed)
         replaced |= disturbed
-    kept = tuple(step for step in plan.steps if step.key in wanted)
+    kept = tuple(_part(plan, wanted, shared(desired, wanted), nodes))
     left = len(plan.steps) - len(kept)
     note = f"{left} other steps are left for an `up` without --target"
     notes = (*plan.notes, note) if left else plan.notes
     later = tuple(step for step in plan.later if _node_of(step) in nodes)
     return replace(plan, steps=kept, later=later, notes=notes)
+
+
+def _part(
+    plan: Plan, wanted: Container[Key], common: Container[Key], nodes: Collection[str]
+) -> Iterator[Step]:
+    whose = {*nodes, *(_node_of(step) for step in plan.steps if step.key in wanted)} - {""}
+    mine = [step for step in plan.steps if step.key in common and _comes_along(step, wanted)]
+    links = _parts((s for s in mine if s.key.kind is Kind.NETWORK), whose, anew=frozenset())
+    anew = {key for key, step in links.items() if step is not None}
+    parts = links | _parts((s for s in mine if s.key not in links), whose, anew=anew)
+    for step in plan.steps:
+        part = parts.get(step.key, step if step.key in wanted else None)
+        if part is not None:
+            yield part
+
+
+def _parts(
+    steps: Iterable[Step], nodes: Collection[str], *, anew: Container[Key]
+) -> dict[Key, Step | None]:
+    return {s.key: without_others(s, nodes, anew=_link_of(s.key) in anew) for s in steps}
+
+
+def _comes_along(step: Step, wanted: Container[Key]) -> bool:
+    """Whether a step for what targets share belongs to their part; what is to be made on another
+    host waits for the nodes there.
+    """
+    here = _link_of(step.key) in wanted
+    return step.action is Action.CHANGE or (here and step.action is not Action.DELETE)
+
+
+def _link_of(service: Key) -> Key:
+    return replace(service, kind=Kind.NETWORK)
 
 
 def elsewhere(plan: Plan, hosts: Container[str], nodes: Container[str]) -> Plan:
