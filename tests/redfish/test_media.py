@@ -42,6 +42,13 @@ async def test_media_are_inserted_shown_in_both_places_and_ejected(owner: str) -
         assert (await drive(rack))["Inserted"] is False
 
 
+async def test_of_an_image_without_a_scheme_the_transfer_protocol_is_its() -> None:
+    async with bench(1) as rack:
+        body = {"Image": "h/boot.iso", "TransferProtocolType": "HTTPS"}
+        assert (await act(rack, "InsertMedia", body)).status == 204
+        assert (await drive(rack))["Image"] == "https://h/boot.iso"
+
+
 async def test_a_long_transfer_is_a_task_that_can_be_watched_to_its_end() -> None:
     async with bench(1) as rack:
         rack.media.gate = asyncio.Event()

@@ -58,6 +58,23 @@ async def test_an_update_is_a_task_after_which_the_version_is_another() -> None:
         assert dict(b.store.saved[-1][1].software.versions) == {"BIOS": "2.10.3"}
 
 
+@pytest.mark.parametrize(
+    ("image", "protocol", "fetched"),
+    [
+        ("h/bios-2.10.3.bin", {"TransferProtocol": "HTTPS"}, "https://h/bios-2.10.3.bin"),
+        ("h:8080/bios-2.10.3.bin", {"TransferProtocol": "HTTP"}, "http://h:8080/bios-2.10.3.bin"),
+        ("[fd00::1]/bios-2.10.3.bin", {}, "http://[fd00::1]/bios-2.10.3.bin"),
+        (BMC_IMAGE, {"TransferProtocol": "HTTP"}, BMC_IMAGE),
+    ],
+)
+async def test_of_an_image_without_a_scheme_the_transfer_protocol_is_its(
+    image: str, protocol: dict[str, Any], fetched: str
+) -> None:
+    async with bench(1) as b:
+        await ended(b, await update(b, ImageURI=image, **protocol))
+        assert [each[0] for each in b.media.fetched] == [fetched]
+
+
 async def test_targets_say_what_is_updated_and_an_image_without_version_has_its_digest() -> None:
     async with bench(1) as b:
         target = f"/redfish/v1/Managers/{b.first.bmc.uuid}"
@@ -112,6 +129,9 @@ async def test_what_the_caller_may_not_use_is_not_updated() -> None:
     [
         ({}, "ActionParameterMissing"),
         ({"ImageURI": "ftp://h/x"}, "ActionParameterValueFormatError"),
+        ({"ImageURI": "file:/etc/passwd"}, "ActionParameterValueFormatError"),
+        ({"ImageURI": "/bios.bin"}, "ActionParameterValueFormatError"),
+        ({"ImageURI": ""}, "ActionParameterValueFormatError"),
         ({"ImageURI": 1}, "ActionParameterValueTypeError"),
         ({"ImageURI": BIOS_IMAGE, "TransferProtocol": "NFS"}, "ActionParameterValueNotInList"),
         (

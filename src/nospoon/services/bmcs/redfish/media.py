@@ -105,8 +105,7 @@ async def insert(exchange: Exchange) -> Response:
     """InsertMedia: fetched by the daemon, as a Task when that takes its time."""
     served, media = _served(exchange)
     given = INSERT.read(await exchange.given())
-    _check(given)
-    image = given["Image"]
+    image = _image(given)
     verify = served.aggregate.runtime.settings.verify_media
     work = (
         _fail(image)
@@ -137,13 +136,15 @@ def on_demand(url: str) -> Unfetchable:
     return Unfetchable(message, url=url, why=Obstacle.UNREACHABLE)
 
 
-def _check(given: dict[str, Any]) -> None:
-    """What a table cannot say. Raises `RedfishError`."""
-    if not uris.is_web(given["Image"]):
+def _image(given: dict[str, Any]) -> str:
+    """Its URI, after what a table cannot say was checked. Raises `RedfishError`."""
+    image = uris.with_scheme(given["Image"], given.get("TransferProtocolType", ""))
+    if not uris.is_web(image):
         raise INSERT.wrong_format("Image", given["Image"], uris.SHAPE)
     for name in ("Inserted", "WriteProtected"):
         if given.get(name) is False:
             raise INSERT.not_in_list(name, given[name], ("true",))
+    return image
 
 
 async def eject(exchange: Exchange) -> Response:

@@ -122,8 +122,10 @@ async def _simple_update(exchange: Exchange) -> Response:
     if media is None:
         raise errors.no_action(ACTION)
     given = UPDATE.read(await exchange.given())
-    if not uris.is_web(given["ImageURI"]):
+    image = uris.with_scheme(given["ImageURI"], given.get("TransferProtocol", ""))
+    if not uris.is_web(image):
         raise UPDATE.wrong_format("ImageURI", given["ImageURI"], uris.SHAPE)
+    given["ImageURI"] = image
     served, components = _targets(exchange, given)
     job = exchange.service.jobs.start(
         served.bmc.uuid,

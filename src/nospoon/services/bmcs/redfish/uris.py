@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 SCHEMES = ("http", "https")
 SHAPE = "http://HOST… or https://HOST…, without blanks"
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")
+"""A scheme (RFC 3986 §3.1), not a host with its port."""
 
 
 def is_web(uri: object) -> bool:
@@ -17,6 +21,14 @@ def is_web(uri: object) -> bool:
         return parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def with_scheme(uri: str, protocol: str = "") -> str:
+    """Of a URI without one the scheme is a transfer protocol's, HTTP's when that is not given.
+
+    So SimpleUpdate of UpdateService v1.14 says it, parameter `TransferProtocol`.
+    """
+    return uri if _SCHEME.match(uri) else f"{protocol.lower() or 'http'}://{uri}"
 
 
 def without_account(uri: str) -> str:
