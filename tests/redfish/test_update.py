@@ -121,7 +121,10 @@ async def test_an_image_that_cannot_be_fetched_changes_nothing(how: str) -> None
 async def test_what_the_caller_may_not_use_is_not_updated() -> None:
     async with bench(1) as b:
         other = "/redfish/v1/Systems/5d0f2f0e-0000-4000-8000-00000000beef"
-        assert (await update(b, ImageURI=BIOS_IMAGE, Targets=[other])).status == 404
+        refused = await update(b, ImageURI=BIOS_IMAGE, Targets=[other])
+        assert (refused.status, refused.message) == (404, "ResourceMissingAtURI")
+        (info,) = refused.json["error"]["@Message.ExtendedInfo"]
+        assert info["MessageArgs"] == [other]
 
 
 @pytest.mark.parametrize(

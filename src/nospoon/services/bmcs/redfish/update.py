@@ -142,6 +142,10 @@ def _targets(exchange: Exchange, given: dict[str, Any]) -> tuple[Served, list[Co
     if not targets:
         return exchange.administered(_only(exchange)), [_for(given["ImageURI"])]
     found = [_target(each) for each in targets]
+    members = frozenset(exchange.members())
+    for target, (system, _) in zip(targets, found, strict=True):
+        if system not in members:
+            raise errors.not_found(target)
     systems = {system for system, _ in found}
     if len(systems) > 1:
         raise UPDATE.not_in_list("Targets", targets, ("those of one system",))

@@ -26,7 +26,7 @@ def is_web(uri: object) -> bool:
 def with_scheme(uri: str, protocol: str = "") -> str:
     """Of a URI without one the scheme is a transfer protocol's, HTTP's when that is not given.
 
-    So SimpleUpdate of UpdateService v1.14 says it, parameter `TransferProtocol`.
+    So UpdateService says it of SimpleUpdate, parameter `TransferProtocol`.
     """
     return uri if _SCHEME.match(uri) else f"{protocol.lower() or 'http'}://{uri}"
 
