@@ -421,6 +421,9 @@ async def test_a_stream_is_filtered() -> None:
             await b.service.power(b.first.bmc.uuid, PowerCommand.OFF)
             assert (await said(reader))["Events"][0]["MessageId"].endswith("PoweredOff")
         assert (await client(b.first).get(f"{SERVICE}/SSE?$filter=x")).status == 400
+        none = f"{SERVICE}/SSE?$filter=not%20(EventType%20eq%20'Alert'%20or%20Severity%20eq%20'OK')"
+        refused = await client(b.first).get(none)
+        assert (refused.status, refused.message) == (400, "QueryParameterValueFormatError")
 
 
 async def test_subscriptions_made_at_once_are_all_kept() -> None:

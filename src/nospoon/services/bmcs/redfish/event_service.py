@@ -47,6 +47,8 @@ MOST = 32
 """Subscriptions and streams of one account at one endpoint."""
 _FILTERS = ("EventFormatType", "MessageId", "OriginResource", "RegistryPrefix", "ResourceType",
             "SubordinateResources")  # fmt: skip
+_FILTERABLE = frozenset({*_FILTERS, "EventType"})
+"""`EventType`, too, though it is deprecated."""
 TEST = Action("EventService.TestEventSubscription")
 ACTIONS = (submitted.SUBMIT, TEST)
 RESUME = Action(
@@ -270,7 +272,7 @@ async def _sse(exchange: Exchange) -> Response:
     if exchange.request.method == "HEAD":
         return Response(headers=headers, media_type=kind)
     text = exchange.request.query_params.get("$filter")
-    wants = _wanting(query.filter_of(text)) if text is not None else _everything
+    wants = _wanting(query.filter_of(text, _FILTERABLE)) if text is not None else _everything
     _check_room(exchange)
     client = exchange.request.client
     stream = Stream(

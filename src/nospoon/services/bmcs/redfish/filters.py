@@ -195,6 +195,18 @@ class _Reader:
         return Path(tuple(name.split("/")))
 
 
+def properties(expression: Expression) -> frozenset[str]:
+    """The paths that it asks for, as they were written."""
+    match expression:
+        case Comparison(left=left, right=right):
+            paths = (each for each in (left, right) if isinstance(each, Path))
+            return frozenset("/".join(each.names) for each in paths)
+        case Both(left=left, right=right) | Either(left=left, right=right):
+            return properties(left) | properties(right)
+        case Not(inner=inner):
+            return properties(inner)
+
+
 def matches(expression: Expression, body: Mapping[str, Any]) -> bool:
     """Whether it is true of a body."""
     match expression:

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import urlencode
 
@@ -73,14 +74,17 @@ async def _only(body: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
     return await fetch(members[0]["@odata.id"]) or body if len(members) == 1 else body
 
 
-def filter_of(text: str) -> filters.Expression:
-    """`$filter` as it was given. Raises `RedfishError`."""
+def filter_of(text: str, known: AbstractSet[str] | None = None) -> filters.Expression:
+    """`$filter` as it was given, of `known` properties if told. Raises `RedfishError`."""
     try:
-        return filters.parse(text)
+        found = filters.parse(text)
     except filters.UnknownFunction as error:
         raise errors.general(501, f"The query parameter $filter: {error}.") from None
     except filters.FilterError as error:
         raise _bad("$filter", text, f"a filter: {error}") from None
+    if known is not None and not filters.properties(found) <= known:
+        raise _bad("$filter", text, f"a filter of {', '.join(sorted(known))}")
+    return found
 
 
 async def _filtered(body: dict[str, Any], text: str, fetch: Fetch) -> dict[str, Any]:
