@@ -29,6 +29,7 @@ from nospoon.model.machine import KeptState
 from nospoon.model.resources import Kind, Link, Machine, Observed
 from nospoon.plan import notes
 from nospoon.plan.allocate import Allocations
+from nospoon.plan.found_numbers import found_hosts, found_nics
 from nospoon.plan.notes import Noted
 from nospoon.runtime.clock import Clock
 from nospoon.spec.recovered import cluster_file
@@ -249,6 +250,7 @@ def allocations_of(found: Found) -> Allocations:
     noted = {each.key.name: notes.read(each.tag.note) for each, _ in found.machines}
     links = {e.key.name: e.shape for e in found.things if isinstance(e.shape, Link)}
     outlets = {node: told.outlet for node, told in noted.items() if told.outlet is not None}
+    ends = found_hosts(found.things)
     return Allocations(
         cidrs={
             name: str(ip_interface(link.address).network)
@@ -258,6 +260,8 @@ def allocations_of(found: Found) -> Allocations:
         hosts={each.key.name: each.key.host for each, _ in found.machines},
         endpoints={node: told.bmc for node, told in _first_of(noted) if told.bmc is not None},
         outlets=outlets if len(set(outlets.values())) == len(outlets) else {},
+        numbers=found_nics(found.things, ends),
+        ends=ends,
     )
 
 
