@@ -101,7 +101,8 @@ def numbers(
     `standing`: nodes that are there. Those that left the file keep their numbers until they go.
     """
     names = {node.name for node in cluster.nodes}
-    known = {key: n for key, n in earlier.items() if node_of(key) in names | {*standing}}
+    there = names | {*standing}
+    known = {key: n for key, n in earlier.items() if node_of(key) in there}
     result = {key: n for key, n in known.items() if node_of(key) not in names}
     for network in cluster.networks:
         if network.netboot is Netboot.BUILTIN and not network.existing:
