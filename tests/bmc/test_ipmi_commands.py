@@ -98,6 +98,20 @@ def test_a_request_that_is_too_short_is_told_so(key: tuple[int, int]) -> None:
     assert code(ask(*key, bytes(ipmi.COMMANDS[key].length - 1))) == 0xC7
 
 
+@pytest.mark.parametrize(
+    "key", sorted(k for k, row in ipmi.COMMANDS.items() if row.more is not None)
+)
+def test_a_request_that_is_too_long_is_told_so_and_not_done(key: tuple[int, int]) -> None:
+    row = ipmi.COMMANDS[key]
+    assert row.more is not None
+    assert code(ask(*key, bytes([1] * (row.length + row.more + 1)))) == 0xC7
+
+
+def test_chassis_control_with_a_byte_too_many_switches_nothing() -> None:
+    assert ask(0x00, 0x02, b"\1\1") == ipmi.Reply(0xC7)
+    assert ask(0x00, 0x04, b"\1\0") != ipmi.Reply(0xC7)
+
+
 def test_an_unknown_command_is_told_so_within_a_session_only() -> None:
     assert code(ask(0x0A, 0x7F)) == 0xC1
     assert ask(0x0A, 0x7F, privilege=Privilege.NONE) is None

@@ -86,6 +86,6 @@ def answer(context: Context, netfn: int, command: int, data: bytes) -> Result | 
         return Reply(INVALID_COMMAND)
     if held < row.privilege:
         return Reply(NO_PRIVILEGE)
-    if len(data) < row.length:
+    if not row.takes(len(data)):
         return Reply(WRONG_LENGTH)
     return row.handler(context, data)

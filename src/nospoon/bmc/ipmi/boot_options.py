@@ -95,6 +95,6 @@ def _get_boot_option(context: Context, data: bytes) -> Result:
 
 
 COMMANDS: Group = {
-    (0x00, 0x08): Command("Set System Boot Options", _OPERATOR, 1, _set_boot_option),
+    (0x00, 0x08): Command("Set System Boot Options", _OPERATOR, 1, _set_boot_option, more=None),
     (0x00, 0x09): Command("Get System Boot Options", _OPERATOR, 3, _get_boot_option),
 }

@@ -172,14 +172,16 @@ def _security_keys(context: Context, data: bytes) -> Result:
 
 COMMANDS: Group = {
     (0x06, 0x38): Command(
-        "Get Channel Authentication Capabilities", _NONE, 2, _authentication_capabilities
+        "Get Channel Authentication Capabilities", _NONE, 2, _authentication_capabilities, more=None
     ),
-    (0x06, 0x54): Command("Get Channel Cipher Suites", _NONE, 3, _cipher_suites),
+    (0x06, 0x54): Command("Get Channel Cipher Suites", _NONE, 3, _cipher_suites, more=None),
     (0x06, 0x3B): Command("Set Session Privilege Level", _USER, 1, _set_privilege),
-    (0x06, 0x3C): Command("Close Session", _USER, 4, _close_session),
-    (0x06, 0x3D): Command("Get Session Info", _USER, 1, _session_info),
+    (0x06, 0x3C): Command("Close Session", _USER, 4, _close_session, more=1),
+    (0x06, 0x3D): Command("Get Session Info", _USER, 1, _session_info, more=None),
     (0x06, 0x40): Command("Set Channel Access", _ADMINISTRATOR, 3, _set_channel_access),
     (0x06, 0x41): Command("Get Channel Access", _USER, 2, _channel_access),
-    (0x06, 0x56): Command("Set Channel Security Keys", _ADMINISTRATOR, 3, _security_keys),
+    (0x06, 0x56): Command(
+        "Set Channel Security Keys", _ADMINISTRATOR, 3, _security_keys, more=None
+    ),
     (0x06, 0x42): Command("Get Channel Info", _USER, 1, _channel_info),
 }

@@ -107,7 +107,7 @@ COMMANDS: Group = {
     (0x00, 0x00): Command("Get Chassis Capabilities", _USER, 0, _chassis_capabilities),
     (0x00, 0x01): Command("Get Chassis Status", _USER, 0, _chassis_status),
     (0x00, 0x02): Command("Chassis Control", _OPERATOR, 1, _chassis_control),
-    (0x00, 0x04): Command("Chassis Identify", _OPERATOR, 0, _identify),
+    (0x00, 0x04): Command("Chassis Identify", _OPERATOR, 0, _identify, more=2),
     (0x00, 0x06): Command("Set Power Restore Policy", _OPERATOR, 1, _restore_policy),
     (0x00, 0x07): Command("Get System Restart Cause", _USER, 0, _restart_cause),
 }

@@ -200,20 +200,21 @@ def _temperatures(context: Context, data: bytes) -> Result:
 
 
 COMMANDS: Group = {
-    (0x2C, 0x01): Command("Get DCMI Capabilities", _USER, 2, _dcmi(_capabilities)),
-    (0x2C, 0x02): Command("Get Power Reading", _USER, 4, _dcmi(_power_reading)),
-    (0x2C, 0x03): Command("Get Power Limit", _USER, 3, _dcmi(_power_limit)),
-    (0x2C, 0x06): Command("Get Asset Tag", _USER, 3, _dcmi(_asset_tag)),
-    (0x2C, 0x07): Command("Get DCMI Sensor Info", _USER, 5, _dcmi(_sensor_info)),
-    (0x2C, 0x08): Command("Set Asset Tag", _OPERATOR, 3, _dcmi(_set_asset_tag)),
+    (0x2C, 0x01): Command("Get DCMI Capabilities", _USER, 2, _dcmi(_capabilities), more=None),
+    (0x2C, 0x02): Command("Get Power Reading", _USER, 4, _dcmi(_power_reading), more=None),
+    (0x2C, 0x03): Command("Get Power Limit", _USER, 3, _dcmi(_power_limit), more=None),
+    (0x2C, 0x06): Command("Get Asset Tag", _USER, 3, _dcmi(_asset_tag), more=None),
+    (0x2C, 0x07): Command("Get DCMI Sensor Info", _USER, 5, _dcmi(_sensor_info), more=None),
+    (0x2C, 0x08): Command("Set Asset Tag", _OPERATOR, 3, _dcmi(_set_asset_tag), more=None),
     (0x2C, 0x09): Command(
-        "Get Management Controller Identifier String", _USER, 3, _dcmi(_controller_id)
+        "Get Management Controller Identifier String", _USER, 3, _dcmi(_controller_id), more=None
     ),
     (0x2C, 0x0A): Command(
         "Set Management Controller Identifier String",
         _ADMINISTRATOR,
         3,
         _dcmi(_set_controller_id),
+        more=None,
     ),
-    (0x2C, 0x10): Command("Get Temperature Readings", _USER, 5, _dcmi(_temperatures)),
+    (0x2C, 0x10): Command("Get Temperature Readings", _USER, 5, _dcmi(_temperatures), more=None),
 }

@@ -52,5 +52,5 @@ def _write(context: Context, data: bytes) -> Result:
 COMMANDS: Group = {
     (0x0A, 0x10): Command("Get FRU Inventory Area Info", Privilege.USER, 1, _area_info),
     (0x0A, 0x11): Command("Read FRU Data", Privilege.USER, 4, _read),
-    (0x0A, 0x12): Command("Write FRU Data", Privilege.OPERATOR, 3, _write),
+    (0x0A, 0x12): Command("Write FRU Data", Privilege.OPERATOR, 3, _write, more=None),
 }

@@ -113,7 +113,7 @@ def _statistics(context: Context, data: bytes) -> Result:
 
 
 COMMANDS: Group = {
-    (0x0C, 0x01): Command("Set LAN Configuration Parameters", _ADMINISTRATOR, 3, _set),
+    (0x0C, 0x01): Command("Set LAN Configuration Parameters", _ADMINISTRATOR, 3, _set, more=None),
     (0x0C, 0x02): Command("Get LAN Configuration Parameters", _OPERATOR, 4, _get),
     (0x0C, 0x04): Command("Get IP/UDP/RMCP Statistics", Privilege.USER, 2, _statistics),
 }

@@ -188,6 +188,6 @@ COMMANDS: Group = {
     (0x06, 0x4B): Command("Get Payload Instance Info", _USER, 2, _instance_info),
     (0x06, 0x4E): Command("Get Channel Payload Support", _USER, 1, _support),
     (0x06, 0x4F): Command("Get Channel Payload Version", _USER, 2, _version),
-    (0x0C, 0x21): Command("Set SOL Configuration Parameters", _ADMINISTRATOR, 3, _set),
+    (0x0C, 0x21): Command("Set SOL Configuration Parameters", _ADMINISTRATOR, 3, _set, more=None),
     (0x0C, 0x22): Command("Get SOL Configuration Parameters", _USER, 4, _get),
 }

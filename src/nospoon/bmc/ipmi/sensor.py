@@ -193,15 +193,17 @@ def _last_processed(context: Context, data: bytes) -> Result:
 
 COMMANDS: Group = {
     (0x04, 0x01): Command("Get Event Receiver", _USER, 0, _event_receiver),
-    (0x04, 0x02): Command("Platform Event Message", _OPERATOR, 7, _platform_event),
+    (0x04, 0x02): Command("Platform Event Message", _OPERATOR, 7, _platform_event, more=None),
     (0x04, 0x10): Command("Get PEF Capabilities", _USER, 0, _pef_capabilities),
-    (0x04, 0x12): Command("Set PEF Configuration Parameters", Privilege.ADMINISTRATOR, 2, _set_pef),
+    (0x04, 0x12): Command(
+        "Set PEF Configuration Parameters", Privilege.ADMINISTRATOR, 2, _set_pef, more=None
+    ),
     (0x04, 0x13): Command("Get PEF Configuration Parameters", _OPERATOR, 3, _pef),
     (0x04, 0x15): Command(
         "Get Last Processed Event ID", Privilege.ADMINISTRATOR, 0, _last_processed
     ),
     (0x04, 0x23): Command("Get Sensor Reading Factors", _USER, 2, _factors),
-    (0x04, 0x25): Command("Get Sensor Hysteresis", _USER, 1, _hysteresis),
+    (0x04, 0x25): Command("Get Sensor Hysteresis", _USER, 1, _hysteresis, more=1),
     (0x04, 0x27): Command("Get Sensor Thresholds", _USER, 1, _thresholds),
     (0x04, 0x29): Command("Get Sensor Event Enable", _USER, 1, _event_enable),
     (0x04, 0x2B): Command("Get Sensor Event Status", _USER, 1, _event_status),

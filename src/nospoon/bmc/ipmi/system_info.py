@@ -82,6 +82,8 @@ def _stored(context: Context, parameter: int, block: int, text: bytes) -> Result
 
 
 COMMANDS: Group = {
-    (0x06, 0x58): Command("Set System Info Parameters", Privilege.ADMINISTRATOR, 2, _set),
+    (0x06, 0x58): Command(
+        "Set System Info Parameters", Privilege.ADMINISTRATOR, 2, _set, more=None
+    ),
     (0x06, 0x59): Command("Get System Info Parameters", Privilege.USER, 4, _get),
 }

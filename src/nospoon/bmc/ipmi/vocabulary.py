@@ -138,13 +138,19 @@ Handler = Callable[[Context, bytes], Result]
 class Command:
     """A row of the table. `length`: least number of data bytes. `privilege` NONE: without login.
 
-    `name`: the standard's, for the reference.
+    `name`: the standard's, for the reference. `more`: data bytes that may follow the least, None
+    for any number: where the handler looks itself, or clients are known to differ.
     """
 
     name: str
     privilege: Privilege
     length: int
     handler: Handler
+    more: int | None = 0
+
+    def takes(self, size: int) -> bool:
+        """Whether so many data bytes are right for it; else C7h (§5.2, table 5-2)."""
+        return size >= self.length and (self.more is None or size <= self.length + self.more)
 
 
 Group = Mapping[tuple[int, int], Command]
