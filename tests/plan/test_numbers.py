@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nospoon.model.cluster import Cluster
 from nospoon.model.resources import Link
-from nospoon.plan.addresses import known_addresses
+from nospoon.plan.addresses import known_addresses, reserved
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.numbers import HostNumbers, in_order, of_host
 from nospoon.plan.resolve import Surroundings, resolve
@@ -172,3 +172,15 @@ def test_an_overlay_without_room_for_a_node_is_refused() -> None:
     assert reasons == [
         "network lan: 10.9.0.0/29 has no address left for node w4. Take a larger `cidr`."
     ]
+
+
+def test_simulated_machines_ask_for_no_address_of_ours() -> None:
+    text = "cluster: dev\nhosts: {{h: {kind}}}\nnodes: [{{count: 300}}]"
+    simulated = load(text.format(kind="simulated"), file="x")
+    made, reasons = allocate(simulated, Allocations(), Occupied())
+    assert reasons == []
+    given = [address for *_, address, _ in reserved(simulated, simulated.networks[0], made)]
+    assert (len(set(given)), given.count("")) == (254, 300 - 253)
+    _, reasons = allocate(load(text.format(kind="{}"), file="x"), Allocations(), Occupied())
+    assert len(reasons) == 300 - 253
+    assert "has no address left for node node-253. Take a larger `cidr`." in reasons[0]

@@ -32,7 +32,7 @@ def reserved(
             if nic.network == network.name:
                 number = given[nic_key(network.name, node.name, index)]
                 address6 = str(six[FIRST6 + number]) if six is not None else ""
-                yield node, index, str(four[number]) if four else "", address6
+                yield node, index, str(four[number]) if number < len(four) else "", address6
 
 
 def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[str, int], str]:

@@ -12,7 +12,7 @@ from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
 
-from nospoon.model.cluster import BmcProtocol, Cluster, Node
+from nospoon.model.cluster import BmcProtocol, Cluster, ConnectionKind, Node
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.numbers import (
     HostNumbers,
@@ -24,7 +24,7 @@ from nospoon.plan.numbers import (
     of_host,
 )
 from nospoon.plan.pdus import Socket, plug
-from nospoon.plan.placement import place
+from nospoon.plan.placement import Placed, place
 from nospoon.plan.ports import hindered
 from nospoon.plan.room import Usage
 
@@ -134,7 +134,10 @@ def allocate(
     there = {*earlier.hosts.values()}
     ends = host_numbers(cluster, cidrs, earlier.ends, nics=earlier.numbers, standing=there)
     given = numbers(cluster, cidrs, earlier.numbers, ends, standing=earlier.hosts)
-    reasons += (*_hosts_left_out(cluster, cidrs, ends), *_nics_left_out(cluster, cidrs, given))
+    reasons += (
+        *_hosts_left_out(cluster, cidrs, ends),
+        *_nics_left_out(cluster, cidrs, given, placed),
+    )
     return (
         Allocations(
             cidrs=cidrs,
@@ -152,8 +155,19 @@ def allocate(
     )
 
 
-def _nics_left_out(cluster: Cluster, cidrs: Mapping[str, str], given: NumberOf) -> Iterator[str]:
-    names = {node.name for node in cluster.nodes}
+def _nics_left_out(
+    cluster: Cluster,
+    cidrs: Mapping[str, str],
+    given: NumberOf,
+    placed: Mapping[str, Placed],
+) -> Iterator[str]:
+    """Only where DHCP of ours serves: ten thousand simulated machines ask for no address."""
+    serving = {
+        host.name
+        for host in cluster.hosts
+        if host.kind is ConnectionKind.LIBVIRT and not host.unprivileged
+    }
+    names = {name for name, each in placed.items() if each.host in serving}
     for key, number in given.items():
         cidr = cidrs.get(network_of(key)) if node_of(key) in names else None
         if cidr is not None and number >= IPv4Network(cidr).num_addresses:
