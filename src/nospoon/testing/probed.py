@@ -37,7 +37,9 @@ FOUND: dict[str, Any] = {
     "memory": 268435456,
     "memory_mapped": 267897856,
     "memory_usable": 213475328,
-    "disks": [{"name": "vda", "size": 1073741824, "serial": "SER1", "bus": "virtio"}],
+    "disks": [
+        {"name": "vda", "size": 1073741824, "serial": "SER1", "bus": "virtio", "rotational": True}
+    ],
     "nics": [
         {
             "name": "eth0",
