@@ -9,6 +9,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+from typing import NoReturn
 
 import structlog
 
@@ -40,10 +42,22 @@ def main() -> None:
             asyncio.run(_serve(settings, listener, arguments.ready_fd))
     except Superseded as error:
         log.error("superseded", why=str(error))
-        sys.exit(1)
+        _leave(1)
     except NospoonError as error:
         log.error("cannot start", error=str(error))
-        sys.exit(1)
+        _leave(1)
+    _leave(0)
+
+
+def _leave(status: int) -> NoReturn:
+    """All is closed by now. Threads that wait for a host or service that hangs are not waited for,
+    as Python would do.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if threading.active_count() > 1:
+        os._exit(status)
+    sys.exit(status)
 
 
 def _parser() -> argparse.ArgumentParser:

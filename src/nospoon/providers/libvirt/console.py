@@ -23,22 +23,25 @@ READABLE = (
 
 
 class LibvirtConsole:
-    """A `ConsoleStream`. libvirt's thread puts what it read on the loop; b"" is the end."""
+    """A `ConsoleStream`, on a connection of its own. libvirt's thread puts what it read on the
+    loop; b"" is the end.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._stream: Any = None
+        self._connect: Connect = None
         self._domain: Domain = None
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._writable = asyncio.Event()
         self._ended = False
 
     def open(self, connect: Connect, domain: Domain) -> None:
-        """In a worker thread: attach to the first serial port."""
-        self._domain = domain
-        self._stream = connect.newStream(libvirt.VIR_STREAM_NONBLOCK)
-        domain.openConsole(None, self._stream, 0)
-        self._stream.eventAddCallback(READABLE, self._ready, None)
+        """In a worker thread: attach to the first serial port, and keep the connection."""
+        stream = connect.newStream(libvirt.VIR_STREAM_NONBLOCK)
+        domain.openConsole(None, stream, 0)
+        stream.eventAddCallback(READABLE, self._ready, None)
+        self._connect, self._domain, self._stream = connect, domain, stream
 
     def _ready(self, stream: Any, events: int, _opaque: object) -> None:
         """In libvirt's event thread."""
@@ -92,12 +95,13 @@ class LibvirtConsole:
         if self._stream is None:
             return
         stream, self._stream = self._stream, None
-        await asyncio.to_thread(_abort, stream)
+        connect, self._connect = self._connect, None
+        await asyncio.to_thread(_abort, stream, connect)
         self._incoming.put_nowait(b"")
 
 
-def _abort(stream: Any) -> None:
-    for end in (stream.eventRemoveCallback, stream.abort):
+def _abort(stream: Any, connect: Connect) -> None:
+    for end in (stream.eventRemoveCallback, stream.abort, connect.close):
         try:
             end()
         except libvirt.libvirtError:

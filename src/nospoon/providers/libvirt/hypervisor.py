@@ -1,31 +1,34 @@
-"""One libvirt connection: opened when needed, called in bounded threads, dropped when it is dead.
+"""One libvirt, called in bounded threads.
 
 Two pools of threads, so that a machine's slow start does not hold up a question about power. A
-function given to `ask` or `work` runs in such a thread with the open `virConnect`; it may make
-several libvirt calls, and its errors come back as ours.
+function given to `ask` or `work` runs in such a thread with an open `virConnect` that is its own
+while it runs; it may make several libvirt calls, and its errors come back as ours. What it found by
+that connection (domains, pools, streams) stays in it: the next function may have another one.
+
+A libvirtd that hangs makes `HostUnreachable`: by keepalive in a call, by our patience before one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import libvirt
 import structlog
 
-from nospoon.providers.libvirt import event_loop
+from nospoon.errors import HostUnreachable
 from nospoon.providers.libvirt.faults import Fault, translate
+from nospoon.providers.libvirt.lines import HANGS, Connect, Lines, Patience
+
+__all__ = ["Connect", "Hypervisor", "fault_of", "ignoring"]
 
 log = structlog.get_logger()
 T = TypeVar("T")
-Connect = Any
-"""A `libvirt.virConnect`: libvirt-python has no types."""
-
-KEEPALIVE_SECONDS, KEEPALIVE_COUNT = 5, 3
+PATIENCE = Patience()
 QUICK_THREADS, SLOW_THREADS = 4, 4
 
 
@@ -44,45 +47,61 @@ def ignoring(*codes: int) -> Iterator[None]:
 
 
 class Hypervisor:
-    """A connection to the libvirt at `uri`, which the user calls `host`."""
+    """The libvirt at `uri`, which the user calls `host`."""
 
-    def __init__(self, uri: str, host: str) -> None:
-        self.uri, self.host = uri, host
-        self._connect: Connect = None
-        self._opening = threading.Lock()
+    def __init__(self, uri: str, host: str, patience: Patience = PATIENCE) -> None:
+        self.uri, self.host, self._patience = uri, host, patience
+        self._lines = Lines(uri, host, patience)
         self._quick = ThreadPoolExecutor(QUICK_THREADS, thread_name_prefix=f"libvirt-{host}")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix=f"libvirt-slow-{host}")
 
     async def ask(self, function: Callable[[Connect], T], doing: str) -> T:
-        """Run a function that answers soon. Raises what `translate` makes of libvirt's errors."""
-        return await self._run(self._quick, function, doing)
+        """Run a function that answers soon. Raises what `translate` makes of libvirt's errors, and
+        `HostUnreachable` when it does not answer: it is left to itself then.
+        """
+        try:
+            async with asyncio.timeout(self._patience.answer):
+                return await self._run(self._quick, partial(self._borrowing, function), doing)
+        except TimeoutError:
+            raise HostUnreachable(
+                f"host {self.host}: cannot {doing}: libvirt has not answered within "
+                f"{self._patience.answer:g} s",
+                hint=HANGS,
+            ) from None
 
     async def work(self, function: Callable[[Connect], T], doing: str) -> T:
         """Run a function that may take seconds: starting, stopping, copying."""
-        return await self._run(self._slow, function, doing)
+        return await self._run(self._slow, partial(self._borrowing, function), doing)
 
-    async def _run(
-        self, threads: ThreadPoolExecutor, function: Callable[[Connect], T], doing: str
-    ) -> T:
+    async def keep(self, function: Callable[[Connect], T], doing: str) -> T:
+        """Run a function that keeps the connection it is given, and is the one to close it. It
+        answers soon.
+        """
+        return await self._run(self._quick, partial(self._keeping, function), doing)
+
+    async def _run(self, threads: ThreadPoolExecutor, call: Callable[[], T], doing: str) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, self._in_thread, function, doing)
+        return await loop.run_in_executor(threads, self._in_thread, call, doing)
 
-    def _in_thread(self, function: Callable[[Connect], T], doing: str) -> T:
+    def _in_thread(self, call: Callable[[], T], doing: str) -> T:
         try:
-            return function(self._opened())
+            return call()
         except libvirt.libvirtError as error:
             fault = fault_of(error)
             log.debug("libvirt refused", host=self.host, doing=doing, code=fault.code)
             raise translate(fault, host=self.host, doing=doing) from error
 
-    def _opened(self) -> Connect:
-        """The connection; a new one when there is none, or when the last one is dead."""
-        with self._opening:
-            if self._connect is None or not self._connect.isAlive():
-                event_loop.ensure_started()
-                self._connect = libvirt.open(self.uri)
-                self._connect.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
-            return self._connect
+    def _borrowing(self, function: Callable[[Connect], T]) -> T:
+        with self._lines.borrowed() as connect:
+            return function(connect)
+
+    def _keeping(self, function: Callable[[Connect], T]) -> T:
+        connect = self._lines.opened()
+        try:
+            return function(connect)
+        except BaseException:
+            connect.close()
+            raise
 
     async def close(self) -> None:
         """Let running calls end, then close."""
@@ -91,7 +110,4 @@ class Hypervisor:
     def _close(self) -> None:
         self._quick.shutdown(wait=True)
         self._slow.shutdown(wait=True)
-        with self._opening:
-            connect, self._connect = self._connect, None
-        if connect is not None:
-            connect.close()
+        self._lines.close()

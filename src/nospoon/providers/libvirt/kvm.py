@@ -102,7 +102,7 @@ class KvmTrial:
         console = LibvirtConsole(asyncio.get_running_loop())
         xml = render_trial(trial)
         try:
-            domain = await self._hypervisor.work(
+            domain = await self._hypervisor.keep(
                 lambda connect: _start(connect, xml, console), "try KVM"
             )
         except NospoonError as error:
@@ -113,8 +113,8 @@ class KvmTrial:
         except TimeoutError:
             good = False
         finally:
-            await console.close()
             await self._hypervisor.work(lambda _: _destroy(domain), "end the trial of KVM")
+            await console.close()
         if good:
             return Verdict("kvm")
         why = f"KVM is there, but a Linux guest did not come up under it in {trial.patience:.0f} s"
@@ -162,7 +162,7 @@ def _offers_kvm(connect: Connect) -> bool:
 
 
 def _start(connect: Connect, xml: str, console: LibvirtConsole) -> Domain:
-    """Started paused, so that we listen before it speaks."""
+    """Started paused, so that we listen before it speaks; it ends with its connection."""
     flags = libvirt.VIR_DOMAIN_START_AUTODESTROY | libvirt.VIR_DOMAIN_START_PAUSED
     domain = connect.createXML(xml, flags)
     try:

@@ -436,7 +436,7 @@ class MachineDriver:
 
     async def console(self, machine: UUID) -> LibvirtConsole:
         stream = LibvirtConsole(asyncio.get_running_loop())
-        await self._hypervisor.work(
+        await self._hypervisor.keep(
             lambda connect: stream.open(connect, self._roster.find(connect, machine)),
             f"open the console of {machine}",
         )

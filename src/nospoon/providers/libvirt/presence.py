@@ -97,7 +97,7 @@ class Presence:
             lost = asyncio.Event()
             register = partial(self._register, loop=loop, lost=lost)
             try:
-                await self._hypervisor.ask(register, "listen to events")
+                await self._hypervisor.keep(register, "listen to events")
                 await self._announce()
                 self._tried.set()
                 delay = FIRST_RETRY
@@ -114,7 +114,7 @@ class Presence:
         self, connect: Connect, *, loop: asyncio.AbstractEventLoop, lost: asyncio.Event
     ) -> None:
         """In a worker thread; the callbacks run in libvirt's event thread."""
-        self._deregister(connect)
+        self._deregister()
 
         def hand_over(action: Callable[..., object], *values: object) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens
@@ -137,14 +137,16 @@ class Presence:
         connect.registerCloseCallback(closed, None)
         self._listening = (connect, callbacks)
 
-    def _deregister(self, connect: Connect) -> None:
-        """Stop listening on this connection, if we do: one with callbacks never closes."""
+    def _deregister(self) -> None:
+        """Stop listening, and close that connection: one with callbacks never closes."""
         listening, self._listening = self._listening, None
-        if listening is None or listening[0] is not connect:
+        if listening is None or not listening[0].isAlive():
             return
-        for callback in listening[1]:
+        connect, callbacks = listening
+        for callback in callbacks:
             connect.domainEventDeregisterAny(callback)
         connect.unregisterCloseCallback()
+        connect.close()
 
     async def _announce(self) -> None:
         """Tell all machines again after an absence, and finish what a dead daemon began."""
@@ -301,7 +303,7 @@ class Presence:
         await self.tasks.close()
         if self._listening is not None and not self._was_lost:
             try:
-                await self._hypervisor.ask(self._deregister, "stop listening")
+                await self._hypervisor.ask(lambda _: self._deregister(), "stop listening")
             except NospoonError as error:
                 log.debug("the host was away at the end", why=str(error))
 
