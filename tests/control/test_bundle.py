@@ -23,7 +23,7 @@ def test_a_known_secret_is_in_no_text_however_it_is_quoted(secret: str) -> None:
         }  # fmt: skip
 
 
-@given(PASSWORDS, st.booleans())
+@given(PASSWORDS.filter(lambda text: text not in "password, username, admin"), st.booleans())
 def test_json_stays_json_and_tells_no_password_that_nobody_listed(secret: str, known: bool) -> None:  # noqa: FBT001
     text = json.dumps({"bmc": {"password": secret, "username": "admin"}})
     shown = json.loads(masked(text, [secret] if known else []))

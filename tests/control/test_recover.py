@@ -7,16 +7,17 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.control.recover import Found, Kept, allocations_of, snapshots_of
+from nospoon.control.recover import Found, Kept, joined, snapshots_of
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host
 from nospoon.model.machine import KeptState
 from nospoon.model.resources import Machine, Observed, OwnerTag
 from nospoon.plan.addresses import known_addresses
 from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.found import completed, found_allocations
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.spec.load import load
 from nospoon.store.clusters import NodeRow
-from nospoon.store.snapshots import Member, SnapshotState
+from nospoon.store.snapshots import Member, SnapshotRow, SnapshotState
 
 CLUSTER = UUID(int=9)
 ON, OFF = KeptState(100.0, on=True), KeptState(101.0, on=False)
@@ -52,6 +53,31 @@ def test_a_state_that_one_disk_of_a_node_lacks_is_half_made() -> None:
 
 def test_disks_that_keep_nothing_tell_of_no_snapshot() -> None:
     assert snapshots_of(CLUSTER, [(node(1), {"a": {}})]) == []
+
+
+def snapshot(*nodes: int, state: SnapshotState = SnapshotState.COMPLETE) -> SnapshotRow:
+    members = tuple(Member(f"n{n}", UUID(int=n), on=True) for n in nodes)
+    return SnapshotRow(CLUSTER, "s", state, 100.0, members)
+
+
+def test_a_snapshot_is_not_called_complete_while_a_host_is_silent() -> None:
+    assert joined(None, snapshot(1), silent=False, whole=False) == snapshot(1)
+    partly = joined(None, snapshot(1), silent=True, whole=False)
+    assert partly == snapshot(1, state=SnapshotState.PARTLY)
+    assert joined(partly, snapshot(1), silent=True, whole=False) == partly
+    assert joined(partly, snapshot(2, 1), silent=False, whole=True) == snapshot(1, 2)
+
+
+def test_a_snapshot_that_is_known_gets_the_members_that_are_found() -> None:
+    assert joined(snapshot(1), snapshot(2), silent=False, whole=True) == snapshot(1, 2)
+    assert joined(snapshot(1), snapshot(1), silent=True, whole=False) == snapshot(1)
+    more = joined(snapshot(1), snapshot(2), silent=True, whole=False)
+    assert more == snapshot(1, 2, state=SnapshotState.PARTLY)
+    half = joined(snapshot(1), snapshot(2, state=SnapshotState.TAKING), silent=False, whole=True)
+    assert half == snapshot(1, 2, state=SnapshotState.PARTLY)
+    for state in (SnapshotState.REMOVING, SnapshotState.RESTORING):
+        known = snapshot(1, state=state)
+        assert joined(known, snapshot(2), silent=False, whole=True).state is state
 
 
 NETWORKS = {
@@ -94,7 +120,7 @@ def test_who_is_found_keeps_its_address_and_takes_nobody_elses(network: str) -> 
     first = decided(spread("xyZ", "a", "b", network=network), Allocations())
     up = spread("yZ", "a", "b", network=network)
     before = decided(up, first)
-    recovered = allocations_of(seen_of(up, before))
+    recovered = found_allocations(seen_of(up, before).things)
     there = known_addresses(up, before)
     after = spread("Zvw", "a", "b", network=network)  # y left the file, and runs
     addresses = known_addresses(after, decided(after, recovered))
@@ -107,6 +133,43 @@ def test_hosts_of_an_overlay_are_found_with_their_addresses() -> None:
     up = spread("xyZ", "b", "a", network="joined")
     before = decided(up, first)
     found = seen_of(up, before)
-    assert allocations_of(found).ends == before.ends
-    again = decided(up, allocations_of(found))
+    assert found_allocations(found.things).ends == before.ends
+    again = decided(up, found_allocations(found.things))
     assert seen_of(up, again) == found
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_what_a_recovery_left_out_keeps_its_place_and_its_addresses(
+    network: str, first: str
+) -> None:
+    """Half of the machines have no row; nodes that are new since take nothing of theirs."""
+    up = spread("xYzV", "a", "b", network=network)
+    before = decided(up, Allocations())
+    things = seen_of(up, before).things
+    known = tuple(each for each in things if each.key.host == first)
+    part = found_allocations(known)
+    whole = completed(part, things, part.hosts.keys())
+    assert {name: whole.hosts[name] for name in before.hosts} == before.hosts
+    assert whole.endpoints == before.endpoints
+    after = spread("wxYzVu", "a", "b", network=network)
+    again = decided(after, whole)
+    there = known_addresses(up, before)
+    addresses = known_addresses(after, again)
+    assert {key: addresses[key] for key in there} == there
+    assert len({*addresses.values()}) == len(addresses)
+
+
+def test_what_another_node_got_meanwhile_is_not_taken_from_it() -> None:
+    up = spread("xY", "a", "b", network="apart")
+    before = decided(up, Allocations())
+    things = seen_of(up, before).things
+    grown = spread("xW", "a", "b", network="apart")
+    part = found_allocations([each for each in things if each.key.host == "a"])
+    since = decided(grown, part)
+    whole = completed(since, things, since.hosts.keys())
+    assert whole.hosts["ny"] == "b"
+    assert whole.endpoints["nw"] == since.endpoints["nw"]
+    assert len({*whole.endpoints.values()}) == len(whole.endpoints)
+    assert len({*whole.numbers.values()}) == len(whole.numbers)
+    assert completed(since, things, {"nx", "ny"}) == since, "nobody is new"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -96,10 +97,83 @@ def test_a_recovered_cluster_goes_down_without_its_file(rack: Rack) -> None:
     name, file = up(rack, SIMULATED + NODES)
     lose(rack)
     rack.run("recover", "--host", "a=simulated", "--host", "b=simulated")
-    rack.run("down", "--yes", name)
+    assert "`nospoon orphans`" in rack.run("down", "--yes", name).stderr
     assert rack.json("orphans", file) == []
     rack.run("daemon", "stop")
     assert not list((rack.directory / "state" / "simulated").glob("*"))
+
+
+@pytest.mark.parametrize("remembered", ["a part", "nothing"])
+def test_nodes_that_were_not_recovered_stay_where_they_are(rack: Rack, remembered: str) -> None:
+    """The file would place them elsewhere, had they to be placed."""
+    name = rack.name()
+    head = f"cluster: {name}\nid: {uuid4()}\n{rack.bmc()}"
+    body = head + SIMULATED + "nodes: [{count: 4, placement: %s, bmc: [ipmi, redfish, pdu]}]\n"
+    rack.run("up", "--yes", rack.file(body % "spread", f"{name}.yaml"))
+    before, hosts = places(rack, name), {r["node"]: r["host"] for r in rack.json("status", name)}
+    assert {*hosts.values()} == {"a", "b"}
+    lose(rack)
+    if remembered == "a part":
+        (row,) = rack.json("recover", "--host", "a=simulated")
+        assert row["nodes"] == 2
+    packed = rack.file(body % "pack", f"{name}.yaml")
+    assert {step["kind"] for step in rack.json("plan", packed)["steps"]} == {"bmc"}
+    rack.run("up", "--yes", packed)
+    assert {r["node"]: r["host"] for r in rack.json("status", name)} == hosts
+    assert places(rack, name) == before
+
+
+def test_a_cluster_that_was_recovered_in_part_is_completed(rack: Rack) -> None:
+    name, file = up(rack, SIMULATED + "nodes: [{count: 4, bmc: [ipmi, redfish, pdu]}]\n")
+    before, hosts = places(rack, name), {r["node"]: r["host"] for r in rack.json("status", name)}
+    rack.run("snapshot", "create", name, "first")
+    lose(rack)
+    told = rack.run("recover", "--host", "a=simulated")
+    assert "Without FILE nobody knows of other hosts" in told.stderr
+    assert {row["node"] for row in rack.json("status", name)} == {"node-0", "node-2"}
+    (row,) = rack.json("recover", "--host", "b=simulated")
+    assert (row["nodes"], row["hosts"], row["bmcs"]) == (4, "a, b", 4)
+    assert (row["said"], row["snapshots"]) == ("completed", 1)
+    assert {r["node"]: r["host"] for r in rack.json("status", name)} == hosts
+    assert rack.json("recover", file) == []
+    (found,) = rack.json("snapshot", "list", name)
+    assert (found["state"], found["nodes"]) == ("complete", 4)
+    assert rack.json("orphans", file) == []
+    rack.run("up", "--yes", file)
+    assert places(rack, name) == before
+    rack.run("snapshot", "restore", "--yes", name, "first")
+
+
+def test_a_snapshot_of_nodes_that_were_not_recovered_with_it_is_not_restored(rack: Rack) -> None:
+    name, file = up(rack, SIMULATED + "nodes: [{count: 4}]\n")
+    rack.run("snapshot", "create", name, "first")
+    lose(rack)
+    rack.run("recover", "--host", "a=simulated")
+    rack.run("up", "--yes", file)
+    refused = rack.run("snapshot", "restore", "--yes", name, "first", status=5).stderr
+    assert "is of more nodes than are known: node-1, node-3" in refused
+    assert "nospoon recover FILE" in refused
+    (row,) = rack.json("recover", file)
+    assert (row["said"], row["nodes"], row["snapshots"]) == ("completed", 4, 1)
+    rack.run("snapshot", "restore", "--yes", name, "first")
+
+
+def test_while_a_host_is_away_a_cluster_is_recovered_in_part_and_not_taken_for_down(
+    rack: Rack,
+) -> None:
+    here = "hosts: {a: simulated, b: {libvirt: 'qemu+unix:///system?socket=/nowhere'}}\n"
+    name, file = up(rack, "hosts: {a: simulated}\nnodes: [{count: 2}]\n")
+    rack.run("snapshot", "create", name, "first")
+    lose(rack)
+    wide = Path(file).read_text().replace("hosts: {a: simulated}\n", here)
+    told = rack.run("recover", rack.file(wide, "wide.yaml"), status=3)
+    assert "recovered in part: no answer from b" in told.stdout
+    assert "host b is not looked at" in told.stderr
+    assert rack.json("snapshot", "list", name)[0]["state"] == "partly"
+    refused = rack.run("snapshot", "restore", "--yes", name, "first", status=5).stderr
+    assert "may be of more nodes than are known" in refused
+    assert "host b:" in rack.run("down", "--yes", name, status=3).stderr
+    lose(rack)  # nobody will find that host
 
 
 @pytest.mark.libvirt

@@ -56,6 +56,21 @@ def test_names_are_checked_taken_and_missed(shared: Rack) -> None:
     shared.run("snapshot", "create", "nobody", "x", status=2)
 
 
+def test_a_plan_tells_of_snapshots_that_are_lost_by_it(shared: Rack) -> None:
+    name = shared.name()
+    head = f"cluster: {name}\nhosts: {{s: simulated, t: simulated}}\n{shared.bmc()}nodes:\n"
+    file = shared.file(head + "  - {name: a, host: s}\n  - {name: b, host: s}\n", f"{name}.yaml")
+    shared.run("up", "--yes", file)
+    shared.run("snapshot", "create", name, "first")
+    moved = shared.file(head + "  - {name: a, host: s}\n  - {name: b, host: t}\n", f"{name}.yaml")
+    lost = "snapshot first is lost: it cannot be restored without"
+    assert f"Note: {lost} b" in shared.run("plan", moved).stdout
+    assert f"{lost} b" in shared.json("plan", moved)["notes"]
+    assert lost not in shared.run("plan", "-t", "a", moved).stdout
+    fewer = shared.file(head + "  - {name: a, host: s, memory: 2GiB}\n", f"{name}.yaml")
+    assert f"{lost} b\n" in f"{shared.run('plan', fewer).stdout}\n"
+
+
 def test_a_snapshot_of_nodes_that_are_no_more_is_not_restored(shared: Rack) -> None:
     name = simulated(shared, 2)
     shared.run("snapshot", "create", name, "s")
@@ -132,6 +147,22 @@ def test_a_snapshot_is_refused_before_any_power_goes_when_a_disk_was_replaced(
     rack.run("up", "--yes", str(file))
     refused = rack.run("snapshot", "restore", "--yes", real, "ci", status=1).stderr
     assert "'ci' is lost to disks that were replaced since: b (" in refused
+    assert power(rack, real) == {"u": "on", "b": "off"}
+    (row,) = rack.json("snapshot", "list", real)
+    assert row["state"] == "complete"
+
+
+@pytest.mark.libvirt
+def test_a_snapshot_is_refused_before_any_power_goes_when_the_firmware_is_another(
+    rack: Rack, real: str
+) -> None:
+    rack.run("node", "power", f"{real}/u", "on")
+    rack.run("snapshot", "create", real, "ci")
+    file = rack.directory / "cluster.yaml"
+    file.write_text(file.read_text().replace("firmware: uefi", "firmware: bios"))
+    rack.run("up", "--yes", str(file))
+    refused = rack.run("snapshot", "restore", "--yes", real, "ci", status=5).stderr
+    assert "u (its firmware was uefi then, and is bios)" in refused
     assert power(rack, real) == {"u": "on", "b": "off"}
     (row,) = rack.json("snapshot", "list", real)
     assert row["state"] == "complete"

@@ -91,3 +91,21 @@ def test_a_node_that_left_the_file_and_was_named_is_known_no_more(shared: Rack) 
     less = shared.file(text.replace("count: 2", "count: 1"), f"{name}.yaml")
     shared.run("up", "--yes", "-t", "node-1", less)
     assert list(shared.bmcs(name)) == ["node-0"]
+
+
+def test_a_node_that_was_never_made_goes_elsewhere_when_its_host_is_drained(shared: Rack) -> None:
+    name, section = shared.name(), shared.bmc()
+
+    def file(more: str) -> str:
+        hosts = f"{{x: {{simulated: {{}}, drained: {more}}}, y: simulated}}"
+        nodes = "[{count: 2, placement: pack}]"
+        text = f"cluster: {name}\nhosts: {hosts}\n{section}nodes: {nodes}\n"
+        return shared.file(text, f"{name}.yaml")
+
+    shared.run("up", "--yes", "-t", "node-0", file("false"))
+    assert "on x" in shared.run("plan", file("false")).stdout, "where it was to go"
+    drained = file("true")
+    shared.run("up", "--yes", drained)
+    hosts = {row["node"]: row["host"] for row in shared.json("status", name)}
+    assert hosts == {"node-0": "x", "node-1": "y"}
+    assert "Nothing to do" in shared.run("plan", drained).stdout

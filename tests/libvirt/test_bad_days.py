@@ -25,8 +25,9 @@ from nospoon.model.resources import (
     Resource,
     Volume,
 )
+from nospoon.plan import identity
 from nospoon.providers.libvirt import LibvirtConnection
-from nospoon.providers.libvirt.storage_xml import disk_file
+from nospoon.providers.libvirt.storage_xml import REFERENCE, disk_file, image_file
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing import guests
 from nospoon.testing.conformance import (
@@ -130,18 +131,63 @@ async def small_pool(bench: Bench, rack: Rack, runner: Runner) -> AsyncIterator[
     await runner.run(["sh", "-c", f"rm -rf {path}/*; umount -l {path}"])
 
 
-async def test_an_image_larger_than_the_pool_is_refused_before_it_is_sent(
-    bench: Bench, small_pool: Resource, images: dict[str, str], tmp_path: Path
-) -> None:
+@pytest.fixture
+def large(bench: Bench, images: dict[str, str], tmp_path: Path) -> Resource:
+    """An image of 9 MiB."""
     content = bytes(9 * MEBI)
     sha256 = hashlib.sha256(content).hexdigest()
     (tmp_path / "large.raw").write_bytes(content)
     images[sha256] = str(tmp_path / "large.raw")
-    rack = rack_for(replace(bench, image=Image("", sha256, "raw", 9 * MEBI)))
+    return rack_for(replace(bench, image=Image("", sha256, "raw", 9 * MEBI))).image
+
+
+TOO_LARGE = r"host here: pool nospoon-images-kit .* takes 9 MiB"
+
+
+async def test_an_image_larger_than_the_pool_is_refused_before_it_is_sent(
+    bench: Bench, small_pool: Resource, large: Resource
+) -> None:
     await make(bench, small_pool)
-    with pytest.raises(OutOfSpace, match=r"host here: pool nospoon-images-kit .* takes 9 MiB"):
+    with pytest.raises(OutOfSpace, match=TOO_LARGE):
+        await make(bench, large)
+    assert large.key not in await observe_all(bench)
+
+
+async def test_why_an_image_was_not_sent_is_told_when_it_cannot_be_tidied_away_either(
+    bench: Bench, small_pool: Resource, large: Resource, runner: Runner
+) -> None:
+    await make(bench, small_pool)
+    assert isinstance(small_pool.shape, Pool)
+    assert isinstance(large.shape, Image)
+    file = f"{small_pool.shape.path}/{image_file(large.key.name, large.shape)}{REFERENCE}"
+    await runner.run(["touch", file])
+    await runner.run(["mount", "--bind", file, file])  # so that it cannot be removed
+    try:
+        with pytest.raises(OutOfSpace, match=TOO_LARGE):
+            await make(bench, large)
+        assert (await runner.run(["test", "-e", file], check=False)).status == 0
+    finally:
+        await runner.run(["umount", file])
+
+
+async def test_a_pool_of_images_in_a_file_system_of_its_own_goes_and_leaves_that(
+    bench: Bench, rack: Rack, large: Resource, runner: Runner, own_libvirt: Any
+) -> None:
+    path = f"{bench.pool_root}/nospoon-images-kit{identity.pool_end(own_libvirt.uri)}"
+    await runner.run(["mkdir", path])
+    await runner.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", path])
+    try:
+        await make(bench, rack.pool)
+        with pytest.raises(OutOfSpace, match=TOO_LARGE):
+            await make(bench, large)
+        listed = await runner.run(["virsh", "-c", own_libvirt.uri, "pool-list", "--all", "--name"])
+        assert "nospoon-images" not in listed.stdout
         await make(bench, rack.image)
-    assert rack.image.key not in await observe_all(bench)
+        assert rack.image.key in await observe_all(bench)
+        await bench.connection.drivers[Kind.IMAGE].delete(await found(bench, rack.image))
+        assert (await runner.run(["ls", "-A", path])).stdout == ""
+    finally:
+        await runner.run(["umount", path])
 
 
 @pytest.mark.boots

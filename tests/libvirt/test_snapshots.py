@@ -110,6 +110,24 @@ async def test_a_running_machine_keeps_the_variables_that_it_runs_with(
     assert kept.read_bytes() == variables.read_bytes()
 
 
+async def test_variables_of_another_firmware_hinder_and_are_dropped_all_the_same(
+    bench: Bench, connection: LibvirtConnection, rack: Rack
+) -> None:
+    machines = connection.machine_driver
+    disk, _ = files(rack)
+    await machines.take(rack.uuid, "one")
+    assert await machines.hindered(rack.uuid, "one") == ""
+    shape = rack.machine.shape
+    assert isinstance(shape, Machine)
+    bios = replace(rack.machine, shape=replace(shape, firmware=Firmware.BIOS))
+    (seen,) = await machines.observe(bench.cluster)
+    await connection.drivers[rack.machine.key.kind].change(seen, bios, bench.tag)
+    assert await machines.hindered(rack.uuid, "one") == "its firmware was uefi then, and is bios"
+    assert await machines.hindered(rack.uuid, "two") == ""
+    await machines.drop(rack.uuid, "one")
+    assert not list(disk.parent.glob("*.snapshot"))
+
+
 async def test_no_snapshot_is_taken_of_a_running_machine_without_its_variables(
     connection: LibvirtConnection, rack: Rack
 ) -> None:

@@ -95,6 +95,13 @@ def test_a_reservation_may_have_addresses_of_both_kinds_or_of_one() -> None:
     assert dnsmasq.reservation(replace(both, address="")) == "02:00:00:00:00:ab,[fd00:30::9],n\n"
 
 
+def test_all_macs_of_a_nic_are_on_one_line() -> None:
+    """dnsmasq refuses a second line for an address."""
+    macs = "02:00:00:00:00:ab", ("02:00:00:00:00:CD",)
+    both = Reservation(macs[0], "172.30.0.9", "n", UUID_1, also=macs[1])
+    assert dnsmasq.reservation(both) == "02:00:00:00:00:ab,02:00:00:00:00:cd,172.30.0.9,n\n"
+
+
 @pytest.mark.tools
 @pytest.mark.parametrize("service", [SERVICE, BOTH, SIX], ids=["IPv4", "both", "IPv6"])
 def test_dnsmasq_accepts_it(tmp_path: Path, service: NetbootService) -> None:

@@ -161,6 +161,18 @@ def told_otherwise(ask: Ask, address: str) -> bool:
     return any(ask()["ip"] != address for _ in range(10))
 
 
+async def test_a_nic_has_its_address_by_its_old_mac_and_then_by_its_new_one(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask
+) -> None:
+    await driver.create(with_reservations(service, reserved(bridge)), tag)
+    assert ask()["ip"] == bridge.host(20)
+    new = "02:00:00:aa:00:03"
+    both = replace(reserved(bridge, mac=new), also=(MAC,))
+    await driver.change(await only(driver, tag), with_reservations(service, both), tag)
+    assert told(ask, bridge.host(20)), "its machine runs on, and renews it"
+    assert told(partial(ask, mac=new), bridge.host(20)), "it takes over what the other had leased"
+
+
 async def test_another_range_starts_dnsmasq_anew(
     driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask, state: Path
 ) -> None:
@@ -406,6 +418,22 @@ async def test_instructions_for_signed_loaders_follow_the_authority(
     assert machine.exists()
     await driver.publish(NODE)
     assert not machine.exists()
+
+
+async def test_instructions_are_there_under_each_mac_of_a_nic(
+    driver: NetbootDriver,
+    service: Resource,
+    tag: OwnerTag,
+    bridge: Net,
+    state: Path,
+    authority: ToldAuthority,
+) -> None:
+    authority.answers[NODE] = BootAnswer(NODE, BootDevice.NETWORK)
+    both = replace(reserved(bridge), loader=Loader.SHIM, also=("02:00:00:aa:00:03",))
+    await driver.create(with_reservations(service, both), tag)
+    texts = {path.name: path.read_text() for path in state.glob("**/machines/*")}
+    assert texts.keys() == {f"{MAC}.cfg", "02:00:00:aa:00:03.cfg"}
+    assert len({*texts.values()}) == 1
 
 
 async def test_a_url_that_signed_loaders_cannot_fetch_is_told_on_the_console(

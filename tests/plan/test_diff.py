@@ -143,6 +143,37 @@ def test_a_replaced_volume_leaves_a_stopped_machine_alone() -> None:
     assert actions(plan_for(observed)) == {"volume": Action.REPLACE}
 
 
+def test_what_a_machine_loses_is_removed_after_it_is_changed_to_be_without() -> None:
+    more = (*SERVER.disks, MachineDisk("n0-1", "virtio", "t"))
+    nics = (*SERVER.nics, MachineNic("02:00:00:00:00:02", "br1", "virtio"))
+    disk, other = Key(Kind.VOLUME, "h", "n0-1"), Key(Kind.NETWORK, "h", "storage")
+    observed = [
+        *seen(machine=replace(SERVER, disks=more, nics=nics)),
+        Observed(disk, Volume("p", 1 << 20), TAG, 1.0),
+        Observed(other, Link("br1"), TAG, 1.0),
+    ]
+    rules = {"h": {**RULES["h"], Kind.MACHINE: {"disks": "live", "nics": "live"}}}
+    plan = diff(cluster="c", cluster_id=CLUSTER, desired=DESIRED, observed=observed, rules=rules)
+    order = list(moves(plan))
+    assert set(order) == {(MACHINE, Half.MAKE), (disk, Half.REMOVE), (other, Half.REMOVE)}
+    assert order[0] == (MACHINE, Half.MAKE)
+    assert all((MACHINE, Half.MAKE) in moves(plan)[each].waits for each in order[1:])
+
+
+def test_a_machine_that_loses_a_disk_while_its_pool_is_replaced_waits_for_nothing_of_itself() -> (
+    None
+):
+    more = (*SERVER.disks, MachineDisk("n0-1", "virtio", "t"))
+    disk = Observed(Key(Kind.VOLUME, "h", "n0-1"), Volume("p", 1 << 20), TAG, 1.0)
+    observed = [*seen(machine=replace(SERVER, disks=more), pool=Pool("/elsewhere")), disk]
+    rules = {"h": {**RULES["h"], Kind.MACHINE: {"disks": "live"}}}
+    plan = diff(cluster="c", cluster_id=CLUSTER, desired=DESIRED, observed=observed, rules=rules)
+    order = list(moves(plan))
+    assert (POOL, Half.REMOVE) in order
+    assert order.index((disk.key, Half.REMOVE)) < order.index((POOL, Half.REMOVE))
+    assert order.index((VOLUME, Half.MAKE)) < order.index((MACHINE, Half.MAKE))
+
+
 def test_a_dead_netboot_service_is_mended_and_a_failed_machine_is_left_to_its_user() -> None:
     observed = [
         replace(each, fault="dead") if each.key.kind in {Kind.NETBOOT, Kind.MACHINE} else each

@@ -311,13 +311,13 @@ def test_those_that_fit_nowhere_keep_nobody_else_from_a_place() -> None:
 GROWING = "hosts: {{a: {{{exact}}}, b: {{{exact}}}}}\nnodes: [{{count: 2, memory: {memory}GiB}}]"
 
 
-def growing(memory: int, **ways: bool) -> tuple[dict[str, str], list[str]]:
+def growing(memory: int, *, rebalance: bool = False) -> tuple[dict[str, str], list[str]]:
     """Two nodes that are on one host, with 4 GiB each, and what their file says now."""
     cluster = read(GROWING.format(exact=EXACT, memory=memory))
     before = Allocations(hosts={"node-0": "a", "node-1": "a"})
     there = Occupied(standing=dict.fromkeys(before.hosts, Usage(1, 4 * GIB, 10 * GIB)))
     known = {"a": FACTS, "b": FACTS}
-    given, reasons = allocate(cluster, before, there, facts=known, **ways)
+    given, reasons = allocate(cluster, before, there, facts=known, rebalance=rebalance)
     return dict(given.hosts), reasons
 
 
@@ -391,3 +391,38 @@ def test_a_node_that_its_host_could_never_have_is_refused_by_one_reason() -> Non
     standing = dict.fromkeys(there, Usage(1, 4 * GIB, 10 * GIB))
     _, reasons = place(cluster, there, {"a": replace(FACTS, memory=6 * GIB)}, {}, standing=standing)
     assert len(reasons) == 1, "also on a host that takes nobody new"
+
+
+def planned(first: str, *, unmade: set[str], nodes: str = "count: 3, memory: 2GiB") -> str:
+    """The hosts of three nodes that were all decided to be on `a`."""
+    cluster = read(f"hosts: {{a: {{{first}}}, b: {{{EXACT}}}}}\nnodes: [{{{nodes}}}]")
+    before = Allocations(hosts=dict.fromkeys(("node-0", "node-1", "node-2"), "a"))
+    given, reasons = allocate(
+        cluster, before, Occupied(), facts={"a": FACTS, "b": FACTS}, unmade=unmade
+    )
+    assert not reasons
+    return "".join(given.hosts[name] for name in sorted(given.hosts))
+
+
+def test_what_was_planned_and_never_made_goes_where_it_was_to_go() -> None:
+    assert planned(EXACT, unmade={"node-1"}) == "aaa"
+
+
+def test_what_was_never_made_leaves_a_host_that_is_drained() -> None:
+    assert planned(f"drained: true, {EXACT}", unmade={"node-1"}) == "aba"
+
+
+def test_what_was_never_made_goes_where_there_is_room_for_it_now() -> None:
+    assert planned(EXACT, unmade={"node-1"}, nodes="count: 3, memory: 3GiB") == "aba"
+
+
+def test_what_was_never_made_gives_way_where_others_would_be_homeless() -> None:
+    """`large` fits the host alone on which `small` was to be."""
+    cluster = read(
+        f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\n"
+        "nodes: [{name: small, memory: 4GiB}, {name: large, memory: 8GiB}]"
+    )
+    known = {"a": replace(FACTS, memory=4 * GIB), "b": FACTS}
+    before = Allocations(hosts={"small": "b"})
+    given, reasons = allocate(cluster, before, Occupied(), facts=known, unmade={"small"})
+    assert (given.hosts, reasons) == ({"small": "a", "large": "b"}, [])

@@ -1,16 +1,14 @@
-"""From a file to resources: identity, allocation, needs; and what hosts refuse."""
+"""From a file to resources: identity, allocation, needs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from ipaddress import IPv4Network, IPv6Network
-from typing import Any
+from ipaddress import IPv4Network
 from uuid import UUID
 
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.resources import (
     Bmc,
-    ExistingVolume,
     Key,
     Kind,
     Link,
@@ -20,8 +18,8 @@ from nospoon.model.resources import (
 )
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
-from nospoon.plan.hosts import HostFacts, Route
-from nospoon.plan.refuse import against_pool, cautions, reasons_against
+from nospoon.plan.hosts import HostFacts
+from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.spec.load import load
 
@@ -53,62 +51,6 @@ def test_a_disk_that_rotates_has_a_rate_and_one_that_does_not_says_so() -> None:
     machine = resources(read(f"nodes: [{{disks: [{disks}]}}]"))[Key(Kind.MACHINE, "here", "node-0")]
     assert isinstance(machine, Machine)
     assert [disk.rotation_rate for disk in machine.disks] == [7200, 1]
-
-
-def existing(size: int, **more: Any) -> HostFacts:
-    return replace(FACTS, volumes={"p/data": ExistingVolume(size, "raw", **more)})
-
-
-BORROWED = """
-hosts: {a: {}, b: {}}
-networks: {n: {cidr: 10.0.0.0/24}}
-nodes: [{name: n0, disks: [1GiB, {volume: p/data}]}]
-"""
-
-
-def test_an_existing_volume_is_no_resource_and_its_size_is_what_was_found() -> None:
-    cluster, facts = read(BORROWED), {"a": FACTS, "b": existing(7 << 20)}
-    decisions, reasons = allocate(cluster, Allocations(), Occupied(), facts=facts)
-    assert not reasons
-    assert decisions.hosts == {"n0": "b"}, "where the volume is"
-    around = Surroundings(dict.fromkeys("ab", "/pools"), {}, {}, facts)
-    found = resolve(cluster, ID, decisions, around)
-    assert [key.name for key in found if key.kind is Kind.VOLUME] == ["n0-0"]
-    machine = found[Key(Kind.MACHINE, "b", "n0")].shape
-    assert isinstance(machine, Machine)
-    assert [(disk.volume, disk.format) for disk in machine.disks] == [
-        ("n0-0", "qcow2"), ("p/data", "raw"),
-    ]  # fmt: skip
-    bmc = found[Key(Kind.BMC, "b", "n0")].shape
-    assert isinstance(bmc, Bmc)
-    assert bmc.disk_sizes == (1 << 30, 7 << 20)
-
-
-def test_an_existing_volume_that_is_nowhere_is_refused() -> None:
-    facts = {"a": FACTS, "b": FACTS}
-    _, (reason,) = allocate(read(BORROWED), Allocations(), Occupied(), facts=facts)
-    assert "a, b: no volume p/data in an active storage pool" in reason
-
-
-def test_a_volume_of_another_machine_is_refused_and_of_its_own_is_not() -> None:
-    cluster = read(BORROWED)
-    decisions = Allocations(hosts={"n0": "a"})
-
-    def reasons(user: UUID) -> list[str]:
-        facts = {"a": existing(1, users=((user, "theirs"),))}
-        return list(reasons_against(cluster, ID, decisions, facts))
-
-    assert reasons(identity.node_uuid(ID, "n0")) == []
-    (reason,) = reasons(UUID(int=1))
-    assert reason.startswith("node n0 on host a: volume p/data is a disk of domain theirs.")
-
-
-def test_two_nodes_share_no_volume_of_a_host() -> None:
-    cluster = read("nodes: [{count: 2, disks: [{volume: p/data}]}]")
-    facts = {"here": existing(1)}
-    hosts = dict.fromkeys(("node-0", "node-1"), "here")
-    (reason,) = reasons_against(cluster, ID, Allocations(hosts=hosts), facts)
-    assert "nodes node-0 and node-1 on host here: both want volume p/data" in reason
 
 
 def test_identities_are_derived_and_steady() -> None:
@@ -241,87 +183,6 @@ def test_a_node_without_protocols_has_a_silent_bmc() -> None:
     assert (bmc.address, bmc.ipmi_port, bmc.redfish_port) == ("", 0, 0)
 
 
-def reasons(cluster: Cluster, facts: HostFacts) -> list[str]:
-    return list(reasons_against(cluster, ID, decided(cluster), {"here": facts}))
-
-
-def test_every_reason_against_a_cluster_is_told_at_once() -> None:
-    cluster = read(
-        """
-networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}
-nodes:
-  - {name: s, firmware: uefi-secure, tpm: true, nics: [a]}
-  - {name: arm, arch: aarch64, memory: 64GiB, nics: [a]}
-"""
-    )
-    poor = HostFacts(
-        firmwares=frozenset({Firmware.UEFI}),
-        archs=frozenset({Arch.X86_64}),
-        tpm=False,
-        managed_networks=True,
-        memory=8 << 30,
-        routes=(Route(IPv4Network("10.0.0.0/8"), "eth0"),),
-    )
-    told = "\n".join(reasons(cluster, poor))
-    for part in ("uefi-secure", "TPM", "aarch64", "65536 MiB", "10.0.0.0/8 dev eth0"):
-        assert part in told
-
-
-def test_a_pool_of_bmc_addresses_takes_no_route_and_no_gateway_away() -> None:
-    routes = (
-        Route(IPv4Network("0.0.0.0/0"), "eth0", "10.9.0.1"),
-        Route(IPv4Network("10.9.0.0/24"), "eth0"),
-        Route(IPv4Network("10.7.0.0/24"), "nsbridge"),
-    )
-    own = Allocations(cidrs={"a": "10.7.0.0/24"})
-
-    def told(pool: str) -> list[str]:
-        return list(against_pool(IPv4Network(pool), own, routes))
-
-    assert "gateway of this machine's route 0.0.0.0/0 dev eth0" in "".join(told("10.9.0.0/28"))
-    assert "holds the route 10.9.0.0/24 dev eth0" in "".join(told("10.8.0.0/15"))
-    assert told("10.9.0.128/25") == []  # a part of the network that this machine is on
-    assert told("10.7.0.0/24") == []  # a network that the cluster made
-    assert told("10.20.0.0/24") == []
-
-
-def test_the_route_of_our_own_bridge_is_no_overlap() -> None:
-    cluster = read("networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}\nnodes: [{count: 1}]")
-    own = Route(IPv4Network("10.7.0.0/24"), identity.bridge_name(ID, "a"))
-    assert reasons(cluster, replace(FACTS, routes=(own,))) == []
-
-
-def test_two_libvirtds_of_one_machine_do_not_both_make_the_bridge_of_a_network() -> None:
-    def told(network: str, second: str) -> list[str]:
-        cluster = read(
-            f"hosts: {{a: {{libvirt: 'qemu:///system'}}, b: {{libvirt: '{second}'}}}}\n"
-            f"networks: {{lan: {{{network}}}}}\nnodes: [{{host: a}}, {{host: b}}]"
-        )
-        facts = {"a": FACTS, "b": replace(FACTS, managed_networks="session" not in second)}
-        facts = {k: replace(v, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
-                 for k, v in facts.items()}  # fmt: skip
-        return list(reasons_against(cluster, ID, decided(cluster), facts))
-
-    beside = "qemu+unix:///system?socket=/run/second/libvirt-sock"
-    (why,) = told("", beside)
-    assert why.startswith("network lan: hosts a and b are libvirtds of one machine")
-    assert told("bridge: br0", beside) == []
-    assert told("", "qemu:///session") == []
-    assert told("", "qemu+ssh://rack/system") == []
-
-
-def test_session_hosts_refuse_addressed_and_bridged_networks() -> None:
-    cluster = read(
-        """
-networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}, b: {bridge: br0}}
-nodes: [{nics: [a, b]}]
-"""
-    )
-    told = reasons(cluster, replace(FACTS, managed_networks=False))
-    assert len(told) == 2
-    assert all("qemu:///session" in reason for reason in told)
-
-
 def test_machines_and_strangers_get_no_address_of_a_bmc() -> None:
     cluster = read(
         "networks: {lan: {cidr: 10.9.0.0/26, netboot: builtin}}\n"
@@ -341,20 +202,6 @@ def test_machines_and_strangers_get_no_address_of_a_bmc() -> None:
 def test_a_network_that_is_chosen_leaves_the_pool_of_bmcs_alone() -> None:
     cluster = read("bmc: {pool: 172.30.0.0/25}\nnodes: [{count: 1}]")
     assert decided(cluster).cidrs == {"provision": "172.30.1.0/24"}
-
-
-def test_a_bridge_that_a_host_does_not_have_is_refused() -> None:
-    cluster = read(
-        "hosts: {here: {physnets: {public: br-ex}}}\n"
-        "networks: {a: {physnet: public}, b: {bridge: br0}, c: {bridge: br1}}\n"
-        "nodes: [{nics: [a, b, c]}]"
-    )
-    facts = {"here": replace(FACTS, links=frozenset({"lo", "br1"}), bridges=frozenset({"br1"}))}
-    reasons = list(reasons_against(cluster, ID, decided(cluster), facts))
-    assert [reason.partition(". ")[0] for reason in reasons] == [
-        "network a: host here has no bridge br-ex",
-        "network b: host here has no bridge br0",
-    ]
 
 
 def test_an_interface_stands_for_the_bridge_that_it_is_plugged_into() -> None:
@@ -401,27 +248,6 @@ def test_an_overlay_joins_the_hosts_that_are_used() -> None:
     assert given == ["4", "5"]
 
 
-def test_a_tunnel_needs_two_machines_with_addresses() -> None:
-    text = "networks: {lan: {overlay: vxlan}}\nnodes: [{count: 2}]"
-    for hosts, expected in (
-        (far("198.51.100.1", "198.51.100.1"), "hosts h0 and h1 have the address 198.51.100.1"),
-        (far("rack-a", "198.51.100.1"), "host h0 has no `address` for others"),
-    ):
-        cluster = read(hosts + text)
-        facts = {host.name: FACTS for host in cluster.hosts}
-        (reason,) = reasons_against(cluster, ID, decided(cluster), facts)
-        assert expected in reason
-
-
-def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> None:
-    text = "nodes: [{memory: 128MiB, name: u}, {memory: 128MiB, firmware: bios, name: b}]"
-    cluster = read(text)
-    (caution,) = cautions(cluster, decided(cluster), {"here": replace(FACTS, real=True)})
-    assert caution.startswith("node u: 128 MiB")
-    assert caution.endswith("give it 256 MiB")
-    assert not list(cautions(cluster, decided(cluster), {"here": FACTS}))
-
-
 def test_a_nic_has_a_port_of_its_own_on_a_bridge_and_none_on_a_user_mode_network() -> None:
     nodes = "nodes: [{count: 2, nics: [provision, provision]}]"
     machines = [each for each in resources(read(nodes)).values() if isinstance(each, Machine)]
@@ -449,17 +275,6 @@ def test_a_network_with_a_way_out_has_the_hosts_address_and_a_route_for_its_gues
     netboot = resources(read(text))[Key(Kind.NETBOOT, "here", "lan")]
     assert isinstance(netboot, NetbootService)
     assert netboot.routed
-
-
-def test_a_bridge_that_is_not_of_the_kind_that_the_file_says_is_refused() -> None:
-    facts = replace(FACTS, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
-    text = "networks: {lan: {bridge: br0%s}}\nnodes: [{}]"
-    plain, ovs = (read(text % more) for more in ("", ", switch: ovs"))
-    assert reasons(plain, facts) == []
-    assert "is no bridge of Open vSwitch" in "".join(reasons(ovs, facts))
-    facts = replace(facts, bridges=frozenset(), ovs_bridges=frozenset({"br0"}))
-    assert reasons(ovs, facts) == []
-    assert "Write `switch: ovs`" in "".join(reasons(plain, facts))
 
 
 SIX = "networks: {a: {cidr: 'fd00:30::/64', netboot: builtin}}\nnodes: [{count: 2}]"
@@ -490,22 +305,3 @@ def test_uefi_looks_for_ipv6_only_where_a_network_has_it() -> None:
     assert looks(SIX)
     assert not looks("nodes: [{}]")
     assert not looks(SIX.replace("count: 2", "firmware: bios"))
-
-
-def test_a_route_of_ipv6_is_in_the_way_of_its_like_only() -> None:
-    route = Route(IPv6Network("fd00:30::/48"), "eth0")
-    (reason,) = reasons(read(SIX), replace(FACTS, routes=(route,)))
-    assert "network a: fd00:30::/64 overlaps the route fd00:30::/48 dev eth0" in reason
-    everywhere = Route(IPv6Network("::/0"), "eth0", "fe80::1")
-    assert reasons(read(SIX), replace(FACTS, routes=(everywhere,))) == []
-    four = "networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}\nnodes: [{count: 1}]"
-    assert reasons(read(four), replace(FACTS, routes=(route,))) == []
-
-
-def test_a_network_that_is_renamed_is_told_to_go_first() -> None:
-    cluster = read("networks: {wan: {cidr: 10.7.0.0/24}}\nnodes: [{count: 1}]")
-    bridge = identity.bridge_name(ID, "lan")
-    facts = {"here": replace(FACTS, routes=(Route(IPv4Network("10.7.0.0/24"), bridge),))}
-    before = Allocations(cidrs={"lan": "10.7.0.0/24"})
-    (reason,) = reasons_against(cluster, ID, decided(cluster), facts, before=before)
-    assert f"dev {bridge} (network lan, to be removed by an `up` before this) of host" in reason

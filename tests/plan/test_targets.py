@@ -143,6 +143,22 @@ def test_an_address_that_a_target_has_now_is_nobodys_else() -> None:
     assert step.desired.shape == serving(NEAR, given("n3", 2)).shape
 
 
+def test_a_target_that_left_has_no_address_any_more() -> None:
+    before = (link(NEAR, "1"), serving(NEAR, given("n1", 2), given("n2", 3)), node("n1", NEAR))
+    after = (link(NEAR, "1"), serving(NEAR, given("n2", 9), given("n3", 4)))
+    steps = {each.key: each for each in part(after, before, "n1").steps}
+    assert set(steps) == {DHCP[NEAR], Key(Kind.VOLUME, "a", "n1-0")}
+    served = steps[DHCP[NEAR]].desired
+    assert served is not None
+    assert served.shape == serving(NEAR, given("n2", 3)).shape, "n2 and n3 are no targets"
+
+
+def test_a_target_that_moves_has_no_address_any_more_where_it_was() -> None:
+    before = (link(NEAR, "1"), serving(NEAR, given("n1", 2)), link(FAR, "2"), serving(FAR))
+    after = (link(NEAR, "1"), serving(NEAR), link(FAR, "2"), serving(FAR, given("n1", 2)))
+    assert {*DHCP.values()} <= keys(part((*after, node("n1", FAR)), before, "n1"))
+
+
 def test_a_node_on_a_new_host_of_an_overlay_is_joined_with_the_others_and_gets_dhcp() -> None:
     before = (link(NEAR, "1", "9"), serving(NEAR, given("n1", 2)), node("n1", NEAR))
     after = (

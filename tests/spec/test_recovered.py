@@ -8,7 +8,7 @@ from uuid import UUID
 from nospoon.model.cluster import Host
 from nospoon.model.resources import Key, Kind, MachineDisk, Observed, OwnerTag, Volume
 from nospoon.spec.load import load
-from nospoon.spec.recovered import cluster_file
+from nospoon.spec.recovered import cluster_file, with_more
 from nospoon.testing.probed import MACHINE
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
@@ -37,3 +37,18 @@ def test_disks_of_a_recovered_file_are_what_they_were() -> None:
     ]
     assert [each.size for each in node.disks] == [1 << 30, 1 << 30, 1 << 30, 0]
     assert (node.disks[3].volume, node.disks[3].format) == ("pool/theirs", "raw")
+
+
+def test_a_recovered_file_takes_in_what_another_look_found() -> None:
+    def machine(name: str, host: str, cpus: int) -> Observed:
+        shape = replace(MACHINE, cpus=cpus, disks=(), nics=())
+        return Observed(Key(Kind.MACHINE, host, name), shape, TAG, 0.0)
+
+    first = cluster_file("c", ID, [Host("a")], [machine("n1", "a", 2)])
+    second = cluster_file("c", ID, [Host("b")], [machine("n0", "b", 1), machine("n1", "a", 9)])
+    found = load(with_more(first, second), file="c.yaml")
+    assert found.id == ID
+    assert [host.name for host in found.hosts] == ["b", "a"]
+    assert [(node.name, node.host, node.cpus) for node in found.nodes] == [
+        ("n0", "b", 1), ("n1", "a", 2),
+    ]  # fmt: skip

@@ -24,13 +24,16 @@ class HttpDiscs:
 
         Raises `ProviderError`, `UsageError` when the ISO cannot be had.
         """
-        uri = self.uri_of(machine)
-        return await asyncio.to_thread(_cmdline, uri) if uri else None
+        uri, transfer = self.uri_of(machine), Transfer()
+        try:
+            return await asyncio.to_thread(_cmdline, uri, transfer) if uri else None
+        finally:
+            transfer.unwanted = True  # of a machine that is switched off meanwhile
 
 
-def _cmdline(uri: str) -> str:
+def _cmdline(uri: str, transfer: Transfer) -> str:
     """Firmware has certificates of its own to hold servers to; nobody gave ours any."""
     with tempfile.NamedTemporaryFile(prefix="nospoon-http-boot-") as file:
-        download(uri, Access(verify=False), file, Transfer())
+        download(uri, Access(verify=False), file, transfer)
         file.flush()
         return media.cmdline(Path(file.name))

@@ -53,7 +53,7 @@ class Orphans:
         """What each host and Ironic has of clusters that are not in the store; all that are known
         where the scope names no host.
         """
-        seen = await self._survey.look(scope if scope.hosts else await self._survey.known())
+        seen = await self._survey.around(scope)
         known = {row.id for row in await self._database.call(stored.all_clusters)}
         return [
             replace(each, found=tuple(f for f in each.found if f[0].tag.cluster not in known))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import partial
 from ipaddress import IPv4Network
 from uuid import UUID, uuid4
 
 from nospoon.control import usage
-from nospoon.control.accounts import Account, accounts_for
+from nospoon.control.accounts import accounts_for
 from nospoon.control.borrowed import existing_volumes, refuse_borrowers
 from nospoon.control.certificates import certificate_digest
 from nospoon.control.enrolment import RULES as ENROLMENT_RULES
@@ -24,20 +24,24 @@ from nospoon.control.hosts import Hosts, routes_here
 from nospoon.control.named_files import NamedFiles
 from nospoon.control.pending import known_places
 from nospoon.control.places import DriversOf, Places, against_moves
+from nospoon.control.prepared import Prepared, Seen
 from nospoon.control.reach import Surveyed, require, survey
 from nospoon.control.request import Request
-from nospoon.engine.observe import Drivers, observe_reachable
+from nospoon.engine.observe import observe_reachable
 from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import Way
-from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Observed, Resource
+from nospoon.model.resources import Bmc, Key, Kind, NetbootService
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
+from nospoon.plan.found import completed
 from nospoon.plan.hosts import HostFacts
+from nospoon.plan.losses import lost_snapshots
 from nospoon.plan.nova import inventories
 from nospoon.plan.numbers import in_order
+from nospoon.plan.occupants import occupants
 from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.remembered import Remembered, Said, remembered
@@ -48,7 +52,8 @@ from nospoon.providers.base import Capabilities, Driver
 from nospoon.spec.load import load
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store import snapshots
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
@@ -59,34 +64,6 @@ OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
 """The daemon serves these kinds itself: every field may change while they run."""
 
 PortsInUse = Callable[[], frozenset[tuple[str, int]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A plan and everything it was made from. `earlier` is None for a new cluster, `rows` are its
-    nodes as they are remembered. `away`: host -> why nobody knows what is there.
-    """
-
-    id: UUID
-    cluster: Cluster
-    surveyed: Surveyed
-    earlier: ClusterRow | None
-    rows: Sequence[NodeRow]
-    uploads: Mapping[str, str]
-    accounts: Mapping[str, Account]
-    allocations: Allocations
-    desired: Mapping[Key, Resource]
-    plan: Plan
-    drivers: Drivers = field(default_factory=dict)
-    observed: tuple[Observed, ...] = ()
-    away: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def stranded(self) -> frozenset[str]:
-        """The nodes that are on hosts which are away, or that are to be there."""
-        places = [(row.name, row.host.name) for row in self.rows]
-        places += self.allocations.hosts.items()
-        return frozenset(node for node, host in places if host in self.away)
 
 
 class Planner:
@@ -126,141 +103,142 @@ class Planner:
         """The plan for a request, whose file says `cluster`. `surveyed`: its hosts, where they were
         just asked. Raises `PlanRefused` with every reason, `HostUnreachable`.
         """
-        wanted = await self._wanted(request, cluster, surveyed)
-        seen = await self._look(wanted)
-        require(request, seen.away, seen.stranded)
-        plan = await self._compared(request, seen)
+        seen = await self._look(await self._known(request, cluster, surveyed))
+        wanted = await self._wanted(request, seen)
+        require(request, seen.away, wanted.stranded)
+        plan = await self._compared(request, wanted)
         _refuse_stale(request.fingerprint, plan)
-        return replace(seen, plan=plan)
+        return replace(wanted, plan=plan)
 
-    async def _wanted(
-        self, request: Request, cluster: Cluster, surveyed: Surveyed | None
-    ) -> Prepared:
-        """What is to be, and where; nobody has looked yet what is."""
+    async def _known(self, request: Request, cluster: Cluster, surveyed: Surveyed | None) -> Seen:
+        """What is remembered, and what the hosts say of themselves."""
         refuse_borrowers(cluster, request.uid)
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.uid)
-        rows = await self._database.call(stored.nodes_of, cluster_id)
         before = earlier.uploads if earlier is not None else {}
         uploads, images = await self._named.of(cluster, request, before)
         ask = partial(self._ask, volumes=existing_volumes(cluster))
         surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
-        allocations = await self._allocate(
-            cluster,
-            cluster_id,
-            known_places(self._decided(earlier), rows),
-            facts=surveyed.all_facts,
-            rebalance=request.rebalance,
-        )
-        accounts = accounts_for(cluster, cluster_id, {r.uuid: r for r in rows}, self._cipher)
-        around = Surroundings(
-            pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
-            images=images,
-            credentials_keys={name: account.key for name, account in accounts.items()},
-            facts=surveyed.facts,
-            certificate=certificate_digest(cluster, uploads),
-        )
-        desired = await asyncio.to_thread(resolve, cluster, cluster_id, allocations, around)
-        neighbours = await self._neighbours(cluster_id, request.uid)
-        _refuse([*against_twins(cluster.hosts), *against_ports(desired.values(), neighbours)])
-        return Prepared(
+        return Seen(
             id=cluster_id,
             cluster=cluster,
-            surveyed=surveyed,
             earlier=earlier,
-            rows=rows,
+            rows=await self._database.call(stored.nodes_of, cluster_id),
             uploads=uploads,
-            accounts=accounts,
-            allocations=allocations,
-            desired=desired,
-            plan=Plan(cluster=cluster.name, cluster_id=cluster_id, steps=()),
+            images=images,
+            surveyed=surveyed,
+            places=Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts),
         )
 
-    def _decided(self, earlier: ClusterRow | None) -> Allocations:
-        """What was decided; earlier versions numbered hosts in the order of their file."""
-        if earlier is None:
-            return Allocations()
-        if earlier.allocations.ends.low:
-            return earlier.allocations
-        try:
-            before = self.read(earlier.file, self._cipher.decrypt(earlier.text.encode()))
-        except SpecError:  # written for an earlier version, which understood it
-            return earlier.allocations
-        ends = in_order([host.name for host in before.hosts])
-        return replace(earlier.allocations, ends=ends)
-
-    async def _places(self, wanted: Prepared) -> Places:
-        earlier = wanted.earlier
-        return Places(await self.hosts_of(earlier) if earlier else (), wanted.cluster.hosts)
-
-    async def _look(self, wanted: Prepared) -> Prepared:
+    async def _look(self, known: Seen) -> Seen:
         """What is there now, and who handles it; refuses to leave anything behind unseen."""
-        cluster, places = wanted.cluster, await self._places(wanted)
-        before, now = self.enrolment.place_of(wanted.earlier), cluster.ironic
-        answering = (host for host in places.all if host.name not in wanted.surveyed.away)
+        cluster, places = known.cluster, known.places
+        before, now = self.enrolment.place_of(known.earlier), cluster.ironic
+        answering = (host for host in places.all if host.name not in known.surveyed.away)
         drivers = self.drivers(answering) | self.enrolment.drivers(
-            self.enrolment.joined(before, now), sought=_sought(cluster, wanted.id)
+            self.enrolment.joined(before, now), sought=_sought(cluster, known.id)
         )
-        observed, away = await observe_reachable(drivers, wanted.id)
+        observed, away = await observe_reachable(drivers, known.id)
         if PLACE in away:
             raise HostUnreachable(away[PLACE])
         await self.enrolment.refuse_left_behind(
-            before, now, wanted.id, here=[each.key for each in observed]
+            before, now, known.id, here=[each.key for each in observed]
         )
-        _refuse(await against_moves(places, wanted.id, observed, self._drivers_of))
-        away = {**away, **wanted.surveyed.away}
-        return replace(wanted, drivers=drivers, observed=tuple(observed), away=away)
+        _refuse(await against_moves(places, known.id, observed, self._drivers_of))
+        away = {**away, **known.surveyed.away}
+        return replace(known, drivers=drivers, observed=tuple(observed), away=away)
 
-    async def _compared(self, request: Request, seen: Prepared) -> Plan:
+    async def _wanted(self, request: Request, seen: Seen) -> Prepared:
+        """What is to be, and where; how it comes about is not told yet."""
+        cluster, surveyed = seen.cluster, seen.surveyed
+        allocations = await self._allocate(request, seen)
+        accounts = accounts_for(cluster, seen.id, {r.uuid: r for r in seen.rows}, self._cipher)
+        around = Surroundings(
+            pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
+            images=seen.images,
+            credentials_keys={name: account.key for name, account in accounts.items()},
+            facts=surveyed.facts,
+            certificate=certificate_digest(cluster, seen.uploads),
+        )
+        desired = await asyncio.to_thread(resolve, cluster, seen.id, allocations, around)
+        neighbours = await self._neighbours(seen.id, request.uid)
+        _refuse([*against_twins(cluster.hosts), *against_ports(desired.values(), neighbours)])
+        nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
+        return Prepared(seen, accounts, allocations, desired, nothing)
+
+    async def _said_before(self, earlier: ClusterRow) -> Cluster | None:
+        """The file of before; None for one of an earlier version, which alone understood it."""
+        text = self._cipher.decrypt(earlier.text.encode())
+        try:
+            return await asyncio.to_thread(self.read, earlier.file, text)
+        except SpecError:
+            return None
+
+    async def _decided(self, seen: Seen) -> Allocations:
+        """What was decided, with the nodes that are there and not remembered: a store that was lost
+        may be recovered in part, or not yet.
+        """
+        decided = await self._remembered(seen)
+        return completed(decided, seen.observed, {row.name for row in seen.rows})
+
+    async def _remembered(self, seen: Seen) -> Allocations:
+        """Earlier versions numbered hosts in the order of their file."""
+        if seen.earlier is None:
+            return Allocations()
+        decided = known_places(seen.earlier.allocations, seen.rows)
+        before = None if decided.ends.low else await self._said_before(seen.earlier)
+        if before is None:
+            return decided
+        return replace(decided, ends=in_order([host.name for host in before.hosts]))
+
+    async def _compared(self, request: Request, wanted: Prepared) -> Plan:
         """How what is becomes what is to be."""
-        cluster, desired, surveyed = seen.cluster, seen.desired, seen.surveyed
+        seen, desired, facts = wanted.seen, wanted.desired, wanted.seen.surveyed
+        cluster = seen.cluster
         plan = await asyncio.to_thread(
             diff,
             cluster=cluster.name,
             cluster_id=seen.id,
             desired=desired,
             observed=seen.observed,
-            rules=_rules(surveyed.capabilities),
-            why=_reasons(seen),
+            rules=_rules(facts.capabilities),
+            why=_reasons(wanted),
             notes=(
-                *_notes(surveyed.capabilities),
-                *cautions(cluster, seen.allocations, surveyed.facts),
+                *_notes(facts.capabilities),
+                *cautions(cluster, wanted.allocations, facts.facts),
             ),
         )
-        plan = elsewhere(plan, seen.away, seen.stranded)
+        plan = elsewhere(plan, seen.away, wanted.stranded)
         leavers = {row.name for row in seen.rows} - (names := {node.name for node in cluster.nodes})
         _refuse_unknown(request.targets, names | leavers)
         plan = only(plan, desired, request.targets)
-        left = (await self._places(seen)).left
-        leaves = not request.targets and (left or bool(leavers))
-        remembers = leaves or self._says_something_new(seen.earlier, request, seen.uploads)
+        kept = await self._database.call(snapshots.of_cluster, seen.id)
+        nodes = {each.name: [member.node for member in each.members] for each in kept}
+        leaves = not request.targets and (seen.places.left or bool(leavers))
+        anew = self._says_something_new(request, seen)
         return replace(
             plan,
-            remembers=remembers,
-            remembered=await asyncio.to_thread(self._said_anew, request, seen),
+            notes=(*plan.notes, *lost_snapshots(plan, nodes)),
+            remembers=leaves or anew,
+            remembered=await self._said_anew(seen) if anew else (),
             generation=seen.earlier.generation if seen.earlier else 0,
         )
 
-    def _says_something_new(
-        self, earlier: ClusterRow | None, request: Request, uploads: Mapping[str, str]
-    ) -> bool:
-        if earlier is None:
+    def _says_something_new(self, request: Request, seen: Seen) -> bool:
+        if seen.earlier is None:
             return True
-        text = self._cipher.decrypt(earlier.text.encode())
-        return text != request.text or dict(uploads) != dict(earlier.uploads)
+        text = self._cipher.decrypt(seen.earlier.text.encode())
+        return text != request.text or dict(seen.uploads) != dict(seen.earlier.uploads)
 
-    def _said_anew(self, request: Request, seen: Prepared) -> tuple[Remembered, ...]:
-        earlier = seen.earlier
-        if earlier is None or not self._says_something_new(earlier, request, seen.uploads):
+    async def _said_anew(self, seen: Seen) -> tuple[Remembered, ...]:
+        before = await self._said_before(seen.earlier) if seen.earlier is not None else None
+        if seen.earlier is None or before is None:
             return ()
-        try:
-            before = self.read(earlier.file, self._cipher.decrypt(earlier.text.encode()))
-        except SpecError:  # written for an earlier version, which understood it
-            return ()
-        return remembered(Said(before, earlier.uploads), Said(seen.cluster, seen.uploads))
+        then, now = Said(before, seen.earlier.uploads), Said(seen.cluster, seen.uploads)
+        return await asyncio.to_thread(remembered, then, now)
 
     def drivers(self, hosts: Iterable[Host]) -> dict[tuple[str, Kind], Driver]:
         """Every driver of these hosts."""
@@ -309,20 +287,29 @@ class Planner:
         pools = self.pool_root_of(host)
         return can, await self._hosts.facts(host, pools=pools, volumes=volumes)
 
-    async def _allocate(
-        self,
-        cluster: Cluster,
-        cluster_id: UUID,
-        before: Allocations,
-        *,
-        facts: Mapping[str, HostFacts],
-        rebalance: bool,
-    ) -> Allocations:
+    async def _allocate(self, request: Request, seen: Seen) -> Allocations:
+        cluster, facts = seen.cluster, seen.surveyed.all_facts
+        before = await self._decided(seen)
+        allocations, reasons = await asyncio.to_thread(
+            allocate, cluster, before, await self._occupied(request, seen),
+            facts=facts, unmade=seen.unmade(before.hosts), first_choice=seen.id.int,
+            rebalance=request.rebalance,
+        )  # fmt: skip
+        answering = {name: each for name, each in facts.items() if not each.away}
+        reasons += reasons_against(cluster, seen.id, allocations, answering, before=before)
+        pool = cluster.addressing.pool
+        if pool is not None and not pool.is_loopback:
+            reasons += against_pool(pool, allocations, await routes_here())
+        _refuse(reasons)
+        return allocations
+
+    async def _occupied(self, request: Request, seen: Seen) -> Occupied:
         others = [
-            row for row in await self._database.call(stored.all_clusters) if row.id != cluster_id
+            row for row in await self._database.call(stored.all_clusters) if row.id != seen.id
         ]
-        own = {identity.bridge_name(cluster_id, network.name) for network in cluster.networks}
-        routes = [r for fact in facts.values() for r in fact.routes if r.device not in own]
+        own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
+        told = seen.surveyed.facts.values()
+        routes = [route for fact in told for route in fact.routes if route.device not in own]
         taken = {r.network for r in routes if isinstance(r.network, IPv4Network)}
         taken = {each for each in taken if each.prefixlen}
         taken |= {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
@@ -332,24 +319,16 @@ class Planner:
             for each in row.allocations.endpoints.values()
         }
         endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
-        occupied = Occupied(
+        return Occupied(
             tuple(sorted(taken)),
             endpoints | self._ports_in_use(),
-            usage=await usage.of_others(self._database, self._hosts, cluster_id),
-            standing=await usage.standing(self._database, cluster_id),
+            usage=await usage.of_others(self._database, self._hosts, seen.id),
+            standing=await usage.standing(self._database, seen.id),
+            nics=await asyncio.to_thread(
+                tuple, occupants(seen.observed, cluster=seen.cluster, targets=request.targets)
+            ),
+            unseen=seen.unseen,
         )
-        allocations, reasons = await asyncio.to_thread(
-            allocate, cluster, before, occupied,
-            facts=facts, first_choice=cluster_id.int, rebalance=rebalance,
-        )  # fmt: skip
-        answering = {name: each for name, each in facts.items() if not each.away}
-        reasons += reasons_against(cluster, cluster_id, allocations, answering, before=before)
-        pool = cluster.addressing.pool
-        if pool is not None and not pool.is_loopback:
-            reasons += against_pool(pool, allocations, await routes_here())
-        if reasons:
-            raise PlanRefused(reasons)
-        return allocations
 
     async def _neighbours(self, cluster_id: UUID, uid: int) -> list[Neighbour]:
         """The BMCs of other clusters; those of other users are not named."""
@@ -401,18 +380,18 @@ def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:
     return rules | {PLACE: {**rules.get(PLACE, {}), **ENROLMENT_RULES}}
 
 
-def _reasons(seen: Prepared) -> dict[Key, str]:
+def _reasons(wanted: Prepared) -> dict[Key, str]:
     """Why each machine is on its host, where there is a choice, or it has to leave another."""
-    hosts = {host.name for host in seen.cluster.hosts}
-    left = {row.name: row.host.name for row in seen.rows if row.host.name not in hosts}
+    hosts = {host.name for host in wanted.seen.cluster.hosts}
+    left = {row.name: row.host.name for row in wanted.seen.rows if row.host.name not in hosts}
     return {
         Key(Kind.MACHINE, host, name): "; ".join(
             filter(None, (
                 f"{left[name]} is not in the file any more" if name in left else "",
-                seen.allocations.why.get(name, "") if len(hosts) > 1 else "",
+                wanted.allocations.why.get(name, "") if len(hosts) > 1 else "",
             ))
         )
-        for name, host in seen.allocations.hosts.items()
+        for name, host in wanted.allocations.hosts.items()
     }  # fmt: skip
 
 

@@ -8,9 +8,8 @@ in whose stead one is written of what was found, until the next `up` brings it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import ip_interface
 from typing import Any
 from uuid import UUID
 
@@ -20,19 +19,18 @@ from nospoon.control.accounts import random_password
 from nospoon.control.enrolment import Enrolment
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
-from nospoon.control.orphans import Orphans, cluster_name, user_name
-from nospoon.control.survey import Scope, Seen
-from nospoon.errors import Conflict, NospoonError, NotFound
-from nospoon.model.cluster import Host
+from nospoon.control.operations import Operations
+from nospoon.control.orphans import cluster_name, user_name
+from nospoon.control.survey import OUR_OWN, Scope, Seen, Survey, place_of
+from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound
+from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.machine import KeptState
-from nospoon.model.resources import Kind, Link, Machine, Observed
+from nospoon.model.resources import Kind, Machine, Observed
 from nospoon.plan import notes
-from nospoon.plan.allocate import Allocations
-from nospoon.plan.found_numbers import found_hosts, found_nics
-from nospoon.plan.notes import Noted
+from nospoon.plan.found import completed, found_allocations
 from nospoon.runtime.clock import Clock
-from nospoon.spec.recovered import cluster_file
+from nospoon.spec.recovered import FILE, cluster_file, with_more
 from nospoon.store import clusters as stored
 from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow, NodeRow
@@ -42,11 +40,53 @@ from nospoon.store.snapshots import SnapshotRow, SnapshotState
 
 Kept = Sequence[tuple[NodeRow, Mapping[str, Mapping[str, KeptState]]]]
 """Nodes, with their disks -> name -> the state that it keeps so called."""
-FILE = "recovered.yaml"
 ONLY_IN_IRONIC = (
     "not recovered: none of its hosts was looked at, or they have nothing of it; "
     "`nospoon orphans --reap` removes its nodes from Ironic"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cluster of the store, before anything was looked at. `busy`: what is under way on it."""
+
+    row: ClusterRow
+    nodes: Sequence[NodeRow]
+    hosts: Sequence[Host]
+    busy: str = ""
+
+
+NOTHING_KNOWN: Mapping[UUID, Known] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is to be remembered of a cluster: its row, nodes that are `new`, and hosts. `lacking`:
+    hosts that may have more of it, and did not answer. `whole`: all hosts are known otherwise.
+    """
+
+    row: ClusterRow
+    new: Sequence[NodeRow]
+    hosts: Sequence[Host]
+    before: Known | None
+    lacking: Sequence[str]
+    whole: bool
+
+    @property
+    def nodes(self) -> list[NodeRow]:
+        """All that are known then."""
+        return [*(self.before.nodes if self.before is not None else ()), *self.new]
+
+    @property
+    def anything(self) -> bool:
+        """Whether rows say something new."""
+        return self.before is None or self.row is not self.before.row
+
+    @property
+    def said(self) -> str:
+        """How it went."""
+        how = "recovered" if self.before is None else "completed"
+        return f"{how} in part: no answer from {', '.join(self.lacking)}" if self.lacking else how
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +110,42 @@ class Found:
 
 
 class Recovery:
-    """Makes rows of what belongs to no cluster in the store. Nothing on a host is changed."""
+    """Makes rows of what the store does not know. Nothing on a host is changed."""
 
     def __init__(
         self,
         *,
         database: Database,
         cipher: Cipher,
-        orphans: Orphans,
+        survey: Survey,
+        operations: Operations,
         hosts: Hosts,
         fleet: Fleet,
         enrolment: Enrolment,
         clock: Clock,
     ) -> None:
-        self._database, self._cipher, self._orphans = database, cipher, orphans
+        self._database, self._cipher, self._survey = database, cipher, survey
         self._hosts, self._fleet, self._clock = hosts, fleet, clock
-        self._enrolment = enrolment
+        self._operations, self._enrolment = operations, enrolment
         self._one_at_a_time = asyncio.Lock()
 
-    async def recover(self, uid: int, scope: Scope, *, only: str = "") -> dict[str, Any]:
+    async def recover(self, uid: int, scope: Scope, *, of: Cluster | None = None) -> dict[str, Any]:
         """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}}}.
 
-        `only`: a cluster's name. `uid`: the owner of clusters whose tags name none.
+        `of`: a file's cluster, and no other. `uid`: the owner of clusters whose tags name none.
         """
         async with self._one_at_a_time:
-            seen = await self._orphans.find(scope)
-            found = [each for each in found_in(seen, uid) if only in ("", each.name)]
-            rows = [await self._restore(each) for each in found]
+            known = await self._known()
+            seen = await self._survey.around(scope)
+            seen += await self._survey.look(Scope(_others(seen, known, of)))
+            away = [each.place for each in seen if each.away and isinstance(each.place, Host)]
+            rows = [
+                await self._taken_in(each, known.get(each.id), of, away)
+                for each in found_in(seen, uid, known)
+                if of is None or each.name == of.name
+            ]
         return {
-            "clusters": rows,
+            "clusters": [row for row in rows if row],
             "away": {each.name: each.away for each in seen if each.away},
             "others": {each.name: each.others for each in seen if each.others},
         }
@@ -113,76 +160,183 @@ class Recovery:
                 "this daemon has clusters: it cannot become another deployment",
                 hint="Recover with an empty state: set NOSPOON_STATE_DIR to a new directory.",
             )
-        seen = await self._orphans.find(scope)
+        seen = await self._survey.around(scope)
         if not any(deployment in each.others for each in seen):
             raise NotFound(f"nothing there carries a tag of deployment {deployment!r}")
         await self._database.adopt(deployment)
 
-    async def _restore(self, found: Found) -> dict[str, Any]:
-        nodes = list(self._nodes(found))
+    async def _known(self) -> dict[UUID, Known]:
+        return {
+            row.id: Known(
+                row,
+                await self._database.call(stored.nodes_of, row.id),
+                await self._survey.hosts_of(row),
+                self._operations.current(row.id),
+            )
+            for row in await self._database.call(stored.all_clusters)
+        }
+
+    async def _taken_in(
+        self, found: Found, known: Known | None, of: Cluster | None, away: Sequence[Host]
+    ) -> dict[str, Any]:
+        """What is told of it; nothing where all was known."""
+        busy = self._operations.current(found.id) or (known.busy if known is not None else "")
+        part = self._first(found, of, away) if known is None else self._more(found, known, of, away)
+        if busy:
+            return (
+                _told(found, part, 0, f"left alone: {busy} is under way") if part.anything else {}
+            )
+        refused = "" if found.hosts or known is not None else ONLY_IN_IRONIC
+        if part.anything and not refused:
+            refused = await self._database.call(_save, part)
+        if refused:
+            return _told(found, part, 0, refused)
+        for node in part.new:
+            self._fleet.put(_member(part.row, node))
+        new = {node.host.name: node.host for node in part.new}
+        await asyncio.gather(*(self._hosts.look(host) for host in new.values()))
+        try:
+            kept, said = await self._snapshots(part), part.said
+        except NospoonError as error:
+            kept, said = 0, f"{part.said}, but for its snapshots: {error}"
+        if not part.anything and not kept and said == part.said:
+            return {}
+        return _told(found, part, kept, said)
+
+    def _first(self, found: Found, of: Cluster | None, away: Sequence[Host]) -> Part:
+        """Of a cluster that nobody knows; any host that is away may have more of it."""
+        hosts = _beside(found.hosts, of.hosts if of is not None else ())
         row = ClusterRow(
             id=found.id,
             name=found.name,
             uid=found.uid,
             generation=max(each.tag.generation for each in found.things),
             file=FILE,
-            text=self._cipher.encrypt(self._text(found)).decode(),
+            text=self._sealed(self._text(found)),
             uploads={},
-            allocations=allocations_of(found),
+            allocations=found_allocations(found.things),
             created=self._clock(),
             enrolled=self._enrolment.sealed(found.ironic),
         )
-        taken = ONLY_IN_IRONIC
-        if found.hosts:
-            taken = await self._database.call(_save, row, nodes, found.hosts)
-        kept, said = 0, taken or "recovered"
-        if not taken:
-            for node in nodes:
-                self._fleet.put(_member(row, node))
-            await asyncio.gather(*(self._hosts.look(host) for host in found.hosts))
-            try:
-                kept = await self._snapshots(row, nodes)
-            except NospoonError as error:
-                said = f"recovered, but for its snapshots: {error}"
-        return {
-            "cluster": found.name,
-            "owner": user_name(found.uid),
-            "nodes": len(nodes),
-            "hosts": ", ".join(host.name for host in found.hosts),
-            "ironic": str(found.ironic or ""),
-            "bmcs": len(row.allocations.endpoints),
-            "snapshots": kept,
-            "said": said,
-            "cluster_id": str(found.id),
-        }
+        lacking = _among(away, hosts) if of is not None else [host.name for host in away]
+        nodes = self._nodes(found, found.hosts)
+        return Part(row, nodes, hosts, None, lacking, whole=of is not None)
 
-    async def _snapshots(self, row: ClusterRow, nodes: Sequence[NodeRow]) -> int:
-        """Those that its machines' disks keep; how many."""
-        asked = (self._hosts.driver(node.uuid).kept(node.uuid) for node in nodes)
-        found = snapshots_of(row.id, list(zip(nodes, await asyncio.gather(*asked), strict=True)))
-        for each in found:
-            await self._database.call(snapshots.put, each)
-        return len(found)
+    def _more(self, found: Found, known: Known, of: Cluster | None, away: Sequence[Host]) -> Part:
+        """What is found and not known; what is known stays as it is."""
+        row, recovered = known.row, known.row.file == FILE
+        more = [*found.hosts, *(of.hosts if of is not None and recovered else ())]
+        hosts = _beside(known.hosts, more)
+        names = {node.name for node in known.nodes}
+        new = [node for node in self._nodes(found, hosts) if node.name not in names]
+        ironic = found.ironic if not row.enrolled else None
+        if new or len(hosts) > len(known.hosts) or ironic is not None:
+            text = self._cipher.decrypt(row.text.encode())
+            row = replace(
+                row,
+                generation=row.generation + 1,
+                text=self._sealed(with_more(text, self._text(found))) if recovered else row.text,
+                allocations=completed(row.allocations, found.things, names),
+                enrolled=row.enrolled or self._enrolment.sealed(ironic),
+            )
+        sure = of is not None or not recovered
+        lacking = _among(away, hosts) if sure else [host.name for host in away]
+        return Part(row, new, hosts, known, lacking, whole=sure)
+
+    async def _snapshots(self, part: Part) -> int:
+        """Those that its machines' disks keep; how many are new, or have more nodes now."""
+        kept, silent = [], bool(part.lacking)
+        for node in part.nodes:
+            try:
+                kept.append((node, await self._hosts.driver(node.uuid).kept(node.uuid)))
+            except (HostUnreachable, Gone):
+                silent = True
+        known = {
+            each.name: each for each in await self._database.call(snapshots.of_cluster, part.row.id)
+        }
+        whole = not silent and (part.whole or bool(part.new))
+        count = 0
+        for each in snapshots_of(part.row.id, kept):
+            before = known.get(each.name)
+            now = joined(before, each, silent=silent, whole=whole)
+            if now != before:
+                count += 1
+                await self._database.call(_put_snapshot, before, now)
+        return count
+
+    def _sealed(self, text: str) -> str:
+        return self._cipher.encrypt(text).decode()
 
     def _text(self, found: Found) -> str:
         return cluster_file(found.name, found.id, found.hosts, found.things)
 
-    def _nodes(self, found: Found) -> Iterator[NodeRow]:
-        hosts = {host.name: host for host in found.hosts}
-        for each, machine in found.machines:
-            yield NodeRow(
+    def _nodes(self, found: Found, hosts: Sequence[Host]) -> list[NodeRow]:
+        named = {host.name: host for host in hosts}
+        return [
+            NodeRow(
                 cluster_id=found.id,
                 name=each.key.name,
-                host=hosts[each.key.host],
+                host=named[each.key.host],
                 machine=machine,
                 profile="",
                 username="",
                 password=self._cipher.encrypt(random_password()),
             )
+            for each, machine in found.machines
+        ]
 
 
-def found_in(seen: Sequence[Seen], uid: int) -> list[Found]:
-    """The clusters of what was seen, under the hosts' names that their tags note."""
+def _others(
+    seen: Sequence[Seen], known: Mapping[UUID, Known], of: Cluster | None
+) -> tuple[Host, ...]:
+    """Hosts of clusters that are known, and that were found or are asked for, where nobody looked:
+    only who looks everywhere can tell what is lacking.
+    """
+    found = {id_ for each in seen for id_ in each.clusters()}
+    hosts = [
+        host
+        for id_, each in known.items()
+        if (id_ in found and of is None) or (of is not None and each.row.name == of.name)
+        for host in each.hosts
+    ]
+    asked = {place_of(each.place) for each in seen if isinstance(each.place, Host)}
+    return tuple(host for host in hosts if place_of(host) not in asked)
+
+
+def _beside(hosts: Sequence[Host], others: Iterable[Host]) -> list[Host]:
+    """And others that are neither called like one of these, nor lead where one does."""
+    names, places = {host.name for host in hosts}, {place_of(host) for host in hosts}
+    return [
+        *hosts,
+        *(each for each in others if each.name not in names and place_of(each) not in places),
+    ]
+
+
+def _among(away: Iterable[Host], hosts: Iterable[Host]) -> list[str]:
+    silent = {place_of(host) for host in away}
+    return [host.name for host in hosts if place_of(host) in silent]
+
+
+def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, Any]:
+    return {
+        "cluster": found.name,
+        "owner": user_name(found.uid),
+        "nodes": len(part.nodes),
+        "hosts": ", ".join(host.name for host in part.hosts),
+        "ironic": str(found.ironic or ""),
+        "bmcs": len(part.row.allocations.endpoints),
+        "snapshots": kept,
+        "said": said,
+        "cluster_id": str(found.id),
+    }
+
+
+def found_in(
+    seen: Sequence[Seen], uid: int, known: Mapping[UUID, Known] = NOTHING_KNOWN
+) -> list[Found]:
+    """The clusters of what was seen, under the hosts' names that their tags note, or that are
+    known.
+    """
     things: dict[UUID, list[Observed]] = {}
     hosts: dict[UUID, dict[str, Host]] = {}
     ironics: dict[UUID, IronicPlace] = {}
@@ -192,16 +346,17 @@ def found_in(seen: Sequence[Seen], uid: int) -> list[Found]:
                 ironics[id_] = each.place
                 things.setdefault(id_, []).extend(some)
                 continue
-            host = replace(each.place, name=_noted_host(some) or each.place.name)
-            hosts.setdefault(id_, {})[host.name] = host
+            host = _home(each.place, some, known.get(id_))
             things.setdefault(id_, []).extend(
                 replace(one, key=replace(one.key, host=host.name)) for one in some
             )
+            if id_ not in known or any(one.key.kind not in OUR_OWN for one in some):
+                hosts.setdefault(id_, {})[host.name] = host
     return [
         Found(
             id_,
-            cluster_name(some),
-            _owner(some, uid),
+            known[id_].row.name if id_ in known else cluster_name(some),
+            known[id_].row.uid if id_ in known else _owner(some, uid),
             tuple(some),
             tuple(hosts.get(id_, {}).values()),
             ironics.get(id_),
@@ -209,6 +364,35 @@ def found_in(seen: Sequence[Seen], uid: int) -> list[Found]:
         for id_, some in things.items()
         if any(each.key.kind is not Kind.IMAGE for each in some)  # those that no cluster uses
     ]
+
+
+def _home(place: Host, things: Sequence[Observed], known: Known | None) -> Host:
+    hosts = {place_of(host): host for host in known.hosts} if known is not None else {}
+    if place_of(place) in hosts:
+        return hosts[place_of(place)]
+    noted = _noted_host([each for each in things if each.key.kind not in OUR_OWN])
+    return replace(place, name=noted or place.name)
+
+
+def joined(
+    before: SnapshotRow | None, found: SnapshotRow, *, silent: bool, whole: bool
+) -> SnapshotRow:
+    """A snapshot that is known, with members that are found besides. `silent`: some nodes may not
+    have been asked; `whole`: all were.
+    """
+    half = found.state is SnapshotState.TAKING
+    if before is None:
+        return replace(found, state=SnapshotState.PARTLY) if silent else found
+    members = {member.machine for member in before.members}
+    more = tuple(member for member in found.members if member.machine not in members)
+    match before.state:
+        case SnapshotState.COMPLETE if more and (silent or half):
+            state = SnapshotState.PARTLY
+        case SnapshotState.PARTLY if whole and not half:
+            state = SnapshotState.COMPLETE
+        case _:
+            state = before.state
+    return replace(before, state=state, members=(*before.members, *more))
 
 
 def snapshots_of(cluster: UUID, kept: Kept) -> list[SnapshotRow]:
@@ -245,46 +429,27 @@ def _owner(things: Sequence[Observed], uid: int) -> int:
     return uid if told is None else told
 
 
-def allocations_of(found: Found) -> Allocations:
-    """The decisions that can be seen; of an endpoint that two nodes note, the first has it."""
-    noted = {each.key.name: notes.read(each.tag.note) for each, _ in found.machines}
-    links = {e.key.name: e.shape for e in found.things if isinstance(e.shape, Link)}
-    outlets = {node: told.outlet for node, told in noted.items() if told.outlet is not None}
-    ends = found_hosts(found.things)
-    return Allocations(
-        cidrs={
-            name: str(ip_interface(link.address).network)
-            for name, link in links.items()
-            if link.address
-        },
-        hosts={each.key.name: each.key.host for each, _ in found.machines},
-        endpoints={node: told.bmc for node, told in _first_of(noted) if told.bmc is not None},
-        outlets=outlets if len(set(outlets.values())) == len(outlets) else {},
-        numbers=found_nics(found.things, ends),
-        ends=ends,
-    )
-
-
-def _first_of(noted: dict[str, Noted]) -> Iterator[tuple[str, Noted]]:
-    taken: set[object] = set()
-    for node, told in noted.items():
-        place = (told.bmc.address, told.bmc.ipmi_port) if told.bmc is not None else None
-        if place not in taken:
-            yield node, told
-        if told.bmc is not None and told.bmc.ipmi_port:
-            taken.add(place)
-
-
-def _save(
-    connection: Connection, row: ClusterRow, nodes: list[NodeRow], hosts: Sequence[Host]
-) -> str:
+def _save(connection: Connection, part: Part) -> str:
     """Rows of one cluster; or the reason why there can be none."""
-    if stored.find(connection, uid=row.uid, name=row.name) is not None:
+    row, before = part.row, part.before
+    if before is None and stored.find(connection, uid=row.uid, name=row.name) is not None:
         return "not recovered: a cluster of that name and owner is there, with another id"
+    now = stored.get(connection, row.id)
+    if (now and now.generation) != (before and before.row.generation):
+        return "left alone: it was changed meanwhile; recover it again"
     stored.save(connection, row)
-    stored.put_nodes(connection, nodes)
-    stored.put_hosts(connection, row.id, hosts)
+    stored.put_nodes(connection, part.new)
+    known = {host.name for host in stored.hosts_of(connection, row.id)}
+    stored.put_hosts(connection, row.id, [h for h in part.hosts if h.name not in known])
     return ""
+
+
+def _put_snapshot(connection: Connection, before: SnapshotRow | None, now: SnapshotRow) -> None:
+    if before is None:
+        snapshots.put(connection, now)
+        return
+    snapshots.set_members(connection, now)
+    snapshots.set_state(connection, before, now.state)
 
 
 def _member(row: ClusterRow, node: NodeRow) -> Member:

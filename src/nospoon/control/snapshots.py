@@ -20,7 +20,7 @@ from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
 from nospoon.control.operations import Ended, Operations, Running
 from nospoon.engine.progress import Phase, Progress
-from nospoon.errors import Conflict, Gone, NospoonError, NotFound, ProviderError
+from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound, ProviderError
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
@@ -38,6 +38,7 @@ AGAIN = 10.0
 """Seconds until a host that is away is asked again to let its nodes go on."""
 SWITCHED = 60.0
 """Seconds within which a node has to be off."""
+COMPLETE = "`nospoon recover FILE`, with all hosts of the cluster, takes in the rest."
 HALF_MADE = (SnapshotState.TAKING, SnapshotState.REMOVING)
 
 Act = Callable[[Member], Awaitable[None]]
@@ -91,14 +92,42 @@ class Snapshots:
         snapshot = await self._snapshot(row, name)
         if snapshot.state in HALF_MADE:
             raise Conflict(f"snapshot {name!r} is not whole", hint="Delete it.")
+        if snapshot.state is SnapshotState.PARTLY:
+            raise Conflict(f"snapshot {name!r} may be of more nodes than are known", hint=COMPLETE)
         missing = [m.node for m in snapshot.members if self._fleet.get(m.machine) is None]
         if missing:
             raise Gone(
                 f"snapshot {name!r} has nodes that are no more: {', '.join(missing)}",
                 hint="Bring the file of that time up first.",
             )
+        await self._refuse_part(row, snapshot)
         await self._refuse_lost(snapshot)
+        await self._refuse_hindered(snapshot)
         return await self._start("restore", row, lambda run: self._restore(run, snapshot))
+
+    async def _refuse_part(self, row: ClusterRow, snapshot: SnapshotRow) -> None:
+        """Nodes that were not recovered with it keep its state too, by what can be asked."""
+        members = {member.machine for member in snapshot.members}
+        others = [each for each in self._fleet.of(row.uid, row.name) if each.uuid not in members]
+        kept = await asyncio.gather(*(self._kept_by(each.uuid) for each in others))
+        more = [
+            each.node for each, names in zip(others, kept, strict=True) if snapshot.name in names
+        ]
+        if more:
+            raise Conflict(
+                f"snapshot {snapshot.name!r} is of more nodes than are known: {', '.join(more)}",
+                hint=COMPLETE,
+            )
+
+    async def _kept_by(self, machine: UUID) -> set[str]:
+        """Names of the states that a node's disks keep; none of one that nobody can ask, or that
+        was not made yet.
+        """
+        try:
+            disks = await self._hosts.driver(machine).kept(machine)
+        except (HostUnreachable, Gone):
+            return set()
+        return {name for states in disks.values() for name in states}
 
     async def _refuse_lost(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off: all of them can go back, or none does."""
@@ -114,6 +143,18 @@ class Snapshots:
                 f"snapshot {snapshot.name!r} is lost to disks that were replaced since: "
                 f"{'; '.join(lost)}",
                 hint="Delete it.",
+            )
+
+    async def _refuse_hindered(self, snapshot: SnapshotRow) -> None:
+        """Before any machine is switched off, too."""
+        drivers = ((self._hosts.driver(m.machine), m.machine) for m in snapshot.members)
+        asked = (driver.hindered(machine, snapshot.name) for driver, machine in drivers)
+        why = zip(snapshot.members, await asyncio.gather(*asked), strict=True)
+        other = [f"{member.node} ({reason})" for member, reason in why if reason]
+        if other:
+            raise Conflict(
+                f"snapshot {snapshot.name!r} would not come back whole: {'; '.join(other)}",
+                hint="Bring the file of that time up first.",
             )
 
     async def delete(self, uid: int, cluster: str, name: str) -> OperationRow:

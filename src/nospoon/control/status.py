@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from nospoon.control.planner import Prepared
+from nospoon.control.prepared import Prepared
 from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff import waiting
@@ -22,9 +22,11 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     the file says, `unknown` while its host is away; nodes that should go are `extra`.
     """
     by_node = _steps_by_node(prepared)
-    late = {each.key.name: waiting(each) for each in prepared.observed if each.live is not None}
+    late = {
+        each.key.name: waiting(each) for each in prepared.seen.observed if each.live is not None
+    }
     states = {}
-    for node in prepared.cluster.nodes:
+    for node in prepared.seen.cluster.nodes:
         steps = by_node.pop(node.name, [])
         states[node.name] = (_state(steps), "; ".join(_drift(step) for step in steps))
         if not steps and node.name in late:
@@ -39,7 +41,7 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
 
 def other_drift(prepared: Prepared) -> list[str]:
     """What differs and belongs to no node: networks, pools, images, network boot; hosts away."""
-    away = [f"host {name} is away: {why}" for name, why in sorted(prepared.away.items())]
+    away = [f"host {name} is away: {why}" for name, why in sorted(prepared.seen.away.items())]
     return away + [_drift(step) for step in _steps_by_node(prepared).get("", [])]
 
 
@@ -82,7 +84,7 @@ def _drift(step: Step) -> str:
 def faults(prepared: Prepared) -> dict[str, str]:
     """Node -> why its machine, or what is in Ironic for it, does not work, though there."""
     found: dict[str, list[str]] = defaultdict(list)
-    for each in prepared.observed:
+    for each in prepared.seen.observed:
         if each.key.kind in FAULTY and each.fault:
             found[each.key.name].append(each.fault)
     return {name: "; ".join(faults) for name, faults in found.items()}
@@ -130,7 +132,7 @@ def portgroups(prepared: Prepared) -> dict[str, list[dict[str, Any]]]:
             }
             for each in node.portgroups
         ]
-        for node in prepared.cluster.nodes
+        for node in prepared.seen.cluster.nodes
         if node.name in machines
     }
 

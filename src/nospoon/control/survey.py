@@ -18,6 +18,7 @@ from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind, Observed
 from nospoon.providers.base import Driver
 from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
 
 OUR_OWN = frozenset({Kind.BMC, Kind.NETBOOT})
@@ -92,6 +93,14 @@ class Survey:
         by_place = {each.where: each for each in ironics if each is not None}
         return Scope(tuple(_each_once(hosts)), tuple(by_place.values()))
 
+    async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
+        """Where a cluster of the store may have things."""
+        return await self._planner.hosts_of(row)
+
+    async def around(self, scope: Scope) -> list[Seen]:
+        """As `look`, at all that are known where the scope names no host."""
+        return await self.look(scope if scope.hosts else await self.known())
+
     async def look(self, scope: Scope) -> list[Seen]:
         """What each has, Ironics first; things that several hosts show are told of once."""
         ironics = await asyncio.gather(*(self._look_in(each) for each in scope.ironics))
@@ -148,9 +157,14 @@ def host_at(name: str, uri: str) -> Host:
     return Host(name, uri=uri, ssh=ssh)
 
 
+def place_of(host: Host) -> tuple[str, str]:
+    """The same for one host under several names."""
+    return host.kind, host.uri or host.name
+
+
 def _each_once(hosts: Iterable[Host]) -> list[Host]:
-    """A place may have several names; libvirt's are known by their URI, simulated ones by name."""
-    by_place = {(h.kind, h.uri or h.name): h for h in reversed(list(hosts))}
+    """Libvirt's are known by their URI, simulated ones by name."""
+    by_place = {place_of(host): host for host in reversed(list(hosts))}
     return list(reversed(by_place.values()))
 
 

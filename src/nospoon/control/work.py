@@ -21,7 +21,8 @@ from nospoon.control.hosts import Hosts
 from nospoon.control.journal import NOBODY, Journal
 from nospoon.control.operations import Ended, Running
 from nospoon.control.pending import Pending, as_it_is, moving
-from nospoon.control.planner import Planner, Prepared
+from nospoon.control.planner import Planner
+from nospoon.control.prepared import Prepared
 from nospoon.control.request import Request
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
@@ -39,6 +40,7 @@ from nospoon.runtime.clock import Clock
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.ports import ServedFile, ServedProfile
+from nospoon.spec.recovered import FILE as RECOVERED
 from nospoon.store import clusters as stored
 from nospoon.store import operations as journal
 from nospoon.store.clusters import ClusterRow, NodeRow
@@ -106,23 +108,23 @@ class Work:
 
     async def up(self, running: Running, prepared: Prepared, request: Request, kept: Kept) -> Ended:
         """Make the cluster what its file says; `kept` is what `remember` gave."""
-        row = kept.row
+        row, seen = kept.row, prepared.seen
         running.note(summary(prepared.plan))
         limits = Limits(per_host=request.parallel) if request.parallel else None
         self._pending.begin(kept.pending)
         try:
             outcome = await self._execute(
-                running, prepared.plan, prepared.drivers, row, limits=limits,
+                running, prepared.plan, seen.drivers, row, limits=limits,
                 moves=moving(kept.pending),
             )  # fmt: skip
         finally:
             self._pending.end(kept.pending)
-        await self._look_at_machines(prepared.cluster.hosts)
+        await self._look_at_machines(seen.cluster.hosts)
         if not outcome.complete:
             await self._add_consoles(outcome, row)
             return _fallen_short(outcome, f"up {row.name}")
         looking = replace(request, fingerprint="", rebalance=False)
-        again = await self._planner.prepare(looking, prepared.cluster, surveyed=prepared.surveyed)
+        again = await self._planner.prepare(looking, seen.cluster, surveyed=seen.surveyed)
         await self._database.call(journal.close_intents, row.id)
         let_go = {step.key for step in prepared.plan.later}  # by who was powered off meanwhile
         left = [step for step in again.plan.steps if step.key not in let_go]
@@ -130,11 +132,11 @@ class Work:
             names = ", ".join(str(step.key) for step in left[:5])
             return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
         await self._forget_leavers(prepared, request.targets)
-        if not request.targets and prepared.cluster.ironic is None:
+        if not request.targets and seen.cluster.ironic is None:
             await self._database.call(stored.forget_enrolment, row.id)
-        late = [note for each in again.observed if (note := waiting(each))]
+        late = [note for each in again.seen.observed if (note := waiting(each))]
         late += [f"{each.key.kind} {each.key.name} stays: {each.why}" for each in again.plan.later]
-        amount = len(request.targets) or len(prepared.cluster.nodes)
+        amount = len(request.targets) or len(seen.cluster.nodes)
         said = f"cluster {row.name} is up: {amount} nodes"
         return Ended(OperationState.DONE, "; ".join((said, *late)))
 
@@ -160,13 +162,16 @@ class Work:
         await self._fetch_records()
         if purge:
             await self._records.purge(record_group(uid, name))
-        return Ended(OperationState.DONE, f"cluster {name} is down")
+        back = f"; `id: {row.id}` in its file takes back what Ironic has of it"
+        left = back if how.leaves_enrolment and row.enrolled else ""
+        return Ended(OperationState.DONE, f"cluster {name} is down{left}{_unsure(row)}")
 
     async def removal(self, row: ClusterRow, how: Removal) -> tuple[Plan, Drivers, dict[str, str]]:
         """What `down` would remove, with which drivers, and which hosts are away."""
         nodes = await self._database.call(stored.nodes_of, row.id)
-        hosts = {host.name: host for host in await self._planner.hosts_of(row)}
-        hosts = {node.host.name: node.host for node in nodes} | hosts
+        hosts = {host.name: host for host in self._cluster_of(row).hosts}
+        hosts |= {node.host.name: node.host for node in nodes}
+        hosts |= {host.name: host for host in await self._planner.hosts_of(row)}
         drivers: Drivers = self._planner.drivers(hosts.values())
         if not how.leaves_enrolment:
             enrolment = self._planner.enrolment
@@ -209,28 +214,29 @@ class Work:
 
         Raises `Stale` when another cluster took the same addresses since this one was prepared.
         """
-        earlier, enrolment = prepared.earlier, self._planner.enrolment
+        seen = prepared.seen
+        earlier, enrolment = seen.earlier, self._planner.enrolment
         left = _left(prepared, request)
         told = earlier.allocations if earlier is not None else prepared.allocations
         row = ClusterRow(
-            id=prepared.id,
-            name=prepared.cluster.name,
+            id=seen.id,
+            name=seen.cluster.name,
             uid=request.uid,
             generation=(earlier.generation if earlier else 0) + 1,
             file=request.file,
             text=self._cipher.encrypt(request.text).decode(),
-            uploads=prepared.uploads,
+            uploads=seen.uploads,
             allocations=prepared.allocations.keeping(told, left),
             created=earlier.created if earlier else self._clock(),
             enrolled=enrolment.sealed(
-                enrolment.joined(enrolment.place_of(earlier), prepared.cluster.ironic)
+                enrolment.joined(enrolment.place_of(earlier), seen.cluster.ironic)
             ),
         )
         wanted = list(self._node_rows(prepared))
         nodes = list(_rows_now(wanted, prepared, left))
-        await self._database.call(_save, row, nodes, prepared.cluster.hosts)
-        profiles = served_profiles(prepared.cluster, prepared.uploads, self._files)
-        self._give_certificate(prepared.cluster, prepared.uploads)
+        await self._database.call(_save, row, nodes, seen.cluster.hosts)
+        profiles = served_profiles(seen.cluster, seen.uploads, self._files)
+        self._give_certificate(seen.cluster, seen.uploads)
         for node in nodes:
             profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
             self._fleet.put(_member(row, node, profile))
@@ -247,14 +253,14 @@ class Work:
             self._fleet.put(replace(member, host=row.host))
 
     def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:
-        hosts = {host.name: host for host in prepared.cluster.hosts}
-        for node in prepared.cluster.nodes:
+        hosts = {host.name: host for host in prepared.seen.cluster.hosts}
+        for node in prepared.seen.cluster.nodes:
             host = prepared.allocations.hosts[node.name]
             machine = prepared.desired[Key(Kind.MACHINE, host, node.name)].shape
             assert isinstance(machine, Machine), "machine keys have machine shapes"
             account = prepared.accounts[node.name]
             yield NodeRow(
-                cluster_id=prepared.id,
+                cluster_id=prepared.seen.id,
                 name=node.name,
                 host=hosts[host],
                 machine=machine,
@@ -296,8 +302,8 @@ class Work:
 
     async def _forget_leavers(self, prepared: Prepared, targets: Collection[str]) -> None:
         """Nodes and hosts that the file names no more; a second look found nothing of them."""
-        rows = await self._database.call(stored.nodes_of, prepared.id)
-        wanted = {node.name for node in prepared.cluster.nodes}
+        rows = await self._database.call(stored.nodes_of, prepared.seen.id)
+        wanted = {node.name for node in prepared.seen.cluster.nodes}
         asked = targets or {row.name for row in rows}
         leavers = [row.uuid for row in rows if row.name in asked and row.name not in wanted]
         for uuid in leavers:
@@ -305,8 +311,8 @@ class Work:
         await self._database.call(stored.drop_nodes, leavers)
         if targets:
             return
-        names = [host.name for host in prepared.cluster.hosts]
-        await self._database.call(stored.keep_hosts, prepared.id, names)
+        names = [host.name for host in prepared.seen.cluster.hosts]
+        await self._database.call(stored.keep_hosts, prepared.seen.id, names)
 
     async def _forget(self, row: ClusterRow) -> None:
         for node in await self._database.call(stored.nodes_of, row.id):
@@ -401,7 +407,7 @@ def _rows_now(
     """Rows of all nodes, before anything is done. Those that are left stay as they are, but for
     their boot profile: what the file says of profiles and labels holds for all of it.
     """
-    known = {row.name: row for row in prepared.rows}
+    known = {row.name: row for row in prepared.seen.rows}
     made = {step.key for step in prepared.plan.steps}
     for row in wanted:
         before = left.get(row.name)
@@ -416,7 +422,7 @@ def _left(prepared: Prepared, request: Request) -> dict[str, NodeRow]:
     if not request.targets:
         return {}
     changed = {*request.targets, *touched(prepared.plan)}
-    return {row.name: row for row in prepared.rows if row.name not in changed}
+    return {row.name: row for row in prepared.seen.rows if row.name not in changed}
 
 
 def _member(row: ClusterRow, node: NodeRow, profile: ServedProfile | None) -> Member:
@@ -428,6 +434,16 @@ def _member(row: ClusterRow, node: NodeRow, profile: ServedProfile | None) -> Me
         host=node.host,
         machine=node.machine,
         profile=profile,
+    )
+
+
+def _unsure(row: ClusterRow) -> str:
+    """What to do about hosts of which nobody knows: tags do not tell of all."""
+    if row.file != RECOVERED:
+        return ""
+    return (
+        ", where it was recovered: `nospoon orphans`, with its FILE or `--host` for each host that "
+        "it may have been on, looks for more"
     )
 
 

@@ -87,6 +87,9 @@ class FencedMachines(FencedDriver):
     async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
         return await self._machines.kept(machine)
 
+    async def hindered(self, machine: UUID, name: str) -> str:
+        return await self._machines.hindered(machine, name)
+
     async def revert(self, machine: UUID, name: str) -> None:
         await self._require()
         await self._machines.revert(machine, name)

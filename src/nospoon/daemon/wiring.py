@@ -25,6 +25,7 @@ from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
 from nospoon.control.http_discs import HttpDiscs
 from nospoon.control.media import Media
+from nospoon.control.nodes import Nodes
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
 from nospoon.control.pending import Pending
@@ -44,7 +45,7 @@ from nospoon.daemon.remote import Remote, Remotes
 from nospoon.daemon.simulation import Simulations
 from nospoon.daemon.stored_bmcs import StoredBmcs
 from nospoon.model.boot import NO_OVERRIDE, BootPlan, next_boot
-from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent
 from nospoon.model.resources import Kind, Machine, Resource
 from nospoon.providers.base import Connection, Driver
@@ -242,18 +243,12 @@ class Daemon:
         recovery = Recovery(
             database=self.database,
             cipher=self.cipher,
-            orphans=orphans,
+            survey=survey,
+            operations=self.operations,
             hosts=self.hosts,
             fleet=self.fleet,
             enrolment=self.planner.enrolment,
             clock=clock.unix,
-        )
-        exports = Exports(
-            database=self.database,
-            cipher=self.cipher,
-            planner=self.planner,
-            fleet=self.fleet,
-            bmcs=self.bmcs,
         )
         return Controller(
             database=self.database,
@@ -261,6 +256,7 @@ class Daemon:
             files=self.files,
             hosts=self.hosts,
             fleet=self.fleet,
+            nodes=self._nodes(),
             planner=self.planner,
             work=self.work,
             verifier=verifier,
@@ -269,14 +265,32 @@ class Daemon:
             orphans=orphans,
             recovery=recovery,
             snapshots=self.snapshots,
-            exports=exports,
-            bmc_service=self.bmcs,
+            exports=self._exports(),
             consoles=self.consoles,
-            media=self.media,
             clock=clock.unix,
             stop=self._ending.set,
             log_file=self._settings.log_file,
             started=clock.unix(),
+        )
+
+    def _nodes(self) -> Nodes:
+        return Nodes(
+            database=self.database,
+            cipher=self.cipher,
+            hosts=self.hosts,
+            fleet=self.fleet,
+            bmcs=self.bmcs,
+            consoles=self.consoles,
+            media=self.media,
+        )
+
+    def _exports(self) -> Exports:
+        return Exports(
+            database=self.database,
+            cipher=self.cipher,
+            planner=self.planner,
+            fleet=self.fleet,
+            bmcs=self.bmcs,
         )
 
     async def __aenter__(self) -> Self:
@@ -380,7 +394,7 @@ class Daemon:
         """The connection's drivers, and those of services that the daemon runs itself."""
         drivers = dict(self.hosts.use(host).connection.drivers)
         drivers[Kind.BMC] = self._fenced(self.bmc_driver)
-        if host.kind is ConnectionKind.LIBVIRT and not host.unprivileged:
+        if host.bridged:
             drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
         return drivers
 

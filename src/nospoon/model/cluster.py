@@ -120,6 +120,11 @@ class Host:
         """A session host: user-mode networking, boot ISO, no managed networks."""
         return self.uri.partition("?")[0].endswith("/session")
 
+    @property
+    def bridged(self) -> bool:
+        """Whether its machines are plugged into real bridges, on which we may serve DHCP."""
+        return self.kind is ConnectionKind.LIBVIRT and not self.unprivileged
+
 
 class Strategy(StrEnum):
     """Which of the hosts that fit a node is liked best."""

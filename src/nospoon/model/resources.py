@@ -147,7 +147,7 @@ class Loader(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """One NIC's fixed addresses in a netboot service, and what its machine starts. `address` or
-    `address6` may be "".
+    `address6` may be "". `also`: MACs that the NIC has as well, until its machine is powered off.
     """
 
     mac: str
@@ -156,6 +156,12 @@ class Reservation:
     uuid: UUID
     loader: Loader = Loader.IPXE
     address6: str = ""
+    also: tuple[str, ...] = ()
+
+    @property
+    def macs(self) -> tuple[str, ...]:
+        """All that are given these addresses."""
+        return self.mac, *self.also
 
 
 @dataclass(frozen=True, slots=True)

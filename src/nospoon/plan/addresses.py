@@ -8,12 +8,9 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from itertools import islice
 
-from nospoon.model.cluster import Cluster, ConnectionKind, Host, Netboot, Network, Node
+from nospoon.model.cluster import Cluster, Host, Netboot, Network, Node
 from nospoon.plan.allocate import Allocations
-from nospoon.plan.numbers import nic_key, numbers_on, of_machines
-
-FIRST6 = 0x1000
-"""Where addresses of machines begin in an IPv6 network."""
+from nospoon.plan.numbers import FIRST6, nics_on, numbers_on, of_machines
 
 
 def reserved(
@@ -27,12 +24,10 @@ def reserved(
     most = max(given.values(), default=-1) + 1
     all_ = of_machines(cluster, network, cidr, allocations.ends) if cidr is not None else ()
     four = list(islice(all_, most))
-    for node in cluster.nodes:
-        for index, nic in enumerate(node.nics):
-            if nic.network == network.name:
-                number = given[nic_key(network.name, node.name, index)]
-                address6 = str(six[FIRST6 + number]) if six is not None else ""
-                yield node, index, str(four[number]) if number < len(four) else "", address6
+    for node, index, key in nics_on(cluster, network):
+        number = given[key]
+        address6 = str(six[FIRST6 + number]) if six is not None else ""
+        yield node, index, str(four[number]) if number < len(four) else "", address6
 
 
 def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[str, int], str]:
@@ -55,4 +50,4 @@ def _cidr(allocations: Allocations, network: Network) -> IPv4Network | None:
 
 def _serves(host: Host | None) -> bool:
     """Whether there is DHCP of ours on a host."""
-    return host is not None and host.kind is ConnectionKind.LIBVIRT and not host.unprivileged
+    return host is not None and host.bridged

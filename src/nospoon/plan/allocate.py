@@ -6,13 +6,13 @@ file, so that the same file gives the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
 
-from nospoon.model.cluster import BmcProtocol, Cluster, ConnectionKind, Node
+from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.numbers import (
     HostNumbers,
@@ -23,6 +23,7 @@ from nospoon.plan.numbers import (
     numbers,
     of_host,
 )
+from nospoon.plan.occupants import Occupant, numbers_held
 from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import Placed, place
 from nospoon.plan.ports import hindered
@@ -100,13 +101,16 @@ class Occupied:
     """What others have: networks of all hosts' routes and other clusters; (address, port) pairs;
     `usage` of hosts by other clusters, by the hosts' identity.
 
-    `standing`: what this cluster's own nodes take that are there, by name.
+    `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
+    machines have; `unseen`: nodes on hosts that are away, of which nobody knows what they have.
     """
 
     networks: tuple[IPv4Network, ...] = ()
     endpoints: Container[tuple[str, int]] = frozenset()
     usage: Mapping[str, Usage] = field(default_factory=dict)
     standing: Mapping[str, Usage] = field(default_factory=dict)
+    nics: Sequence[Occupant] = ()
+    unseen: Collection[str] = ()
 
 
 def allocate(
@@ -115,25 +119,31 @@ def allocate(
     occupied: Occupied,
     *,
     facts: Mapping[str, HostFacts] = NOTHING_KNOWN,
+    unmade: Collection[str] = (),
     first_choice: int = 0,
     rebalance: bool = False,
 ) -> tuple[Allocations, list[str]]:
     """The decisions for this file, and the reasons why some cannot be made.
 
-    `facts`: what is known of hosts, by name. `rebalance`: place all nodes as if none was there.
+    `facts`: what is known of hosts, by name. `unmade`: nodes of which nothing has come to the host
+    that was decided. `rebalance`: place all nodes as if none was there.
 
     `first_choice`: number of the /24 where the search for a free network begins. Taken from the
     cluster's id, it keeps daemons that plan at the same moment from choosing the same one.
     """
     reasons: list[str] = []
     before = {} if rebalance else earlier.hosts
-    placed, homeless = place(cluster, before, facts, occupied.usage, standing=occupied.standing)
+    there = {name: host for name, host in before.items() if name not in unmade}
+    placed, homeless = place(
+        cluster, there, facts, occupied.usage, planned=before, standing=occupied.standing
+    )
     reasons += homeless
     stays = {name: earlier.why.get(name, each.why) for name, each in placed.items()}
     cidrs = dict(_networks(cluster, earlier, occupied, reasons, first_choice))
-    there = {*earlier.hosts.values()}
-    ends = host_numbers(cluster, cidrs, earlier.ends, nics=earlier.numbers, standing=there)
-    given = numbers(cluster, cidrs, earlier.numbers, ends, standing=earlier.hosts)
+    known = {*earlier.hosts.values()}
+    had, held = _had(cluster, cidrs, earlier, occupied)
+    ends = host_numbers(cluster, cidrs, earlier.ends, nics=had, standing=known)
+    given = numbers(cluster, cidrs, had, ends, standing=earlier.hosts, held=held)
     reasons += (
         *_hosts_left_out(cluster, cidrs, ends),
         *_nics_left_out(cluster, cidrs, given, placed),
@@ -155,6 +165,20 @@ def allocate(
     )
 
 
+def _had(
+    cluster: Cluster, cidrs: Mapping[str, str], earlier: Allocations, occupied: Occupied
+) -> tuple[dict[str, int], list[str]]:
+    """Numbers that NICs have, and those NICs that keep theirs. What DHCP gives one that stays goes
+    before what was decided, which an `up` may not have come to.
+    """
+    stay = [each for each in occupied.nics if each.stays]
+    found = numbers_held(cluster, cidrs, earlier.ends, occupied.nics)
+    lasting = numbers_held(cluster, cidrs, earlier.ends, stay)
+    unseen = (key for key in earlier.numbers if node_of(key) in occupied.unseen)
+    held = dict.fromkeys((*(each.key for each in stay), *unseen))
+    return {**found, **earlier.numbers, **lasting}, list(held)
+
+
 def _nics_left_out(
     cluster: Cluster,
     cidrs: Mapping[str, str],
@@ -162,11 +186,7 @@ def _nics_left_out(
     placed: Mapping[str, Placed],
 ) -> Iterator[str]:
     """Only where DHCP of ours serves: ten thousand simulated machines ask for no address."""
-    serving = {
-        host.name
-        for host in cluster.hosts
-        if host.kind is ConnectionKind.LIBVIRT and not host.unprivileged
-    }
+    serving = {host.name for host in cluster.hosts if host.bridged}
     names = {name for name, each in placed.items() if each.host in serving}
     for key, number in given.items():
         cidr = cidrs.get(network_of(key)) if node_of(key) in names else None

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
-from nospoon.plan.held import held
+from nospoon.plan.held import held, with_addresses
 from nospoon.plan.notes import described, read
 from nospoon.plan.relocate import deletions, moved
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
@@ -45,14 +45,11 @@ def diff(
     """
     reasons = why or {}
     found = {each.key: each for each in observed}
-    steps = [
-        step
-        for key, resource in desired.items()
-        if (step := _step(resource, found.get(key), rules.get(key.host, {}).get(key.kind, {})))
-    ]
-    steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
-    steps += _unplugged(steps, desired, found)
-    steps = _with_disturbed(steps, desired, found)
+    steps = _steps(desired, found, rules, reasons)
+    ends = {step.key for step in steps if step.action is Action.REPLACE}
+    if renewed := with_addresses(desired, found, ends):
+        desired = {**desired, **renewed}
+        steps = _steps(desired, found, rules, reasons)
     gone = [each for key, each in found.items() if key not in desired]
     steps, gone = moved(steps, gone, reasons)
     ends = {step.removes for step in steps if step.action is Action.REPLACE}
@@ -66,6 +63,23 @@ def diff(
         unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
         notes=(*notes, *_waiting(desired, found, ends, rules)),
     )
+
+
+def _steps(
+    desired: Mapping[Key, Resource],
+    found: Mapping[Key, Observed],
+    rules: Rules,
+    reasons: Mapping[Key, str],
+) -> list[Step]:
+    """For what is desired."""
+    steps = [
+        step
+        for key, resource in desired.items()
+        if (step := _step(resource, found.get(key), rules.get(key.host, {}).get(key.kind, {})))
+    ]
+    steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
+    steps += _unplugged(steps, desired, found)
+    return _with_disturbed(steps, desired, found)
 
 
 def _waiting(

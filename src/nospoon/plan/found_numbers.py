@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Interface, ip_interface
 
 from nospoon.model.resources import Link, Machine, NetbootService, Observed
-from nospoon.plan.addresses import FIRST6
-from nospoon.plan.numbers import HostNumbers, nic_key
+from nospoon.plan.numbers import FIRST6, HostNumbers, network_of, nic_key
+from nospoon.plan.occupants import nic_name
 
 
-def found_hosts(things: Iterable[Observed]) -> HostNumbers:
-    """Those of the hosts of an overlay; nothing is decided where there is none."""
+def found_hosts(things: Iterable[Observed], *, low: int = 0) -> HostNumbers:
+    """Those of the hosts of an overlay; nothing is decided where there is none. `low`: so many
+    numbers at least stand for the first addresses.
+    """
     seen = list(things)
     overlays = sorted(_overlays(seen))
     if not overlays:
@@ -24,7 +26,25 @@ def found_hosts(things: Iterable[Observed]) -> HostNumbers:
         for each in seen
         if isinstance(each.shape, Link) and each.key.name == overlays[0] and each.shape.address
     }
-    return _numbered({host: each for host, each in at.items() if isinstance(each, IPv4Interface)})
+    return _numbered(
+        {host: each for host, each in at.items() if isinstance(each, IPv4Interface)}, low=low
+    )
+
+
+def rebased(
+    hosts: HostNumbers, nics: Mapping[str, int], things: Iterable[Observed], *, low: int
+) -> tuple[HostNumbers, dict[str, int]]:
+    """The same addresses, told by numbers of which the first `low` stand for hosts: no fewer than
+    before. A machine that has the address of such a host has to take another.
+    """
+    more = low - hosts.low if hosts.low else 0
+    overlays = _overlays(things) if more else ()
+    shifted = {
+        key: number - more if network_of(key) in overlays else number
+        for key, number in nics.items()
+    }
+    ends = {name: n + more if n >= hosts.low else n for name, n in hosts.of.items()}
+    return HostNumbers(low, ends), {key: n for key, n in shifted.items() if n >= 0}
 
 
 def found_nics(things: Iterable[Observed], hosts: HostNumbers) -> dict[str, int]:
@@ -32,10 +52,11 @@ def found_nics(things: Iterable[Observed], hosts: HostNumbers) -> dict[str, int]
     seen = list(things)
     overlays = _overlays(seen)
     nics = {
-        nic.mac: (each.key.name, index)
+        nic.mac: (each.key.name, nic_name(each, nic.mac))
         for each in seen
-        if isinstance(each.shape, Machine)
-        for index, nic in enumerate(each.shape.nics)
+        for shape in (each.shape, each.live)
+        if isinstance(shape, Machine)
+        for nic in shape.nics
     }
     result: dict[str, int] = {}
     for each in seen:
@@ -63,12 +84,12 @@ def _overlays(things: Iterable[Observed]) -> set[str]:
     return found
 
 
-def _numbered(at: Mapping[str, IPv4Interface]) -> HostNumbers:
+def _numbered(at: Mapping[str, IPv4Interface], *, low: int) -> HostNumbers:
     """The lower half of a network has the first addresses, the upper one the last."""
     places = {host: int(each.ip) - int(each.network[0]) for host, each in at.items()}
     sizes = {host: each.network.num_addresses for host, each in at.items()}
     first = {host: place for host, place in places.items() if place < sizes[host] // 2}
-    low = max(first.values(), default=1)
+    low = max(low, 1, *first.values())
     return HostNumbers(
         low,
         {
@@ -85,4 +106,5 @@ def _given(service: NetbootService, first: int) -> Iterator[tuple[str, int]]:
     for each in service.reservations:
         address = each.address if service.address else each.address6
         if address:
-            yield each.mac, int(ip_interface(address).ip) - begin
+            number = int(ip_interface(address).ip) - begin
+            yield from ((mac, number) for mac in each.macs)

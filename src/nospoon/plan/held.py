@@ -1,16 +1,27 @@
 """What a running machine still has and nobody desires any more stays until the machine lets go.
 
 A NIC or a disk leaves a running machine at its power-off. Its network, with the network boot on it,
-and its disk, with the image below it, are removed by the first `up` after that, not before.
+and its disk, with the image below it, are removed by the first `up` after that, not before. So is
+its address in DHCP: the machine renews it. A NIC that only gets another MAC keeps its address,
+which both MACs are given until then: the machine has one of them at a time.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from nospoon.model.resources import Key, Kind, NetbootService, Observed
+from nospoon.model.resources import (
+    Key,
+    Kind,
+    Machine,
+    NetbootService,
+    Observed,
+    Reservation,
+    Resource,
+)
 from nospoon.plan.order import bridges, dependents
 from nospoon.plan.steps import Step
 
@@ -60,3 +71,56 @@ def _served(
             case _:
                 pass
     return result
+
+
+def with_addresses(
+    desired: Mapping[Key, Resource], found: Mapping[Key, Observed], ends: AbstractSet[Key]
+) -> dict[Key, Resource]:
+    """Desired services that keep addresses which machines that run on have, as they are to be.
+
+    `ends`: what is removed now, were it only to be made anew: it lets go.
+    """
+    used: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for key, each in found.items():
+        has = each.live or each.shape
+        if each.running and key in desired and key not in ends and isinstance(has, Machine):
+            for nic in has.nics:
+                used[key.host, nic.bridge].add(nic.mac.lower())
+    result = {}
+    for key, there in found.items():
+        match desired[key].shape if key in desired else None, there.shape:
+            case NetbootService() as wanted, NetbootService() as served:
+                shape = _serving(wanted, served, used[key.host, wanted.bridge])
+                if shape != wanted:
+                    result[key] = replace(desired[key], shape=shape)
+            case _:
+                pass
+    return result
+
+
+def _serving(
+    wanted: NetbootService, served: NetbootService, used: AbstractSet[str]
+) -> NetbootService:
+    """A service that goes on giving addresses to the MACs which are used, on the same network."""
+    if (wanted.address, wanted.address6) != (served.address, served.address6):
+        return wanted
+    named = {mac.lower() for each in wanted.reservations for mac in each.macs}
+    result = list(wanted.reservations)
+    for each in served.reservations:
+        held = tuple(mac for mac in each.macs if mac.lower() in used and mac.lower() not in named)
+        if held:
+            result = _added(result, each, held)
+    alike = set(result) == set(served.reservations)
+    return replace(wanted, reservations=served.reservations if alike else tuple(result))
+
+
+def _added(given: list[Reservation], had: Reservation, macs: tuple[str, ...]) -> list[Reservation]:
+    """With these MACs where the address is now; none has an address that another node was given."""
+    places = {had.address, had.address6} - {""}
+    at = [n for n, each in enumerate(given) if not places.isdisjoint((each.address, each.address6))]
+    if not at:
+        return [*given, replace(had, mac=macs[0], also=macs[1:])]
+    now = given[at[0]]
+    if now.uuid != had.uuid:
+        return given
+    return [*given[: at[0]], replace(now, also=(*now.also, *macs)), *given[at[0] + 1 :]]

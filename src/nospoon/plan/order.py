@@ -1,7 +1,8 @@
 """Steps -> moves and what each waits for.
 
 A replacement is two moves. A making move waits for the making moves of what it needs; a removing
-move waits for the removing moves of what needs it; a remaking waits for its own removal.
+move waits for the removing moves of what needs it, and, where nothing comes in its place, for the
+changes of what needed it; a remaking waits for its own removal.
 
 A node that moves to another host exists once at any time, and loses nothing before it must
 (docs/adr/0009):
@@ -15,7 +16,7 @@ A node that moves to another host exists once at any time, and loses nothing bef
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
@@ -73,6 +74,8 @@ class Move:
 def moves(plan: Plan) -> dict[MoveId, Move]:
     """All moves of a plan, in an order that respects what each waits for."""
     halves = {move.id: move for step in plan.steps for move in _halves(step)}
+    anew = _upon_replaced(plan.steps)
+    changing = {step.key for step in plan.steps if step.action is Action.CHANGE} - anew
     needed = dependents([step.observed for step in plan.steps if step.observed is not None])
     moving = _Moving(plan.steps)
     unordered = {
@@ -80,7 +83,9 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
             move,
             waits=tuple(
                 each
-                for each in dict.fromkeys((*_waits(move, needed), *moving.waits(move)))
+                for each in dict.fromkeys(
+                    (*_waits(move, needed), *_let_go(move, needed, changing), *moving.waits(move))
+                )
                 if each in halves and each != id_
             ),
         )
@@ -107,6 +112,27 @@ def _waits(move: Move, needed: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
     yield move.key, Half.REMOVE
     assert move.step.desired is not None, "a making move has a desired resource"
     yield from ((need, Half.MAKE) for need in move.step.desired.needs)
+
+
+def _let_go(
+    move: Move, needed: Mapping[Key, list[Key]], changing: Container[Key]
+) -> Iterable[MoveId]:
+    """Disks and networks that are removed for good go after the machines that had them are changed
+    to be without: in between they could not start.
+    """
+    if move.step.action is Action.DELETE and move.key.kind in {Kind.VOLUME, Kind.NETWORK}:
+        yield from ((key, Half.MAKE) for key in needed.get(move.key, ()) if key in changing)
+
+
+def _upon_replaced(steps: Sequence[Step]) -> set[Key]:
+    """What is replaced, and what is to stand upon that: it can be changed only after removals."""
+    found: set[Key] = set()
+    more = {step.key for step in steps if step.action is Action.REPLACE}
+    while more:
+        found |= more
+        wanted = [each.desired for each in steps if each.desired and each.key not in found]
+        more = {each.key for each in wanted if not found.isdisjoint(each.needs)}
+    return found
 
 
 class _Moving:
@@ -208,8 +234,11 @@ def _enrolled(observed: Sequence[Observed]) -> tuple[dict[UUID | None, Key], dic
 
 
 def _sorted(unordered: dict[MoveId, Move]) -> dict[MoveId, Move]:
-    """A topological order that keeps the plan's own where it can."""
+    """A topological order that keeps the plan's own where it can. There is always one: raises
+    `AssertionError` otherwise.
+    """
     result: dict[MoveId, Move] = {}
+    opened: set[MoveId] = set()
     for start in unordered:
         stack = [start]
         while stack:
@@ -219,5 +248,7 @@ def _sorted(unordered: dict[MoveId, Move]) -> dict[MoveId, Move]:
                 result.setdefault(top, unordered[top])
                 stack.pop()
             else:
+                assert top not in opened, f"{top[1]} {top[0]} waits for itself"
+                opened.add(top)
                 stack.extend(missing)
     return result

@@ -1,9 +1,10 @@
 """Which node goes to which host, and why: pure, the same for the same input, quick for thousands.
 
-What is placed stays, and grows where it is when there is room. The others, as demands of one node
+What is there stays, and grows where it is when there is room. The others, as demands of one node
 or of those that go together (`plan.demands`), go in the order of the file (those to be packed
 largest first, after those that may go to few hosts) to the host that the strategy of their first
-node likes best (`plan.ranking`) among those that have room (`plan.room`).
+node likes best (`plan.ranking`) among those that have room (`plan.room`). Before them, what was
+planned and never made goes where it was to go, if it still can.
 
 Where that leaves demands homeless that would fit alone, all are placed again: those that are
 hardest to place first, then, a few times, those first that were left. Of no more than `SEARCHED`
@@ -32,6 +33,7 @@ ROUNDS = 6
 SEARCHED, TRIES = 64, 50_000
 """Demands of which the choices are searched, and how many choices are tried."""
 NOTHING: Mapping[str, Usage] = {}
+NOWHERE: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,14 @@ def place(
     facts: Mapping[str, HostFacts],
     used: Mapping[str, Usage],
     *,
+    planned: Mapping[str, str] = NOWHERE,
     standing: Mapping[str, Usage] = NOTHING,
 ) -> tuple[dict[str, Placed], list[str]]:
     """Node -> place, in the order of the file, and the reasons why some have none.
 
-    `earlier`: node -> host where it is already; `used`: what other clusters take, by identity;
-    `standing`: what nodes that are there take now; of one that is not told of, what it is to take.
+    `earlier`: node -> host where it is already; `planned`: where it was to go; `used`: what other
+    clusters take, by identity; `standing`: what nodes that are there take now; of one that is not
+    told of, what it is to take.
     """
     rooms = Rooms(cluster, facts, used)
     staying = {
@@ -84,7 +88,7 @@ def place(
     demands, there, reasons = demands_of(cluster.nodes, staying)
     stays = {name: Placed(host, "is there") for name, host in staying.items()}
     reasons = [*_stay(rooms, there, staying, standing), *reasons]
-    found = _placed(rooms, demands)
+    found = _placed(rooms, demands, planned)
     placed = {**stays, **found.placed}
     ordered = {n.name: placed[n.name] for n in cluster.nodes if n.name in placed}
     return ordered, [*reasons, *_refusals(found)]
@@ -119,9 +123,9 @@ def _stay(
         yield f"{what} cannot grow where {'they are' if many else 'it is'}. {host}: {why}.{mend}"
 
 
-def _placed(rooms: Rooms, demands: list[Demand]) -> _Found:
+def _placed(rooms: Rooms, demands: list[Demand], planned: Mapping[str, str]) -> _Found:
     """The pass that leaves the fewest nodes without a host, the first of those."""
-    first = _greedy(rooms, sorted(demands, key=_turn(rooms)))
+    first = _greedy(*_as_planned(rooms, sorted(demands, key=_turn(rooms)), planned))
     nowhere = [each for each in first.left if not any(_fitting(rooms, each))]
     lost = {id(each) for each in nowhere}
     rest = [each for each in demands if id(each) not in lost]
@@ -143,7 +147,7 @@ def _again(rooms: Rooms, demands: list[Demand]) -> Iterator[_Found]:
     """Other orders, each learned from the one before, then a search."""
     order = _hardest_first(rooms, demands)
     for _ in range(ROUNDS):
-        found = _greedy(rooms, order)
+        found = _greedy(_Found(rooms.copy()), order)
         yield found
         left = {id(each) for each in found.left}
         order = sorted(order, key=lambda each: id(each) not in left)
@@ -178,8 +182,22 @@ def _hardest_first(rooms: Rooms, demands: list[Demand]) -> list[Demand]:
     )
 
 
-def _greedy(rooms: Rooms, order: Iterable[Demand]) -> _Found:
-    found = _Found(rooms.copy())
+def _as_planned(
+    rooms: Rooms, demands: Iterable[Demand], planned: Mapping[str, str]
+) -> tuple[_Found, list[Demand]]:
+    """Those that can still go where they were to go, there; and the others."""
+    found, others = _Found(rooms.copy()), list[Demand]()
+    for demand in demands:
+        host, *more = {planned.get(node.name, "") for node in demand.nodes}
+        if host not in rooms.places or more or found.rooms.against(demand, host):
+            others.append(demand)
+        else:
+            found.put(demand, host, demand.bound or "as planned before")
+    return found, others
+
+
+def _greedy(found: _Found, order: Iterable[Demand]) -> _Found:
+    """What is found, and the demands put where their strategies like it best."""
     ranking = Ranking(found.rooms)
     for demand in order:
         host, fit = ranking.best(demand)

@@ -122,8 +122,7 @@ def _against_two_bridges(cluster: Cluster, used: Container[str]) -> Iterator[str
     """Two libvirtds of one machine would both make the bridge of a network, with its address."""
     first: dict[str, Host] = {}
     for host in cluster.hosts:
-        real = host.kind is ConnectionKind.LIBVIRT and not host.unprivileged
-        if not real or host.name not in used:
+        if not host.bridged or host.name not in used:
             continue
         other = first.setdefault(_place(host), host)
         if identity.libvirtd(other.uri) == identity.libvirtd(host.uri):

@@ -238,7 +238,7 @@ class _Resolver:
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:
         """The services from which a node boots by the network."""
-        if host.unprivileged or host.kind is ConnectionKind.SIMULATED:
+        if not host.bridged:
             return
         for name in dict.fromkeys(nic.network for nic in node.nics):
             network = self.networks[name]

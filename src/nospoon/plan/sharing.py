@@ -13,6 +13,7 @@ from nospoon.model.resources import (
     Kind,
     Link,
     NetbootService,
+    Observed,
     Reservation,
     Resource,
     Shape,
@@ -27,6 +28,15 @@ def shared(desired: Mapping[Key, Resource], wanted: Collection[Key]) -> set[Key]
     joined = {key.name for key in found if key in desired and _is_joined(desired[key].shape)}
     found |= {key for key in desired if key.kind is Kind.NETWORK and key.name in joined}
     return {key for link in found for key in (link, replace(link, kind=Kind.NETBOOT))}
+
+
+def serves(step: Step, nodes: Collection[str]) -> bool:
+    """Whether this changes DHCP that gives one of these nodes an address, which may have left."""
+    match step:
+        case Step(action=Action.CHANGE, observed=Observed(shape=NetbootService() as service)):
+            return any(each.hostname in nodes for each in service.reservations)
+        case _:
+            return False
 
 
 def _is_joined(shape: Shape) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from nospoon.model.resources import Key, Kind, Resource
-from nospoon.plan.sharing import shared, without_others
+from nospoon.plan.sharing import serves, shared, without_others
 from nospoon.plan.steps import Action, Plan, Step
 
 OF_A_NODE = frozenset(
@@ -39,7 +39,11 @@ def _part(
     plan: Plan, wanted: Container[Key], common: Container[Key], nodes: Collection[str]
 ) -> Iterator[Step]:
     whose = {*nodes, *(_node_of(step) for step in plan.steps if step.key in wanted)} - {""}
-    mine = [step for step in plan.steps if step.key in common and _comes_along(step, wanted)]
+    mine = [
+        step
+        for step in plan.steps
+        if serves(step, whose) or (step.key in common and _comes_along(step, wanted))
+    ]
     links = _parts((s for s in mine if s.key.kind is Kind.NETWORK), whose, anew=frozenset())
     anew = {key for key, step in links.items() if step is not None}
     parts = links | _parts((s for s in mine if s.key not in links), whose, anew=anew)
@@ -69,8 +73,11 @@ def _link_of(service: Key) -> Key:
 
 def elsewhere(plan: Plan, hosts: Container[str], nodes: Container[str]) -> Plan:
     """The plan without the steps on these hosts, and for these nodes wherever they are."""
-    kept = (s for s in plan.steps if s.key.host not in hosts and _node_of(s) not in nodes)
-    return replace(plan, steps=tuple(kept))
+
+    def kept(steps: Iterable[Step]) -> tuple[Step, ...]:
+        return tuple(s for s in steps if s.key.host not in hosts and _node_of(s) not in nodes)
+
+    return replace(plan, steps=kept(plan.steps), later=kept(plan.later))
 
 
 def touched(plan: Plan) -> set[str]:
@@ -80,9 +87,11 @@ def touched(plan: Plan) -> set[str]:
 
 def _node_of(step: Step) -> str:
     """Whose a step is; what nobody desires any more tells it by its name."""
-    if step.desired is not None:
-        return step.desired.node
-    key = step.key
+    return step.desired.node if step.desired is not None else whose(step.key)
+
+
+def whose(key: Key) -> str:
+    """The node that a resource is of, by its name; "" for what is no node's."""
     if key.kind in NUMBERED:
         return key.name.rpartition("-")[0]
     return key.name if key.kind in OF_A_NODE else ""

@@ -85,7 +85,8 @@ def field_text(name: str, value: object) -> str:
             return f"{value.mac} on {place}, {value.model}"
         case Reservation():
             where = " ".join(filter(None, (value.address, value.address6)))
-            return f"{value.hostname} {value.mac} {where} by {value.loader}"
+            macs = " and ".join(value.macs)
+            return f"{value.hostname} {macs} {where} by {value.loader}"
         case bool():
             return "yes" if value else "no"
         case _:

@@ -10,7 +10,8 @@ Promises that every driver keeps, and `nospoon.testing.conformance` checks:
    is. It undoes its own half-made work when it fails.
 3. `change` brings an observed resource to a desired shape without replacing it. It is only asked
    for fields that `rules` allows.
-4. `delete` is idempotent: what is gone already is no error. It refuses what is not ours.
+4. `delete` is idempotent: what is gone already is no error. It refuses what is not ours, and disks
+   of machines that run with them: they may have been switched on since somebody looked.
 5. Every call may be cancelled at any await; what it leaves is found by the next `observe`.
 6. Errors are `ProviderError`s whose message says what, where and how to mend.
 """
@@ -23,6 +24,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
+from nospoon.errors import ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
@@ -100,6 +102,14 @@ class Medium:
     sha256: str
 
 
+def in_use(volume: Key, node: str) -> ProviderError:
+    """What a driver raises that is to remove a disk with which a machine runs."""
+    return ProviderError(
+        f"{volume} is a disk of node {node}, which runs with it: it is left alone",
+        hint="Plan again: a plan says what becomes of nodes that run.",
+    )
+
+
 class MachineDriver(Driver, Protocol):
     """Machines have power, a boot order, a console and events besides."""
 
@@ -144,6 +154,12 @@ class MachineDriver(Driver, Protocol):
 
     async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
         """Each of its disks -> name -> the state that it keeps so called, running or not."""
+
+    async def hindered(self, machine: UUID, name: str) -> str:
+        """Why the state of that name would not come back whole to it as it is now; "" if it would.
+
+        Its variables are those of another firmware than it has by now.
+        """
 
     async def revert(self, machine: UUID, name: str) -> None:
         """Bring the disks and variables of a machine that is off to what they were.

@@ -64,7 +64,8 @@ MEANINGS: Mapping[Rule, str] = {
     Rule.LIVE: "`~`: at once; machines run on",
     Rule.AT_POWER_OFF: (
         "`~ (at power-off)`: a running machine gets it at its next start by its BMC; a network or "
-        "disk that it has until then goes with the first `up` after, `- (at power-off)`"
+        "disk that it has until then goes with the first `up` after, `- (at power-off)`, and so "
+        "does its address"
     ),
     Rule.REPLACE: "`-/+`: made anew; what was on it is lost",
     Rule.NODES: "`+` and `-`: nodes come and go; the others are not touched",

@@ -13,9 +13,12 @@ from uuid import UUID
 
 from nospoon.model.cluster import ConnectionKind, Host
 from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume
+from nospoon.spec.document import Document
 from nospoon.spec.hardware import DiskSection
 from nospoon.spec.importers.written import name_of, write
 
+FILE = "recovered.yaml"
+"""What it is called."""
 HEADING = ("Made by `nospoon recover` of what was found on the hosts.",)
 NETWORK = "provision"
 USUAL_MTU = 1500
@@ -43,6 +46,25 @@ def cluster_file(name: str, id_: UUID, hosts: Sequence[Host], found: Sequence[Ob
         ],
     }
     return write(sections, heading=HEADING)
+
+
+def with_more(text: str, more: str) -> str:
+    """A recovered file, with the hosts, networks and nodes that another one of it has besides."""
+    known, other = _sections(text), _sections(more)
+    nodes = {node["name"]: node for each in (other, known) for node in each.get("nodes", ())}
+    sections = {
+        **known,
+        "hosts": {**other.get("hosts", {}), **known.get("hosts", {})},
+        "networks": {**other.get("networks", {}), **known.get("networks", {})},
+        "nodes": [nodes[name] for name in sorted(nodes)],
+    }
+    return write(sections, heading=HEADING)
+
+
+def _sections(text: str) -> dict[str, Any]:
+    value = Document(text, FILE).value
+    assert isinstance(value, dict), "it is written here"
+    return value
 
 
 def _bridges(machines: Iterable[Observed]) -> Iterator[str]:

@@ -16,9 +16,12 @@ snapshots = tables.snapshots
 
 
 class SnapshotState(StrEnum):
-    """TAKING and REMOVING: what is there of it is to be dropped. RESTORING: do it again."""
+    """TAKING and REMOVING: what is there of it is to be dropped. RESTORING: do it again. PARTLY: it
+    is recovered, and may be of more nodes.
+    """
 
     TAKING = "taking"
+    PARTLY = "partly"
     COMPLETE = "complete"
     RESTORING = "restoring"
     REMOVING = "removing"

@@ -109,6 +109,12 @@ def rack_for(bench: Bench) -> Rack:
     bridge = identity.bridge_name(bench.cluster, "kit") if bench.links else ""
     cloned = Volume(pool_name, size=max(16 * MEBI, image.virtual_size), image=image_key.name)
     uuid = identity.node_uuid(bench.cluster, "m0")
+    nic = MachineNic(
+        identity.mac_address(uuid, 0),
+        bridge,
+        "virtio",
+        port=identity.port_name(uuid, 0) if bridge else "",
+    )
     machine = Machine(
         uuid=uuid,
         cpus=1,
@@ -121,7 +127,7 @@ def rack_for(bench: Bench) -> Rack:
             MachineDisk("m0-0", "virtio", identity.disk_serial(uuid, 0)),
             MachineDisk("m0-1", "sata", identity.disk_serial(uuid, 1)),
         ),
-        nics=(MachineNic(identity.mac_address(uuid, 0), bridge, "virtio"),),
+        nics=(nic,),
         boot_order=ORDER,
     )
     return Rack(
@@ -307,6 +313,20 @@ class DriverPromises:
         with pytest.raises(ProviderError, match="shrink"):
             await driver.change(await found(bench, rack.blank), smaller, bench.tag)
         assert (await found(bench, rack.blank)).shape == rack.blank.shape
+
+    async def test_a_disk_is_not_removed_from_a_machine_that_runs_with_it(
+        self, bench: Bench, rack: Rack
+    ) -> None:
+        await make(bench, *rack.all)
+        machine, volumes = bench.connection.machine_driver, bench.connection.drivers[Kind.VOLUME]
+        await machine.power(rack.uuid, PowerCommand.ON, PLAN)
+        before = await found(bench, rack.blank)
+        with pytest.raises(ProviderError, match=r"disk of node m0, which runs with it"):
+            await volumes.delete(before)
+        assert (await found(bench, rack.blank)).shape == before.shape
+        await machine.power(rack.uuid, PowerCommand.OFF, PLAN)
+        await volumes.delete(before)
+        assert rack.blank.key not in await observe_all(bench)
 
     async def test_a_machine_changes_in_place(self, bench: Bench, rack: Rack) -> None:
         await make(bench, *rack.all)

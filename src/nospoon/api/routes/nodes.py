@@ -22,19 +22,19 @@ REFUSED = 4000
 @router.get("/nodes")
 async def nodes(controller: Controlled, caller: Called, cluster: str = "") -> list[dict[str, Any]]:
     """The caller's nodes, all or of one cluster, with power and BMC."""
-    return await controller.nodes(caller.uid, cluster)
+    return await controller.nodes.rows(caller.uid, cluster)
 
 
 @router.get("/bmcs")
 async def bmcs(controller: Controlled, caller: Called, cluster: str = "") -> list[dict[str, Any]]:
     """Where the caller's BMCs answer, with their credentials."""
-    return await controller.bmcs(caller.uid, cluster)
+    return await controller.nodes.bmc_rows(caller.uid, cluster)
 
 
 @router.get("/nodes/{node:path}/show")
 async def node(node: str, controller: Controlled, caller: Called) -> dict[str, Any]:
     """One node, by name, cluster/name or UUID."""
-    return await controller.node(caller.uid, node)
+    return await controller.nodes.show(caller.uid, node)
 
 
 @router.post("/nodes/{node:path}/power")
@@ -42,7 +42,7 @@ async def power(
     node: str, body: PowerRequest, controller: Controlled, caller: Called
 ) -> dict[str, Any]:
     """Give the node's BMC a chassis command."""
-    return await controller.power(caller.uid, node, body.command)
+    return await controller.nodes.power(caller.uid, node, body.command)
 
 
 @router.post("/nodes/{node:path}/faults")
@@ -50,21 +50,21 @@ async def set_fault(
     node: str, body: FaultRequest, controller: Controlled, caller: Called
 ) -> list[dict[str, Any]]:
     """Let the node's BMC do something wrong; answers all its faults on demand."""
-    await controller.fault(caller.uid, node, body.fault(), body.for_seconds)
-    return await controller.faults(caller.uid, node)
+    await controller.nodes.fault(caller.uid, node, body.fault(), body.for_seconds)
+    return await controller.nodes.faults(caller.uid, node)
 
 
 @router.get("/nodes/{node:path}/faults")
 async def faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
     """The faults on demand of a node's BMC."""
-    return await controller.faults(caller.uid, node)
+    return await controller.nodes.faults(caller.uid, node)
 
 
 @router.delete("/nodes/{node:path}/faults")
 async def clear_faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
     """End the faults on demand of a node's BMC."""
-    await controller.clear_faults(caller.uid, node)
-    return await controller.faults(caller.uid, node)
+    await controller.nodes.clear_faults(caller.uid, node)
+    return await controller.nodes.faults(caller.uid, node)
 
 
 @router.post("/nodes/{node:path}/boot")
@@ -72,7 +72,7 @@ async def boot(
     node: str, body: BootRequest, controller: Controlled, caller: Called
 ) -> dict[str, Any]:
     """Set the boot override that the node's BMC holds."""
-    return await controller.boot(
+    return await controller.nodes.boot(
         caller.uid, node, target=body.target, enabled=body.enabled, mode=body.mode
     )
 
@@ -83,8 +83,8 @@ async def insert(
 ) -> dict[str, Any]:
     """Put an image into the node's CD drive; answers when it is in."""
     if body.sha256:
-        return await controller.insert_uploaded(caller.uid, node, body.sha256, body.name)
-    return await controller.insert(
+        return await controller.nodes.insert_uploaded(caller.uid, node, body.sha256, body.name)
+    return await controller.nodes.insert(
         caller.uid,
         node,
         body.url,
@@ -97,7 +97,7 @@ async def insert(
 @router.delete("/nodes/{node:path}/media")
 async def eject(node: str, controller: Controlled, caller: Called) -> dict[str, Any]:
     """Empty the node's CD drive."""
-    return await controller.eject(caller.uid, node)
+    return await controller.nodes.eject(caller.uid, node)
 
 
 @router.get("/nodes/{node:path}/log")
@@ -105,7 +105,7 @@ async def log(
     node: str, controller: Controlled, caller: Called, *, follow: bool = False
 ) -> StreamingResponse:
     """The console's record from power-on, every byte; with `follow` for ever."""
-    chunks = await controller.console_log(caller.uid, node, follow=follow)
+    chunks = await controller.nodes.console_log(caller.uid, node, follow=follow)
     return StreamingResponse(chunks, media_type="application/octet-stream")
 
 
@@ -114,7 +114,7 @@ async def console(node: str, socket: WebSocket, controller: Controlled, caller: 
     """The interactive console: binary messages both ways."""
     await socket.accept()
     try:
-        attached = await controller.console(caller.uid, node)
+        attached = await controller.nodes.console(caller.uid, node)
     except NospoonError as error:
         await socket.close(REFUSED, str(error)[:120])
         return

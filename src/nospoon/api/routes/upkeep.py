@@ -48,8 +48,8 @@ async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dic
 async def recover(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
     """Make the store again from tags: `{clusters, others, away}`; with a file, its cluster only."""
     _require_admin(caller)
-    only = controller.planner.read(body.file, body.text).name if body.text else ""
-    return await controller.recovery.recover(caller.uid, _scope(body, controller), only=only)
+    of = controller.planner.read(body.file, body.text) if body.text else None
+    return await controller.recovery.recover(caller.uid, _scope(body, controller), of=of)
 
 
 @router.post("/recover/deployment", status_code=202)

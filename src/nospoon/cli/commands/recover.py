@@ -26,6 +26,10 @@ COLUMNS = (
     "cluster_id",
 )
 END_TIMEOUT = 30.0
+NO_FILE = (
+    "Without FILE nobody knows of other hosts that a cluster is on, too: `nospoon recover FILE`, "
+    "or one with `--host` for each, takes in what is there."
+)
 
 
 @click.command("recover")
@@ -42,8 +46,9 @@ def command(
 ) -> None:
     """Make a lost store again from what is on the hosts: of FILE, those given, or this machine.
 
-    With FILE, only the cluster that it names. Nothing on a host is changed; the next `up` serves
-    BMCs again, with new passwords where FILE gives none, and replaces no node.
+    With FILE, only the cluster that it names. Of a cluster that is known, what is not known yet is
+    taken in. Nothing on a host is changed; the next `up` serves BMCs again, with new passwords
+    where FILE gives none, and replaces no node.
     """
     client = connect.client()
     body = hosts_request(file, hosts)
@@ -52,6 +57,8 @@ def command(
     found = client.post("/v1/recover", body)
     print_rows(found["clusters"], format_=format_, columns=columns, names=COLUMNS)
     _tell(found)
+    if not file and any(row["said"] == "recovered" for row in found["clusters"]):
+        click.echo(NO_FILE, err=True)
     if found["away"]:
         raise click.exceptions.Exit(3)
 
@@ -78,7 +85,7 @@ def _tell(found: Any) -> None:
                 f"deployment lives any more: nospoon recover --deployment {deployment}",
                 err=True,
             )
-    if any(row["said"].startswith("recovered") for row in found["clusters"]):
+    if any(row["said"].startswith(("recovered", "completed")) for row in found["clusters"]):
         click.echo(
             "BMCs have new passwords, except where the cluster file gives them, and are served "
             "again by `nospoon up FILE`.",

@@ -107,11 +107,14 @@ def _range(network: str, addresses: tuple[str, str]) -> str:
 
 
 def reservation(each: Reservation) -> str:
-    """The content of one file in dhcp-hostsdir."""
+    """The content of one file in dhcp-hostsdir. Of several MACs on a line one at a time has the
+    address, and takes it over from another that has leased it (dnsmasq(8), --dhcp-host).
+    """
+    macs = ",".join(each.macs).lower()
     tag = f"set:{SECURE}," if each.loader is Loader.SHIM else ""
     six = f"[{each.address6}]" if each.address6 else ""
     where = ",".join(filter(None, (each.address, six)))
-    return f"{each.mac.lower()},{tag}{where},{each.hostname}\n"
+    return f"{macs},{tag}{where},{each.hostname}\n"
 
 
 def reservation_file(each: Reservation) -> str:

@@ -30,6 +30,7 @@ from nospoon.providers.libvirt.pools import (
     has_directory,
     made_pool,
     our_pools,
+    remove_empty,
 )
 from nospoon.providers.libvirt.storage_xml import (
     COMPLETE,
@@ -139,9 +140,7 @@ class ImageCache:
                     file.delete(0)
                 left.discard(name)
         if not left:
-            pool.destroy()
-            pool.delete(0)
-            pool.undefine()
+            remove_empty(pool)
 
 
 def _markers_first(names: Iterable[str]) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import UUID
 
 import libvirt
+import structlog
 
 from nospoon.errors import NospoonError, OutOfSpace, ProviderError
 from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resource
@@ -35,6 +36,7 @@ from nospoon.providers.libvirt.volumes import file_named, files_in
 from nospoon.runtime import process
 from nospoon.runtime.clock import Clock
 
+log = structlog.get_logger()
 CHUNK = 1 << 18
 
 
@@ -159,12 +161,19 @@ class ImageDriver:
                 f"copy image {image}",
             )
         except NospoonError:
+            await self._tidied(image, shape, tag)
+            raise
+
+    async def _tidied(self, image: str, shape: Image, tag: OwnerTag) -> None:
+        """After an image that could not be sent, which is told: what keeps half of it is logged."""
+        try:
             async with self._cache.turns.of(*self._cache.place):
                 await self._hypervisor.work(
                     lambda connect: self._let_go(connect, shape.pool, tag, image),
                     f"let go of image {image}",
                 )
-            raise
+        except NospoonError as error:
+            log.warning("what was sent of an image stays for now", image=image, why=str(error))
 
     def _copy(self, connect: Connect, path: str, image: str, sha256: str) -> None:
         pool = self._cache.pool(connect)

@@ -398,6 +398,9 @@ class MachineDriver:
     async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
         return await self._snapshots.kept(machine)
 
+    async def hindered(self, machine: UUID, name: str) -> str:
+        return await self._snapshots.hindered(machine, name)
+
     async def revert(self, machine: UUID, name: str) -> None:
         async with self._locks[machine]:
             await self._snapshots.revert(machine, name)

@@ -7,7 +7,7 @@ anew and puts the ports of running guests back on it: they lose the link for a m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -54,12 +54,12 @@ class NetworkDriver:
         """Networks of which running machines have lost the link are at fault. Machines are asked
         only when there are taps in no bridge at all.
         """
-        links = await self._links() if found else ()
-        loose = {link["ifname"] for link in links if _is_loose(link)}
+        taps = await self._links("type", "tun") if found else ()
+        loose = {tap["ifname"] for tap in taps if "master" not in tap}
         if not loose:
             return found
-        taps = await self._hypervisor.ask(taps_of, "look for the taps of running machines")
-        lost = {bridge: sorted(loose & set(taps[bridge])) for bridge in taps}
+        wanted = await self._hypervisor.ask(taps_of, "look for the taps of running machines")
+        lost = {bridge: sorted(loose & set(wanted[bridge])) for bridge in wanted}
         return [
             replace(each, fault=f"{', '.join(names)} of running machines is not plugged in")
             if (names := lost.get(_bridge_of(each))) and not each.fault
@@ -232,11 +232,6 @@ def taps_of(connect: Connect) -> dict[str, list[str]]:
                 )
                 taps.setdefault(bridge, []).append(tap)
     return taps
-
-
-def _is_loose(link: Mapping[str, Any]) -> bool:
-    """A tap as libvirt names them, in no bridge."""
-    return str(link["ifname"]).startswith("vnet") and "master" not in link
 
 
 def _bridge_of(observed: Observed) -> str:

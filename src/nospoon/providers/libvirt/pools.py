@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from uuid import UUID
 from xml.etree import ElementTree as ET
 
 import libvirt
+import structlog
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resource
@@ -20,6 +22,7 @@ from nospoon.providers.libvirt.storage_xml import is_ours, parse_pool, render_po
 from nospoon.providers.libvirt.tags import clusters
 from nospoon.runtime.clock import Clock
 
+log = structlog.get_logger()
 VirPool = Any
 POOL_NAME = "nospoon-"
 
@@ -141,6 +144,18 @@ def made_pool(connect: Connect, host: str, name: str, shape: Pool, tag: OwnerTag
     return pool
 
 
+def remove_empty(pool: VirPool) -> None:
+    """The pool with its directory; one that is busy, as the root of a file system is, stays."""
+    pool.destroy()
+    try:
+        pool.delete(0)
+    except libvirt.libvirtError as error:
+        if error.get_int1() != errno.EBUSY:
+            raise
+        log.info("the directory of a pool is busy and stays", pool=pool.name())
+    pool.undefine()
+
+
 class PoolDriver:
     """Defines, builds, starts and removes directory pools."""
 
@@ -222,6 +237,4 @@ class PoolDriver:
                 f"{', '.join(sorted(strangers))}",
                 hint="Move them elsewhere and do it again.",
             )
-        pool.destroy()
-        pool.delete(0)
-        pool.undefine()
+        remove_empty(pool)

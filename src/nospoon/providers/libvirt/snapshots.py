@@ -10,19 +10,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
 
 import libvirt
 
 from nospoon.errors import Gone, ProviderError
+from nospoon.model.cluster import Firmware
 from nospoon.model.machine import KeptState
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute
 from nospoon.providers.libvirt.pools import VirPool
 from nospoon.providers.libvirt.roster import Roster
+from nospoon.providers.libvirt.storage_xml import nvram_file
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import Runner
 
@@ -111,6 +114,30 @@ class Snapshots:
             if each["name"].startswith(PREFIX)
         }
 
+    async def hindered(self, machine: UUID, name: str) -> str:
+        """Whether it has variables of this name of another firmware than it has, or is to have."""
+        now, others = await self.hypervisor.work(
+            lambda connect: self._variables_of(connect, machine), f"look at machine {machine}"
+        )
+        for firmware, path in others.items():
+            argv = ["test", "-e", f"{path}.{name}.snapshot"]
+            if (await self.runner.run(argv, check=False)).status == 0:
+                return f"its firmware was {firmware} then, and is {now}"
+        return ""
+
+    def _variables_of(self, connect: Connect, machine: UUID) -> tuple[Firmware, dict[str, str]]:
+        """Its firmware, and where the variables of the others were, were it one of them."""
+        domain = self.roster.find(connect, machine)
+        known, files = self.roster.look(domain), _files_of(domain)
+        beside = files.variables or next(iter(files.disks), "")
+        if known is None or not beside:
+            return Firmware.BIOS, {}
+        others = (each for each in Firmware if each not in (known.firmware, Firmware.BIOS))
+        place = PurePosixPath(beside).parent
+        return known.firmware, {
+            str(each): str(place / nvram_file(known.owner.name, each)) for each in others
+        }
+
     async def revert(self, machine: UUID, name: str) -> None:
         """Bring a machine that is off to the state of this name."""
         active, files = await self._look(machine, f"restore snapshot {name}")
@@ -138,7 +165,11 @@ class Snapshots:
                 done = await self._image("-l", "", disk)
                 if f" {PREFIX}{name} " in done.stdout:
                     self._refuse(await self._image("-d", name, disk), f"delete {name} of {disk}")
-        await self._variables(DROP, files, name)
+        _, others = await self.hypervisor.work(
+            lambda connect: self._variables_of(connect, machine), f"look at machine {machine}"
+        )
+        for variables in {files.variables, *others.values()} - {""}:
+            await self._variables(DROP, replace(files, variables=variables), name)
 
     async def _look(self, machine: UUID, doing: str) -> tuple[bool, Files]:
         def look(connect: Connect) -> tuple[bool, Files]:

@@ -12,6 +12,9 @@ import structlog
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource, Volume
+from nospoon.plan.targets import whose
+from nospoon.providers.base import in_use
+from nospoon.providers.libvirt.domain_xml import domain_name
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, NO_STORAGE_VOL
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
@@ -75,7 +78,20 @@ def remove_files(connect: Connect, host: str, observed: Observed, files: list[st
     for file in files:
         volume = file_named(pool, file)
         if volume is not None:
+            _refuse_in_use(connect, observed, volume.path())
             volume.delete(0)
+
+
+def _refuse_in_use(connect: Connect, observed: Observed, path: str) -> None:
+    """Its machine may have been switched on since somebody looked."""
+    assert isinstance(observed.shape, Volume)
+    node = whose(observed.key)
+    with ignoring(NO_DOMAIN):
+        domain = connect.lookupByName(domain_name(observed.shape.pool, node))
+        if domain.isActive():
+            sources = parsed(domain.XMLDesc(0)).iterfind("devices/disk/source")
+            if any(source.get("file") == path for source in sources):
+                raise in_use(observed.key, node)
 
 
 def disks_of(connect: Connect, tag: OwnerTag) -> frozenset[str]:

@@ -8,6 +8,9 @@ from uuid import UUID
 
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.resources import Kind, Observed, OwnerTag, Resource, Shape, Volume
+from nospoon.plan import identity
+from nospoon.plan.targets import whose
+from nospoon.providers.base import in_use
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Made
 
@@ -66,6 +69,7 @@ class SimulatedDriver:
             return
         if not self._is_ours(found):
             raise NotOurs(f"{observed.key} is not ours any more; it is left alone")
+        self._refuse_in_use(observed)
         self.around.world.take_away(found)
 
     def _is_running(self, made: Made) -> bool:
@@ -80,6 +84,13 @@ class SimulatedDriver:
 
     def _is_ours(self, made: Made) -> bool:
         return made.tag is not None and made.tag.deployment == self.around.deployment
+
+    def _refuse_in_use(self, observed: Observed) -> None:
+        if isinstance(observed.shape, Volume):
+            node = whose(observed.key)
+            machine = identity.node_uuid(observed.tag.cluster, node)
+            if observed.key.name in self.around.world.disks_in_use(machine):
+                raise in_use(observed.key, node)
 
     def _refuse_strangers(self, resource: Resource) -> None:
         found = self.around.world.find(resource)

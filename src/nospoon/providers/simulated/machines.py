@@ -136,6 +136,12 @@ class SimulatedMachines(SimulatedDriver):
         kept = self._state(machine).kept
         return {str(machine): {name: KeptState(each.at, each.on) for name, each in kept.items()}}
 
+    async def hindered(self, machine: UUID, name: str) -> str:  # noqa: ARG002  (there is nothing to look for)
+        """Firmware has no variables here."""
+        self.around.begin("hindered")
+        self._state(machine)
+        return ""
+
     async def revert(self, machine: UUID, name: str) -> None:
         self.around.begin("revert")
         state = self._state(machine)

@@ -112,6 +112,15 @@ class World:
         if isinstance(made.shape, Machine):
             self.running.pop(made.shape.uuid, None)
 
+    def disks_in_use(self, machine: UUID) -> frozenset[str]:
+        """The volumes with which a machine runs."""
+        made, running = self.made.get((Kind.MACHINE, str(machine))), self.running.get(machine)
+        if made is None or running is None or running.power is PowerState.OFF:
+            return frozenset()
+        shape = running.live or made.shape
+        assert isinstance(shape, Machine), "machine keys have machine shapes"
+        return frozenset(disk.volume for disk in shape.disks)
+
     def find(self, resource: Resource) -> Made | None:
         return self.made.get((resource.key.kind, native_name(resource.key, resource.shape)))
 

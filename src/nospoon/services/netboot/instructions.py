@@ -41,14 +41,13 @@ def write(
     tree: Tree, reservations: Iterable[Reservation], authority: BootAuthority, *, address: str
 ) -> None:
     """Write the instructions of these machines and the files that they name; remove all others."""
-    used, texts = set[str](), {}
+    used, texts = set[str](), dict[str, str]()
     for each in reservations:
         dialect = DIALECTS[each.loader]
         answer = authority.answer(uuid=each.uuid)
         if answer is not None:
-            texts[dialect.file(each.mac)] = dialect.say(
-                _offer(tree, answer, dialect, address, used)
-            )
+            said = dialect.say(_offer(tree, answer, dialect, address, used))
+            texts |= {dialect.file(mac): said for mac in each.macs}
     tree.write_instructions(texts)
     tree.drop_files_except(used)
 

@@ -1,0 +1,72 @@
+"""What planning knows of a cluster: first what there is, then what is to be made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from nospoon.control.accounts import Account
+from nospoon.control.places import Places
+from nospoon.control.reach import Surveyed
+from nospoon.engine.observe import Drivers
+from nospoon.model.cluster import Cluster
+from nospoon.model.resources import Key, Observed, Resource
+from nospoon.plan.allocate import Allocations
+from nospoon.plan.resolve import ImageFacts
+from nospoon.plan.steps import Plan
+from nospoon.plan.targets import whose
+from nospoon.store.clusters import ClusterRow, NodeRow
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is asked for, what is remembered, and what there is.
+
+    `earlier` is None for a new cluster, `rows` are its nodes as they are remembered. `away`:
+    host -> why nobody knows what is there.
+    """
+
+    id: UUID
+    cluster: Cluster
+    earlier: ClusterRow | None
+    rows: Sequence[NodeRow]
+    uploads: Mapping[str, str]
+    images: Mapping[str, ImageFacts]
+    surveyed: Surveyed
+    places: Places
+    drivers: Drivers = field(default_factory=dict)
+    observed: tuple[Observed, ...] = ()
+    away: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """The nodes that are on hosts which are away."""
+        return frozenset(row.name for row in self.rows if row.host.name in self.away)
+
+    def unmade(self, hosts: Mapping[str, str]) -> frozenset[str]:
+        """The nodes of which nothing is on their hosts (node -> host), by what can be seen."""
+        there = {(whose(each.key), each.key.host) for each in self.observed}
+        return frozenset(
+            node
+            for node, host in hosts.items()
+            if host not in self.away and (node, host) not in there
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and everything it was made from."""
+
+    seen: Seen
+    accounts: Mapping[str, Account]
+    allocations: Allocations
+    desired: Mapping[Key, Resource]
+    plan: Plan
+
+    @property
+    def stranded(self) -> frozenset[str]:
+        """The nodes that are on hosts which are away, or that are to be there."""
+        places = [(row.name, row.host.name) for row in self.seen.rows]
+        places += self.allocations.hosts.items()
+        return frozenset(node for node, host in places if host in self.seen.away)

@@ -1,0 +1,182 @@
+"""What hosts cannot give: every reason at once, before anything is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Network, IPv6Network
+from uuid import UUID
+
+from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.plan import identity
+from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.hosts import HostFacts, Route
+from nospoon.plan.refuse import against_pool, cautions, reasons_against
+from nospoon.spec.load import load
+
+ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)
+
+
+def read(text: str) -> Cluster:
+    return load(f"cluster: dev\n{text}", file="x")
+
+
+def decided(cluster: Cluster) -> Allocations:
+    allocations, reasons = allocate(cluster, Allocations(), Occupied())
+    assert not reasons
+    return allocations
+
+
+def reasons(cluster: Cluster, facts: HostFacts) -> list[str]:
+    return list(reasons_against(cluster, ID, decided(cluster), {"here": facts}))
+
+
+def test_every_reason_against_a_cluster_is_told_at_once() -> None:
+    cluster = read(
+        """
+networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}
+nodes:
+  - {name: s, firmware: uefi-secure, tpm: true, nics: [a]}
+  - {name: arm, arch: aarch64, memory: 64GiB, nics: [a]}
+"""
+    )
+    poor = HostFacts(
+        firmwares=frozenset({Firmware.UEFI}),
+        archs=frozenset({Arch.X86_64}),
+        tpm=False,
+        managed_networks=True,
+        memory=8 << 30,
+        routes=(Route(IPv4Network("10.0.0.0/8"), "eth0"),),
+    )
+    told = "\n".join(reasons(cluster, poor))
+    for part in ("uefi-secure", "TPM", "aarch64", "65536 MiB", "10.0.0.0/8 dev eth0"):
+        assert part in told
+
+
+def test_a_pool_of_bmc_addresses_takes_no_route_and_no_gateway_away() -> None:
+    routes = (
+        Route(IPv4Network("0.0.0.0/0"), "eth0", "10.9.0.1"),
+        Route(IPv4Network("10.9.0.0/24"), "eth0"),
+        Route(IPv4Network("10.7.0.0/24"), "nsbridge"),
+    )
+    own = Allocations(cidrs={"a": "10.7.0.0/24"})
+
+    def told(pool: str) -> list[str]:
+        return list(against_pool(IPv4Network(pool), own, routes))
+
+    assert "gateway of this machine's route 0.0.0.0/0 dev eth0" in "".join(told("10.9.0.0/28"))
+    assert "holds the route 10.9.0.0/24 dev eth0" in "".join(told("10.8.0.0/15"))
+    assert told("10.9.0.128/25") == []  # a part of the network that this machine is on
+    assert told("10.7.0.0/24") == []  # a network that the cluster made
+    assert told("10.20.0.0/24") == []
+
+
+def test_the_route_of_our_own_bridge_is_no_overlap() -> None:
+    cluster = read("networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}\nnodes: [{count: 1}]")
+    own = Route(IPv4Network("10.7.0.0/24"), identity.bridge_name(ID, "a"))
+    assert reasons(cluster, replace(FACTS, routes=(own,))) == []
+
+
+def test_two_libvirtds_of_one_machine_do_not_both_make_the_bridge_of_a_network() -> None:
+    def told(network: str, second: str) -> list[str]:
+        cluster = read(
+            f"hosts: {{a: {{libvirt: 'qemu:///system'}}, b: {{libvirt: '{second}'}}}}\n"
+            f"networks: {{lan: {{{network}}}}}\nnodes: [{{host: a}}, {{host: b}}]"
+        )
+        facts = {"a": FACTS, "b": replace(FACTS, managed_networks="session" not in second)}
+        facts = {k: replace(v, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
+                 for k, v in facts.items()}  # fmt: skip
+        return list(reasons_against(cluster, ID, decided(cluster), facts))
+
+    beside = "qemu+unix:///system?socket=/run/second/libvirt-sock"
+    (why,) = told("", beside)
+    assert why.startswith("network lan: hosts a and b are libvirtds of one machine")
+    assert told("bridge: br0", beside) == []
+    assert told("", "qemu:///session") == []
+    assert told("", "qemu+ssh://rack/system") == []
+
+
+def test_session_hosts_refuse_addressed_and_bridged_networks() -> None:
+    cluster = read(
+        """
+networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}, b: {bridge: br0}}
+nodes: [{nics: [a, b]}]
+"""
+    )
+    told = reasons(cluster, replace(FACTS, managed_networks=False))
+    assert len(told) == 2
+    assert all("qemu:///session" in reason for reason in told)
+
+
+def test_a_bridge_that_a_host_does_not_have_is_refused() -> None:
+    cluster = read(
+        "hosts: {here: {physnets: {public: br-ex}}}\n"
+        "networks: {a: {physnet: public}, b: {bridge: br0}, c: {bridge: br1}}\n"
+        "nodes: [{nics: [a, b, c]}]"
+    )
+    facts = {"here": replace(FACTS, links=frozenset({"lo", "br1"}), bridges=frozenset({"br1"}))}
+    reasons = list(reasons_against(cluster, ID, decided(cluster), facts))
+    assert [reason.partition(". ")[0] for reason in reasons] == [
+        "network a: host here has no bridge br-ex",
+        "network b: host here has no bridge br0",
+    ]
+
+
+FAR = "{ssh: ADDRESS, libvirt: 'qemu+ssh://ADDRESS/system'}"
+
+
+def far(*addresses: str) -> str:
+    named = (f"h{n}: {FAR.replace('ADDRESS', each)}" for n, each in enumerate(addresses))
+    return f"hosts: {{{', '.join(named)}}}\n"
+
+
+def test_a_tunnel_needs_two_machines_with_addresses() -> None:
+    text = "networks: {lan: {overlay: vxlan}}\nnodes: [{count: 2}]"
+    for hosts, expected in (
+        (far("198.51.100.1", "198.51.100.1"), "hosts h0 and h1 have the address 198.51.100.1"),
+        (far("rack-a", "198.51.100.1"), "host h0 has no `address` for others"),
+    ):
+        cluster = read(hosts + text)
+        facts = {host.name: FACTS for host in cluster.hosts}
+        (reason,) = reasons_against(cluster, ID, decided(cluster), facts)
+        assert expected in reason
+
+
+def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> None:
+    text = "nodes: [{memory: 128MiB, name: u}, {memory: 128MiB, firmware: bios, name: b}]"
+    cluster = read(text)
+    (caution,) = cautions(cluster, decided(cluster), {"here": replace(FACTS, real=True)})
+    assert caution.startswith("node u: 128 MiB")
+    assert caution.endswith("give it 256 MiB")
+    assert not list(cautions(cluster, decided(cluster), {"here": FACTS}))
+
+
+def test_a_bridge_that_is_not_of_the_kind_that_the_file_says_is_refused() -> None:
+    facts = replace(FACTS, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
+    text = "networks: {lan: {bridge: br0%s}}\nnodes: [{}]"
+    plain, ovs = (read(text % more) for more in ("", ", switch: ovs"))
+    assert reasons(plain, facts) == []
+    assert "is no bridge of Open vSwitch" in "".join(reasons(ovs, facts))
+    facts = replace(facts, bridges=frozenset(), ovs_bridges=frozenset({"br0"}))
+    assert reasons(ovs, facts) == []
+    assert "Write `switch: ovs`" in "".join(reasons(plain, facts))
+
+
+def test_a_route_of_ipv6_is_in_the_way_of_its_like_only() -> None:
+    six = "networks: {a: {cidr: 'fd00:30::/64', netboot: builtin}}\nnodes: [{count: 2}]"
+    route = Route(IPv6Network("fd00:30::/48"), "eth0")
+    (reason,) = reasons(read(six), replace(FACTS, routes=(route,)))
+    assert "network a: fd00:30::/64 overlaps the route fd00:30::/48 dev eth0" in reason
+    everywhere = Route(IPv6Network("::/0"), "eth0", "fe80::1")
+    assert reasons(read(six), replace(FACTS, routes=(everywhere,))) == []
+    four = "networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}}\nnodes: [{count: 1}]"
+    assert reasons(read(four), replace(FACTS, routes=(route,))) == []
+
+
+def test_a_network_that_is_renamed_is_told_to_go_first() -> None:
+    cluster = read("networks: {wan: {cidr: 10.7.0.0/24}}\nnodes: [{count: 1}]")
+    bridge = identity.bridge_name(ID, "lan")
+    facts = {"here": replace(FACTS, routes=(Route(IPv4Network("10.7.0.0/24"), bridge),))}
+    before = Allocations(cidrs={"lan": "10.7.0.0/24"})
+    (reason,) = reasons_against(cluster, ID, decided(cluster), facts, before=before)
+    assert f"dev {bridge} (network lan, to be removed by an `up` before this) of host" in reason
