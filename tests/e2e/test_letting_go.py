@@ -1,4 +1,4 @@
-"""A network and a disk that leave the file while a machine runs with them."""
+"""Networks, disks and addresses that leave the file while a machine runs with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.plan.identity import bridge_name
+from nospoon.plan.identity import bridge_name, mac_address, node_uuid
 from nospoon.testing.rack import Rack
 
 BOTH = "networks: {lan: {}, more: {}}\n"
@@ -56,3 +56,50 @@ def test_they_stay_until_its_power_off_and_go_with_the_next_up(rack: Rack, host:
     rack.run("up", "--yes", file(AFTER))
     assert rack.run("plan", "--detailed-exitcode", file(AFTER)).returncode == 0
     assert bridge not in bridges()
+
+
+@pytest.mark.libvirt
+def test_an_address_stays_until_its_power_off_and_is_nobody_elses(rack: Rack) -> None:
+    name, bmc = rack.name(), rack.bmc()
+
+    def file(**nics: str) -> str:
+        made = "firmware: bios, memory: 64MiB, disks: [8MiB]"
+        nodes = ", ".join(
+            f"{{name: {node}, nics: [{each}], {made}}}" for node, each in nics.items()
+        )
+        hosts = "hosts: {h: {libvirt: 'qemu:///system'}}"
+        nets = "networks: {net: {netboot: builtin}, stor: {netboot: builtin}}"
+        text = f"cluster: {name}\n{hosts}\n{bmc}{nets}\nnodes: [{nodes}]\n"
+        return rack.file(text, f"{name}.yaml")
+
+    def given(network: str = "net") -> dict[str, str]:
+        """MAC -> address."""
+        (hosts,) = (rack.directory / "state").glob(f"**/h@{network}/hosts")
+        lines = [path.read_text().strip().split(",") for path in hosts.iterdir()]
+        return {mac: address for *macs, address, _ in lines for mac in macs}
+
+    before = {"m0": "net, stor", "m1": "stor, net"}
+    after = {"m0": "stor", "m1": "net", "m2": "net", "m3": "net"}
+    rack.run("up", "--yes", file(**before))
+    (row,) = rack.json("status")
+    macs = {
+        (node, index): mac_address(node_uuid(UUID(row["id"]), node), index)
+        for node in ("m0", "m1", "m2", "m3")
+        for index in range(2)
+    }
+    first = given()
+    assert first.keys() == {macs["m0", 0], macs["m1", 1]}
+    rack.run("node", "power", f"{name}/m0", "on")
+    rack.run("up", "--yes", "-t", "m3", file(m0="stor", m1="net", m3="net"))
+    assert {mac: given()[mac] for mac in first} == first, "m3 alone was named"
+    rack.run("up", "--yes", file(**after))
+    assert rack.run("plan", "--detailed-exitcode", file(**after)).returncode == 0
+    assert given()[macs["m0", 0]] == first[macs["m0", 0]], "it runs with it"
+    assert given()[macs["m1", 0]] == first[macs["m1", 1]], "a NIC on another network went"
+    assert len({*given().values()}) == len(given()) == 4
+    rack.run("up", "--yes", file(**before))
+    assert given() == first, "taken back"
+    rack.run("up", "--yes", file(**after))
+    rack.run("node", "power", f"{name}/m0", "off")
+    rack.run("up", "--yes", file(**after))
+    assert given().keys() == {macs[node, 0] for node in ("m1", "m2", "m3")}

@@ -218,6 +218,30 @@ def test_hints_that_metal3_cannot_say_are_told(made: Make) -> None:
     assert len(result.left_out) == 3
 
 
+SAYING = """
+nodes:
+  - name: n0
+    ironic:
+      interfaces: {boot: ipxe}
+      extra: {asset: 7}
+      volumes: {targets: [{volume_id: root}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "left_out"),
+    [
+        ("kayobe", {"boot_interface", "extra", "volumes"}),
+        ("bifrost", {"extra", "volumes"}),
+        ("instackenv", {"extra", "volumes"}),
+        ("bmh", {"boot_interface", "extra", "volumes"}),
+    ],
+)
+def test_what_a_format_has_no_place_for_is_told(made: Make, kind: str, left_out: set[str]) -> None:
+    told = {each for each in FORMATS[kind].make(made(SAYING)).left_out if "password" not in each}
+    assert told == {f"{each} of n0" for each in left_out}
+
+
 def test_ssh_reaches_nodes_by_name_and_through_their_host(mixed: Inventory, tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(text_of(mixed, "ssh-config"))

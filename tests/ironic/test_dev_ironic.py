@@ -17,7 +17,7 @@ import yaml
 from nospoon.dev import environment, ironic
 from nospoon.dev.configuration import Auth, Wanted, clouds, ironic_conf
 from nospoon.dev.ironic import Ironic
-from nospoon.errors import Conflict, ProviderError
+from nospoon.errors import Conflict, ProviderError, UsageError
 from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
 from nospoon.testing.rack import Rack
@@ -87,6 +87,56 @@ async def test_packages_that_cannot_be_had_are_told_with_what_is_needed(tmp_path
             await environment.ensure(tmp_path, "broken", lock)
     environment.remove(tmp_path, "broken")
     assert list((tmp_path / "environments").iterdir()) == []
+
+
+async def test_environments_of_others_and_those_that_somebody_runs_from_stay(
+    tmp_path: Path,
+) -> None:
+    mine, busy = f"made-{'0' * 16}", f"made-{'1' * 16}"
+    there = tmp_path / "environments"
+    for name in (mine, busy, f"made-otherwise-{'2' * 16}"):
+        (there / name / "bin").mkdir(parents=True)
+        (there / f"{name}.lock").touch()
+    (there / busy / "bin" / "sleep").symlink_to("/bin/sleep")
+    user = await asyncio.create_subprocess_exec(str(there / busy / "bin" / "sleep"), "60")
+    try:
+        with pytest.raises(Conflict, match=rf"runs from {busy} \(process {user.pid}\)"):
+            environment.remove(tmp_path, "made")
+    finally:
+        user.kill()
+        await user.wait()
+    assert not (there / mine).exists()
+    assert (there / busy).exists()
+    environment.remove(tmp_path, "made")
+    left = sorted(each.name for each in there.iterdir())
+    assert left == [f"made-otherwise-{'2' * 16}", f"made-otherwise-{'2' * 16}.lock"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (Wanted(options=("nonsense",)), "SECTION.OPTION=VALUE, got 'nonsense'"),
+        (Wanted(port=5, files_port=5), "cannot both be on port 5"),
+    ],
+)
+async def test_settings_that_make_no_sense_are_refused_before_anything_is_started(
+    own_directory: Path, cache: Path, wanted: Wanted, why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        await ironic.up(wanted, state=own_directory, cache=cache)
+    assert ironic.running(own_directory) is None
+
+
+async def test_of_an_ironic_that_does_not_come_up_nothing_runs_on(
+    own_directory: Path, cache: Path, free_port: int
+) -> None:
+    wanted = Wanted(port=free_port, options=("DEFAULT.rpc_transport=nobody",))
+    with pytest.raises(ProviderError):
+        await ironic.up(wanted, state=own_directory, cache=cache)
+    assert ironic.running(own_directory) is None
+    with socket.create_server(("127.0.0.1", wanted.files)):
+        pass
+    await ironic.down(state=own_directory, cache=cache, purge=False)
 
 
 def test_an_address_of_ipv6_is_written_as_urls_need_it() -> None:

@@ -48,6 +48,16 @@ def test_what_is_wanted_no_more_is_removed_and_the_rest_is_written() -> None:
     ]
 
 
+def test_a_password_of_another_driver_is_taken_back() -> None:
+    info = {"ipmi_password": "******", "snmp_community": "theirs"}
+    there = {"driver": "ipmi", "driver_info": info}
+    more = {"driver_info/redfish_password": "secret"}
+    assert records.operations(there, (), more) == [
+        {"op": "remove", "path": "/driver_info/ipmi_password"},
+        {"op": "add", "path": "/driver_info/redfish_password", "value": "secret"},
+    ]
+
+
 def test_a_body_has_nested_fields_where_ironic_has_them() -> None:
     told = settings({"driver": "ipmi", "driver_info/ipmi_port": 6230})
     assert records.body(told, {"driver_info/ipmi_password": "p"}) == {

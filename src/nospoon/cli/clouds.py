@@ -9,7 +9,10 @@ from typing import Any
 
 from nospoon.errors import MissingTool, UsageError
 
-TOLD = ("auth_type", "auth", "region_name", "interface", "verify", "baremetal_endpoint_override")
+TOLD = (
+    "auth_type", "auth", "region_name", "interface", "verify", "baremetal_endpoint_override",
+    "api_timeout",
+)  # fmt: skip
 
 
 def cloud(name: str) -> dict[str, Any]:

@@ -13,18 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nospoon.errors import MissingTool, ProviderError
+from nospoon.errors import Conflict, MissingTool, ProviderError
 from nospoon.runtime import process
 
 LONGEST_INSTALL = 1800.0
 """Seconds in which 400 MB come through a slow line."""
 STAMP = "complete"
+KEY_DIGITS = 16
 
 
 def place(cache: Path, name: str, lock: Path) -> Path:
     """Where the environment of this lock file is, whether made yet or not."""
     contents = lock.read_bytes() + sys.version.encode()
-    return cache / "environments" / f"{name}-{hashlib.sha256(contents).hexdigest()[:16]}"
+    return cache / "environments" / f"{name}-{hashlib.sha256(contents).hexdigest()[:KEY_DIGITS]}"
 
 
 async def ensure(cache: Path, name: str, lock: Path) -> Path:
@@ -38,12 +39,38 @@ async def ensure(cache: Path, name: str, lock: Path) -> Path:
 
 
 def remove(cache: Path, name: str) -> None:
-    """Remove every environment of this name, also those of other versions."""
-    for found in (cache / "environments").glob(f"{name}-*"):
-        if found.is_dir():
-            shutil.rmtree(found)
-        else:
-            found.unlink()
+    """Remove every environment of this name, also those of other versions.
+
+    Raises `Conflict` for those that somebody runs from: they stay.
+    """
+    busy = []
+    for lock in sorted((cache / "environments").glob(f"{name}-{'[0-9a-f]' * KEY_DIGITS}.lock")):
+        where = lock.with_suffix("")
+        with _alone(where):
+            user = _user_of(where)
+            if user:
+                busy.append(f"{where.name} (process {user})")
+                continue
+            if where.exists():
+                shutil.rmtree(where)
+            lock.unlink()
+    if busy:
+        raise Conflict(
+            f"somebody runs from {', '.join(busy)}: it stays",
+            hint="Run the same command again when that has ended.",
+        )
+
+
+def _user_of(where: Path) -> int:
+    """A process that was started from an environment, 0 for none."""
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            started = each.read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if f"{where}/bin/".encode() in started:
+            return int(each.parent.name)
+    return 0
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import fcntl
 import http.client
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -24,7 +25,7 @@ import yaml
 
 from nospoon.dev import environment
 from nospoon.dev.configuration import CLOUD, USER, Auth, Wanted, clouds, ironic_conf
-from nospoon.errors import Conflict, MissingTool, ProviderError
+from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
 from nospoon.runtime import clock, owned, process
 from nospoon.runtime.owned import Process
 
@@ -38,6 +39,7 @@ LEAVING_SECONDS = 3.0
 _DIRECTORIES = (
     "tmp", "http", "tftp", "tftp-master", "images", "master", "locks", "certificates", "bin",
 )  # fmt: skip
+OPTION = re.compile(r"\w+\.\w+=.*", re.DOTALL)
 _TAIL = 12
 
 
@@ -77,6 +79,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
     Raises `ProviderError` with the end of its log when it does not come up.
     """
     _need_tools()
+    _refuse_wrong(wanted)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(state):
         found = _recorded(state)
@@ -90,7 +93,11 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
         await _prepare(wanted, state=state, made=made)
         started = Ironic(_start(state, made), wanted, state, _serve(wanted, state, made))
         _record(started)
-        await _answers(started)
+        try:
+            await _answers(started)
+        except ProviderError:
+            await _stop(started)  # nobody would know of what still runs
+            raise
         return started
 
 
@@ -149,6 +156,14 @@ def _need_tools() -> None:
     if missing:
         names = " ".join(missing)
         raise MissingTool(f"Ironic needs {names}", hint=f"apt-get install -y {names}")
+
+
+def _refuse_wrong(wanted: Wanted) -> None:
+    for each in wanted.options:
+        if not OPTION.fullmatch(each):
+            raise UsageError(f"expected SECTION.OPTION=VALUE, got {each!r}")
+    if wanted.port == wanted.files:
+        raise UsageError(f"Ironic and its files cannot both be on port {wanted.port}")
 
 
 async def _refuse_taken(wanted: Wanted) -> None:

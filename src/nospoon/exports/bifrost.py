@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from nospoon.exports.inventory import Inventory, Made, Place, registered
+from nospoon.exports.inventory import INTERFACES, Inventory, Made, Place, registered, unsaid
 
 
 def make(inventory: Inventory) -> Made:
     """Name -> machine. Without an address of its own it is Bifrost's DHCP that gives one."""
     nodes = [_node(inventory, each) for each in inventory.places]
-    left_out = [f"traits of {place.name}" for place in inventory.places if place.node.traits]
+    left_out = [
+        each
+        for place in inventory.places
+        for each in unsaid(place, registered(inventory, place), {"resource_class", INTERFACES})
+    ]
     left_out += [
         f"a password of {place.name} that Ansible's templates leave alone: it has braces in it"
         for place in inventory.places

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered
+from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered, unsaid
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Bmc
 
@@ -124,5 +124,4 @@ def _unsaid(place: Place, found: Registered) -> Iterator[str]:
     for name, value in hints.items():
         if not _sayable(name, value):
             yield f"root device hint {name} of {place.name}: Metal3 has none like {value!r}"
-    if place.node.traits:
-        yield f"traits of {place.name}"
+    yield from unsaid(place, found, {"description", "automated_clean"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered
+from nospoon.exports.inventory import INTERFACES, Inventory, Made, Registered, registered, unsaid
 
 PM: Mapping[str, Mapping[str, str]] = {
     "ipmi": {
@@ -48,7 +48,7 @@ def make(inventory: Inventory) -> Made:
         found = registered(inventory, place)
         if found.driver in PM:
             nodes.append(_node(found))
-            left_out += _unsaid(place, found)
+            left_out += unsaid(place, found, {*_SAME, INTERFACES})
         else:
             left_out.append(f"node {place.name}: it knows no driver {found.driver}")
     return Made({"nodes": nodes}, tuple(left_out))
@@ -76,13 +76,3 @@ def _node(found: Registered) -> dict[str, Any]:
 def _ports(found: Registered) -> list[dict[str, Any]]:
     fields = ("address", "physical_network", "local_link_connection")
     return [{name: port[name] for name in fields if name in port} for port in found.ports]
-
-
-def _unsaid(place: Place, found: Registered) -> list[str]:
-    """What it has no key for."""
-    said = {
-        "traits": place.node.traits,
-        "portgroups": found.portgroups,
-        "extra": found.body.get("extra"),
-    }
-    return [f"{what} of {place.name}" for what, value in said.items() if value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,6 +104,33 @@ def registered(inventory: Inventory, place: Place) -> Registered:
             if isinstance(each, IronicPortgroup)
         ),
     )
+
+
+EVERYWHERE = frozenset({"uuid", "name", "driver", "driver_info", "properties"})
+"""What every format says of a node."""
+INTERFACES = "interfaces"
+USUAL = {"resource_class": "baremetal"}
+
+
+def unsaid(place: Place, found: Registered, said: Collection[str]) -> list[str]:
+    """What a format has no place for that says these of a node besides; one that says `INTERFACES`
+    says them all.
+    """
+    there = {
+        **found.body,
+        "traits": place.node.traits,
+        "portgroups": found.portgroups,
+        "volumes": place.node.enrolment.connectors + place.node.enrolment.targets,
+    }
+    known = EVERYWHERE | set(said)
+    return [
+        f"{name} of {place.name}"
+        for name, value in there.items()
+        if (value or (value is False and name == "automated_clean"))
+        and name not in known
+        and not (name.endswith("_interface") and INTERFACES in known)
+        and value != USUAL.get(name)
+    ]
 
 
 def _port(port: IronicPort) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nospoon.exports.inventory import Inventory, Made, Place, registered
+from nospoon.exports.inventory import Inventory, Made, Place, registered, unsaid
 
 GROUP = "baremetal-compute"
 
@@ -19,10 +19,9 @@ def make(inventory: Inventory) -> Made:
     """An Ansible inventory, for a file in Kayobe's inventory directory."""
     hosts = dict(_host(inventory, each) for each in inventory.places)
     left_out = [
-        f"{what} of {place.name}"
+        each
         for place in inventory.places
-        for what, value in (("traits", place.node.traits), ("portgroups", place.node.portgroups))
-        if value
+        for each in unsaid(place, registered(inventory, place), {"resource_class"})
     ]
     return Made({GROUP: {"hosts": hosts}}, tuple(left_out))
 

@@ -7,6 +7,25 @@ from typing import Any
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 
+PATIENCE = 60.0
+"""Seconds until somebody who says nothing is away; Ironic's API itself waits so long for its
+conductor.
+"""
+
+
+def answered(adapter: Any, path: str, method: str, **how: Any) -> Any:
+    """What an adapter of keystoneauth's is answered. A connection that was kept may be closed by
+    the other end at any time: who only looks asks once more.
+    """
+    from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
+
+    try:
+        return adapter.request(path, method, **how)
+    except exceptions.ConnectFailure:
+        if method != "GET":
+            raise
+        return adapter.request(path, method, **how)
+
 
 def judged(answer: Any, call: str, *, said: Callable[[str], str]) -> Any:
     """The body of an answer, decoded, None for an empty one. `call` says who was asked for what;

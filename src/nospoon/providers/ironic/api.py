@@ -11,15 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from nospoon.errors import HostUnreachable, MissingTool, ProviderError
+from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import judged
+from nospoon.providers.answers import PATIENCE, answered, judged
 from nospoon.providers.ironic.errors import said
 
 NEWEST = (1, 95)
 """The newest version of the API whose answers are known here."""
 PARALLEL = 8
 PAGE = 1000
+"""What is asked for a call. A server may give less (`api.max_limit`), and says where more is."""
 LOCKED_TRIES = 20
 LOCKED_DELAY = 0.5
 R = TypeVar("R")
@@ -34,15 +35,18 @@ class Api:
         self._adapter: Any = None
         self._base, self._version = "", ""
         self._connecting = asyncio.Lock()
+        self._tries = 0
+        self._refused: NospoonError | None = None
 
     async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:
-        """Everything of one kind (`nodes`, `ports`, `volume/targets` …), a thousand a call."""
+        """Everything of one kind (`nodes`, `ports`, `volume/targets` …), page by page."""
         found: list[Mapping[str, Any]] = []
         marker = ""
         while True:
-            page = (await self.get(f"/{what}?limit={PAGE}{query}{marker}"))[what.rpartition("/")[2]]
+            answer = await self.get(f"/{what}?limit={PAGE}{query}{marker}")
+            page = answer[what.rpartition("/")[2]]
             found += page
-            if len(page) < PAGE:
+            if not page or not answer.get("next"):
                 return found
             marker = f"&marker={page[-1]['uuid']}"
 
@@ -63,7 +67,8 @@ class Api:
         await self._call("DELETE", path, None)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._threads.shutdown)
+        """A call that hangs is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _call(self, method: str, path: str, body: Any) -> Any:
         await self._connected()
@@ -75,11 +80,22 @@ class Api:
         return judged(answer, f"Ironic's {method} {path}", said=said)
 
     async def _connected(self) -> None:
+        """Of those who come meanwhile, all hear what the first one is told."""
+        before = self._tries
         async with self._connecting:
-            if self._adapter is None:
-                self._adapter = await self._thread(lambda: _adapter(self.place))
-            if not self._base:
-                await self._thread(self._meet)
+            if self._base:
+                return
+            if self._tries != before and self._refused is not None:
+                raise self._refused
+            try:
+                if self._adapter is None:
+                    self._adapter = await self._thread(lambda: _adapter(self.place))
+                self._base, self._version = await self._thread(self._meet)
+            except NospoonError as error:
+                self._refused = error
+                raise
+            finally:
+                self._tries += 1
 
     async def _thread(self, call: Callable[[], R]) -> R:
         loop = asyncio.get_running_loop()
@@ -104,21 +120,21 @@ class Api:
 
         return guarded
 
-    def _meet(self) -> None:
-        """Find where the API's version 1 is, and the newest minor version that both know."""
+    def _meet(self) -> tuple[str, str]:
+        """Where the API's version 1 is, and the newest minor version that both know."""
         base = str(self._adapter.get_endpoint() or self.place.endpoint).rstrip("/")
-        self._base = base if base.endswith("/v1") else f"{base}/v1"
-        answer = self._adapter.get(self._base, raise_exc=False)
+        base = base if base.endswith("/v1") else f"{base}/v1"
+        answer = self._adapter.get(base, raise_exc=False)
         newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "1.80")
         major, minor = newest.split(".")
         known = min((int(major), int(minor)), NEWEST)
-        self._version = f"{known[0]}.{known[1]}"
+        return base, f"{known[0]}.{known[1]}"
 
     def _send(self, method: str, path: str, body: Any) -> Any:
         headers = {"X-OpenStack-Ironic-API-Version": self._version}
         more = {} if body is None else {"json": body}
-        return self._adapter.request(
-            f"{self._base}{path}", method, headers=headers, raise_exc=False, **more
+        return answered(
+            self._adapter, f"{self._base}{path}", method, headers=headers, raise_exc=False, **more
         )
 
 
@@ -148,5 +164,6 @@ def _adapter(place: IronicPlace) -> Any:
         "baremetal_endpoint_override": place.endpoint,
     }
     told = json.loads(place.cloud) if place.cloud else told
-    connection = openstack.connect(load_yaml_config=False, load_envvars=False, **told)
+    usual = {"api_timeout": PATIENCE, "load_yaml_config": False, "load_envvars": False}
+    connection = openstack.connect(**{**usual, **told})
     return connection.baremetal

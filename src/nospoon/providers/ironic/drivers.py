@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -31,12 +32,18 @@ from nospoon.plan.enrol import PLACE, login, values
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.records import TAG, Record
+from nospoon.providers.looking import LEAST
+from nospoon.runtime import clock
 from nospoon.runtime.clock import Clock
 
 FAILED = " failed"
 """How the states end in which a node stays when something failed."""
 
 
+OWNER = "owner"
+PORTS_CHANGE, GOES = "nospoon changes its ports", "nospoon removes it"
+"""Why we put nodes in maintenance for a while. Where it stayed so, something came in between."""
+OFF_SECONDS = 120.0
 SecretsOf = Callable[[UUID], Awaitable[Secrets]]
 
 
@@ -117,7 +124,8 @@ class _Records:
             raise NotOurs(
                 f"{resource.key} cannot be made: {why}",
                 hint="Something of that name or address is in Ironic and is not ours: it is let "
-                'be. Give `ironic: {name: "{cluster}-{node}"}`, or another MAC.',
+                'be. Give `ironic: {name: "{cluster}-{node}"}`, or another MAC. What an earlier '
+                "cluster of yours left there is shown by `nospoon orphans FILE`.",
             ) from None
         await self._bring(there, resource, tag, more, **notes)
 
@@ -164,20 +172,25 @@ class NodeDriver(_Records):
     collection = NODES
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        """Ironic lets most callers give an owner only to a node that is there already."""
         node = _node(resource)
-        more = await self._secret(node)
-        await self._make(resource, tag, more, credentials=node.credentials_key)
-        await self._traits(node, await self._record(node.uuid))
+        more, notes = await self._secret(node), _notes(node)
+        settings = tuple(each for each in node.settings if each.name != OWNER)
+        first = replace(resource, shape=replace(node, settings=settings))
+        await self._make(first, tag, more, **notes)
+        made = await self._record(node.uuid)
+        if settings != node.settings:
+            await self._bring(made, resource, tag, more, **notes)
+        await self._traits(node, made)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
         node = _node(desired)
         there = await self._record(node.uuid)
         ours = {name: records.noted(there, name) for name in ("state", "instance", "stale")}
-        notes = {"credentials": node.credentials_key, **ours}
-        kept = {name: value for name, value in notes.items() if value is not None}
-        await self._bring(there, desired, tag, await self._secret(node), **kept)
+        kept = {name: value for name, value in ours.items() if value is not None}
         await self._traits(node, there)
+        await self._bring(there, desired, tag, await self._secret(node), **_notes(node), **kept)
 
     async def _secret(self, node: IronicNode) -> dict[str, str]:
         """Ironic shows no passwords: they are written each time anything is."""
@@ -185,8 +198,11 @@ class NodeDriver(_Records):
         return {f"driver_info/{name}": value for name, value in told.items()}
 
     async def _traits(self, node: IronicNode, there: Record) -> None:
-        if tuple(sorted(there.get("traits") or ())) != node.traits:
-            await self._api.put(f"/nodes/{node.uuid}/traits", {"traits": list(node.traits)})
+        """Those that others gave it stay."""
+        known = set(there.get("traits") or ())
+        wanted = known - set(records.own_traits(there)) | set(node.traits)
+        if wanted != known:
+            await self._api.put(f"/nodes/{node.uuid}/traits", {"traits": sorted(wanted)})
 
 
 class PortgroupDriver(_Records):
@@ -229,7 +245,7 @@ class PortDriver(_Records):
 
 
 class VolumeDriver(_Records):
-    """Volume connectors or targets. Ironic lets them change while their node is off."""
+    """Volume connectors or targets. Ironic lets them change and go while their node is off."""
 
     def __init__(self, around: Around, collection: Collection) -> None:
         super().__init__(around)
@@ -242,8 +258,46 @@ class VolumeDriver(_Records):
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
-        shape = _of_a_record(desired.shape)
+        shape = desired.shape
+        assert isinstance(shape, IronicConnector | IronicTarget), "volume keys have volume shapes"
+        await self._refuse_running(shape.node, desired.key)
         await self._bring(await self._record(shape.uuid), desired, tag, {})
+
+    async def delete(self, observed: Observed) -> None:
+        shape = observed.shape
+        assert isinstance(shape, IronicConnector | IronicTarget), "volume keys have volume shapes"
+        if self._around.force:
+            await self._switch_off(shape.node)
+        else:
+            await self._refuse_running(shape.node, observed.key)
+        await super().delete(observed)
+
+    async def _refuse_running(self, node: UUID, key: Key) -> None:
+        if await self._is_on(node):
+            raise Conflict(
+                f"{key}: Ironic lets volumes change and go only while their node is off",
+                hint="Power it off, and run this again; `nospoon down --force` does both.",
+            )
+
+    async def _switch_off(self, node: UUID) -> None:
+        if not await self._is_on(node):
+            return
+        await self._api.put(f"/nodes/{node}/states/power", {"target": "power off"})
+        end = clock.monotonic() + OFF_SECONDS
+        while await self._is_on(node):
+            if clock.monotonic() > end:
+                raise ProviderError(
+                    f"node {node} is still on {OFF_SECONDS:.0f} s after Ironic was to power it off",
+                    hint="`nospoon node power NODE off` does, if its BMC can; then run this again.",
+                )
+            await asyncio.sleep(LEAST)  # Ironic tells nobody: it is asked
+
+    async def _is_on(self, node: UUID) -> bool:
+        try:
+            record = await self._api.get(f"/nodes/{node}?fields=power_state,target_power_state")
+        except Gone:
+            return False
+        return bool(record["power_state"] == "power on")
 
 
 @asynccontextmanager
@@ -252,15 +306,26 @@ async def _maintained(api: Api, node: UUID) -> AsyncIterator[None]:
 
     One that was in maintenance before stays so.
     """
-    record = await api.get(f"/nodes/{node}?fields=maintenance,provision_state")
-    if record["maintenance"] or record["provision_state"] != "available":
+    fields = "maintenance,maintenance_reason,provision_state"
+    record = await api.get(f"/nodes/{node}?fields={fields}")
+    left = left_in_maintenance(record)
+    if not left and (record["maintenance"] or record["provision_state"] != "available"):
         yield
         return
-    await api.put(f"/nodes/{node}/maintenance", {"reason": "nospoon changes its ports"})
+    if not left:
+        await api.put(f"/nodes/{node}/maintenance", {"reason": PORTS_CHANGE})
     try:
         yield
     finally:
         await api.delete(f"/nodes/{node}/maintenance")
+
+
+def left_in_maintenance(record: Record) -> bool:
+    """Whether it was put there by us, for a while that was not heard to its end."""
+    return bool(record.get("maintenance")) and record.get("maintenance_reason") in {
+        PORTS_CHANGE,
+        GOES,
+    }
 
 
 def fault_of(record: Record) -> str:
@@ -281,6 +346,10 @@ def _node(resource: Resource) -> IronicNode:
     if not isinstance(resource.shape, IronicNode):
         raise ProviderError(f"{resource.key} is no node of Ironic")
     return resource.shape
+
+
+def _notes(node: IronicNode) -> dict[str, Any]:
+    return {"credentials": node.credentials_key, "traits": list(node.traits)}
 
 
 def _port(resource: Resource) -> IronicPort:

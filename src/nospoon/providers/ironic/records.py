@@ -24,6 +24,11 @@ from nospoon.plan.enrol import nested, settings, values
 TAG = "nospoon"
 NESTED = frozenset({"driver_info", "properties", "extra"})
 """Fields of a node whose keys are settings of their own."""
+SECRETS = (
+    "ipmi_password", "ipmi_hex_kg_key", "redfish_password", "snmp_community", "snmp_auth_key",
+    "snmp_priv_key",
+)  # fmt: skip
+"""What `plan.enrol.login` tells drivers: another one has no need of it."""
 Record = Mapping[str, Any]
 Operation = dict[str, Any]
 
@@ -47,7 +52,7 @@ def tag_of(record: Record) -> OwnerTag | None:
 
 
 def noted(record: Record, what: str) -> Any:
-    """What the tag notes besides: `key` (in the cluster), `ours`, `credentials`, `state`."""
+    """What the tag notes besides: `key` (in the cluster), `ours`, `traits`, `state` and others."""
     return (record.get("extra") or {}).get(TAG, {}).get(what)
 
 
@@ -84,9 +89,15 @@ def node_shape(record: Record) -> IronicNode:
     return IronicNode(
         uuid=UUID(record["uuid"]),
         settings=found_settings(record),
-        traits=tuple(sorted(record.get("traits") or ())),
+        traits=own_traits(record),
         credentials_key=str(noted(record, "credentials") or ""),
     )
+
+
+def own_traits(record: Record) -> tuple[str, ...]:
+    """A node's traits that we gave it; of one that notes none, all of them."""
+    there, ours = record.get("traits") or (), noted(record, "traits")
+    return tuple(sorted(each for each in there if ours is None or each in ours))
 
 
 def portgroup_shape(record: Record) -> IronicPortgroup:
@@ -129,7 +140,10 @@ def operations(record: Record, told: Settings, more: Mapping[str, Any]) -> list[
     `more`: paths and values that are written also if nobody can tell whether they differ.
     """
     wanted = values(told)
-    result = list(_removed(record, wanted, noted(record, "ours") or ()))
+    mine = f"{record.get('driver')}_"  # what others added for other drivers is theirs
+    secrets = tuple(f"driver_info/{name}" for name in SECRETS if name.startswith(mine))
+    ours = (*(noted(record, "ours") or ()), *secrets)
+    result = list(_removed(record, {**wanted, **more}, ours))
     for path, value in wanted.items():
         if _at(record, path) != value:
             result.append(_put(path, value))

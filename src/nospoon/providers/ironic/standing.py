@@ -17,7 +17,13 @@ from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Sha
 from nospoon.plan.enrol import PLACE, settings, values
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
-from nospoon.providers.ironic.drivers import FAILED, Around, fault_of
+from nospoon.providers.ironic.drivers import (
+    FAILED,
+    GOES,
+    Around,
+    fault_of,
+    left_in_maintenance,
+)
 from nospoon.providers.ironic.records import Record
 from nospoon.providers.looking import LEAST, rest_after
 from nospoon.runtime import clock
@@ -52,6 +58,7 @@ MOVING = frozenset(
         "servicing", "service wait",
     }
 )  # fmt: skip
+_ABORTABLE = frozenset({"clean wait", "inspect wait"})
 IN_USE = frozenset(
     {
         "active", "deploying", "wait call-back", "deploy failed", "error", "rescue", "rescuing",
@@ -100,6 +107,8 @@ class StandingDriver:
     def _observed(self, record: Record, tag: OwnerTag, wanted: str) -> Observed:
         key = Key(self.kind, PLACE, str(records.noted(record, "key")))
         state = wanted if reached(record, wanted) else str(record["provision_state"])
+        if left_in_maintenance(record):
+            state = f"{state}, left in maintenance"
         shape = IronicStanding(UUID(record["uuid"]), state, deployed(record))
         return Observed(key, shape, tag, self._around.clock(), fault=fault_of(record))
 
@@ -109,6 +118,11 @@ class StandingDriver:
         shape, name = _standing(resource.shape), resource.key.name
         record = await self._at_rest(shape.node, name=name)
         target, own = Standing(shape.state), is_ours(record)
+        why = "" if own else use_of(record)
+        if why and (target is Standing.ACTIVE or not reached(record, target)):
+            raise _in_use(name, why, "It is let be. Undeploy it, or leave its `state` as it was.")
+        if left_in_maintenance(record):
+            await self._api.delete(f"/nodes/{shape.node}/maintenance")
         if own and target is not Standing.ACTIVE:
             await self._undeploy(shape.node, name=name)
             record = await self._api.get(f"/nodes/{shape.node}")
@@ -143,16 +157,24 @@ class StandingDriver:
         if is_ours(record) and not self._around.force:
             await self._undeploy(node, name=name)
             return
-        why = use_of(record)
-        if why and not self._around.force:
-            raise Conflict(
-                f"node {name} is in use in Ironic: {why}",
-                hint="Undeploy it, or take it down with `--force`.",
-            )
-        if why or str(record["provision_state"]).endswith(FAILED):
+        why, force = use_of(record), self._around.force
+        if why and not force:
+            raise _in_use(name, why, "Undeploy it, or take it down with `--force`.")
+        if not force:
+            record = await self._ended(record, name=name)
+        state = str(record["provision_state"])
+        if why or state in MOVING or state.endswith(FAILED):
             # in maintenance Ironic lets go of a node in any state
-            reason = {"reason": "nospoon removes it"}
-            await self._api.put(f"/nodes/{node}/maintenance", reason)
+            await self._api.put(f"/nodes/{node}/maintenance", {"reason": GOES})
+
+    async def _ended(self, record: Record, *, name: str) -> Record:
+        """A node once the conductor is done with it; what can be is broken off."""
+        node, state = UUID(record["uuid"]), record["provision_state"]
+        if state in _ABORTABLE:
+            await self._put(node, "abort")
+        if state not in MOVING:
+            return record
+        return await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
 
     async def _at_rest(self, node: UUID, *, name: str) -> Record:
         """The whole node; one that the conductor works on may not be changed."""
@@ -197,6 +219,10 @@ class StandingDriver:
         if record is None:
             raise Gone(f"node {name} is in Ironic no more")
         return await self._recalled(record)
+
+
+def _in_use(name: str, why: str, hint: str) -> Conflict:
+    return Conflict(f"node {name} is in use in Ironic: {why}", hint=hint)
 
 
 def _standing(shape: Shape) -> IronicStanding:

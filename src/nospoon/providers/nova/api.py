@@ -14,7 +14,7 @@ from typing import Any
 
 from nospoon.errors import HostUnreachable, MissingTool, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import judged
+from nospoon.providers.answers import PATIENCE, answered, judged
 
 PARALLEL = 4
 
@@ -49,7 +49,8 @@ class Api:
         return judged(answer, f"{self.service.name}'s {method} {path}", said=words_of)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._threads.shutdown)
+        """A call that hangs is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _guarded(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
@@ -59,8 +60,9 @@ class Api:
             if self._adapter is None:
                 self._adapter = _adapter(self.place, self.service)
             more = {} if body is None else {"json": body}
-            return self._adapter.request(
-                path, method, microversion=self.service.microversion, raise_exc=False, **more
+            version = self.service.microversion
+            return answered(
+                self._adapter, path, method, microversion=version, raise_exc=False, **more
             )
         except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
             raise HostUnreachable(f"{name} of {self.place} does not answer: {error}") from error
@@ -90,5 +92,6 @@ def _adapter(place: IronicPlace, service: Service) -> Any:
             "openstacksdk is needed for flavors", hint="pip install 'nospoon[ironic]'"
         ) from error
     told = json.loads(place.cloud)
-    connection = openstack.connect(load_yaml_config=False, load_envvars=False, **told)
+    usual = {"api_timeout": PATIENCE, "load_yaml_config": False, "load_envvars": False}
+    connection = openstack.connect(**{**usual, **told})
     return getattr(connection, service.proxy)

@@ -40,14 +40,17 @@ class FlavorDriver:
         return found
 
     async def _listed(self) -> list[Mapping[str, Any]]:
-        """All of them, public or not; Nova gives a thousand a page at most."""
+        """All of them, public or not; Nova gives what its `max_limit` lets it, and says if there
+        are more.
+        """
         found: list[Mapping[str, Any]] = []
         marker = ""
         while True:
             path = f"/flavors/detail?is_public=None&limit=1000{marker}"
-            page = (await self._api.call("GET", path))["flavors"]
+            answer = await self._api.call("GET", path)
+            page = answer["flavors"]
             found += page
-            if len(page) < 1000:
+            if not page or not any(e["rel"] == "next" for e in answer.get("flavors_links", ())):
                 return found
             marker = f"&marker={page[-1]['id']}"
 
