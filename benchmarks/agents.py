@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from conducted import cpu, daemon_of, free_port, own_ironic
+from conducted import bmcs, cpu, daemon_of, own_ironic
 from measure import private_daemon, timed
 from nospoon.dev.ironic import Ironic
 from nospoon.testing.ironic import files_of
@@ -45,7 +45,7 @@ def file_for(found: Ironic, count: int) -> str:
     nodes = GROUPS.format(ipmi=count - count // 2, redfish=count // 2)
     return (
         f"cluster: bench\nhosts: {json.dumps({'sim': host})}\n"
-        f"bmc: {{ports: 20001-29999, redfish_port: {free_port()}}}\nnetworks: {{lan: {{}}}}\n"
+        f"bmc: {bmcs()}\nnetworks: {{lan: {{}}}}\n"
         f"ironic: {json.dumps(told)}\nnodes: {nodes}\n"
     )
 

@@ -40,6 +40,11 @@ def restarted(found: Ironic, *options: str) -> Ironic:
     return asyncio.run(ironic.up(wanted, state=found.state, cache=CACHE))
 
 
+def bmcs() -> str:
+    """`bmc:` of a cluster file: an address that nobody else on this machine has BMCs on."""
+    return f"{{address: 127.20.0.1, ports: 20001-29999, redfish_port: {free_port()}}}"
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from conducted import free_port, own_ironic
+from conducted import bmcs, own_ironic
 from measure import private_daemon, report, timed
 from nospoon.dev.ironic import Ironic
 from nospoon.testing.ironic import Api
@@ -33,7 +33,7 @@ def file_for(found: Ironic, count: int) -> str:
     told = {"endpoint": found.endpoint, "state": "enroll", "resource_class": CLASS}
     return (
         f"cluster: bench\nhosts: {{sim: simulated}}\nnetworks: {{lan: {{bridge: br-bench}}}}\n"
-        f"bmc: {{ports: 20001-29999, redfish_port: {free_port()}}}\nironic: {json.dumps(told)}\n"
+        f"bmc: {bmcs()}\nironic: {json.dumps(told)}\n"
         f"nodes: [{{count: {count}, bmc: [ipmi], traits: {json.dumps(TRAITS)}}}]\n"
     )
 

@@ -14,7 +14,7 @@ import re
 import time
 from pathlib import Path
 
-from conducted import cpu, daemon_of, free_port, own_ironic, restarted
+from conducted import bmcs, cpu, daemon_of, own_ironic, restarted
 from measure import private_daemon, timed
 from nospoon.dev.ironic import Ironic
 from nospoon.testing.ironic import Api
@@ -36,7 +36,7 @@ def file_for(found: Ironic, count: int) -> str:
     half = count // 2
     return (
         f"cluster: bench\nhosts: {{sim: simulated}}\nnetworks: {{lan: {{}}}}\n"
-        f"bmc: {{ports: 20001-29999, redfish_port: {free_port()}}}\nironic: {json.dumps(told)}\n"
+        f"bmc: {bmcs()}\nironic: {json.dumps(told)}\n"
         f"nodes: [{{name: 'i{{n}}', count: {count - half}, bmc: [ipmi]}},"
         f" {{name: 'r{{n}}', count: {half}, bmc: [redfish]}}]\n"
     )

@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import libvirt
@@ -22,7 +23,7 @@ FILE = f"""
 cluster: bench
 bmc: {{{{redfish_port: 31800, ports: 31801-31899}}}}
 hosts: {{hosts}}
-networks: {{{{plain: {{{{}}}}}}}}
+networks: {{{{plain: {{network}}}}}}
 nodes: [{{{{count: {COUNT}, memory: 128MiB, disks: [1GiB], nics: [plain], firmware: bios}}}}]
 """
 POOL = """<pool type='dir'><name>{name}</name><target><path>{path}</path></target></pool>"""
@@ -69,7 +70,18 @@ def with_pools(host: OwnLibvirt, pools: str) -> str:
     return host.uri
 
 
-def measured(others: Sequence[OwnLibvirt]) -> None:
+@contextmanager
+def a_bridge() -> Iterator[str]:
+    """One that is there already: nospoon makes none twice on one machine."""
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+    try:
+        yield name
+    finally:
+        subprocess.run(["ip", "link", "del", name], check=True)
+
+
+def measured(others: Sequence[OwnLibvirt], network: str) -> None:
     """`up`, `up` again and `down` on this machine's libvirtd and these."""
     with private_daemon() as env, tempfile.TemporaryDirectory() as directory:
         pools = env["NOSPOON_POOL_DIR"]
@@ -79,7 +91,7 @@ def measured(others: Sequence[OwnLibvirt]) -> None:
         made, removed = (sum(each) for each in zip(*bare, strict=True))
         told = ", ".join(f"h{number}: {{libvirt: '{uri}'}}" for number, uri in enumerate(uris))
         file = Path(directory, "bench.yaml")
-        file.write_text(FILE.format(hosts=f"{{{told}}}"))
+        file.write_text(FILE.format(hosts=f"{{{told}}}", network=network))
         timed("daemon", "start", env=env)
         timed("plan", str(file), env=env)  # the KVM trial happens once a host, and not here
         up = timed("up", "--yes", str(file), env=env)
@@ -92,9 +104,9 @@ def measured(others: Sequence[OwnLibvirt]) -> None:
 
 
 def main() -> None:
-    measured([])
-    with a_libvirt_of_ones_own() as second:
-        measured([second])
+    measured([], "{}")
+    with a_libvirt_of_ones_own() as second, a_bridge() as bridge:
+        measured([second], f"{{bridge: {bridge}}}")
 
 
 if __name__ == "__main__":
