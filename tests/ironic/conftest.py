@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import tempfile
@@ -18,6 +19,8 @@ from nospoon.testing.ironic import Api
 from nospoon.testing.rack import CACHE, Rack
 
 HERE = Path(__file__).parent
+PORTS = iter(range(9_500 + os.getpid() % 10 * 40, 10_000))
+"""The next ones to be tried, below those of racks: of two runs at once, hardly the same."""
 IMPATIENT = (
     "conductor.deploy_callback_timeout=40",
     "conductor.clean_callback_timeout=40",
@@ -39,20 +42,33 @@ def cache() -> Path:
 
 @pytest.fixture
 def free_port() -> int:
-    return _free_port()
+    return free_port_number()
 
 
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture
+def another_port() -> int:
+    return free_port_number()
+
+
+def free_port_number() -> int:
+    """One that nobody has, and that the kernel gives to no connection meanwhile
+    (net.ipv4.ip_local_port_range); another with each call.
+    """
+    for port in PORTS:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port is free")
 
 
 @pytest.fixture(scope="session")
 def running_ironic() -> Iterator[Ironic]:
     """Made by the product's own command, from the environment that all tests share."""
     state = Path(tempfile.mkdtemp(prefix="nospoon-ironic-"))
-    wanted = Wanted(port=_free_port(), files_port=_free_port(), options=IMPATIENT)
+    wanted = Wanted(port=free_port_number(), files_port=free_port_number(), options=IMPATIENT)
     try:
         yield asyncio.run(ironic.up(wanted, state=state, cache=CACHE))
     finally:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,20 +29,31 @@ FULL = "mpr" if os.environ.get("NOSPOON_FULL_CYCLES") else "m"
 """The nodes that are inspected and cleaned, too; all of them by `make test-ironic-full`."""
 
 
+class Provisioning(NamedTuple):
+    rack: Rack
+    api: Api
+    script: str
+    """The address of Ironic's first iPXE script, as machines reach it."""
+
+
 @pytest.fixture
-def provisioning(rack: Rack, free_port: int) -> Iterator[tuple[Rack, Api]]:
+def provisioning(rack: Rack, free_port: int, another_port: int) -> Iterator[Provisioning]:
     """An Ironic that machines reach on a network of the rack's, and what it deploys with."""
     rack.directory.chmod(0o711)  # the hypervisor opens disks below it
     names = {"NOSPOON_STATE_DIR": tempfile.mkdtemp(prefix="nospoon-ironic-")}
     ours = Rack(rack.directory, {**rack.environment, **names})
     ours.run(
         *("dev", "ironic", "up", "--address", "0.0.0.0", "--advertise", BRIDGE),
-        *("--port", str(free_port), "--files-port", str(free_port + 1)),
+        *("--port", str(free_port), "--files-port", str(another_port)),
         *("--set", "deploy.fast_track=true", "--set", "deploy.erase_devices_priority=0"),
     )
     try:
-        yield rack, Api(f"http://127.0.0.1:{free_port}")
+        script = f"http://{BRIDGE}:{another_port}/boot.ipxe"
+        yield Provisioning(rack, Api(f"http://127.0.0.1:{free_port}"), script)
     finally:
+        log = Path(names["NOSPOON_STATE_DIR"], "dev", "ironic", "ironic.log")
+        told = [line for line in log.read_text().splitlines() if " INFO " not in line]
+        print("\n".join(told)[-8000:])  # noqa: T201  (shown of a test that fails)
         for name in rack.names:
             rack.run("down", "--yes", "--purge", "--forget-enrolment", name)
         ours.run("dev", "ironic", "down")
@@ -60,12 +71,12 @@ def built() -> dict[str, str]:
     return found
 
 
-def cluster_file(rack: Rack, name: str, built: dict[str, str], api: Api, *, first: str) -> str:
+def cluster_file(place: Provisioning, name: str, built: dict[str, str], *, first: str) -> str:
     """A node that Ironic boots from a medium by Redfish, and two from the network: by IPMI and by
     Redfish. `first`: how far those in `FULL` are to come; the others are deployed at once.
     """
     told: dict[str, Any] = {
-        "endpoint": api.endpoint,
+        "endpoint": place.api.endpoint,
         "automated_clean": False,
         "interfaces": {"deploy": "direct"},
         "deploy_kernel": f"file://{built['deploy_kernel']}",
@@ -75,7 +86,6 @@ def cluster_file(rack: Rack, name: str, built: dict[str, str], api: Api, *, firs
         "checksum": built["image_sha256"],
         "instance_info": {"image_type": "whole-disk", "image_disk_format": "raw"},
     }
-    files = int(api.endpoint.rpartition(":")[2]) + 1
     enrolled: dict[str, dict[str, Any]] = {
         node: {"driver": how[0], "interfaces": {"boot": how[1]}} for node, how in HOW.items()
     }
@@ -88,27 +98,29 @@ def cluster_file(rack: Rack, name: str, built: dict[str, str], api: Api, *, firs
     ]
     text = (
         f"cluster: {name}\nnetworks: {{prov: {{cidr: {NETWORK}, netboot: builtin}}}}\n"
-        f"boot: {{ironic: {{script: 'http://{BRIDGE}:{files}/boot.ipxe'}}}}\n"
-        f"{rack.bmc()}ironic: {json.dumps(told)}\n"
+        f"boot: {{ironic: {{script: '{place.script}'}}}}\n"
+        f"{place.rack.bmc()}ironic: {json.dumps(told)}\n"
         "flavors: {uefi: {firmware: uefi, memory: 2560MiB, cpus: 2, disks: [5GiB]}}\n"
         f"nodes: {json.dumps(nodes)}\n"
     )
-    return rack.file(text, f"{name}.yaml")
+    return place.rack.file(text, f"{name}.yaml")
 
 
 def test_machines_are_inspected_cleaned_and_deployed_and_boot_their_image(
-    built: dict[str, str], provisioning: tuple[Rack, Api]
+    built: dict[str, str], provisioning: Provisioning
 ) -> None:
     """Those in `FULL` go all the way, with the real agent; the others are deployed alone."""
-    rack, api = provisioning
+    rack, api, _ = provisioning
     name = rack.name()
-    rack.run("up", "--yes", cluster_file(rack, name, built, api, first="inspected"), seconds=1500)
+    rack.run(
+        "up", "--yes", cluster_file(provisioning, name, built, first="inspected"), seconds=1500
+    )
     for node in FULL:
         found = api("GET", f"/nodes/{node}/inventory")["inventory"]
         assert found["cpu"]["count"] == 2
         assert [disk["size"] for disk in found["disks"]] == [5 << 30]
         assert found["memory"]["physical_mb"] == 2560
-    file = cluster_file(rack, name, built, api, first="active")
+    file = cluster_file(provisioning, name, built, first="active")
     rack.run("up", "--yes", file, seconds=1500)
     assert {api.nodes()[node]["provision_state"] for node in HOW} == {"active"}
     for node in FULL:

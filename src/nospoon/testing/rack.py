@@ -57,7 +57,9 @@ class Rack:
             [*self.prefix, "nospoon", *argv], env=self.environment, input=stdin, text=True,
             capture_output=True, timeout=seconds, check=False, cwd=self.directory, errors="replace",
         )  # fmt: skip
-        assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == status, (
+            f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log()[-4000:]}"
+        )
         return done
 
     def json(self, *argv: str) -> Any:
