@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 import pytest
@@ -285,13 +285,32 @@ class SlowToLearn(MemoryMachines):
 async def test_a_power_command_does_not_overtake_a_boot_order() -> None:
     machines = SlowToLearn()
     async with service_with(machines, MemoryStore()) as service:
-        each = replace(config(1, redfish_port=free_port(socket.SOCK_STREAM)), power=PowerState.ON)
+        each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+        machines.seen[each.bmc.uuid] = PowerState.ON
         await service.put(each)
         await service.set_override(each.bmc.uuid, ONCE)
         assert await service.power(each.bmc.uuid, PowerCommand.RESET) == "done"
         assert machines.heard == ["boot", "reset"]
         ((_, _, plan),) = machines.told
         assert plan == BootPlan(now=(BootDevice.NETWORK, BootDevice.DISK), after=ORDER)
+
+
+async def test_what_a_machine_reports_while_sockets_are_opened_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machines = MemoryMachines()
+    each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+    machines.seen[each.bmc.uuid] = PowerState.UNKNOWN
+    async with service_with(machines, MemoryStore()) as service:
+        opened = service.listeners.open
+
+        async def slow(*of_what: Any, **how: Any) -> None:
+            await opened(*of_what, **how)
+            machines.report(each.bmc.uuid, MachineChange.DEFINED, PowerState.OFF)
+
+        monkeypatch.setattr(service.listeners, "open", slow)
+        await service.put(each)
+        assert (await power_status(each))[0] == 0
 
 
 async def test_one_slow_machine_does_not_hold_up_another_bmc() -> None:
@@ -308,7 +327,8 @@ async def test_one_slow_machine_does_not_hold_up_another_bmc() -> None:
 async def test_runtime_state_goes_on_after_a_restart() -> None:
     machines = MemoryMachines()
     each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
-    kept = replace(each, runtime=Runtime(override=ONCE), power=PowerState.ON)
+    machines.seen[each.bmc.uuid] = PowerState.ON
+    kept = replace(each, runtime=Runtime(override=ONCE))
     async with service_with(machines, MemoryStore()) as service:
         await service.put(kept)
         served = service.status(each.bmc.uuid)

@@ -1,4 +1,4 @@
-"""BMCs on record: what the store, the fleet and the hosts know of each, put together."""
+"""BMCs on record: what the store and the fleet know of each, put together."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from sqlalchemy import Connection as Transaction
 from nospoon.bmc.log import Record
 from nospoon.control.accounts import pdu_secret, secrets_of
 from nospoon.control.fleet import Fleet
-from nospoon.control.hosts import Hosts
 from nospoon.control.pending import Pending
 from nospoon.daemon.bmc_state import opened
 from nospoon.errors import Gone
-from nospoon.model.machine import PowerState
 from nospoon.model.resources import Bmc, Key, OwnerTag, Resource, Secrets
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.store import bmc_log
@@ -25,13 +23,11 @@ from nospoon.store.database import Database
 
 
 class StoredBmcs:
-    """BMCs on record, and what is needed to serve each: node rows, decrypted passwords, power."""
+    """BMCs on record, and what is needed to serve each: node rows, decrypted passwords."""
 
-    def __init__(
-        self, database: Database, cipher: Cipher, fleet: Fleet, hosts: Hosts, pending: Pending
-    ) -> None:
+    def __init__(self, database: Database, cipher: Cipher, fleet: Fleet, pending: Pending) -> None:
         self._database, self._cipher = database, cipher
-        self._fleet, self._hosts, self._pending = fleet, hosts, pending
+        self._fleet, self._pending = fleet, pending
 
     async def all(self, cluster: UUID | None) -> Sequence[tuple[Key, Bmc, OwnerTag]]:
         return await self._database.call(bmc_rows.records, cluster)
@@ -59,7 +55,6 @@ class StoredBmcs:
         if row is None or member is None:
             raise Gone(f"{resource.key}: its node is not in the store")
         row = self._pending.with_account(row)
-        last = self._hosts.last(bmc.uuid)
         return BmcConfig(
             node=row.name,
             cluster=member.cluster,
@@ -70,7 +65,6 @@ class StoredBmcs:
             pdu_secret=pdu_secret(bmc.outlet, row.pdu_secret, self._cipher),
             runtime=opened(row.runtime, self._cipher),
             log=log_records,
-            power=last.power if last is not None else PowerState.UNKNOWN,
         )
 
 

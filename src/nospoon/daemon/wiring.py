@@ -168,7 +168,7 @@ class Daemon:
         """What plans and works, and the API before it."""
         settings, database = self._settings, self.database
         pending = Pending()
-        self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.hosts, pending)
+        self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
         self.ironics = Ironics(
             database.deployment, self.bmc_records.secrets, clock.unix, self._tasks

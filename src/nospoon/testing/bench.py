@@ -40,6 +40,12 @@ class MemoryMachines:
     told: list[tuple[UUID, PowerCommand, BootPlan]] = field(default_factory=list)
     orders: list[tuple[UUID, BootPlan]] = field(default_factory=list)
     keys: Sequence[KeyDatabase] = ()
+    seen: dict[UUID, PowerState] = field(default_factory=dict)
+    """What was observed last; a machine that is not in it is off."""
+
+    def last(self, machine: UUID) -> MachineEvent:
+        power = self.seen.get(machine, PowerState.OFF)
+        return MachineEvent(machine, MachineChange.OBSERVED, power, 0.0)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         self.told.append((machine, command, boot))
@@ -61,6 +67,7 @@ class MemoryMachines:
         self, machine: UUID, change: MachineChange, power: PowerState, why: str = ""
     ) -> None:
         """Tell the service an event."""
+        self.seen[machine] = power
         assert self.service is not None
         self.service.machine_event(MachineEvent(machine, change, power, 0.0, why))
 
@@ -247,7 +254,7 @@ def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS
         credentials_key="k",
     )
     password = f"password-{number}"
-    return BmcConfig(f"n{number}", "c", bmc, machine, password, power=PowerState.OFF)
+    return BmcConfig(f"n{number}", "c", bmc, machine, password)
 
 
 def with_disk(config: BmcConfig, size: int = 10 << 30) -> BmcConfig:

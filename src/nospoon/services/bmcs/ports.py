@@ -11,7 +11,7 @@ from nospoon.bmc.events import EventSettings
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootPlan
-from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.machine import MachineEvent, PowerCommand
 from nospoon.model.resources import Bmc, Key, Machine, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 
@@ -32,12 +32,14 @@ class BmcConfig:
     k_g: str = field(default="", repr=False)
     pdu_secret: str = field(default="", repr=False)
     runtime: Runtime = field(default_factory=Runtime)
-    power: PowerState = PowerState.UNKNOWN
     log: Sequence[Record] = ()
 
 
 class Machines(Protocol):
     """Power, boot order and keys of the machines behind the BMCs."""
+
+    def last(self, machine: UUID) -> MachineEvent | None:
+        """The last event of a machine: its state without asking anybody."""
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         """As `MachineDriver.power`: returns when the outcome is observed."""

@@ -164,8 +164,9 @@ class BmcService:
         self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
         self._pdus.plug(served)
         await self.events.follow(partial(_is_at, was), accounts, self._accounts_of(served))
-        if known is None and config.power is not PowerState.UNKNOWN:
-            self.feed(served, MachineReported(_seen(config)))
+        last = self._machines.last(config.bmc.uuid)
+        if known is None and last is not None and last.power is not PowerState.UNKNOWN:
+            self.feed(served, MachineReported(_seen(last)))
         if early := self._early.pop(config.bmc.uuid, None):
             self.feed(served, MachineReported(early))
 
@@ -420,9 +421,11 @@ def _is_at(bmc: Bmc, place: tuple[str, int]) -> bool:
     return bmc.redfish_port == port and bmc.address in {address, _any(address)}
 
 
-def _seen(config: BmcConfig) -> MachineEvent:
-    """What was known of the machine when its BMC was put."""
-    return MachineEvent(config.machine.uuid, MachineChange.OBSERVED, config.power, clock.unix())
+def _seen(last: MachineEvent) -> MachineEvent:
+    """What is known of a machine when its BMC begins to answer. That is asked then and not before:
+    nobody hears what its machine reports while sockets are opened.
+    """
+    return MachineEvent(last.uuid, MachineChange.OBSERVED, last.power, clock.unix())
 
 
 def _where(bmc: Bmc) -> tuple[object, ...]:
