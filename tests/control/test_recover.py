@@ -46,9 +46,9 @@ def test_who_was_off_is_off_in_each_snapshot_by_itself() -> None:
     assert [member.on for member in t.members] == [False, True]
 
 
-def test_a_state_that_one_disk_of_a_node_lacks_is_half_made() -> None:
+def test_a_state_that_one_disk_of_a_node_lacks_is_not_whole() -> None:
     (found,) = snapshots_of(CLUSTER, [(node(1), {"a": {"s": ON}, "b": {}})])
-    assert found.state is SnapshotState.TAKING
+    assert found.state is SnapshotState.PARTLY
 
 
 def test_disks_that_keep_nothing_tell_of_no_snapshot() -> None:
@@ -60,24 +60,25 @@ def snapshot(*nodes: int, state: SnapshotState = SnapshotState.COMPLETE) -> Snap
     return SnapshotRow(CLUSTER, "s", state, 100.0, members)
 
 
-def test_a_snapshot_is_not_called_complete_while_a_host_is_silent() -> None:
-    assert joined(None, snapshot(1), silent=False, whole=False) == snapshot(1)
-    partly = joined(None, snapshot(1), silent=True, whole=False)
+def test_a_snapshot_is_complete_when_all_nodes_that_there_may_be_were_asked() -> None:
+    assert joined(None, snapshot(1), whole=True) == snapshot(1)
+    partly = joined(None, snapshot(1), whole=False)
     assert partly == snapshot(1, state=SnapshotState.PARTLY)
-    assert joined(partly, snapshot(1), silent=True, whole=False) == partly
-    assert joined(partly, snapshot(2, 1), silent=False, whole=True) == snapshot(1, 2)
+    assert joined(partly, partly, whole=True) == partly, "disks lack it"
+    assert joined(partly, snapshot(1), whole=False) == partly
+    assert joined(partly, snapshot(2, 1), whole=True) == snapshot(1, 2)
 
 
 def test_a_snapshot_that_is_known_gets_the_members_that_are_found() -> None:
-    assert joined(snapshot(1), snapshot(2), silent=False, whole=True) == snapshot(1, 2)
-    assert joined(snapshot(1), snapshot(1), silent=True, whole=False) == snapshot(1)
-    more = joined(snapshot(1), snapshot(2), silent=True, whole=False)
+    assert joined(snapshot(1), snapshot(2), whole=True) == snapshot(1, 2)
+    assert joined(snapshot(1), snapshot(1), whole=False) == snapshot(1)
+    more = joined(snapshot(1), snapshot(2), whole=False)
     assert more == snapshot(1, 2, state=SnapshotState.PARTLY)
-    half = joined(snapshot(1), snapshot(2, state=SnapshotState.TAKING), silent=False, whole=True)
+    half = joined(snapshot(1), snapshot(2, state=SnapshotState.PARTLY), whole=True)
     assert half == snapshot(1, 2, state=SnapshotState.PARTLY)
     for state in (SnapshotState.REMOVING, SnapshotState.RESTORING):
         known = snapshot(1, state=state)
-        assert joined(known, snapshot(2), silent=False, whole=True).state is state
+        assert joined(known, snapshot(2), whole=True).state is state
 
 
 NETWORKS = {

@@ -135,6 +135,12 @@ def test_a_cluster_that_was_recovered_in_part_is_completed(rack: Rack) -> None:
     assert (row["nodes"], row["hosts"], row["bmcs"]) == (4, "a, b", 4)
     assert (row["said"], row["snapshots"]) == ("completed", 1)
     assert {r["node"]: r["host"] for r in rack.json("status", name)} == hosts
+    (found,) = rack.json("snapshot", "list", name)
+    assert (found["state"], found["nodes"]) == ("partly", 4), "without FILE nobody can tell"
+    refused = rack.run("snapshot", "restore", "--yes", name, "first", status=5).stderr
+    assert "may be of more nodes than are known" in refused
+    (row,) = rack.json("recover", file)
+    assert (row["said"], row["snapshots"]) == ("completed", 1)
     assert rack.json("recover", file) == []
     (found,) = rack.json("snapshot", "list", name)
     assert (found["state"], found["nodes"]) == ("complete", 4)
@@ -195,8 +201,11 @@ def test_running_machines_of_libvirt_are_recovered_and_go_on(rack: Rack) -> None
     assert row["snapshots"] == 1
     (found,) = rack.json("snapshot", "list", name)
     assert (found["name"], found["state"], found["nodes"], found["on"]) == (
-        "first", "complete", 2, kept[0]["on"]
+        "first", "partly", 2, kept[0]["on"]
     )  # fmt: skip
+    (row,) = rack.json("recover", file)
+    assert (row["said"], row["snapshots"]) == ("completed", 1)
+    assert rack.json("snapshot", "list", name)[0]["state"] == "complete"
     assert kept[0]["on"] == 1
     plan = rack.json("plan", file)
     assert {(step["kind"], step["action"]) for step in plan["steps"]} == {("bmc", "create")}

@@ -254,11 +254,11 @@ class Recovery:
         known = {
             each.name: each for each in await self._database.call(snapshots.of_cluster, part.row.id)
         }
-        whole = not silent and (part.whole or bool(part.new))
+        whole = part.whole and not silent
         count = 0
         for each in snapshots_of(part.row.id, kept):
             before = known.get(each.name)
-            now = joined(before, each, silent=silent, whole=whole)
+            now = joined(before, each, whole=whole)
             if now != before:
                 count += 1
                 await self._database.call(_put_snapshot, before, now)
@@ -374,22 +374,20 @@ def _home(place: Host, things: Sequence[Observed], known: Known | None) -> Host:
     return replace(place, name=noted or place.name)
 
 
-def joined(
-    before: SnapshotRow | None, found: SnapshotRow, *, silent: bool, whole: bool
-) -> SnapshotRow:
-    """A snapshot that is known, with members that are found besides. `silent`: some nodes may not
-    have been asked; `whole`: all were.
+def joined(before: SnapshotRow | None, found: SnapshotRow, *, whole: bool) -> SnapshotRow:
+    """A snapshot that is known, with members that are found besides. `whole`: all nodes that the
+    cluster may have were asked.
     """
-    half = found.state is SnapshotState.TAKING
     if before is None:
-        return replace(found, state=SnapshotState.PARTLY) if silent else found
+        return found if whole else replace(found, state=SnapshotState.PARTLY)
+    half = found.state is SnapshotState.PARTLY
     members = {member.machine for member in before.members}
     more = tuple(member for member in found.members if member.machine not in members)
     match before.state:
-        case SnapshotState.COMPLETE if more and (silent or half):
+        case SnapshotState.COMPLETE if more and (half or not whole):
             state = SnapshotState.PARTLY
-        case SnapshotState.PARTLY if whole and not half:
-            state = SnapshotState.COMPLETE
+        case SnapshotState.PARTLY if whole:
+            state = found.state
         case _:
             state = before.state
     return replace(before, state=state, members=(*before.members, *more))
@@ -397,7 +395,7 @@ def joined(
 
 def snapshots_of(cluster: UUID, kept: Kept) -> list[SnapshotRow]:
     """Snapshots by what the disks of its nodes keep: those who have it were there. One that some
-    disk of theirs lacks is half taken, or half deleted.
+    disk of theirs lacks was half taken or deleted, or a disk is newer; nobody can tell.
     """
     names = {name for _, disks in kept for states in disks.values() for name in states}
     return [_snapshot(cluster, name, kept) for name in sorted(names)]
@@ -410,7 +408,7 @@ def _snapshot(cluster: UUID, name: str, kept: Kept) -> SnapshotRow:
     return SnapshotRow(
         cluster,
         name,
-        SnapshotState.TAKING if half else SnapshotState.COMPLETE,
+        SnapshotState.PARTLY if half else SnapshotState.COMPLETE,
         created=min(state.at for _, states in there for state in states),
         members=tuple(
             snapshots.Member(node.name, node.uuid, on=any(state.on for state in states))

@@ -92,32 +92,32 @@ class Snapshots:
         snapshot = await self._snapshot(row, name)
         if snapshot.state in HALF_MADE:
             raise Conflict(f"snapshot {name!r} is not whole", hint="Delete it.")
-        if snapshot.state is SnapshotState.PARTLY:
-            raise Conflict(f"snapshot {name!r} may be of more nodes than are known", hint=COMPLETE)
         missing = [m.node for m in snapshot.members if self._fleet.get(m.machine) is None]
         if missing:
             raise Gone(
                 f"snapshot {name!r} has nodes that are no more: {', '.join(missing)}",
                 hint="Bring the file of that time up first.",
             )
-        await self._refuse_part(row, snapshot)
         await self._refuse_lost(snapshot)
+        await self._refuse_part(row, snapshot)
         await self._refuse_hindered(snapshot)
         return await self._start("restore", row, lambda run: self._restore(run, snapshot))
 
     async def _refuse_part(self, row: ClusterRow, snapshot: SnapshotRow) -> None:
-        """Nodes that were not recovered with it keep its state too, by what can be asked."""
+        """Nodes that were not recovered with it keep its state too, by what can be asked; or there
+        may be such nodes.
+        """
         members = {member.machine for member in snapshot.members}
         others = [each for each in self._fleet.of(row.uid, row.name) if each.uuid not in members]
         kept = await asyncio.gather(*(self._kept_by(each.uuid) for each in others))
         more = [
             each.node for each, names in zip(others, kept, strict=True) if snapshot.name in names
         ]
-        if more:
-            raise Conflict(
-                f"snapshot {snapshot.name!r} is of more nodes than are known: {', '.join(more)}",
-                hint=COMPLETE,
-            )
+        if not more and snapshot.state is not SnapshotState.PARTLY:
+            return
+        more_nodes = "more nodes than are known"
+        of = f"is of {more_nodes}: {', '.join(more)}" if more else f"may be of {more_nodes}"
+        raise Conflict(f"snapshot {snapshot.name!r} {of}", hint=COMPLETE)
 
     async def _kept_by(self, machine: UUID) -> set[str]:
         """Names of the states that a node's disks keep; none of one that nobody can ask, or that

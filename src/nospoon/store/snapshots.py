@@ -17,7 +17,7 @@ snapshots = tables.snapshots
 
 class SnapshotState(StrEnum):
     """TAKING and REMOVING: what is there of it is to be dropped. RESTORING: do it again. PARTLY: it
-    is recovered, and may be of more nodes.
+    is recovered, and may be of more nodes, or not be whole.
     """
 
     TAKING = "taking"
