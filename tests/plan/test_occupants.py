@@ -66,9 +66,12 @@ class World:
         return only(whole, desired, targets)
 
     def up(self, nodes: Given, *targets: str) -> None:
-        for step in self.plan(nodes, *targets).steps:
-            self._do(step)
+        self.carry_out(self.plan(nodes, *targets))
         assert self.plan(nodes, *targets).empty, "what is done is done"
+
+    def carry_out(self, plan: Plan) -> None:
+        for step in plan.steps:
+            self._do(step)
 
     def _do(self, step: Step) -> None:
         if step.action is not Action.CHANGE:
@@ -128,6 +131,19 @@ def test_a_nic_that_a_machine_runs_with_keeps_its_address_until_an_up_after_the_
     assert world.addresses() == {mac("m2", 0): "10.9.0.3"}
     world.up({**after, "m3": "net"})
     assert world.addresses() == {mac("m2", 0): "10.9.0.3", mac("m3", 0): "10.9.0.2"}
+
+
+def test_an_up_during_which_a_machine_lets_go_of_its_address_is_done() -> None:
+    world = running({"m0": "net, stor"})
+    after = {"m0": "stor"}
+    plan = world.plan(after)
+    world.carry_out(plan)
+    world.power("m0", on=False)
+    again = world.plan(after)
+    assert {step.key.kind for step in again.steps} == {Kind.NETBOOT}
+    assert plan.undone(again) == []
+    other = world.plan({**after, "m2": "net"})
+    assert "m2" in {step.key.name for step in plan.undone(other)}
 
 
 def test_a_change_that_is_taken_back_before_the_power_off_gives_the_same_address() -> None:

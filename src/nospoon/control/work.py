@@ -126,9 +126,7 @@ class Work:
         looking = replace(request, fingerprint="", rebalance=False)
         again = await self._planner.prepare(looking, seen.cluster, surveyed=seen.surveyed)
         await self._database.call(journal.close_intents, row.id)
-        let_go = {step.key for step in prepared.plan.later}  # by who was powered off meanwhile
-        left = [step for step in again.plan.steps if step.key not in let_go]
-        if left:
+        if left := prepared.plan.undone(again.plan):
             names = ", ".join(str(step.key) for step in left[:5])
             return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
         await self._forget_leavers(prepared, request.targets)

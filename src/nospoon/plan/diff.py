@@ -47,7 +47,8 @@ def diff(
     found = {each.key: each for each in observed}
     steps = _steps(desired, found, rules, reasons)
     ends = {step.key for step in steps if step.action is Action.REPLACE}
-    if renewed := with_addresses(desired, found, ends):
+    renewed = with_addresses(desired, found, ends)
+    if renewed:
         desired = {**desired, **renewed}
         steps = _steps(desired, found, rules, reasons)
     gone = [each for key, each in found.items() if key not in desired]
@@ -60,6 +61,7 @@ def diff(
         cluster_id=cluster_id,
         steps=tuple(steps),
         later=tuple(later),
+        holding=tuple(renewed),
         unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
         notes=(*notes, *_waiting(desired, found, ends, rules)),
     )

@@ -70,6 +70,7 @@ class Plan:
     """Steps in the order of the file (deletions last); `notes` are warnings for the reader.
 
     `later`: deletions that wait until a machine is powered off; the first plan after that has them.
+    `holding`: services that keep an address for a machine until then, and give it up likewise.
     `remembered`: what the file says anew that is made nowhere. `remembers`: its text is not that
     which is known, if only by a comment.
     `generation`: of the cluster when it was planned; 0 before it is remembered.
@@ -83,6 +84,7 @@ class Plan:
     remembers: bool = False
     generation: int = 0
     later: tuple[Step, ...] = ()
+    holding: tuple[Key, ...] = ()
     remembered: tuple[Remembered, ...] = ()
 
     @property
@@ -93,6 +95,13 @@ class Plan:
     def counts(self) -> dict[Action, int]:
         counted = Counter(step.action for step in self.steps)
         return {action: counted[action] for action in Action}
+
+    def undone(self, again: Plan) -> list[Step]:
+        """Steps of a plan that was made after this one was carried out, but for those by machines
+        that were powered off meanwhile and let go.
+        """
+        let_go = {*(step.key for step in self.later), *self.holding}
+        return [step for step in again.steps if step.key not in let_go]
 
     @property
     def fingerprint(self) -> str:
