@@ -17,7 +17,7 @@ from nospoon.spec.document import Document
 from nospoon.spec.hardware import DiskSection
 from nospoon.spec.importers.written import name_of, write
 
-FILE = "recovered.yaml"
+FILE = "(recovered)"
 """What it is called."""
 HEADING = ("Made by `nospoon recover` of what was found on the hosts.",)
 NETWORK = "provision"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import libvirt
 
-from nospoon.errors import Gone
-from nospoon.providers.libvirt.hypervisor import Connect
+from nospoon.errors import Gone, NospoonError
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute
+from nospoon.runtime.tasks import Tasks
 
 CHUNK = 1 << 16
 CHARDEV = "charserial0"
@@ -98,6 +101,37 @@ class LibvirtConsole:
         connect, self._connect = self._connect, None
         await asyncio.to_thread(_abort, stream, connect)
         self._incoming.put_nowait(b"")
+
+
+async def attached(
+    hypervisor: Hypervisor, find: Callable[[Connect], Domain], machine: UUID, tasks: Tasks
+) -> LibvirtConsole:
+    """An open console of a machine. Who is cancelled meanwhile leaves none behind: a machine has
+    one, which nobody else could attach to then.
+    """
+    console, doing = LibvirtConsole(asyncio.get_running_loop()), f"open the console of {machine}"
+
+    async def opened() -> NospoonError | None:
+        try:
+            await hypervisor.keep(lambda connect: console.open(connect, find(connect)), doing)
+        except NospoonError as error:
+            return error
+        return None
+
+    opening = tasks.start(opened(), name=doing)
+    try:
+        error = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        tasks.start(_left(opening, console), name=f"leave the console of {machine}")
+        raise
+    if error is not None:
+        raise error
+    return console
+
+
+async def _left(opening: asyncio.Task[Any], console: LibvirtConsole) -> None:
+    await asyncio.wait([opening])
+    await console.close()
 
 
 def _abort(stream: Any, connect: Connect) -> None:

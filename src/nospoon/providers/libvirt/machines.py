@@ -7,6 +7,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from threading import Lock
 from uuid import UUID
@@ -23,7 +24,7 @@ from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.boots import Boots
-from nospoon.providers.libvirt.console import LibvirtConsole
+from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, domain_name, render_domain
 from nospoon.providers.libvirt.elements import parsed
@@ -438,12 +439,8 @@ class MachineDriver:
             ]
 
     async def console(self, machine: UUID) -> LibvirtConsole:
-        stream = LibvirtConsole(asyncio.get_running_loop())
-        await self._hypervisor.keep(
-            lambda connect: stream.open(connect, self._roster.find(connect, machine)),
-            f"open the console of {machine}",
-        )
-        return stream
+        find = partial(self._roster.find, machine=machine)
+        return await attached(self._hypervisor, find, machine, self._presence.tasks)
 
     def console_record(self, machine: UUID) -> str:
         return str(PurePosixPath(self._setup.records) / f"{machine}.log")
