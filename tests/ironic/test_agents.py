@@ -160,6 +160,28 @@ def test_nodes_that_fail_say_why_and_are_mended_by_a_second_up(
     assert set(states(api, scale).values()) == {"active"}
 
 
+def kill(found: Ironic) -> None:
+    there = ironic.running(found.state)
+    assert there is not None
+    os.killpg(there.process.pid, signal.SIGKILL)
+
+
+async def test_an_ironic_that_is_restarted_while_agents_work_is_waited_for(
+    rack: Rack, api: Api, scale: Scale, running_ironic: Ironic, cache: Path
+) -> None:
+    hosts = {"slow": {"commands": {"write_image": "15s"}}}
+    deploy = {"automated_clean": False, **scale.active()}
+    up = begun(rack, scale.write("[{name: n0}]", hosts=hosts, **deploy))
+    until(lambda: "n0" in states(api, scale), 60)
+    slow(rack, scale, "n0")
+    until(lambda: states(api, scale) == {"n0": "wait call-back"})
+    kill(running_ironic)
+    await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)
+    _, said = up.communicate(timeout=240)
+    assert up.returncode == 0, said
+    assert states(api, scale) == {"n0": "active"}
+
+
 async def test_a_conductor_that_dies_while_it_deploys_is_mended_and_another_image_deployed(
     rack: Rack, api: Api, scale: Scale, running_ironic: Ironic, cache: Path
 ) -> None:
@@ -169,9 +191,7 @@ async def test_a_conductor_that_dies_while_it_deploys_is_mended_and_another_imag
     up = begun(rack, file)
     until(lambda: "n0" in states(api, scale), 60)
     slow(rack, scale, "n0")
-    found = ironic.running(running_ironic.state)
-    assert found is not None
-    os.killpg(found.process.pid, signal.SIGKILL)
+    kill(running_ironic)
     _, said = up.communicate(timeout=100)
     assert up.returncode == 3, said
     assert "does not answer" in said

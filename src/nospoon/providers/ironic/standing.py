@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from nospoon.errors import Conflict, Gone, NospoonError, ProviderError
+from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicStanding, Settings, Standing
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
 from nospoon.plan.enrol import PLACE, settings, values
@@ -32,6 +32,8 @@ from nospoon.runtime.telling import tell
 
 LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
+AWAY = 30.0
+"""Seconds for which an Ironic that is restarted may be away."""
 FIELDS = (
     "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at,fault"
 )
@@ -321,10 +323,19 @@ class _States:
         self._next: asyncio.Future[Mapping[UUID, Record]] | None = None
 
     async def settled(self, node: UUID, *, until: float) -> Record | None:
-        """The node once the conductor works on it no more; None where there is none."""
-        said = ""
+        """The node once the conductor works on it no more; None where there is none.
+
+        Raises `HostUnreachable` when nobody answers for longer than a restart takes.
+        """
+        said, heard = "", clock.monotonic()
         while True:
-            record = (await self._look()).get(node)
+            try:
+                record = (await self._look()).get(node)
+            except HostUnreachable:
+                if clock.monotonic() > heard + AWAY:
+                    raise
+                continue
+            heard = clock.monotonic()
             if record is None or record["provision_state"] not in MOVING:
                 return record
             if record["provision_state"] != said:
