@@ -1,8 +1,9 @@
 """Nodes that a real conductor cleans, deploys and undeploys, with simulated agents and BMCs of
 ours: CPU seconds a node of Ironic and of nospoon's daemon, which are to be at most a twentieth.
 
-Ironic is the development one: SQLite, no debug logging. `--nodes N` takes another number; each
-needs about ten CPU seconds of Ironic's, which is the time that it takes.
+Ironic is the development one: SQLite, no debug logging, no synchronisation of power, which
+`power_sync.py` measures. `--nodes N` takes another number; each needs about ten CPU seconds of
+Ironic's, which is the time that it takes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ NODES = 300
 BAR = 1 / 20
 OPTIONS = (
     "conductor.automated_clean=true",
+    "conductor.sync_power_state_interval=86400",
     "conductor.deploy_callback_timeout=7200",
     "conductor.clean_callback_timeout=7200",
 )
