@@ -79,9 +79,12 @@ async def test_media_inserted_into_a_running_machine_boot_at_its_next_reset_and_
     rack = silent_rack()
     await make(bench, *rack.all)
     machines, disc = connection.machine_driver, medium(await guests.speaking_cd(tmp_path))
-    await machines.power(rack.uuid, PowerCommand.ON, DISK_ALWAYS)
-    await machines.insert(rack.uuid, disc)
     listener = guests.Listener(machines.console_record(rack.uuid))
+    await machines.power(rack.uuid, PowerCommand.ON, DISK_ALWAYS)
+    await listener.hears(
+        b"Booting from Hard Disk"
+    )  # a reset at once may meet a BIOS that is half there
+    await machines.insert(rack.uuid, disc)
     await machines.power(rack.uuid, PowerCommand.RESET, CDROM_ONCE)
     assert await listener.hears(guests.BOOTED) == guests.BOOTED
 

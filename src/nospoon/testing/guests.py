@@ -10,7 +10,7 @@ from pathlib import Path
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Image, Machine, MachineDisk, Resource, Volume
-from nospoon.runtime import process
+from nospoon.runtime import clock, process
 from nospoon.testing.conformance import Bench, Rack, rack_for
 
 BOOTED = b"DISK-BOOTED"
@@ -110,16 +110,20 @@ class Listener:
         self.offset = 0
 
     async def hears(self, *words: bytes, seconds: float = 60) -> bytes:
-        """The first of these words that comes; what came before is skipped."""
-        async with asyncio.timeout(seconds):
-            while True:
-                heard = self.unheard()
-                found = [(heard.index(word), word) for word in words if word in heard]
-                if found:
-                    at, word = min(found)
-                    self.offset += at + len(word)
-                    return word
-                await asyncio.sleep(0.05)
+        """The first of these words that comes; what came before is skipped.
+
+        Raises `AssertionError`, with what came instead.
+        """
+        end = clock.monotonic() + seconds
+        while True:
+            heard = self.unheard()
+            found = [(heard.index(word), word) for word in words if word in heard]
+            if found:
+                at, word = min(found)
+                self.offset += at + len(word)
+                return word
+            assert clock.monotonic() < end, f"none of {words} in {seconds:g} s: {heard[-2000:]!r}"
+            await asyncio.sleep(0.05)
 
     def unheard(self) -> bytes:
         return self.record.read_bytes()[self.offset :] if self.record.exists() else b""
