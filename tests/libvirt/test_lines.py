@@ -135,6 +135,23 @@ async def test_openings_that_hang_are_tried_again_more_and_more_seldom(
     lines.close()
 
 
+async def test_openings_that_hang_side_by_side_are_one_try(own_libvirt: OwnLibvirt) -> None:
+    now = [1000.0]
+    lines = Lines(own_libvirt.uri, "far", Patience(opening=0.5, retry=60), lambda: now[0])
+    with hanging(own_libvirt):
+        told = await asyncio.gather(
+            *(asyncio.to_thread(lines.opened) for _ in range(4)), return_exceptions=True
+        )
+        assert all(isinstance(each, HostUnreachable) for each in told)
+        before = [each.name for each in threading.enumerate()].count("libvirt-open-far")
+        now[0] += 61
+        with pytest.raises(HostUnreachable):
+            await asyncio.to_thread(lines.opened)
+        assert there_are(before + 1)
+    wait_until(partial(there_are, 0))
+    lines.close()
+
+
 def there_are(count: int) -> bool:
     """So many threads that open a line."""
     return [each.name for each in threading.enumerate()].count("libvirt-open-far") == count

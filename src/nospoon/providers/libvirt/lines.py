@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import libvirt
@@ -36,7 +37,7 @@ class Patience:
 
     opening: float = 30
     retry: float = 60
-    """After one opening that hangs, for how long not to try another; with each that hangs more."""
+    """After an opening that hangs, for how long not to try another; longer after each more."""
     answer: float = 60
     """To a question that is answered soon."""
     idle: float = 60
@@ -55,8 +56,10 @@ class Lines:
         self._lock = threading.Lock()
         self._idle: list[tuple[float, Connect]] = []
         """Since when; the last one used comes last, and is used next."""
-        self._hanging: dict[Future[Connect], float] = {}
-        """Openings that took too long, and when that was seen."""
+        self._hanging: set[Future[Connect]] = set()
+        """Openings that took too long."""
+        self._tries, self._seen = 0, -inf
+        """How many of them came one after the other, and when the last was seen to hang."""
 
     @contextmanager
     def borrowed(self) -> Iterator[Connect]:
@@ -87,32 +90,37 @@ class Lines:
     def opened(self) -> Connect:
         """A new line, which the caller closes. Raises `libvirtError`, `HostUnreachable`."""
         self._refuse_what_hangs()
+        began = self._clock()
         event_loop.ensure_started()
         opening: Future[Connect] = Future()
         args = (self._uri, self._patience, opening)
         name = f"libvirt-open-{self._host}"
         threading.Thread(target=_open, args=args, name=name, daemon=True).start()
         if wait([opening], self._patience.opening).not_done:
-            self._leave(opening)
+            self._leave(opening, began)
             raise self._hangs()
         return opening.result()
 
     def _refuse_what_hangs(self) -> None:
         with self._lock:
-            last = max(self._hanging.values(), default=0.0)
-            waits = self._patience.retry * len(self._hanging)
-        if waits and self._clock() - last < waits:
+            until = self._seen + self._patience.retry * self._tries
+        if self._clock() < until:
             raise self._hangs()
 
-    def _leave(self, opening: Future[Connect]) -> None:
+    def _leave(self, opening: Future[Connect], began: float) -> None:
+        """Those that are opened side by side are one try."""
         with self._lock:
-            self._hanging[opening] = self._clock()
+            self._hanging.add(opening)
+            self._tries += began > self._seen
+            self._seen = self._clock()
         opening.add_done_callback(self._came_late)
 
     def _came_late(self, opening: Future[Connect]) -> None:
         """At once, when it came while we left."""
         with self._lock:
-            del self._hanging[opening]
+            self._hanging.discard(opening)
+            if not self._hanging:
+                self._tries, self._seen = 0, -inf
         if opening.exception() is None:
             self._give_back(opening.result())
 
