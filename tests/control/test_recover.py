@@ -36,7 +36,7 @@ def test_those_who_keep_a_state_are_the_members() -> None:
     kept: Kept = [(first, {"a": {"s": ON}, "b": {"s": ON}}), (later, {"c": {}}), (diskless, {})]
     (found,) = snapshots_of(CLUSTER, kept)
     assert (found.name, found.state, found.created) == ("s", SnapshotState.COMPLETE, 100.0)
-    assert found.members == (Member("n1", UUID(int=1), on=True),)
+    assert found.members == (Member("n1", UUID(int=1), on=True, disks=("a", "b")),)
 
 
 def test_who_was_off_is_off_in_each_snapshot_by_itself() -> None:

@@ -71,6 +71,38 @@ def test_a_plan_tells_of_snapshots_that_are_lost_by_it(shared: Rack) -> None:
     assert f"{lost} b\n" in f"{shared.run('plan', fewer).stdout}\n"
 
 
+@pytest.mark.parametrize("power_now", ["off", "on"])
+@pytest.mark.parametrize(
+    "host", ["simulated", pytest.param("{libvirt: 'qemu:///system'}", marks=pytest.mark.libvirt)]
+)
+def test_a_snapshot_is_restored_to_the_disks_that_there_were_and_to_no_others(
+    rack: Rack, host: str, power_now: str
+) -> None:
+    name, bmc = rack.name(), rack.bmc()
+
+    def file(disks: str) -> str:
+        node = f"{{name: a, firmware: bios, memory: 64MiB, disks: [{disks}]}}"
+        return rack.file(f"cluster: {name}\nhosts: {{h: {host}}}\n{bmc}nodes: [{node}]\n")
+
+    rack.run("up", "--yes", file("16MiB, 8MiB"))
+    rack.run("snapshot", "create", name, "s")
+    lost = "snapshot s is lost: it cannot be restored without a"
+    assert lost not in rack.run("plan", file("16MiB, 8MiB, 4MiB")).stdout
+    rack.run("up", "--yes", file("16MiB, 8MiB, 4MiB"))
+    refused = rack.run("snapshot", "restore", "--yes", name, "s", status=5).stderr
+    assert "snapshot 's' is older than disks: a (a-2)" in refused
+    assert "Bring the file of that time up first" in refused
+    assert lost not in rack.run("plan", file("16MiB, 8MiB")).stdout
+    rack.run("up", "--yes", file("16MiB, 8MiB"))
+    rack.run("snapshot", "restore", "--yes", name, "s")
+    rack.run("node", "power", f"{name}/a", power_now)
+    assert lost in rack.run("plan", file("16MiB")).stdout
+    rack.run("up", "--yes", file("16MiB"))
+    refused = rack.run("snapshot", "restore", "--yes", name, "s", status=1).stderr
+    assert "'s' is lost to disks that were replaced or removed since: a (a-1)" in refused
+    assert power(rack, name) == {"a": power_now}
+
+
 def test_a_snapshot_of_nodes_that_are_no_more_is_not_restored(shared: Rack) -> None:
     name = simulated(shared, 2)
     shared.run("snapshot", "create", name, "s")
@@ -146,7 +178,7 @@ def test_a_snapshot_is_refused_before_any_power_goes_when_a_disk_was_replaced(
     file.write_text(file.read_text().replace("64MiB, disks: [16MiB]", "64MiB, disks: [8MiB]"))
     rack.run("up", "--yes", str(file))
     refused = rack.run("snapshot", "restore", "--yes", real, "ci", status=1).stderr
-    assert "'ci' is lost to disks that were replaced since: b (" in refused
+    assert "'ci' is lost to disks that were replaced or removed since: b (b-0)" in refused
     assert power(rack, real) == {"u": "on", "b": "off"}
     (row,) = rack.json("snapshot", "list", real)
     assert row["state"] == "complete"

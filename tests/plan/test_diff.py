@@ -195,6 +195,16 @@ def test_removal_goes_from_the_top_down() -> None:
     assert max(order.index(MACHINE), order.index(NETBOOT)) < order.index(LINK)
 
 
+def test_what_only_a_running_machine_has_is_removed_after_it() -> None:
+    disk = Observed(Key(Kind.VOLUME, "h", "n0-1"), Volume("p", 1 << 20), TAG, 1.0)
+    was = replace(SERVER, disks=(*SERVER.disks, MachineDisk("n0-1", "virtio", "t")))
+    there = [
+        replace(each, live=was) if each.key == MACHINE else each for each in seen(running=True)
+    ]
+    plan = removal(cluster="c", cluster_id=CLUSTER, observed=[*there, disk])
+    assert (MACHINE, Half.REMOVE) in moves(plan)[disk.key, Half.REMOVE].waits
+
+
 def test_the_fingerprint_is_that_of_what_will_be_done() -> None:
     assert plan_for([]).fingerprint == plan_for([]).fingerprint
     assert plan_for([]).fingerprint != plan_for(seen()).fingerprint

@@ -216,7 +216,7 @@ class Planner:
         _refuse_unknown(request.targets, names | leavers)
         plan = only(plan, desired, request.targets)
         kept = await self._database.call(snapshots.of_cluster, seen.id)
-        nodes = {each.name: [member.node for member in each.members] for each in kept}
+        nodes = {each.name: {m.node: m.disks for m in each.members} for each in kept}
         leaves = not request.targets and (seen.places.left or bool(leavers))
         anew = self._says_something_new(request, seen)
         return replace(

@@ -402,16 +402,21 @@ def snapshots_of(cluster: UUID, kept: Kept) -> list[SnapshotRow]:
 
 
 def _snapshot(cluster: UUID, name: str, kept: Kept) -> SnapshotRow:
-    found = [(node, [states.get(name) for states in disks.values()]) for node, disks in kept]
-    there = [(node, [state for state in states if state]) for node, states in found if any(states)]
-    half = any(any(states) and not all(states) for _, states in found)
+    found = [
+        (node, {disk: of[name] for disk, of in disks.items() if name in of}, len(disks))
+        for node, disks in kept
+    ]
+    there = [(node, states) for node, states, _ in found if states]
+    half = any(0 < len(states) < disks for _, states, disks in found)
     return SnapshotRow(
         cluster,
         name,
         SnapshotState.PARTLY if half else SnapshotState.COMPLETE,
-        created=min(state.at for _, states in there for state in states),
+        created=min(state.at for _, states in there for state in states.values()),
         members=tuple(
-            snapshots.Member(node.name, node.uuid, on=any(state.on for state in states))
+            snapshots.Member(
+                node.name, node.uuid, any(state.on for state in states.values()), tuple(states)
+            )
             for node, states in there
         ),
     )

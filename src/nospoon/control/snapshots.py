@@ -131,18 +131,26 @@ class Snapshots:
 
     async def _refuse_lost(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off: all of them can go back, or none does."""
+        name = snapshot.name
         looked = (self._hosts.driver(m.machine).kept(m.machine) for m in snapshot.members)
-        found = zip(snapshot.members, await asyncio.gather(*looked), strict=True)
-        lacking = {
-            member.node: [disk for disk, kept in disks.items() if snapshot.name not in kept]
-            for member, disks in found
-        }
-        lost = [f"{node} ({', '.join(disks)})" for node, disks in lacking.items() if disks]
-        if lost:
+        found = list(zip(snapshot.members, await asyncio.gather(*looked), strict=True))
+        lost = [
+            (member.node, [disk for disk in member.disks if name not in kept.get(disk, ())])
+            for member, kept in found
+        ]
+        newer = [
+            (member.node, [d for d, of in kept.items() if name not in of and d not in member.disks])
+            for member, kept in found
+        ]
+        if told := _listed(lost):
             raise Gone(
-                f"snapshot {snapshot.name!r} is lost to disks that were replaced since: "
-                f"{'; '.join(lost)}",
-                hint="Delete it.",
+                f"snapshot {name!r} is lost to disks that were replaced or removed since: {told}",
+                hint="If they wait to be removed, bring the file of that time up; else delete it.",
+            )
+        if told := _listed(newer):
+            raise Conflict(
+                f"snapshot {name!r} is older than disks: {told}",
+                hint="Bring the file of that time up first.",
             )
 
     async def _refuse_hindered(self, snapshot: SnapshotRow) -> None:
@@ -193,17 +201,32 @@ class Snapshots:
                 await self._forget(running, half)
         await self._database.call(stored.put, row)
         try:
-            async with self._paused(running, row):
+            async with self._paused(running, row) as known:
                 await self._each(running, members, self._taken(row), "take")
+            await self._note_disks(replace(row, members=known))
         except BaseException:
             await self._hear_out(self._forget(running, row))
             raise
         await self._database.call(stored.set_state, row, SnapshotState.COMPLETE)
         return Ended(OperationState.DONE, f"snapshot {name} of {cluster.name} is taken")
 
+    async def _note_disks(self, row: SnapshotRow) -> None:
+        """Which there are, so that one that is missing later is missed."""
+        disks: dict[UUID, tuple[str, ...]] = {}
+
+        async def look(member: Member) -> None:
+            kept = await self._hosts.driver(member.machine).kept(member.machine)
+            disks[member.machine] = tuple(disk for disk, names in kept.items() if row.name in names)
+
+        await self._each(None, row.members, look, "look at")
+        members = tuple(replace(member, disks=disks[member.machine]) for member in row.members)
+        await self._database.call(stored.set_members, replace(row, members=members))
+
     @asynccontextmanager
-    async def _paused(self, running: Running, row: SnapshotRow) -> AsyncIterator[None]:
-        """All members stand still; whatever happens, they go on in the end."""
+    async def _paused(
+        self, running: Running, row: SnapshotRow
+    ) -> AsyncIterator[tuple[Member, ...]]:
+        """All members stand still; whatever happens, they go on in the end. Tells who was on."""
         on: set[UUID] = set()
 
         async def pause(member: Member) -> None:
@@ -214,7 +237,7 @@ class Snapshots:
             await self._each(running, row.members, pause, "pause")
             known = tuple(replace(member, on=member.machine in on) for member in row.members)
             await self._database.call(stored.set_members, replace(row, members=known))
-            yield
+            yield known
         finally:
             stopped = [member for member in row.members if member.machine in on]
             error = await self._hear_out(self._each(running, stopped, self._resumed, "go on"))
@@ -367,3 +390,8 @@ class Snapshots:
             names = ", ".join(each.name for each in known) or "none"
             raise NotFound(f"cluster {cluster.name} has no snapshot {name!r}; it has: {names}")
         return found
+
+
+def _listed(disks: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """Of which node which, "" for none."""
+    return "; ".join(f"{node} ({', '.join(some)})" for node, some in disks if some)

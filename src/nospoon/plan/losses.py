@@ -1,26 +1,27 @@
-"""What a plan takes from snapshots: disks that are made anew keep nothing of what they kept."""
+"""What a plan takes from snapshots: what disks kept goes when they go or are made anew."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
 from nospoon.model.resources import Kind
-from nospoon.plan.steps import Action, Plan, Step
-from nospoon.plan.targets import whose
+from nospoon.plan.steps import Action, Plan
+
+Members = Mapping[str, Collection[str]]
+"""Nodes of a snapshot -> the disks of which it has a state, by their volumes' names."""
 
 
-def lost_snapshots(plan: Plan, snapshots: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """A note for each that cannot be restored any more. `snapshots`: name -> its nodes."""
-    gone = {whose(step.removes) for step in plan.steps if _loses(step)}
-    for name, nodes in snapshots.items():
-        lost = [node for node in nodes if node in gone]
+def lost_snapshots(plan: Plan, snapshots: Mapping[str, Members]) -> Iterator[str]:
+    """A note for each that cannot be restored any more."""
+    gone = {
+        step.removes
+        for step in (*plan.steps, *plan.later)
+        if step.action is Action.DELETE
+        or (step.action is Action.REPLACE and step.removes.kind is Kind.VOLUME)
+    }
+    nodes = {key.name for key in gone if key.kind is Kind.MACHINE}
+    disks = {key.name for key in gone if key.kind is Kind.VOLUME}
+    for name, members in snapshots.items():
+        lost = [node for node, had in members.items() if node in nodes or not disks.isdisjoint(had)]
         if lost:
             yield f"snapshot {name} is lost: it cannot be restored without {', '.join(lost)}"
-
-
-def _loses(step: Step) -> bool:
-    match step.action, step.removes.kind:
-        case (Action.REPLACE, Kind.VOLUME) | (Action.DELETE, Kind.MACHINE):
-            return True
-        case _:
-            return False

@@ -76,7 +76,9 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
     halves = {move.id: move for step in plan.steps for move in _halves(step)}
     anew = _upon_replaced(plan.steps)
     changing = {step.key for step in plan.steps if step.action is Action.CHANGE} - anew
-    needed = dependents([step.observed for step in plan.steps if step.observed is not None])
+    there = [step.observed for step in plan.steps if step.observed is not None]
+    live = [replace(each, shape=each.live) for each in there if each.live is not None]
+    needed = dependents([*there, *live])  # a running machine has what it was started with, too
     moving = _Moving(plan.steps)
     unordered = {
         id_: replace(

@@ -153,7 +153,9 @@ class MachineDriver(Driver, Protocol):
         """
 
     async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
-        """Each of its disks -> name -> the state that it keeps so called, running or not."""
+        """Each of its disks, by its volume's name -> name -> the state that it keeps so called,
+        running or not.
+        """
 
     async def hindered(self, machine: UUID, name: str) -> str:
         """Why the state of that name would not come back whole to it as it is now; "" if it would.

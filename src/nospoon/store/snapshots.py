@@ -29,11 +29,14 @@ class SnapshotState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node of a snapshot. `on`: it had power; while it is taken, it may stand still."""
+    """A node of a snapshot. `on`: it had power; while it is taken, it may stand still. `disks`: of
+    which it has a state, by their volumes' names, once it is taken.
+    """
 
     node: str
     machine: UUID
     on: bool
+    disks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

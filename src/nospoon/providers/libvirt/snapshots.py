@@ -25,7 +25,7 @@ from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute
 from nospoon.providers.libvirt.pools import VirPool
 from nospoon.providers.libvirt.roster import Roster
-from nospoon.providers.libvirt.storage_xml import nvram_file
+from nospoon.providers.libvirt.storage_xml import disk_called, nvram_file
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import Runner
 
@@ -102,7 +102,9 @@ class Snapshots:
     async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
         """Disk -> name -> the state that it keeps so called, whether the machine runs or not."""
         _, files = await self._look(machine, "look for snapshots")
-        return {disk: await self._kept_by(disk) for disk in files.disks}
+        return {
+            disk_called(PurePosixPath(disk).name): await self._kept_by(disk) for disk in files.disks
+        }
 
     async def _kept_by(self, disk: str) -> dict[str, KeptState]:
         argv = ["qemu-img", "info", "--output=json", "--force-share", disk]

@@ -74,6 +74,12 @@ def disk_name(file: str, pool: str) -> str:
     return match["name"] if match and file == disk_file(pool, match["name"]) else ""
 
 
+def disk_called(file: str) -> str:
+    """The name of the disk in a file that is one of ours, by whatever version it was named."""
+    match = DISK.match(file) or EARLIER_DISK.match(file)
+    return match["name"] if match else file
+
+
 def image_file(name: str, image: Image) -> str:
     return f"{name}--{image.sha256}.{image.format}"
 

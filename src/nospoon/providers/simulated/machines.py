@@ -128,13 +128,27 @@ class SimulatedMachines(SimulatedDriver):
             raise ProviderError(f"machine {machine} goes on: somebody resumed it")
         await asyncio.sleep(self.around.simulation.make)
         on = state.power is PowerState.ON
-        state.kept[name] = Kept(state.booted, state.boots, state.image, self.around.clock(), on)
+        now, disks = self.around.clock(), self._disks(machine)
+        state.kept[name] = Kept(state.booted, state.boots, state.image, now, on, disks)
         self.around.world.version += 1
 
     async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
         self.around.begin("kept")
         kept = self._state(machine).kept
-        return {str(machine): {name: KeptState(each.at, each.on) for name, each in kept.items()}}
+        return {
+            disk: {
+                name: KeptState(each.at, each.on)
+                for name, each in kept.items()
+                if disk in each.disks
+            }
+            for disk in self._disks(machine)
+        }
+
+    def _disks(self, machine: UUID) -> tuple[str, ...]:
+        made = self._made(machine)
+        assert made is not None, "a machine that has a state was made"
+        assert isinstance(made.shape, Machine), "machine keys have machine shapes"
+        return tuple(disk.volume for disk in made.shape.disks if not disk.existing)
 
     async def hindered(self, machine: UUID, name: str) -> str:  # noqa: ARG002  (there is nothing to look for)
         """Firmware has no variables here."""

@@ -45,7 +45,7 @@ class Made:
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What a snapshot keeps of a machine: what it booted, how often, and what its disk held; when,
-    in Unix seconds, and whether it was on.
+    in Unix seconds, whether it was on, and which disks it had.
     """
 
     booted: BootDevice | None
@@ -53,6 +53,7 @@ class Kept:
     image: str = ""
     at: float = 0
     on: bool = False
+    disks: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
