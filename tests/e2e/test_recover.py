@@ -150,6 +150,16 @@ def test_a_cluster_that_was_recovered_in_part_is_completed(rack: Rack) -> None:
     rack.run("snapshot", "restore", "--yes", name, "first")
 
 
+def test_the_file_completes_what_was_recovered_of_one_of_its_hosts(rack: Rack) -> None:
+    name, file = up(rack, SIMULATED + "nodes: [{count: 3}]\n")
+    lose(rack)
+    rack.run("recover", "--host", "a=simulated")
+    (row,) = rack.json("recover", file)
+    assert (row["said"], row["nodes"], row["hosts"]) == ("completed", 3, "a, b")
+    assert {step["kind"] for step in rack.json("plan", file)["steps"]} == {"bmc"}
+    assert len(rack.json("status", name)) == 3
+
+
 def test_a_snapshot_of_nodes_that_were_not_recovered_with_it_is_not_restored(rack: Rack) -> None:
     name, file = up(rack, SIMULATED + "nodes: [{count: 4}]\n")
     rack.run("snapshot", "create", name, "first")

@@ -15,7 +15,7 @@ from nospoon.model.resources import Key, Observed, Resource
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.resolve import ImageFacts
 from nospoon.plan.steps import Plan
-from nospoon.plan.targets import whose
+from nospoon.plan.whose import whose
 from nospoon.store.clusters import ClusterRow, NodeRow
 
 

@@ -225,8 +225,8 @@ class Recovery:
     def _more(self, found: Found, known: Known, of: Cluster | None, away: Sequence[Host]) -> Part:
         """What is found and not known; what is known stays as it is."""
         row, recovered = known.row, known.row.file == FILE
-        more = [*found.hosts, *(of.hosts if of is not None and recovered else ())]
-        hosts = _beside(known.hosts, more)
+        hosts = _beside(known.hosts, found.hosts)
+        hosts = _beside(hosts, of.hosts if of is not None and recovered else ())
         names = {node.name for node in known.nodes}
         new = [node for node in self._nodes(found, hosts) if node.name not in names]
         ironic = found.ironic if not row.enrolled else None

@@ -11,7 +11,6 @@ from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff import waiting
 from nospoon.plan.steps import Action, Step
-from nospoon.plan.targets import OF_A_NODE
 
 FAULTY = frozenset({Kind.MACHINE, Kind.IRONIC_STANDING})
 """Kinds whose faults are told as their nodes'."""
@@ -48,15 +47,8 @@ def other_drift(prepared: Prepared) -> list[str]:
 def _steps_by_node(prepared: Prepared) -> dict[str, list[Step]]:
     result: dict[str, list[Step]] = defaultdict(list)
     for step in prepared.plan.steps:
-        result[_node_of(step)].append(step)
+        result[step.node].append(step)
     return result
-
-
-def _node_of(step: Step) -> str:
-    """A step's node; a machine or BMC that nobody desires any more is its own."""
-    if step.node or step.key.kind not in OF_A_NODE:
-        return step.node
-    return step.key.name
 
 
 def _state(steps: Sequence[Step]) -> str:

@@ -282,7 +282,7 @@ class Work:
         await self._fetch_records()
         nodes = await self._database.call(stored.nodes_of, row.id)
         uuids = {node.name: node.uuid for node in nodes}
-        for each in failed:
+        for each in (each for each in failed if each.node in uuids):
             end = await asyncio.to_thread(self._records.end, uuids[each.node], CONSOLE_LINES)
             if end:
                 told = f"{each.message}\n  its console's end:\n{textwrap.indent(end, '  | ')}"

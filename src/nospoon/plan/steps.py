@@ -10,6 +10,7 @@ from uuid import UUID
 
 from nospoon.model.resources import Key, Observed, Resource
 from nospoon.plan.remembered import Remembered
+from nospoon.plan.whose import whose
 
 
 class Action(StrEnum):
@@ -52,7 +53,8 @@ class Step:
 
     @property
     def node(self) -> str:
-        return self.desired.node if self.desired is not None else ""
+        """Whose it is, "" where it is no node's."""
+        return self.desired.node if self.desired is not None else whose(self.key)
 
     @property
     def removes(self) -> Key:

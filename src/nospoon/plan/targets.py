@@ -9,19 +9,12 @@ from nospoon.model.resources import Key, Kind, Resource
 from nospoon.plan.sharing import serves, shared, without_others
 from nospoon.plan.steps import Action, Plan, Step
 
-OF_A_NODE = frozenset(
-    {Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_STANDING, Kind.IRONIC_DISCOVERY}
-)
-"""Kinds whose resources are named as their nodes."""
-NUMBERED = frozenset({Kind.VOLUME, Kind.IRONIC_PORT, Kind.IRONIC_CONNECTOR, Kind.IRONIC_TARGET})
-"""Kinds of which a node has several: its name, a hyphen and a number."""
-
 
 def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) -> Plan:
     """The plan with the steps for these nodes alone; all of it where there are no nodes."""
     if not nodes:
         return plan
-    wanted = _closure(desired, {step.key for step in plan.steps if _node_of(step) in nodes})
+    wanted = _closure(desired, {step.key for step in plan.steps if step.node in nodes})
     wanted |= _closure(desired, {key for key, each in desired.items() if each.node in nodes})
     replaced = {s.key for s in plan.steps if s.action is Action.REPLACE and s.key in wanted}
     while disturbed := set(_disturbed(plan, replaced)) - wanted:
@@ -31,14 +24,14 @@ def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) ->
     left = len(plan.steps) - len(kept)
     note = f"{left} other steps are left for an `up` without --target"
     notes = (*plan.notes, note) if left else plan.notes
-    later = tuple(step for step in plan.later if _node_of(step) in nodes)
+    later = tuple(step for step in plan.later if step.node in nodes)
     return replace(plan, steps=kept, later=later, notes=notes)
 
 
 def _part(
     plan: Plan, wanted: Container[Key], common: Container[Key], nodes: Collection[str]
 ) -> Iterator[Step]:
-    whose = {*nodes, *(_node_of(step) for step in plan.steps if step.key in wanted)} - {""}
+    whose = {*nodes, *(step.node for step in plan.steps if step.key in wanted)} - {""}
     mine = [
         step
         for step in plan.steps
@@ -75,26 +68,14 @@ def elsewhere(plan: Plan, hosts: Container[str], nodes: Container[str]) -> Plan:
     """The plan without the steps on these hosts, and for these nodes wherever they are."""
 
     def kept(steps: Iterable[Step]) -> tuple[Step, ...]:
-        return tuple(s for s in steps if s.key.host not in hosts and _node_of(s) not in nodes)
+        return tuple(s for s in steps if s.key.host not in hosts and s.node not in nodes)
 
     return replace(plan, steps=kept(plan.steps), later=kept(plan.later))
 
 
 def touched(plan: Plan) -> set[str]:
     """The nodes of which a plan has steps."""
-    return {_node_of(step) for step in plan.steps} - {""}
-
-
-def _node_of(step: Step) -> str:
-    """Whose a step is; what nobody desires any more tells it by its name."""
-    return step.desired.node if step.desired is not None else whose(step.key)
-
-
-def whose(key: Key) -> str:
-    """The node that a resource is of, by its name; "" for what is no node's."""
-    if key.kind in NUMBERED:
-        return key.name.rpartition("-")[0]
-    return key.name if key.kind in OF_A_NODE else ""
+    return {step.node for step in plan.steps} - {""}
 
 
 def _closure(desired: Mapping[Key, Resource], keys: Collection[Key]) -> set[Key]:
