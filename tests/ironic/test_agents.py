@@ -160,6 +160,22 @@ def test_nodes_that_fail_say_why_and_are_mended_by_a_second_up(
     assert set(states(api, scale).values()) == {"active"}
 
 
+@pytest.mark.parametrize("state", ["active", "available", "inspected"])
+def test_down_breaks_off_what_waits_for_an_agent(
+    rack: Rack, api: Api, scale: Scale, state: str
+) -> None:
+    """It would wait until the conductor gives up."""
+    told = scale.active() if state == "active" else {"state": state}
+    file = scale.write("[{name: n0}]", hosts={"mute": {"silent": 1.0}}, **told)
+    rack.run("up", "--yes", "--no-wait", file)
+    until(lambda: states(api, scale).get("n0") in {"inspecting", "cleaning", "clean wait"}, 60)
+    (row,) = [row for row in rack.json("operation", "list") if row["state"] == "running"]
+    rack.run("operation", "cancel", row["id"])
+    told = rack.run("down", "--yes", scale.name).stderr
+    assert "0 to create" in told
+    assert states(api, scale) == {}
+
+
 def kill(found: Ironic) -> None:
     there = ironic.running(found.state)
     assert there is not None

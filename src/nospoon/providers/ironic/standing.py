@@ -7,7 +7,7 @@ two verbs; all who wait share one bulk look a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -156,27 +156,31 @@ class StandingDriver:
             record = await self._api.get(f"/nodes/{node}")
         except Gone:
             return
-        if is_ours(record) and not self._around.force:
-            await self._undeploy(node, name=name)
-            return
-        why, force = use_of(record), self._around.force
-        if why and not force:
+        ours, why, force = is_ours(record), use_of(record), self._around.force
+        if why and not (ours or force):
             raise _in_use(name, why, "Undeploy it, or take it down with `--force`.")
         if not force:
-            record = await self._ended(record, name=name)
+            record = await self._ended(node, name=name)
+            if ours:
+                record = await self._undeploy(node, name=name)
         state = str(record["provision_state"])
-        if why or state in MOVING or state.endswith(FAILED):
+        if (why and force) or state in MOVING or state.endswith(FAILED):
             # in maintenance Ironic lets go of a node in any state
             await self._api.put(f"/nodes/{node}/maintenance", {"reason": GOES})
 
-    async def _ended(self, record: Record, *, name: str) -> Record:
+    async def _ended(self, node: UUID, *, name: str) -> Record:
         """A node once the conductor is done with it; what can be is broken off."""
-        node, state = UUID(record["uuid"]), record["provision_state"]
-        if state in _ABORTABLE:
-            await self._put(node, "abort")
-        if state not in MOVING:
-            return record
-        return await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
+        end = clock.monotonic() + LONGEST
+        while True:
+            record = await self._settled(node, name=name, until=end, moving=MOVING - _ABORTABLE)
+            if record["provision_state"] not in _ABORTABLE:
+                return record
+            try:
+                await self._put(node, "abort")
+            except ProviderError:
+                now = await self._api.get(f"/nodes/{node}")
+                if now["provision_state"] in _ABORTABLE:  # it did not go on by itself meanwhile
+                    raise
 
     async def _at_rest(self, node: UUID, *, name: str) -> Record:
         """The whole node; one that the conductor works on may not be changed."""
@@ -186,7 +190,7 @@ class StandingDriver:
             record = await self._api.get(f"/nodes/{node}")
         return record
 
-    async def _undeploy(self, node: UUID, *, name: str) -> None:
+    async def _undeploy(self, node: UUID, *, name: str) -> Record:
         record = await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
         if record["provision_state"] in IN_USE:
             await self._put(node, "deleted")
@@ -197,6 +201,7 @@ class StandingDriver:
                 f"node {name} is {record['provision_state']}, not undeployed: {why_of(record)}",
                 hint="`nospoon down --force` takes it out of Ironic as it is.",
             )
+        return record
 
     async def _put(self, node: UUID, verb: str) -> None:
         await self._api.put(f"/nodes/{node}/states/provision", {"target": verb})
@@ -216,8 +221,10 @@ class StandingDriver:
                 await self._api.delete(f"/nodes/{node}/maintenance")
             await self._put(node, verb)
 
-    async def _settled(self, node: UUID, *, name: str, until: float) -> Record:
-        record = await self._states.settled(node, until=until)
+    async def _settled(
+        self, node: UUID, *, name: str, until: float, moving: Collection[str] = MOVING
+    ) -> Record:
+        record = await self._states.settled(node, until=until, moving=moving)
         if record is None:
             raise Gone(f"node {name} is in Ironic no more")
         return await self._recalled(record)
@@ -322,8 +329,8 @@ class _States:
         self._pause = LEAST
         self._next: asyncio.Future[Mapping[UUID, Record]] | None = None
 
-    async def settled(self, node: UUID, *, until: float) -> Record | None:
-        """The node once the conductor works on it no more; None where there is none.
+    async def settled(self, node: UUID, *, until: float, moving: Collection[str]) -> Record | None:
+        """The node once it is in none of these states; None where there is none.
 
         Raises `HostUnreachable` when nobody answers for longer than a restart takes.
         """
@@ -336,7 +343,7 @@ class _States:
                     raise
                 continue
             heard = clock.monotonic()
-            if record is None or record["provision_state"] not in MOVING:
+            if record is None or record["provision_state"] not in moving:
                 return record
             if record["provision_state"] != said:
                 said = record["provision_state"]
