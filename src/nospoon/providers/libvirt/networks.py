@@ -48,7 +48,21 @@ class NetworkDriver:
         found = await self._hypervisor.ask(
             lambda connect: self._list(connect, cluster), "list networks"
         )
-        return [await self._with_tunnel(each) for each in await self._with_taps(found)]
+        standing = await self._with_taps(await self._with_bridge(found))
+        return [await self._with_tunnel(each) for each in standing]
+
+    async def _with_bridge(self, found: Sequence[Observed]) -> Sequence[Observed]:
+        """Networks that are started, says libvirt, and whose bridge is gone are at fault."""
+        bridges = await self._bridges() if found else frozenset()
+        return [
+            each
+            if each.fault or _bridge_of(each) in bridges
+            else replace(each, fault=f"its bridge {_bridge_of(each)} is gone")
+            for each in found
+        ]
+
+    async def _bridges(self) -> frozenset[str]:
+        return frozenset(link["ifname"] for link in await self._links("type", "bridge"))
 
     async def _with_taps(self, found: Sequence[Observed]) -> Sequence[Observed]:
         """Networks of which running machines have lost the link are at fault. Machines are asked
@@ -99,8 +113,10 @@ class NetworkDriver:
         )
         if not exists:
             await self._refuse_bridge(link, name)
-        ports = await self._ports(link.bridge)
-        await self._hypervisor.work(lambda connect: self._make(connect, link, name, tag), doing)
+        ports, stands = await self._ports(link.bridge), link.bridge in await self._bridges()
+        await self._hypervisor.work(
+            lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
+        )
         await self._plug_in(link, ports)
         if link.tunnel is not None:
             await self._tunnels.make(link.bridge, link.mtu, link.tunnel)
@@ -133,16 +149,17 @@ class NetworkDriver:
                 "in the file to plug into it as it is.",
             )
 
-    def _make(self, connect: Connect, link: Link, name: str, tag: OwnerTag) -> None:
+    def _make(self, connect: Connect, link: Link, owner: Owner, *, stands: bool) -> None:
+        """`stands`: its bridge is there."""
         network = self._find(connect, link.bridge)
         same = network is not None and (
             parse_network(parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))) == link
         )
-        if network is not None and same and network.isActive() and _live_matches(network, link):
-            return
         if network is not None and network.isActive():
+            if stands and same and _live_matches(network, link):
+                return
             network.destroy()
-        network = self._defined(connect, network, render_network(link, Owner(tag, name)))
+        network = self._defined(connect, network, render_network(link, owner))
         try:
             network.create()
         except libvirt.libvirtError:
@@ -188,7 +205,7 @@ class NetworkDriver:
 
     async def delete(self, observed: Observed) -> None:
         assert isinstance(observed.shape, Link)
-        bridge = observed.shape.bridge.removesuffix(" (edited)")
+        bridge = _bridge_of(observed)
         if observed.shape.tunnel is not None:
             await self._tunnels.remove(bridge)
         await self._hypervisor.work(
@@ -236,7 +253,7 @@ def taps_of(connect: Connect) -> dict[str, list[str]]:
 
 def _bridge_of(observed: Observed) -> str:
     assert isinstance(observed.shape, Link)
-    return observed.shape.bridge
+    return observed.shape.bridge.removesuffix(" (edited)")
 
 
 def _live_matches(network: VirNetwork, link: Link) -> bool:
