@@ -14,6 +14,7 @@ import pytest
 
 from nospoon.dev import ironic
 from nospoon.dev.ironic import Ironic
+from nospoon.runtime import owned
 from nospoon.testing.ironic import Api, files_of, until
 from nospoon.testing.rack import Rack
 
@@ -180,14 +181,16 @@ def kill(found: Ironic) -> None:
     there = ironic.running(found.state)
     assert there is not None
     os.killpg(there.process.pid, signal.SIGKILL)
+    until(lambda: not owned.is_alive(there.process))
 
 
-async def test_an_ironic_that_is_restarted_while_agents_work_is_waited_for(
+async def test_an_ironic_that_is_restarted_while_agents_work_is_waited_for_and_then_ports_change(
     rack: Rack, api: Api, scale: Scale, running_ironic: Ironic, cache: Path
 ) -> None:
     hosts = {"slow": {"commands": {"write_image": "15s"}}}
     deploy = {"automated_clean": False, **scale.active()}
-    up = begun(rack, scale.write("[{name: n0}]", hosts=hosts, **deploy))
+    two = "[{name: n0, nics: [lan, %s]}]"
+    up = begun(rack, scale.write(two % "lan", hosts=hosts, **deploy))
     until(lambda: "n0" in states(api, scale), 60)
     slow(rack, scale, "n0")
     until(lambda: states(api, scale) == {"n0": "wait call-back"})
@@ -196,6 +199,10 @@ async def test_an_ironic_that_is_restarted_while_agents_work_is_waited_for(
     _, said = up.communicate(timeout=240)
     assert up.returncode == 0, said
     assert states(api, scale) == {"n0": "active"}
+    rack.run("up", "--yes", scale.write(two % "{network: lan, pxe: false}", hosts=hosts, **deploy))
+    node = api("GET", f"/nodes/{scale.name}-n0")
+    assert (node["provision_state"], node["maintenance"]) == ("active", False)
+    assert sorted(port["pxe_enabled"] for port in api.ports(node["uuid"])) == [False, True]
 
 
 async def test_a_conductor_that_dies_while_it_deploys_is_mended_and_another_image_deployed(

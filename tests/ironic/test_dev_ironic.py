@@ -9,6 +9,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,18 @@ async def test_a_port_that_somebody_has_is_told_before_anything_is_started(
         await ironic.up(Wanted(port=free_port), state=own_directory, cache=cache)
 
 
+async def test_one_that_is_refused_leaves_what_runs(
+    running_ironic: Ironic, cache: Path, free_port: int
+) -> None:
+    refused = pytest.raises(Conflict, match=f"port {free_port}.*--port")
+    other = replace(running_ironic.wanted, port=free_port)
+    with socket.create_server(("127.0.0.1", free_port)), refused:
+        await ironic.up(other, state=running_ironic.state, cache=cache)
+    found = ironic.running(running_ironic.state)
+    assert found is not None
+    assert await ironic.answers(found)
+
+
 async def test_packages_that_cannot_be_had_are_told_with_what_is_needed(tmp_path: Path) -> None:
     lock = tmp_path / "broken.txt"
     lock.write_text(f"file://{tmp_path}/nothing-1.0-py3-none-any.whl\n")
@@ -117,6 +130,8 @@ async def test_environments_of_others_and_those_that_somebody_runs_from_stay(
     [
         (Wanted(options=("nonsense",)), "SECTION.OPTION=VALUE, got 'nonsense'"),
         (Wanted(port=5, files_port=5), "cannot both be on port 5"),
+        (Wanted(port=65535), "no port 65536 for its files"),
+        (Wanted("localhost"), "expected an IP address to listen on, got 'localhost'"),
     ],
 )
 async def test_settings_that_make_no_sense_are_refused_before_anything_is_started(

@@ -15,9 +15,10 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,6 +40,7 @@ LEAVING_SECONDS = 3.0
 _DIRECTORIES = (
     "tmp", "http", "tftp", "tftp-master", "images", "master", "locks", "certificates", "bin",
 )  # fmt: skip
+LAST_PORT = 65535
 OPTION = re.compile(r"\w+\.\w+=.*", re.DOTALL)
 _TAIL = 12
 
@@ -86,6 +88,8 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
         if found is not None and found.whole and found.wanted == wanted:
             await _answers(found)
             return found
+        own = {found.wanted.port, found.wanted.files} if found is not None else set()
+        await _refuse_taken(wanted, but=own)
         made = await environment.ensure(cache, NAME, LOCK_FILE)
         if found is not None:
             await _stop(found)
@@ -164,15 +168,25 @@ def _refuse_wrong(wanted: Wanted) -> None:
             raise UsageError(f"expected SECTION.OPTION=VALUE, got {each!r}")
     if wanted.port == wanted.files:
         raise UsageError(f"Ironic and its files cannot both be on port {wanted.port}")
+    if wanted.files > LAST_PORT:
+        raise UsageError(
+            f"there is no port {wanted.files} for its files", hint="Give --files-port."
+        )
+    try:
+        ip_address(wanted.address)
+    except ValueError:
+        raise UsageError(f"expected an IP address to listen on, got {wanted.address!r}") from None
 
 
-async def _refuse_taken(wanted: Wanted) -> None:
-    """Somebody else's service would answer in its place.
+async def _refuse_taken(wanted: Wanted, *, but: Collection[int] = ()) -> None:
+    """Somebody else's service would answer in its place. `but`: ports that will be free.
 
     The workers of an Ironic that was killed see within a second that they are alone, and end.
     """
     end = clock.monotonic() + LEAVING_SECONDS
     for port, option in ((wanted.port, "--port"), (wanted.files, "--files-port")):
+        if port in but:
+            continue
         while (  # noqa: ASYNC110  (nobody tells)
             why := _taken(wanted.address, port)
         ) and clock.monotonic() < end:

@@ -41,6 +41,8 @@ FAILED = " failed"
 
 
 OWNER = "owner"
+PORTS_FREE = frozenset({"enroll", "inspecting", "inspect wait", "manageable"})
+"""States of a node in which Ironic lets its ports change."""
 PORTS_CHANGE, GOES = "nospoon changes its ports", "nospoon removes it"
 """Why we put nodes in maintenance for a while. Where it stayed so, something came in between."""
 OFF_SECONDS = 120.0
@@ -302,14 +304,15 @@ class VolumeDriver(_Records):
 
 @asynccontextmanager
 async def _maintained(api: Api, node: UUID) -> AsyncIterator[None]:
-    """The node in maintenance meanwhile: Ironic lets ports of available nodes change only then.
+    """The node in maintenance meanwhile: Ironic lets ports of nodes that are past enrolment change
+    only then.
 
     One that was in maintenance before stays so.
     """
     fields = "maintenance,maintenance_reason,provision_state"
     record = await api.get(f"/nodes/{node}?fields={fields}")
     left = left_in_maintenance(record)
-    if not left and (record["maintenance"] or record["provision_state"] != "available"):
+    if not left and (record["maintenance"] or record["provision_state"] in PORTS_FREE):
         yield
         return
     if not left:

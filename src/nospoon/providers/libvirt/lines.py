@@ -140,9 +140,16 @@ class Lines:
 
 def _open(uri: str, patience: Patience, opening: Future[Connect]) -> None:
     try:
-        connect = libvirt.open(uri)
-        connect.setKeepAlive(patience.keepalive, patience.missed)
+        opening.set_result(_opened(uri, patience))
     except libvirt.libvirtError as error:
         opening.set_exception(error)
-    else:
-        opening.set_result(connect)
+
+
+def _opened(uri: str, patience: Patience) -> Connect:
+    connect = libvirt.open(uri)
+    try:
+        connect.setKeepAlive(patience.keepalive, patience.missed)
+    except libvirt.libvirtError:
+        connect.close()
+        raise
+    return connect
