@@ -221,25 +221,71 @@ def test_hints_that_metal3_cannot_say_are_told(made: Make) -> None:
 SAYING = """
 nodes:
   - name: n0
+    nics: [provision, {network: provision, pxe: false}]
     ironic:
       interfaces: {boot: ipxe}
       extra: {asset: 7}
       volumes: {targets: [{volume_id: root}]}
+      rescue_kernel: "file:///k"
+      properties: {rack: r7}
+      capabilities: {x: y}
 """
 
 
 @pytest.mark.parametrize(
     ("kind", "left_out"),
     [
-        ("kayobe", {"boot_interface", "extra", "volumes"}),
-        ("bifrost", {"extra", "volumes"}),
-        ("instackenv", {"extra", "volumes"}),
-        ("bmh", {"boot_interface", "extra", "volumes"}),
+        ("kayobe", {"boot_interface", "extra", "volumes", "ports"}),
+        (
+            "bifrost",
+            {
+                "extra",
+                "volumes",
+                "ports.pxe_enabled",
+                "ports.physical_network",
+                "ports.local_link_connection",
+            },
+        ),
+        (
+            "instackenv",
+            {
+                "extra",
+                "volumes",
+                "ports.pxe_enabled",
+                "driver_info.rescue_kernel",
+                "properties.rack",
+            },
+        ),
+        (
+            "bmh",
+            {
+                "boot_interface",
+                "extra",
+                "volumes",
+                "driver_info.rescue_kernel",
+                "properties.rack",
+            },
+        ),
     ],
 )
 def test_what_a_format_has_no_place_for_is_told(made: Make, kind: str, left_out: set[str]) -> None:
     told = {each for each in FORMATS[kind].make(made(SAYING)).left_out if "password" not in each}
+    if kind == "bmh":
+        told -= {"ports of n0 but that of bootMACAddress", "properties.capabilities of n0: x:y"}
     assert told == {f"{each} of n0" for each in left_out}
+
+
+def test_of_ports_and_capabilities_metal3_has_what_it_boots_by(made: Make) -> None:
+    left_out = FORMATS["bmh"].make(made(SAYING)).left_out
+    assert "ports of n0 but that of bootMACAddress" in left_out
+    assert "properties.capabilities of n0: x:y" in left_out
+
+
+def test_nodes_whose_address_nobody_knows_are_told(made: Make) -> None:
+    inventory = made("networks: {lan: {}}\nnodes: [{name: n0, nics: [lan]}]")
+    assert inventory.places[0].address == ""
+    (told,) = FORMATS["prometheus-sd"].make(inventory).left_out
+    assert told == "node n0: nobody knows its address"
 
 
 def test_ssh_reaches_nodes_by_name_and_through_their_host(mixed: Inventory, tmp_path: Path) -> None:

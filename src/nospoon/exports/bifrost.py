@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from nospoon.exports.inventory import INTERFACES, Inventory, Made, Place, registered, unsaid
+from nospoon.exports.inventory import (
+    DRIVER_INFO,
+    INTERFACES,
+    PROPERTIES,
+    Inventory,
+    Made,
+    Place,
+    registered,
+    unsaid,
+)
+
+SAID = ("resource_class", INTERFACES, DRIVER_INFO, PROPERTIES, "ports.address")
 
 
 def make(inventory: Inventory) -> Made:
@@ -17,7 +28,7 @@ def make(inventory: Inventory) -> Made:
     left_out = [
         each
         for place in inventory.places
-        for each in unsaid(place, registered(inventory, place), {"resource_class", INTERFACES})
+        for each in unsaid(place, registered(inventory, place), SAID)
     ]
     left_out += [
         f"a password of {place.name} that Ansible's templates leave alone: it has braces in it"

@@ -34,6 +34,18 @@ HINTS: Mapping[str, tuple[str, type]] = {
 _OPERATOR = re.compile(r"(<in>|<all-in>|<or>|s?(==|!=|>=|<=|>|<)|=) ")
 """With what Ironic's hints may begin, and Metal3's may not (oslo.utils, specs_matcher)."""
 MEDIA = "redfish-virtual-media"
+BY_BOOT_MODE = frozenset({"", "boot_mode", "secure_boot"})
+_LOGIN = ("address", "port", "username", "password", "system_id", "verify_ca")
+SAID = frozenset(
+    {
+        "description", "automated_clean", "ports",
+        *(f"driver_info.{driver}_{each}" for driver in ("ipmi", "redfish") for each in _LOGIN),
+        *(f"properties.{each}" for each in ("cpu_arch", "root_device", "capabilities")),
+        # what its own inspection finds
+        *(f"properties.{each}" for each in ("cpus", "memory_mb", "local_gb")),
+    }
+)  # fmt: skip
+"""What a BareMetalHost says, or this module itself says that it does not."""
 
 
 def make(inventory: Inventory) -> Made:
@@ -124,4 +136,10 @@ def _unsaid(place: Place, found: Registered) -> Iterator[str]:
     for name, value in hints.items():
         if not _sayable(name, value):
             yield f"root device hint {name} of {place.name}: Metal3 has none like {value!r}"
-    yield from unsaid(place, found, {"description", "automated_clean"})
+    if len(found.ports) > 1:
+        yield f"ports of {place.name} but that of bootMACAddress"
+    capabilities = str(found.properties.get("capabilities", ""))
+    more = [each for each in capabilities.split(",") if each.partition(":")[0] not in BY_BOOT_MODE]
+    if any(more):
+        yield f"properties.capabilities of {place.name}: {','.join(more)}"
+    yield from unsaid(place, found, SAID)

@@ -6,7 +6,7 @@ docs.openstack.org/project-deploy-guide/tripleo-docs/latest/environments/baremet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nospoon.exports.inventory import INTERFACES, Inventory, Made, Registered, registered, unsaid
@@ -36,6 +36,7 @@ PROPERTIES = {
     "capabilities": "capabilities",
     "root_device": "root_device",
 }
+_PORT = ("address", "physical_network", "local_link_connection")
 _SAME = ("uuid", "name", "resource_class", "conductor_group")
 _TEXT = frozenset({"cpu", "memory", "disk", "pm_port"})
 """Numbers that its examples write as text, and that old versions take as text only."""
@@ -48,10 +49,18 @@ def make(inventory: Inventory) -> Made:
         found = registered(inventory, place)
         if found.driver in PM:
             nodes.append(_node(found))
-            left_out += unsaid(place, found, {*_SAME, INTERFACES})
+            left_out += unsaid(place, found, {*_SAME, INTERFACES, *_said(found)})
         else:
             left_out.append(f"node {place.name}: it knows no driver {found.driver}")
     return Made({"nodes": nodes}, tuple(left_out))
+
+
+def _said(found: Registered) -> Iterator[str]:
+    prefix = f"{found.driver}_"
+    yield from (f"driver_info.{name}" for name in found.info if name.startswith(prefix))
+    yield from (f"driver_info.{name}" for name in FILES.values())
+    yield from (f"properties.{name}" for name in PROPERTIES.values())
+    yield from (f"ports.{name}" for name in _PORT)
 
 
 def _node(found: Registered) -> dict[str, Any]:
@@ -74,5 +83,4 @@ def _node(found: Registered) -> dict[str, Any]:
 
 
 def _ports(found: Registered) -> list[dict[str, Any]]:
-    fields = ("address", "physical_network", "local_link_connection")
-    return [{name: port[name] for name in fields if name in port} for port in found.ports]
+    return [{name: port[name] for name in _PORT if name in port} for port in found.ports]

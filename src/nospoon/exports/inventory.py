@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,31 +106,46 @@ def registered(inventory: Inventory, place: Place) -> Registered:
     )
 
 
-EVERYWHERE = frozenset({"uuid", "name", "driver", "driver_info", "properties"})
+EVERYWHERE = frozenset({"uuid", "name", "driver"})
 """What every format says of a node."""
-INTERFACES = "interfaces"
-USUAL = {"resource_class": "baremetal"}
+INTERFACES, DRIVER_INFO, PROPERTIES, PORTS = "interfaces", "driver_info", "properties", "ports"
+USUAL = {"resource_class": "baremetal", "ports.pxe_enabled": True}
+_OWN_IDS = frozenset({"uuid", "portgroup_uuid"})
 
 
 def unsaid(place: Place, found: Registered, said: Collection[str]) -> list[str]:
-    """What a format has no place for that says these of a node besides; one that says `INTERFACES`
-    says them all.
+    """What a format has no place for that says these of a node besides: fields, `INTERFACES` for
+    them all, a section or what it says of it (`driver_info.deploy_kernel`, `ports.address`).
     """
-    there = {
-        **found.body,
-        "traits": place.node.traits,
-        "portgroups": found.portgroups,
-        "volumes": place.node.enrolment.connectors + place.node.enrolment.targets,
-    }
     known = EVERYWHERE | set(said)
-    return [
-        f"{name} of {place.name}"
-        for name, value in there.items()
-        if (value or (value is False and name == "automated_clean"))
-        and name not in known
+    told = {
+        name: value
+        for name, value in _fields(place, found, ports=any(each in known for each in _PORTS))
+        if (value or value is False)
+        and not known & {name, name.partition(".")[0]}
         and not (name.endswith("_interface") and INTERFACES in known)
         and value != USUAL.get(name)
-    ]
+    }
+    return [f"{name} of {place.name}" for name in told]
+
+
+_PORTS = (PORTS, f"{PORTS}.address")
+
+
+def _fields(place: Place, found: Registered, *, ports: bool) -> Iterator[tuple[str, Any]]:
+    """All that is known of a node. `ports`: each field of them by itself."""
+    sections = (DRIVER_INFO, PROPERTIES)
+    yield from ((name, value) for name, value in found.body.items() if name not in sections)
+    yield "traits", place.node.traits
+    yield "portgroups", found.portgroups
+    yield "volumes", place.node.enrolment.connectors + place.node.enrolment.targets
+    for section in sections:
+        yield from ((f"{section}.{name}", value) for name, value in found.body[section].items())
+    if not ports:
+        yield PORTS, found.ports
+        return
+    for port in found.ports:
+        yield from ((f"{PORTS}.{n}", value) for n, value in port.items() if n not in _OWN_IDS)
 
 
 def _port(port: IronicPort) -> dict[str, Any]:

@@ -10,9 +10,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nospoon.exports.inventory import Inventory, Made, Place, registered, unsaid
+from nospoon.exports.inventory import (
+    DRIVER_INFO,
+    PROPERTIES,
+    Inventory,
+    Made,
+    Place,
+    registered,
+    unsaid,
+)
 
 GROUP = "baremetal-compute"
+SAID = ("resource_class", DRIVER_INFO, PROPERTIES)
 
 
 def make(inventory: Inventory) -> Made:
@@ -21,7 +30,7 @@ def make(inventory: Inventory) -> Made:
     left_out = [
         each
         for place in inventory.places
-        for each in unsaid(place, registered(inventory, place), {"resource_class"})
+        for each in unsaid(place, registered(inventory, place), SAID)
     ]
     return Made({GROUP: {"hosts": hosts}}, tuple(left_out))
 

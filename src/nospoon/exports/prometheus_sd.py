@@ -24,7 +24,12 @@ def make(inventory: Inventory) -> Made:
         for place in inventory.places
         for endpoint, target in _endpoints(place)
     ]
-    return Made(told)
+    left_out = [
+        f"node {place.name}: nobody knows its address"
+        for place in inventory.places
+        if not place.address
+    ]
+    return Made(told, tuple(left_out))
 
 
 def _endpoints(place: Place) -> Iterator[tuple[str, str]]:
