@@ -62,6 +62,26 @@ def test_a_host_that_leads_to_another_machine_is_refused(farm: Farm) -> None:
     assert "by ssh rack-a, and there is still what is the cluster's" in refused
 
 
+def test_a_lease_of_one_that_left_keeps_nobody_from_the_address(farm: Farm) -> None:
+    rack, name, host = farm.rack, farm.rack.name(), farm.hosts["rack-a"]
+    each = "host: rack-a, firmware: bios, memory: 64MiB, disks: [16MiB]"
+
+    def file(*names: str) -> str:
+        nodes = ", ".join(f"{{name: {node}, {each}}}" for node in names)
+        return farm.file(name, f"networks: {{lan: {{netboot: builtin}}}}\nnodes: [{nodes}]\n")
+
+    rack.run("up", "--yes", file("n0"))
+    place = host.run("find", "/var/lib/nospoon", "-name", "dnsmasq.conf").strip()
+    place = place.removesuffix("/dnsmasq.conf")
+    _, address, _ = host.run("sh", "-c", f"cat {place}/hosts/*").strip().split(",")
+    theirs = f"4102444800 02:00:00:00:00:99 {address} gone *"
+    host.run("sh", "-c", f"echo '{theirs}' >>{place}/leases")
+    both = file("n0", "n1")
+    rack.run("up", "--yes", both)
+    assert theirs not in host.run("cat", f"{place}/leases")
+    assert rack.run("plan", "--detailed-exitcode", both).returncode == 0, "it is served still"
+
+
 def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
     rack, name = farm.rack, farm.rack.name()
     rack.run("up", "--yes", farm.file(name, NODES))

@@ -112,3 +112,20 @@ def test_dnsmasq_accepts_it(tmp_path: Path, service: NetbootService) -> None:
     argv = ["dnsmasq", "--test", f"--conf-file={config}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_leases_of_reserved_addresses_are_their_owners_alone() -> None:
+    nic = Reservation("02:00:00:00:00:0A", "10.9.0.2", "n0", UUID_1, address6="fd00::2")
+    kept = (
+        "1764000000 02:00:00:00:00:0a 10.9.0.2 n0 01:02:00:00:00:00:0a\n"
+        "1764000000 02:00:00:00:00:0b 10.9.0.99 * *\n"
+        "duid 00:01:00:01:aa\n"
+        "1764000000 7 fd00::2 n0 00:04:bb\n"
+        "1764000000 8 fd00::9 gone 00:04:cc\n"
+    )
+    others = (
+        "1764000000 02:00:00:00:00:0c 10.9.0.2 gone 01:02:00:00:00:00:0c\n"
+        "1764000000 9 fd00::2 gone 00:04:dd\n"
+    )
+    assert dnsmasq.without_others(kept + others, [nic]) == kept
+    assert dnsmasq.without_others(kept, [nic]) == kept

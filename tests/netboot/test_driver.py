@@ -173,6 +173,18 @@ async def test_a_nic_has_its_address_by_its_old_mac_and_then_by_its_new_one(
     assert told(partial(ask, mac=new), bridge.host(20)), "it takes over what the other had leased"
 
 
+async def test_who_is_given_the_address_of_one_that_left_gets_it_at_once(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask
+) -> None:
+    await driver.create(with_reservations(service, reserved(bridge)), tag)
+    assert ask()["ip"] == bridge.host(20)
+    await driver.change(await only(driver, tag), with_reservations(service), tag)
+    new = "02:00:00:aa:00:04"
+    other = replace(reserved(bridge, mac=new), hostname="other")
+    await driver.change(await only(driver, tag), with_reservations(service, other), tag)
+    assert ask(mac=new)["ip"] == bridge.host(20)
+
+
 async def test_another_range_starts_dnsmasq_anew(
     driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask, state: Path
 ) -> None:

@@ -10,7 +10,7 @@ server for a minute. It is told of one which has nothing, so that it goes on at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface
 
@@ -18,6 +18,7 @@ from nospoon.model.resources import Loader, NetbootService, Reservation
 
 SECURE = "secure"
 LEASE = "1h"
+LEASE_WORDS = 5
 ENTRY_SCRIPT = "boot.ipxe"
 ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("arm64", 11), ("http", 16), ("http", 19))
 LOADERS = (
@@ -120,6 +121,26 @@ def reservation(each: Reservation) -> str:
 def reservation_file(each: Reservation) -> str:
     """The name of that file."""
     return each.mac.lower().replace(":", "-")
+
+
+def without_others(leases: str, reservations: Iterable[Reservation]) -> str:
+    """A file of leases without those by which somebody else has an address that is reserved: as
+    long as they last, dnsmasq gives it to nobody. Of IPv6 they tell no MAC, but the name.
+    """
+    given = {address: each for each in reservations for address in (each.address, each.address6)}
+    return "".join(
+        line for line in leases.splitlines(keepends=True) if not _is_others(line.split(), given)
+    )
+
+
+def _is_others(words: Sequence[str], given: Mapping[str, Reservation]) -> bool:
+    """`words` of a lease: its end, the MAC or IAID, the address, the name or *, the client's ID."""
+    if len(words) < LEASE_WORDS or words[2] not in given:
+        return False
+    owner = given[words[2]]
+    if ":" in words[2]:
+        return words[3] not in {owner.hostname, "*"}
+    return words[1].lower() not in {mac.lower() for mac in owner.macs}
 
 
 def _lines(*lines: str) -> str:

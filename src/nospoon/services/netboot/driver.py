@@ -184,14 +184,19 @@ class NetbootDriver:
         self._advertisers[tree.directory] = advertiser
 
     async def _run_dnsmasq(self, tree: Tree, saved: Saved, *, reload: bool) -> None:
-        """One that runs goes on if it is the saved one, on the bridge that is there now."""
+        """One that runs goes on if it is the saved one, on the bridge that is there now, and nobody
+        else has what is reserved: it forgets no lease while it runs.
+        """
         running = dnsmasq.find(tree.configuration, pid_file=tree.pid_file)
-        if running is not None and _is_saved(running, saved) and not _moved(saved):
+        given = saved.shape.reservations
+        goes_on = running is not None and _is_saved(running, saved) and not _moved(saved)
+        if running is not None and goes_on and not tree.others_have(given):
             if reload:
                 dnsmasq.reload(running)
             return
         if running is not None:
             await dnsmasq.stop(running)
+        tree.drop_others(given)
         index = _bridge_index(saved.shape.bridge)
         running = await dnsmasq.start(tree.configuration, pid_file=tree.pid_file)
         tree.save(

@@ -33,6 +33,7 @@ from nospoon.model.resources import (
     OwnerTag,
     Resource,
 )
+from nospoon.protocols.ipxe.dnsmasq import without_others
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 from nospoon.services.netboot import instructions
@@ -223,11 +224,26 @@ class RemoteNetbootDriver:
             tree.write_reservations(saved.shape.reservations)
             await asyncio.to_thread(self._instruct, tree, saved)
             await self._copy(tree)
+            await self._drop_leases(tree, saved)
             await self._start(tree, saved)
 
     def _instruct(self, tree: Tree, saved: Saved) -> None:
         where, given = saved.shape.host, saved.shape.reservations
         instructions.write(tree, given, self._authority, address=where)
+
+    async def _drop_leases(self, tree: Tree, saved: Saved) -> None:
+        """Those by which somebody else has what is reserved; dnsmasq forgets none while it runs."""
+        look = 'cat "$d/leases" 2>/dev/null || true'
+
+        async def left(before: str) -> tuple[str, str]:
+            there = await self._sh(f"d=$1\n{before}\n{look}", str(tree.there))
+            return there, without_others(there, saved.shape.reservations)
+
+        there, wanted = await left("")
+        if there == wanted:
+            return
+        _, wanted = await left(STOP)
+        await self._sh('cat >"$1"', str(tree.there / "leases"), stdin=wanted.encode())
 
     async def _start(self, tree: Tree, saved: Saved) -> None:
         argv = ["sh", "-c", START, "sh", str(tree.there), saved.shape.bridge]

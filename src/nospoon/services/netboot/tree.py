@@ -63,7 +63,7 @@ class Tree:
         self.there = there if there is not None else PurePosixPath(directory)
         self.saved_file = directory / "service.json"
         self.configuration = directory / "dnsmasq.conf"
-        self.pid_file = directory / "dnsmasq.pid"
+        self.pid_file, self.leases = directory / "dnsmasq.pid", directory / "leases"
         self.hosts, self.tftp = directory / "hosts", directory / "tftp"
         self.machines, self.files = self.tftp / "grub/machines", self.tftp / "files"
         self.scripts = self.tftp / "ipxe"
@@ -117,6 +117,21 @@ class Tree:
                 write(self.hosts / name, content)
         return any(wanted.get(name) != content for name, content in present.items())
 
+    def others_have(self, reservations: Iterable[Reservation]) -> bool:
+        """Whether somebody else has a lease of an address that is reserved."""
+        there = self._leased()
+        return dnsmasq.without_others(there, reservations) != there
+
+    def drop_others(self, reservations: Iterable[Reservation]) -> None:
+        """Those leases go, while no dnsmasq runs. The file stays its user's."""
+        there = self._leased()
+        left = dnsmasq.without_others(there, reservations)
+        if left != there:
+            self.leases.write_text(left)
+
+    def _leased(self) -> str:
+        return self.leases.read_text() if self.leases.exists() else ""
+
     def write_instructions(self, texts: Mapping[str, str]) -> None:
         """Make the files of machines these; path below the TFTP root -> content."""
         for directory in (self.machines, self.scripts):
@@ -160,7 +175,7 @@ class Tree:
     def _places(self, user: str) -> dnsmasq.Places:
         return dnsmasq.Places(
             hosts=str(self.there / self.hosts.name),
-            leases=str(self.there / "leases"),
+            leases=str(self.there / self.leases.name),
             tftp=str(self.there / self.tftp.name),
             pid=str(self.there / self.pid_file.name),
             log=str(self.there / "dnsmasq.log"),
