@@ -114,8 +114,9 @@ def test_dnsmasq_accepts_it(tmp_path: Path, service: NetbootService) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_leases_of_reserved_addresses_are_their_owners_alone() -> None:
-    nic = Reservation("02:00:00:00:00:0A", "10.9.0.2", "n0", UUID_1, address6="fd00::2")
+def test_leases_go_with_reservations_and_those_of_strangers_stay() -> None:
+    stays = Reservation("02:00:00:00:00:0A", "10.9.0.2", "n0", UUID_1, address6="fd00::2")
+    leaves = Reservation("02:00:00:00:00:0C", "10.9.0.3", "n1", UUID_1, address6="fd00::3")
     kept = (
         "1764000000 02:00:00:00:00:0a 10.9.0.2 n0 01:02:00:00:00:00:0a\n"
         "1764000000 02:00:00:00:00:0b 10.9.0.99 * *\n"
@@ -123,9 +124,11 @@ def test_leases_of_reserved_addresses_are_their_owners_alone() -> None:
         "1764000000 7 fd00::2 n0 00:04:bb\n"
         "1764000000 8 fd00::9 gone 00:04:cc\n"
     )
-    others = (
-        "1764000000 02:00:00:00:00:0c 10.9.0.2 gone 01:02:00:00:00:00:0c\n"
-        "1764000000 9 fd00::2 gone 00:04:dd\n"
+    left = (
+        "1764000000 02:00:00:00:00:0c 10.9.0.3 n1 01:02:00:00:00:00:0c\n"
+        "1764000000 9 fd00::3 n1 00:04:dd\n"
     )
-    assert dnsmasq.without_others(kept + others, [nic]) == kept
-    assert dnsmasq.without_others(kept, [nic]) == kept
+    before = [dnsmasq.reservation(stays), dnsmasq.reservation(leaves)]
+    assert dnsmasq.without_left(kept + left, before, before[:1]) == kept
+    assert dnsmasq.without_left(kept + left, before, before) == kept + left
+    assert dnsmasq.without_left(kept, [], before) == kept

@@ -10,7 +10,8 @@ server for a minute. It is told of one which has nothing, so that it goes on at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface
 
@@ -19,6 +20,7 @@ from nospoon.model.resources import Loader, NetbootService, Reservation
 SECURE = "secure"
 LEASE = "1h"
 LEASE_WORDS = 5
+MAC = re.compile("(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 ENTRY_SCRIPT = "boot.ipxe"
 ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("arm64", 11), ("http", 16), ("http", 19))
 LOADERS = (
@@ -123,24 +125,31 @@ def reservation_file(each: Reservation) -> str:
     return each.mac.lower().replace(":", "-")
 
 
-def without_others(leases: str, reservations: Iterable[Reservation]) -> str:
-    """A file of leases without those by which somebody else has an address that is reserved: as
-    long as they last, dnsmasq gives it to nobody. Of IPv6 they tell no MAC, but the name.
+def without_left(leases: str, before: Iterable[str], now: Iterable[str]) -> str:
+    """A file of leases without those of who had a reservation and has none any more: as long as
+    they last, dnsmasq gives the address to nobody. `before`, `now`: contents of dhcp-hostsdir.
     """
-    given = {address: each for each in reservations for address in (each.address, each.address6)}
-    return "".join(
-        line for line in leases.splitlines(keepends=True) if not _is_others(line.split(), given)
-    )
+    left = _holders(before) - _holders(now)
+    kept = (line for line in leases.splitlines(keepends=True) if _holder(line) not in left)
+    return "".join(kept)
 
 
-def _is_others(words: Sequence[str], given: Mapping[str, Reservation]) -> bool:
-    """`words` of a lease: its end, the MAC or IAID, the address, the name or *, the client's ID."""
-    if len(words) < LEASE_WORDS or words[2] not in given:
-        return False
-    owner = given[words[2]]
-    if ":" in words[2]:
-        return words[3] not in {owner.hostname, "*"}
-    return words[1].lower() not in {mac.lower() for mac in owner.macs}
+def _holders(reservations: Iterable[str]) -> set[str]:
+    """By what leases name them: MACs; of IPv6, where they tell no MAC, the address and the name."""
+    found = set()
+    for line in reservations:
+        *words, name = line.strip().split(",")
+        found |= {word for word in words if MAC.fullmatch(word)}
+        found |= {f"{word.strip('[]')} {name}" for word in words if word.startswith("[")}
+    return found
+
+
+def _holder(lease: str) -> str:
+    """A line: its end, the MAC or IAID, the address, the name or *, the client's ID."""
+    words = lease.split()
+    if len(words) < LEASE_WORDS:
+        return ""
+    return f"{words[2]} {words[3]}" if ":" in words[2] else words[1].lower()
 
 
 def _lines(*lines: str) -> str:

@@ -62,7 +62,8 @@ class NetworkDriver:
         ]
 
     async def _bridges(self) -> frozenset[str]:
-        return frozenset(link["ifname"] for link in await self._links("type", "bridge"))
+        done = await self._runner.run(["ip", "-json", "link", "show", "type", "bridge"])
+        return frozenset(each["ifname"] for each in json.loads(done.stdout or "[]") if each)
 
     async def _with_taps(self, found: Sequence[Observed]) -> Sequence[Observed]:
         """Networks of which running machines have lost the link are at fault. Machines are asked

@@ -160,10 +160,11 @@ class NetbootDriver:
         await asyncio.to_thread(
             tree.write, saved.shape, http_port=self._http.port, user=user, loaders=loaders
         )
+        before = tree.reserved()
         told = tree.write_reservations(saved.shape.reservations)
         await self._publish(tree, saved)
         await self._serve_http(tree, saved)
-        await self._run_dnsmasq(tree, saved, reload=told)
+        await self._run_dnsmasq(tree, saved, reload=told, before=before)
 
     async def _loaders(self, shape: NetbootService) -> Mapping[str, Path]:
         """Loaders that this machine's packages do not have: those of machines of another kind."""
@@ -183,20 +184,21 @@ class NetbootDriver:
         advertiser.start()
         self._advertisers[tree.directory] = advertiser
 
-    async def _run_dnsmasq(self, tree: Tree, saved: Saved, *, reload: bool) -> None:
+    async def _run_dnsmasq(
+        self, tree: Tree, saved: Saved, *, reload: bool, before: Sequence[str]
+    ) -> None:
         """One that runs goes on if it is the saved one, on the bridge that is there now, and nobody
-        else has what is reserved: it forgets no lease while it runs.
+        who had a reservation `before` has a lease still: it forgets none while it runs.
         """
         running = dnsmasq.find(tree.configuration, pid_file=tree.pid_file)
-        given = saved.shape.reservations
         goes_on = running is not None and _is_saved(running, saved) and not _moved(saved)
-        if running is not None and goes_on and not tree.others_have(given):
+        if running is not None and goes_on and not tree.has_left(before):
             if reload:
                 dnsmasq.reload(running)
             return
         if running is not None:
             await dnsmasq.stop(running)
-        tree.drop_others(given)
+        tree.drop_left(before)
         index = _bridge_index(saved.shape.bridge)
         running = await dnsmasq.start(tree.configuration, pid_file=tree.pid_file)
         tree.save(

@@ -33,7 +33,7 @@ from nospoon.model.resources import (
     OwnerTag,
     Resource,
 )
-from nospoon.protocols.ipxe.dnsmasq import without_others
+from nospoon.protocols.ipxe.dnsmasq import without_left
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 from nospoon.services.netboot import instructions
@@ -221,23 +221,26 @@ class RemoteNetbootDriver:
                 tree.write, saved.shape, http_port=NOBODY_ANSWERS, user="nobody", loaders=loaders
             )
             tree.write_entry_by_tftp(saved.shape)
+            before = tree.reserved()
             tree.write_reservations(saved.shape.reservations)
             await asyncio.to_thread(self._instruct, tree, saved)
             await self._copy(tree)
-            await self._drop_leases(tree, saved)
+            await self._drop_leases(tree, before)
             await self._start(tree, saved)
 
     def _instruct(self, tree: Tree, saved: Saved) -> None:
         where, given = saved.shape.host, saved.shape.reservations
         instructions.write(tree, given, self._authority, address=where)
 
-    async def _drop_leases(self, tree: Tree, saved: Saved) -> None:
-        """Those by which somebody else has what is reserved; dnsmasq forgets none while it runs."""
+    async def _drop_leases(self, tree: Tree, before: Sequence[str]) -> None:
+        """Those of who had a reservation `before`, and has none now; dnsmasq forgets none while it
+        runs.
+        """
         look = 'cat "$d/leases" 2>/dev/null || true'
 
-        async def left(before: str) -> tuple[str, str]:
-            there = await self._sh(f"d=$1\n{before}\n{look}", str(tree.there))
-            return there, without_others(there, saved.shape.reservations)
+        async def left(first: str) -> tuple[str, str]:
+            there = await self._sh(f"d=$1\n{first}\n{look}", str(tree.there))
+            return there, without_left(there, before, tree.reserved())
 
         there, wanted = await left("")
         if there == wanted:

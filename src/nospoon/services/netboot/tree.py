@@ -117,15 +117,19 @@ class Tree:
                 write(self.hosts / name, content)
         return any(wanted.get(name) != content for name, content in present.items())
 
-    def others_have(self, reservations: Iterable[Reservation]) -> bool:
-        """Whether somebody else has a lease of an address that is reserved."""
-        there = self._leased()
-        return dnsmasq.without_others(there, reservations) != there
+    def reserved(self) -> list[str]:
+        """What is written of reservations."""
+        return [path.read_text() for path in self.hosts.iterdir()] if self.hosts.exists() else []
 
-    def drop_others(self, reservations: Iterable[Reservation]) -> None:
+    def has_left(self, before: Iterable[str]) -> bool:
+        """Whether somebody has a lease who had a reservation `before`, and has none now."""
+        there = self._leased()
+        return dnsmasq.without_left(there, before, self.reserved()) != there
+
+    def drop_left(self, before: Iterable[str]) -> None:
         """Those leases go, while no dnsmasq runs. The file stays its user's."""
         there = self._leased()
-        left = dnsmasq.without_others(there, reservations)
+        left = dnsmasq.without_left(there, before, self.reserved())
         if left != there:
             self.leases.write_text(left)
 
