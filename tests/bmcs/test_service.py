@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 from uuid import UUID, uuid4
 
 import pytest
@@ -295,21 +295,16 @@ async def test_a_power_command_does_not_overtake_a_boot_order() -> None:
         assert plan == BootPlan(now=(BootDevice.NETWORK, BootDevice.DISK), after=ORDER)
 
 
-async def test_what_a_machine_reports_while_sockets_are_opened_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_a_machine_reports_while_sockets_are_opened_is_not_lost() -> None:
     machines = MemoryMachines()
     each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
     machines.seen[each.bmc.uuid] = PowerState.UNKNOWN
-    async with service_with(machines, MemoryStore()) as service:
-        opened = service.listeners.open
-
-        async def slow(*of_what: Any, **how: Any) -> None:
-            await opened(*of_what, **how)
-            machines.report(each.bmc.uuid, MachineChange.DEFINED, PowerState.OFF)
-
-        monkeypatch.setattr(service.listeners, "open", slow)
-        await service.put(each)
+    async with service_with(machines, MemoryStore()) as service, asyncio.TaskGroup() as group:
+        putting = group.create_task(service.put(each))
+        await asyncio.sleep(0)
+        machines.report(each.bmc.uuid, MachineChange.DEFINED, PowerState.OFF)
+        assert service.status(each.bmc.uuid) is None, "it was not served yet"
+        await putting
         assert (await power_status(each))[0] == 0
 
 

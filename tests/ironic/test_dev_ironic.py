@@ -87,6 +87,9 @@ async def test_one_that_is_refused_leaves_what_runs(
     other = replace(running_ironic.wanted, port=free_port)
     with socket.create_server(("127.0.0.1", free_port)), refused:
         await ironic.up(other, state=running_ironic.state, cache=cache)
+    elsewhere = replace(running_ironic.wanted, address="203.0.113.7")
+    with pytest.raises(Conflict, match=r"203\.0\.113\.7.*--address"):
+        await ironic.up(elsewhere, state=running_ironic.state, cache=cache)
     found = ironic.running(running_ironic.state)
     assert found is not None
     assert await ironic.answers(found)

@@ -135,7 +135,7 @@ class Snapshots:
         looked = (self._hosts.driver(m.machine).kept(m.machine) for m in snapshot.members)
         found = list(zip(snapshot.members, await asyncio.gather(*looked), strict=True))
         lost = [
-            (member.node, [disk for disk in member.disks if name not in kept.get(disk, ())])
+            (member.node, [d for d in member.disks or kept if name not in kept.get(d, ())])
             for member, kept in found
         ]
         newer = [

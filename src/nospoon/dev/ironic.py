@@ -185,10 +185,9 @@ async def _refuse_taken(wanted: Wanted, *, but: Collection[int] = ()) -> None:
     """
     end = clock.monotonic() + LEAVING_SECONDS
     for port, option in ((wanted.port, "--port"), (wanted.files, "--files-port")):
-        if port in but:
-            continue
+        free = 0 if port in but else port  # is the address there at all?
         while (  # noqa: ASYNC110  (nobody tells)
-            why := _taken(wanted.address, port)
+            why := _taken(wanted.address, free)
         ) and clock.monotonic() < end:
             await asyncio.sleep(0.2)
         if why:

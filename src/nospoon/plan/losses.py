@@ -6,9 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 from nospoon.model.resources import Kind
 from nospoon.plan.steps import Action, Plan
+from nospoon.plan.whose import whose
 
 Members = Mapping[str, Collection[str]]
-"""Nodes of a snapshot -> the disks of which it has a state, by their volumes' names."""
+"""Nodes of a snapshot -> the disks of which it has a state, by their volumes' names; none where
+that was not noted, by an earlier version.
+"""
 
 
 def lost_snapshots(plan: Plan, snapshots: Mapping[str, Members]) -> Iterator[str]:
@@ -21,7 +24,12 @@ def lost_snapshots(plan: Plan, snapshots: Mapping[str, Members]) -> Iterator[str
     }
     nodes = {key.name for key in gone if key.kind is Kind.MACHINE}
     disks = {key.name for key in gone if key.kind is Kind.VOLUME}
+    losers = {whose(key) for key in gone if key.kind is Kind.VOLUME}
     for name, members in snapshots.items():
-        lost = [node for node, had in members.items() if node in nodes or not disks.isdisjoint(had)]
+        lost = [
+            node
+            for node, had in members.items()
+            if node in nodes or (not disks.isdisjoint(had) if had else node in losers)
+        ]
         if lost:
             yield f"snapshot {name} is lost: it cannot be restored without {', '.join(lost)}"

@@ -102,8 +102,12 @@ class Plan:
         """Steps of a plan that was made after this one was carried out, but for those by machines
         that were powered off meanwhile and let go.
         """
-        let_go = {*(step.key for step in self.later), *self.holding}
-        return [step for step in again.steps if step.key not in let_go]
+        later = {step.key for step in self.later}
+        return [
+            step
+            for step in again.steps
+            if step.key not in later and not (step.key in self.holding and step.changes)
+        ]
 
     @property
     def fingerprint(self) -> str:

@@ -170,13 +170,15 @@ class StandingDriver:
 
     async def _ended(self, node: UUID, *, name: str) -> Record:
         """A node once the conductor is done with it; what can be is broken off."""
-        end = clock.monotonic() + LONGEST
+        end, asked = clock.monotonic() + LONGEST, False
         while True:
-            record = await self._settled(node, name=name, until=end, moving=MOVING - _ABORTABLE)
+            waiting = MOVING if asked else MOVING - _ABORTABLE
+            record = await self._settled(node, name=name, until=end, moving=waiting)
             if record["provision_state"] not in _ABORTABLE:
                 return record
             try:
                 await self._put(node, "abort")
+                asked = True  # a step that cannot be broken off is heard out
             except ProviderError:
                 now = await self._api.get(f"/nodes/{node}")
                 if now["provision_state"] in _ABORTABLE:  # it did not go on by itself meanwhile
@@ -193,6 +195,9 @@ class StandingDriver:
     async def _undeploy(self, node: UUID, *, name: str) -> Record:
         record = await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
         if record["provision_state"] in IN_USE:
+            whole = await self._api.get(f"/nodes/{node}")
+            if not is_ours(whole):  # who claims a node is quick
+                raise _in_use(name, use_of(whole), "It is let be.")
             await self._put(node, "deleted")
             end = clock.monotonic() + LONGEST
             record = await self._settled(node, name=name, until=end)

@@ -99,7 +99,10 @@ class Lines:
         if wait([opening], self._patience.opening).not_done:
             self._leave(opening, began)
             raise self._hangs()
-        return opening.result()
+        connect = opening.result()
+        with self._lock:
+            self._tries, self._seen = 0, -inf
+        return connect
 
     def _refuse_what_hangs(self) -> None:
         with self._lock:
