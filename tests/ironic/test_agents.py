@@ -172,8 +172,7 @@ def test_down_breaks_off_what_waits_for_an_agent(
     until(lambda: states(api, scale).get("n0") in {"inspecting", "cleaning", "clean wait"}, 60)
     (row,) = [row for row in rack.json("operation", "list") if row["state"] == "running"]
     rack.run("operation", "cancel", row["id"])
-    said = rack.run("down", "--yes", scale.name).stderr
-    assert "0 to create" in said
+    rack.run("down", "--yes", scale.name)
     assert states(api, scale) == {}
 
 
