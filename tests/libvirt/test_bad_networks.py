@@ -16,8 +16,11 @@ from nospoon.model.cluster import Host
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Key, Kind, Link, OwnerTag, Resource
 from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.hypervisor import Hypervisor
+from nospoon.providers.libvirt.networks import NetworkDriver
+from nospoon.runtime import clock
 from nospoon.runtime.process import Finished
-from nospoon.runtime.runner import Runner
+from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, observe_all, rack_for
 
 pytestmark = pytest.mark.libvirt
@@ -103,6 +106,30 @@ async def test_a_running_guest_that_lost_its_bridge_is_a_fault_and_is_plugged_in
         await driver.change(await found(bench, rack.link), rack.link, bench.tag)
         assert await ports_of(bridge, runner) == [tap]
         assert (await found(bench, rack.link)).fault == ""
+
+
+async def test_bridges_are_seen_from_another_network_namespace_too(
+    bench: Bench, rack: Rack, runner: Runner, own_libvirt: Any
+) -> None:
+    """As from a container that has libvirt's socket, but not its network."""
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    await make(bench, rack.link)
+    hypervisor = Hypervisor(own_libvirt.uri, bench.host)
+    elsewhere = NetworkDriver(hypervisor, bench.deployment, clock.unix, runner=LocalRunner())
+
+    async def fault() -> str:
+        (seen,) = await elsewhere.observe(bench.tag.cluster)
+        return seen.fault
+
+    try:
+        assert await fault() == ""
+        await runner.run(["ip", "link", "delete", rack.link.shape.bridge])
+        assert await fault() == f"its bridge {rack.link.shape.bridge} is gone"
+        await elsewhere.create(rack.link, bench.tag)
+        assert await fault() == ""
+    finally:
+        await hypervisor.close()
 
 
 async def ports_of(bridge: str, runner: Runner) -> list[str]:

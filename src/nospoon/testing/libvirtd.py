@@ -23,6 +23,10 @@ set -e
 for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt; do
   mkdir -p $d; mount -t tmpfs tmpfs $d
 done
+mkdir "$1/sys"  # sysfs shows the interfaces of the namespace in which it is mounted
+mount -t sysfs sysfs "$1/sys"
+mount --rbind /sys/fs/cgroup "$1/sys/fs/cgroup"
+mount --move "$1/sys" /sys
 ip link set lo up
 printf 'user="root"\\ngroup="root"\\nsecurity_driver="none"\\n' > /etc/libvirt/qemu.conf
 virtlogd -d -p "$1/virtlogd.pid"

@@ -7,7 +7,7 @@ anew and puts the ports of running guests back on it: they lose the link for a m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,13 @@ import libvirt
 from nospoon.errors import NotOurs
 from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
-from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK, OPERATION_INVALID
+from nospoon.providers.libvirt.faults import (
+    NO_DOMAIN,
+    NO_INTERFACE,
+    NO_NETWORK,
+    NO_SUPPORT,
+    OPERATION_INVALID,
+)
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
@@ -53,17 +59,28 @@ class NetworkDriver:
 
     async def _with_bridge(self, found: Sequence[Observed]) -> Sequence[Observed]:
         """Networks that are started, says libvirt, and whose bridge is gone are at fault."""
-        bridges = await self._bridges() if found else frozenset()
+        gone = await self._gone(_bridge_of(each) for each in found if not each.fault)
         return [
-            each
-            if each.fault or _bridge_of(each) in bridges
-            else replace(each, fault=f"its bridge {_bridge_of(each)} is gone")
+            replace(each, fault=f"its bridge {_bridge_of(each)} is gone")
+            if not each.fault and _bridge_of(each) in gone
+            else each
             for each in found
         ]
 
-    async def _bridges(self) -> frozenset[str]:
+    async def _gone(self, bridges: Iterable[str]) -> frozenset[str]:
+        """Which of these bridges are no more. What ip(8) does not see is asked of libvirt, for the
+        daemon may be in another network namespace than libvirtd (in a container, say).
+        """
+        if not (wanted := frozenset(bridges)):
+            return wanted
         done = await self._runner.run(["ip", "-json", "link", "show", "type", "bridge"])
-        return frozenset(each["ifname"] for each in json.loads(done.stdout or "[]") if each)
+        seen = {each["ifname"] for each in json.loads(done.stdout or "[]") if each}
+        if not (unseen := wanted - seen):
+            return unseen
+        return await self._hypervisor.ask(
+            lambda connect: frozenset(name for name in unseen if _lacks(connect, name)),
+            "look for bridges",
+        )
 
     async def _with_taps(self, found: Sequence[Observed]) -> Sequence[Observed]:
         """Networks of which running machines have lost the link are at fault. Machines are asked
@@ -114,7 +131,7 @@ class NetworkDriver:
         )
         if not exists:
             await self._refuse_bridge(link, name)
-        ports, stands = await self._ports(link.bridge), link.bridge in await self._bridges()
+        ports, stands = await self._ports(link.bridge), not await self._gone([link.bridge])
         await self._hypervisor.work(
             lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
         )
@@ -250,6 +267,19 @@ def taps_of(connect: Connect) -> dict[str, list[str]]:
                 )
                 taps.setdefault(bridge, []).append(tap)
     return taps
+
+
+def _lacks(connect: Connect, interface: str) -> bool:
+    """Whether libvirt says that its host has no such interface: one without the driver for
+    interfaces cannot tell, and so does not say it.
+    """
+    try:
+        connect.interfaceLookupByName(interface)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in (NO_INTERFACE, NO_SUPPORT):
+            return bool(error.get_error_code() == NO_INTERFACE)
+        raise
+    return False
 
 
 def _bridge_of(observed: Observed) -> str:
