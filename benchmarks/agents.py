@@ -3,7 +3,8 @@ ours: CPU seconds a node of Ironic and of nospoon's daemon, which are to be at m
 
 Ironic is the development one: SQLite, no debug logging, no synchronisation of power, which
 `power_sync.py` measures. `--nodes N` takes another number; each needs about ten CPU seconds of
-Ironic's, which is the time that it takes.
+Ironic's, which is the time that it takes. `--at-once N` are cleaned and deployed at the same time:
+a conductor that is given more answers agents after their patience.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from measure import private_daemon, timed
 from nospoon.dev.ironic import Ironic
 from nospoon.testing.ironic import files_of
 
-NODES = 300
+NODES, AT_ONCE = 300, 40
 BAR = 1 / 20
 OPTIONS = (
     "conductor.automated_clean=true",
@@ -55,7 +56,9 @@ def file_for(found: Ironic, count: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
-    count = parser.parse_args().nodes
+    parser.add_argument("--at-once", type=int, default=AT_ONCE)
+    given = parser.parse_args()
+    count, parallel = given.nodes, f"--parallel={given.at_once}"
     with own_ironic(*OPTIONS) as found, private_daemon() as env:
         path = Path(found.state).parent / "bench.yaml"
         path.write_text(file_for(found, count))
@@ -63,7 +66,7 @@ def main() -> None:
         daemon = daemon_of(env)
         theirs, ours = cpu(found.process.pid), cpu(daemon)
         for what, argv in (
-            ("clean and deploy", ("up", "--yes", str(path))),
+            ("clean and deploy", ("up", "--yes", parallel, str(path))),
             ("undeploy and clean", ("down", "--yes", "bench")),
         ):
             seconds = timed(*argv, env=env)

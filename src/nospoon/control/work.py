@@ -110,7 +110,8 @@ class Work:
         """Make the cluster what its file says; `kept` is what `remember` gave."""
         row, seen = kept.row, prepared.seen
         running.note(summary(prepared.plan))
-        limits = Limits(per_host=request.parallel) if request.parallel else None
+        most = request.parallel
+        limits = Limits(per_host=most, waiting=most) if most else None
         self._pending.begin(kept.pending)
         try:
             outcome = await self._execute(

@@ -22,7 +22,11 @@ from nospoon.errors import UsageError
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--rebalance", is_flag=True, help="Place all nodes anew, also those that are made.")
 @click.option("-t", "--target", "targets", multiple=True, help="Only this node; again for more.")
-@click.option("--parallel", type=click.IntRange(1, 1000), help="Calls at once on one host.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 1000),
+    help="Calls at once on one host, and nodes that Ironic works on at once.",
+)
 @click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
 @click.option("--timeout", type=float, help="Seconds to wait at most.")
 @output_options
