@@ -123,10 +123,10 @@ FOUR = (
 )
 
 
-def begun(rack: Rack, file: str) -> subprocess.Popen[str]:
+def begun(rack: Rack, file: str, *more: str) -> subprocess.Popen[str]:
     """An `up` under way."""
     return subprocess.Popen(
-        [*rack.prefix, "nospoon", "up", "--yes", file], env=rack.environment, text=True,
+        [*rack.prefix, "nospoon", "up", "--yes", *more, file], env=rack.environment, text=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -221,7 +221,13 @@ async def test_a_conductor_that_dies_while_it_deploys_is_mended_and_another_imag
     rack.run("up", "--yes", file)
     assert states(api, scale) == {"n0": "active", "n1": "active"}
     other = {**deploy, "image": scale.files["esp.img"]}
-    rack.run("up", "--yes", scale.write("[{name: 'n{n}', count: 2}]", hosts={"slow": {}}, **other))
+    file = scale.write("[{name: 'n{n}', count: 2}]", hosts={"slow": {}}, **other)
+    up, seen = begun(rack, file, "--parallel", "1"), []
+    while up.poll() is None:
+        seen.append(tuple(states(api, scale).values()))
+    _, said = up.communicate()
+    assert up.returncode == 0, said
+    assert max(sum(state != "active" for state in each) for each in seen) == 1
     for node in ("n0", "n1"):
         said = scale.record(api.nodes()[f"{scale.name}-{node}"])
         assert said.rstrip().endswith(f"boots disk: {scale.files['esp.img']}")
