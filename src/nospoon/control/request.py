@@ -12,8 +12,8 @@ class Request:
     """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`.
 
     `targets`: nodes to which the plan is limited; empty: all. `parallel`: driver calls at once on
-    one host, and nodes that Ironic works on at once; None: the engine's defaults. `fetches`: URLs of which there is no copy are fetched;
-    who only looks does without.
+    one host, and nodes that Ironic works on at once; None: the engine's defaults. `fetches`: URLs
+    of which there is no copy are fetched; who only looks does without.
     """
 
     uid: int
