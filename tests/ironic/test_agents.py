@@ -9,6 +9,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -174,6 +175,25 @@ def test_down_breaks_off_what_waits_for_an_agent(
     rack.run("operation", "cancel", row["id"])
     rack.run("down", "--yes", scale.name)
     assert states(api, scale) == {}
+
+
+def test_a_deployed_node_whose_disks_are_made_anew_is_deployed_again(
+    rack: Rack, api: Api, scale: Scale
+) -> None:
+    """Ironic calls it active, and what it deployed is gone."""
+    unpinned = Path(scale.write("[{name: n0}]", automated_clean=False, **scale.active()))
+    file = rack.file(f"id: {uuid4()}\n{unpinned.read_text()}", unpinned.name)
+    rack.run("up", "--yes", file)
+    rack.run("down", "--yes", "--keep-enrolment", scale.name)
+    (node,) = [each for name, each in api.nodes().items() if scale.name in name]
+    assert node["provision_state"] == "active"
+    before = scale.record(node)
+    assert "~ ironic-standing n0" in rack.run("plan", file).stdout
+    rack.run("up", "--yes", file)
+    assert states(api, scale) == {"n0": "active"}
+    said = scale.record(node).removeprefix(before)
+    assert said.rstrip().endswith(f"boots disk: {scale.files['image.raw']}")
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
 
 
 def kill(found: Ironic) -> None:

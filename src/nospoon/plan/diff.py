@@ -14,6 +14,7 @@ from uuid import UUID
 
 from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
+from nospoon.plan.blank import deployed_anew
 from nospoon.plan.held import held, with_addresses
 from nospoon.plan.notes import described, read
 from nospoon.plan.relocate import deletions, moved
@@ -81,7 +82,8 @@ def _steps(
     ]
     steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
     steps += _unplugged(steps, desired, found)
-    return _with_disturbed(steps, desired, found)
+    steps = _with_disturbed(steps, desired, found)
+    return steps + deployed_anew(steps, desired, found)
 
 
 def _waiting(

@@ -117,6 +117,10 @@ class StandingDriver:
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Bring the node there, and return when it is."""
         del tag
+        await self._stand(resource, anew=False)
+
+    async def _stand(self, resource: Resource, *, anew: bool) -> None:
+        """`anew`: what is deployed is not as desired, whatever Ironic knows."""
         shape, name = _standing(resource.shape), resource.key.name
         record = await self._at_rest(shape.node, name=name)
         target, own = Standing(shape.state), is_ours(record)
@@ -129,7 +133,7 @@ class StandingDriver:
             await self._undeploy(shape.node, name=name)
             record = await self._api.get(f"/nodes/{shape.node}")
         there = own and target is Standing.ACTIVE and reached(record, target)
-        stale = there and deployed(record) != shape.settings
+        stale = there and (anew or deployed(record) != shape.settings)
         if stale and record["provision_state"] != "active":
             raise Conflict(
                 f"node {name} is {record['provision_state']}: it cannot be deployed anew now",
@@ -144,8 +148,9 @@ class StandingDriver:
             await self._api.patch(f"/nodes/{shape.node}", [fresh])
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        del observed
-        await self.create(desired, tag)
+        del tag
+        was, will = _standing(observed.shape), _standing(desired.shape)
+        await self._stand(desired, anew=was.settings != will.settings)
 
     async def delete(self, observed: Observed) -> None:
         """What we deployed is undeployed. Raises `Conflict` for a node that somebody else uses, so

@@ -1,0 +1,82 @@
+"""Nodes that Ironic has deployed and that lose their disks are deployed anew, and no others."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff import diff
+from nospoon.plan.order import Half, moves
+from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.steps import Action
+from nospoon.plan.text import plan_text
+from nospoon.spec.load import load
+
+CLUSTER = UUID(int=7)
+DEPLOYED = "state: active, image: 'http://h/i', checksum: abc"
+
+
+def resources(
+    host: str = "x", disks: str = "[4GiB]", ironic: str = DEPLOYED
+) -> dict[Key, Resource]:
+    cluster = load(
+        f"cluster: dev\nhosts: {{x: simulated, y: simulated}}\nironic: {{endpoint: 'http://i'}}\n"
+        f"nodes: [{{name: a, host: {host}, disks: {disks}, ironic: {{{ironic}}}}}]",
+        file="x",
+    )
+    allocations, reasons = allocate(cluster, Allocations(), Occupied())
+    assert not reasons
+    return resolve(cluster, CLUSTER, allocations, Surroundings({"x": "/p", "y": "/p"}, {}, {}))
+
+
+NODE = resources()
+KIND = Kind.IRONIC_STANDING
+DISK, MACHINE = (Key(kind, "x", name) for kind, name in ((Kind.VOLUME, "a-0"), (Kind.MACHINE, "a")))
+
+
+@pytest.mark.parametrize(
+    ("gone", "desired", "steps"),
+    [
+        ({DISK}, NODE, 1),
+        ({DISK, MACHINE}, NODE, 1),
+        ({MACHINE}, NODE, 0),
+        (set(), resources("y"), 1),
+        (set(), resources(disks="[2GiB]"), 1),
+        (set(), resources(disks="[8GiB]"), 0),
+        (set(), resources(disks="[4GiB, 4GiB]"), 0),
+        ({DISK}, resources(ironic="state: enroll"), 0),
+    ],
+)
+def test_what_was_deployed_is_deployed_anew_when_no_disk_is_left(
+    gone: set[Key], desired: dict[Key, Resource], steps: int
+) -> None:
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        for key, each in NODE.items()
+        if key not in gone
+    ]
+    rules = {host: {Kind.VOLUME: {"size": "live"}} for host in "xy"}
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
+    told = [step for step in plan.steps if step.key.kind is KIND and step.why.startswith("its dis")]
+    assert [step.action for step in told] == [Action.CHANGE] * steps
+    if steps:
+        order = list(moves(plan))
+        (last,) = (id_ for id_ in order if id_[0].kind is KIND)
+        assert "~ ironic-standing a on ironic  (its disks are made anew)" in plan_text(plan)
+        made = (id_ for id_ in order if id_[1] is Half.MAKE and id_[0].kind is Kind.VOLUME)
+        assert order.index(last) > max(map(order.index, made))
+
+
+def test_who_becomes_another_image_as_well_has_one_step() -> None:
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        for key, each in NODE.items()
+        if key != DISK
+    ]
+    desired = resources(ironic=DEPLOYED.replace("http://h/i", "http://h/j"))
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
+    (step,) = (step for step in plan.steps if step.key.kind is KIND)
+    assert [change.field for change in step.changes] == ["image_source"]
