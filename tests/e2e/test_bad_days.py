@@ -432,6 +432,17 @@ def test_a_bundle_of_an_unknown_cluster_is_refused(shared: Rack) -> None:
     assert "no cluster 'nosuch'" in shared.run("support-bundle", "nosuch", status=2).stderr
 
 
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["recover", "--host", "foo"], "'foo' is no libvirt URI"),
+        (["down", "--yes", "x", "--keep-enrolment", "--forget-enrolment"], "do not go together"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(shared: Rack, argv: list[str], told: str) -> None:
+    assert told in shared.run(*argv, status=2).stderr
+
+
 def test_a_damaged_database_is_told_as_such(rack: Rack) -> None:
     rack.run("daemon", "start")
     rack.run("daemon", "stop")

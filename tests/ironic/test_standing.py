@@ -19,6 +19,7 @@ from nospoon.providers.ironic.standing import (
     last_failure,
     notes,
     reached,
+    use_of,
 )
 
 NODE = UUID(int=7)
@@ -67,6 +68,18 @@ def test_what_was_told_and_not_deployed_yet_is_not_there() -> None:
 )
 def test_an_instance_is_ours_only_if_we_deployed_it(found: dict[str, Any], ours: bool) -> None:  # noqa: FBT001
     assert is_ours(found) is ours
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"instance_uuid": "a"}, "it has the instance a"),
+        ({"instance_uuid": "a", "allocation_uuid": "a"}, "it has the allocation a"),
+        ({}, "it is active"),
+    ],
+)
+def test_who_uses_a_node_is_told(more: dict[str, str], told: str) -> None:
+    assert use_of(record("active", **more)) == told
 
 
 def test_why_a_node_failed_is_read_from_its_history() -> None:

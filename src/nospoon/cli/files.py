@@ -82,8 +82,8 @@ def hosts_request(path: str | None, hosts: Sequence[str]) -> dict[str, Any]:
 
 def _host(given: str) -> tuple[str, str]:
     """Name and URI; a URI may hold an equals sign, too."""
-    name, _, uri = given.partition("=")
-    return (name, uri) if _NAME.match(name) else (DEFAULT_HOST, given)
+    name, named, uri = given.partition("=")
+    return (name, uri) if named and _NAME.match(name) else (DEFAULT_HOST, given)
 
 
 def _base(path: str) -> Path:

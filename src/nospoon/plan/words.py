@@ -29,6 +29,7 @@ from nospoon.model.resources import (
     Pool,
     Reservation,
     Shape,
+    Tunnel,
     Volume,
 )
 
@@ -73,24 +74,32 @@ def field_text(name: str, value: object) -> str:
             return f"{{{inner}}}" if value else "none"
         case tuple():
             return "[" + ", ".join(field_text(name, item) for item in value) + "]"
-        case MachineDisk():
-            what = "" if value.format == OWN_FORMAT else f" ({value.format})"
-            access = f"cache {value.cache}, discard {value.discard}{_rotation(value.rotation_rate)}"
-            return f"{value.volume}{what} on {value.bus}, serial {value.serial}, {access}"
-        case MachineNic():
-            port = f" port {value.port}" if value.port else ""
-            vlan = f" VLAN {value.vlan}" if value.vlan is not None else ""
-            trunk = f" trunk {field_text('trunk', value.trunk)}" if value.trunk else ""
-            place = f"{value.bridge or 'user-mode network'}{port}{vlan}{trunk}"
-            return f"{value.mac} on {place}, {value.model}"
-        case Reservation():
-            where = " ".join(filter(None, (value.address, value.address6)))
-            macs = " and ".join(value.macs)
-            return f"{value.hostname} {macs} {where} by {value.loader}"
+        case MachineDisk() | MachineNic() | Tunnel() | Reservation():
+            return _part_text(value)
         case bool():
             return "yes" if value else "no"
         case _:
             return str(value)
+
+
+def _part_text(part: MachineDisk | MachineNic | Tunnel | Reservation) -> str:
+    match part:
+        case MachineDisk():
+            what = "" if part.format == OWN_FORMAT else f" ({part.format})"
+            access = f"cache {part.cache}, discard {part.discard}{_rotation(part.rotation_rate)}"
+            return f"{part.volume}{what} on {part.bus}, serial {part.serial}, {access}"
+        case MachineNic():
+            port = f" port {part.port}" if part.port else ""
+            vlan = f" VLAN {part.vlan}" if part.vlan is not None else ""
+            trunk = f" trunk {field_text('trunk', part.trunk)}" if part.trunk else ""
+            place = f"{part.bridge or 'user-mode network'}{port}{vlan}{trunk}"
+            return f"{part.mac} on {place}, {part.model}"
+        case Tunnel():
+            return f"VNI {part.vni} from {part.local} to {', '.join(part.peers) or 'nobody'}"
+        case Reservation():
+            where = " ".join(filter(None, (part.address, part.address6)))
+            macs = " and ".join(part.macs)
+            return f"{part.hostname} {macs} {where} by {part.loader}"
 
 
 def _rotation(rate: int) -> str:

@@ -8,6 +8,7 @@ from nospoon.cli import connect
 from nospoon.cli.commands.up import confirm
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import finish, follow
+from nospoon.errors import UsageError
 
 
 @click.command("down")
@@ -30,9 +31,10 @@ def command(
     timeout: float | None,
 ) -> None:
     """Remove everything of CLUSTER (its name, or its file). Harmless when repeated."""
-    client = connect.client()
-    name = cluster_name(cluster)
+    if keep_enrolment and forget_enrolment:
+        raise UsageError("--keep-enrolment and --forget-enrolment do not go together: take one")
     leaves = keep_enrolment or forget_enrolment
+    client, name = connect.client(), cluster_name(cluster)
     answer = client.get(f"/v1/clusters/{name}/removal", leaves_enrolment=str(leaves).lower())
     if answer["plan"]["steps"] and not yes:
         click.echo(answer["text"], err=True)

@@ -127,7 +127,8 @@ class _Records:
                 f"{resource.key} cannot be made: {why}",
                 hint="Something of that name or address is in Ironic and is not ours: it is let "
                 'be. Give `ironic: {name: "{cluster}-{node}"}`, or another MAC. What an earlier '
-                "cluster of yours left there is shown by `nospoon orphans FILE`.",
+                "cluster of yours left there is shown by `nospoon orphans FILE`, and taken "
+                "back with `id:` of that cluster in the file.",
             ) from None
         await self._bring(there, resource, tag, more, **notes)
 

@@ -307,10 +307,10 @@ def reached(record: Record, wanted: str) -> bool:
 
 def use_of(record: Record) -> str:
     """Who uses a node, "" where nobody does."""
+    if record.get("allocation_uuid"):  # whose UUID Ironic gives the instance, too
+        return f"it has the allocation {record['allocation_uuid']}"
     if record.get("instance_uuid"):
         return f"it has the instance {record['instance_uuid']}"
-    if record.get("allocation_uuid"):
-        return f"it has the allocation {record['allocation_uuid']}"
     if record["provision_state"] in IN_USE:
         return f"it is {record['provision_state']}"
     return ""
