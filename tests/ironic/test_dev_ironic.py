@@ -21,6 +21,7 @@ from nospoon.dev.ironic import Ironic
 from nospoon.errors import Conflict, ProviderError, UsageError
 from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
 
 
@@ -50,6 +51,11 @@ def test_an_ironic_outlives_its_command_and_is_found_again(rack: Rack, free_port
     assert cloud["auth"]["password"] not in rack.run("dev", "ironic", "status").stdout
     assert Path(with_password["clouds"]).stat().st_mode & 0o077 == 0
     assert rack.json("dev", "ironic", "status")["answers"] is True
+    there = ironic.running(rack.directory / "state" / "dev" / "ironic")
+    assert there is not None
+    os.killpg(there.files.pid, signal.SIGKILL)
+    until(lambda: not owned.is_alive(there.files))
+    assert "serves its files" in rack.run("dev", "ironic", "status", status=1).stderr
     rack.run("dev", "ironic", "down")
     assert "no Ironic runs" in rack.run("dev", "ironic", "status", status=1).stderr
     assert list((rack.directory / "state" / "dev").iterdir()) == []

@@ -76,13 +76,18 @@ def down(purge: bool) -> None:  # noqa: FBT001  (click passes options by name)
 @ironic_group.command("status")
 @output_options
 def status(format_: str, columns: tuple[str, ...]) -> None:
-    """Show where it answers; exit status 1 when it does not run."""
+    """Show where it answers; exit status 1 when it does not run, or not all of it."""
     found = ironic.running(connect.current_settings().state / "dev" / "ironic")
     if found is None:
         click.echo("no Ironic runs. Start it with `nospoon dev ironic up`.", err=True)
         raise click.exceptions.Exit(1)
     told = _told(found, answers=asyncio.run(ironic.answers(found)))
     print_record(told, format_=format_, columns=columns)
+    if not found.whole:
+        click.echo(
+            "what serves its files has ended; `nospoon dev ironic up` starts it again", err=True
+        )
+        raise click.exceptions.Exit(1)
 
 
 @command.group("ipa")
