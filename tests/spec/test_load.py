@@ -194,6 +194,19 @@ def test_agents_of_a_simulated_host_are_told_how_to_behave_or_with_true_take_all
     assert "silent" in found
 
 
+def test_commands_that_no_agent_has_or_that_take_no_time_are_refused() -> None:
+    told = "{failing: {write_imag: x}, commands: {sync: 1s, prepare_image: 1s}}"
+    found = problems(
+        f"cluster: a\nhosts: {{sim: {{simulated: {{agents: {told}}}}}}}\nnodes: [{{}}]"
+    )
+    assert len(found) == 2
+    assert (
+        "'write_imag' is no command or step of a deploy agent; did you mean 'write_image'"
+        in found[0]
+    )
+    assert "'sync' takes no time; there are apply_configuration" in found[1]
+
+
 @pytest.mark.parametrize("name", ["A", "a b", "é", "1" * 80])
 def test_a_section_name_that_cannot_be_is_told_beside_all_other_mistakes(name: str) -> None:
     with pytest.raises(SpecError) as raised:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
 from ipaddress import IPv4Address, IPv6Address
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
+from nospoon.protocols.agent.commands import NAMES, TIMED
 from nospoon.spec.fields import Duration, parse_address, parse_url
 from nospoon.spec.section import Section, Text, Whole
 
@@ -21,6 +24,20 @@ class OrSwitch:
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
         return {"anyOf": [{"type": "boolean"}, *handler(core)["anyOf"]]}
+
+
+def _one_of(names: Collection[str]) -> Callable[[str], str]:
+    """Checks what a command or step of an agent is called."""
+
+    def check(name: str) -> str:
+        if name in names:
+            return name
+        near = get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}"
+        what = "takes no time" if name in NAMES else "is no command or step of a deploy agent"
+        raise ValueError(f"{name!r} {what}; {hint}")
+
+    return check
 
 
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -52,11 +69,11 @@ class AgentsSection(Section):
     command: Duration = Field(
         0.0, description="Time that a clean, deploy or other long command takes; default none."
     )
-    commands: dict[Text, Duration] = Field(
+    commands: dict[Annotated[Text, AfterValidator(_one_of(TIMED))], Duration] = Field(
         default_factory=dict,
         description="Command or step (`write_image`) -> time that it takes instead.",
     )
-    failing: dict[Text, Text] = Field(
+    failing: dict[Annotated[Text, AfterValidator(_one_of(NAMES))], Text] = Field(
         default_factory=dict, description="Command or step -> the error that it ends with."
     )
     failures: Part = Field(0.0, description="The part of commands that fail, from 0 to 1.")

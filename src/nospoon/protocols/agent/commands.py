@@ -224,3 +224,8 @@ COMMANDS: Mapping[str, Command] = {
     "system.lockdown": Command(_done, ending=Ending.LOCK),
 }
 """By name, with its extension."""
+_STEPS = frozenset(name for steps in STEPS.values() for name in steps)
+NAMES = _STEPS | {name.partition(".")[2] for name in COMMANDS}
+"""What commands and steps are called in settings."""
+TIMED = _STEPS | {name.partition(".")[2] for name, each in COMMANDS.items() if each.slow}
+"""Those that take their time."""
