@@ -39,19 +39,21 @@ def test_a_nic_is_in_its_vlan_and_a_trunk_in_all_of_its(shared: Rack, bridge: st
     name = shared.name()
     text = (
         f"cluster: {name}\n{shared.bmc()}"
-        f"networks: {{lan: {{bridge: {bridge}, switch: ovs, vlan: 100}}}}\n"
+        f"networks: {{lan: {{bridge: {bridge}, switch: ovs, vlan: 100}},"
+        f" plain: {{bridge: {bridge}, switch: ovs}}}}\n"
         "nodes: [{name: n0, firmware: bios, memory: 64MiB, disks: [16MiB],"
-        " nics: [lan, {network: lan, trunk: [102, 101]}]}]\n"
+        " nics: [lan, {network: lan, trunk: [102, 101]}, {network: plain, trunk: [101]}]}]\n"
     )
     file = shared.file(text, f"{name}.yaml")
     shared.run("up", "--yes", file)
     shared.run("node", "power", f"{name}/n0", "on")
     ports = shared.json("node", "show", f"{name}/n0")["ports"]
-    access, trunk = (port["local_link_connection"]["port_id"] for port in ports)
-    assert {access, trunk} == set(vsctl("list-ports", bridge).split())
+    access, trunk, plain = (port["local_link_connection"]["port_id"] for port in ports)
+    assert {access, trunk, plain} == set(vsctl("list-ports", bridge).split())
     assert vsctl("get", "port", access, "tag", "trunks").split("\n") == ["100", "[]"]
     assert vsctl("get", "port", trunk, "tag", "vlan_mode").split("\n") == ["100", "native-untagged"]
     assert set(vsctl("get", "port", trunk, "trunks").strip("[]").split(", ")) >= {"101", "102"}
+    assert vsctl("get", "port", plain, "tag", "trunks").split("\n") == ["[]", "[0, 101]"]
     assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
     shared.run("down", "--yes", name)
     assert vsctl("list-ports", bridge) == ""

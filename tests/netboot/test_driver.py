@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -183,6 +184,60 @@ async def test_who_is_given_the_address_of_one_that_left_gets_it_at_once(
     other = replace(reserved(bridge, mac=new), hostname="other")
     await driver.change(await only(driver, tag), with_reservations(service, other), tag)
     assert ask(mac=new)["ip"] == bridge.host(20)
+
+
+FIRMWARE, SYSTEM = "0004" + NODE.hex, "00030001" + MAC.replace(":", "")
+
+
+def with_ipv6(service: Resource, *reservations: Reservation) -> Resource:
+    made = with_reservations(service, *reservations)
+    assert isinstance(made.shape, NetbootService)
+    return replace(made, shape=replace(made.shape, address6="fd00:5eed::1/64"))
+
+
+@pytest.fixture
+def ask6(bridge: Net, ask: Ask) -> Callable[[str, str], str]:
+    """A DHCPv6 client where `ask` is: asks as this MAC and DUID, returns the address."""
+    del ask
+
+    def asked(mac: str, duid: str) -> str:
+        link = ("-n", f"ns-{bridge.name}", "link", "set", "eth0")
+        ip(*link, "down")  # the server knows a client's MAC by its link-local address
+        ip(*link, "address", mac, "up")
+        client = [sys.executable, "-m", "nospoon.testing.dhcp6", "eth0", duid]
+        argv = ["ip", "netns", "exec", f"ns-{bridge.name}", *client]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+    return asked
+
+
+async def test_a_nics_clients_have_ipv6_addresses_of_its_own_and_they_go_with_it(
+    driver: NetbootDriver,
+    service: Resource,
+    tag: OwnerTag,
+    bridge: Net,
+    ask6: Callable[[str, str], str],
+) -> None:
+    """Firmware and operating system are two clients; nobody gives a lease back."""
+    assert isinstance(service.shape, NetbootService)
+    add_address("fd00:5eed::1/64", service.shape.bridge)
+    two = (
+        replace(reserved(bridge), address6="fd00:5eed::1000"),
+        replace(reserved(bridge, 21, mac="02:00:00:aa:00:02"), address6="fd00:5eed::1001"),
+    )
+    of_one_node = tuple(replace(each, hostname="n") for each in two)
+    await driver.create(with_ipv6(service, *of_one_node), tag)
+    assert ask6(MAC, FIRMWARE) == "fd00:5eed::1000"
+    assert ask6(MAC, SYSTEM) == "fd00:5eed::1:0:1000"
+    assert ask6(MAC, FIRMWARE) == "fd00:5eed::1000"
+    assert ask6(two[1].mac, SYSTEM[:-1] + "2") == "fd00:5eed::1001"
+    later = replace(two[0], mac="02:00:00:aa:00:04", hostname="later")
+    await driver.change(await only(driver, tag), with_ipv6(service, of_one_node[1]), tag)
+    await driver.change(await only(driver, tag), with_ipv6(service, of_one_node[1], later), tag)
+    assert ask6(later.mac, SYSTEM[:-1] + "4") == "fd00:5eed::1000"
+    moved = replace(later, mac="02:00:00:aa:00:05")
+    await driver.change(await only(driver, tag), with_ipv6(service, of_one_node[1], moved), tag)
+    assert ask6(moved.mac, SYSTEM[:-1] + "5") == "fd00:5eed::1000"
 
 
 async def test_another_range_starts_dnsmasq_anew(

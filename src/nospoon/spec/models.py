@@ -59,7 +59,8 @@ class HostSection(Section):
     )
     physnets: dict[Name, Text] = Field(
         default_factory=dict,
-        description="Physical network name -> bridge of this host, or an interface that is in one.",
+        description="Physical network name -> bridge of this host (Linux or Open vSwitch), or an "
+        "interface that is in a Linux bridge.",
     )
     address: Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)] | None = Field(
         None,

@@ -13,13 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Interface, IPv6Interface
+from ipaddress import IPv4Interface, IPv6Address, IPv6Interface
 
 from nospoon.model.resources import Loader, NetbootService, Reservation
 
 SECURE = "secure"
 LEASE = "1h"
-LEASE_WORDS = 5
+LEASE_WORDS, NO_NAME = 5, "*"
+LEASES6 = 1 << 16
+"""As many of IPv6 there may be on one network."""
+CLIENTS6, NEXT6 = 4, 1 << 32
+"""Clients that may have addresses of one NIC at a time; from one's address to the next one's."""
 MAC = re.compile("(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 ENTRY_SCRIPT = "boot.ipxe"
 ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("arm64", 11), ("http", 16), ("http", 19))
@@ -61,6 +65,7 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
         f"dhcp-hostsdir={places.hosts}",
         f"dhcp-leasefile={places.leases}",
         "dhcp-authoritative",
+        f"dhcp-lease-max={_most_leases(service)}",
         "no-ping",  # addresses are ours to give; pinging each costs 3 s
         f"enable-tftp={service.bridge}",
         f"tftp-root={places.tftp}",
@@ -70,11 +75,16 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
     )
 
 
+def _most_leases(service: NetbootService) -> int:
+    """Of both families together, as dnsmasq counts them."""
+    four = IPv4Interface(service.address).network.num_addresses if service.address else 0
+    return four + (LEASES6 if service.address6 else 0)
+
+
 def _ipv4(service: NetbootService, http_port: int) -> Iterator[str]:
     interface = IPv4Interface(service.address)
     first = str(interface.network.network_address)
     yield f"dhcp-range={_range(first, service.range)},{interface.netmask},{LEASE}"
-    yield f"dhcp-lease-max={interface.network.num_addresses}"
     if not service.routed:  # it leads nowhere: no default route; else it is dnsmasq's own address
         yield "dhcp-option=option:router"
     for tag, number in ARCHITECTURES:
@@ -115,9 +125,19 @@ def reservation(each: Reservation) -> str:
     """
     macs = ",".join(each.macs).lower()
     tag = f"set:{SECURE}," if each.loader is Loader.SHIM else ""
-    six = f"[{each.address6}]" if each.address6 else ""
-    where = ",".join(filter(None, (each.address, six)))
+    six = _addresses6(each.address6) if each.address6 else ()
+    where = ",".join(filter(None, (each.address, *(f"[{address}]" for address in six))))
     return f"{macs},{tag}{where},{each.hostname}\n"
+
+
+def _addresses6(first: str) -> Iterator[str]:
+    """A NIC's addresses, the one that is given first at the end: dnsmasq reads them backwards.
+
+    Firmware and operating system ask as different clients (RFC 8415 §11), which have different
+    addresses as long as the lease of the earlier one lasts.
+    """
+    address = IPv6Address(first)
+    yield from (str(address + number * NEXT6) for number in reversed(range(CLIENTS6)))
 
 
 def reservation_file(each: Reservation) -> str:
@@ -129,18 +149,23 @@ def without_left(leases: str, before: Iterable[str], now: Iterable[str]) -> str:
     """A file of leases without those of who had a reservation and has none any more: as long as
     they last, dnsmasq gives the address to nobody. `before`, `now`: contents of dhcp-hostsdir.
     """
-    left = _holders(before) - _holders(now)
+    had, has = _holders(before), _holders(now)
+    left = {holder for holder, macs in had.items() if macs.isdisjoint(has.get(holder, ()))}
     kept = (line for line in leases.splitlines(keepends=True) if _holder(line) not in left)
     return "".join(kept)
 
 
-def _holders(reservations: Iterable[str]) -> set[str]:
-    """By what leases name them: MACs; of IPv6, where they tell no MAC, the address and the name."""
-    found = set()
+def _holders(reservations: Iterable[str]) -> dict[str, frozenset[str]]:
+    """What leases call who has a reservation -> his MACs. They tell the MAC itself; of IPv6, where
+    they tell none, the address and the name, which only the last of several leases has.
+    """
+    found: dict[str, frozenset[str]] = {}
     for line in reservations:
         *words, name = line.strip().split(",")
-        found |= {word for word in words if MAC.fullmatch(word)}
-        found |= {f"{word.strip('[]')} {name}" for word in words if word.startswith("[")}
+        macs = frozenset(word for word in words if MAC.fullmatch(word))
+        six = [word.strip("[]") for word in words if word.startswith("[")]
+        found |= dict.fromkeys(macs, macs)
+        found |= {f"{address} {each}": macs for address in six for each in (name, NO_NAME)}
     return found
 
 

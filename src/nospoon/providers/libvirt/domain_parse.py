@@ -156,8 +156,10 @@ def _access_vlan(nic: ET.Element) -> int | None:
 
 
 def _trunk(nic: ET.Element) -> tuple[int, ...]:
+    """VLANs that are tagged: not the native one, nor 0, which stands for frames without a tag."""
     tags = nic.iterfind("vlan/tag") if _is_trunk(nic) else ()
-    return tuple(sorted(int(tag.get("id", "0")) for tag in tags if not tag.get("nativeMode")))
+    tagged = (int(tag.get("id", "0")) for tag in tags if not tag.get("nativeMode"))
+    return tuple(sorted(filter(None, tagged)))
 
 
 def _is_trunk(nic: ET.Element) -> bool:

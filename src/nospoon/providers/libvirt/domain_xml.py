@@ -237,11 +237,15 @@ def _nic(nic: MachineNic, place: int | None, *, rom: bool) -> ET.Element:
 
 
 def _vlan(nic: MachineNic) -> ET.Element | None:
-    """formatdomain.html, "Setting VLAN tag": an access port, or a trunk with a native VLAN."""
+    """formatdomain.html, "Setting VLAN tag": an access port, or a trunk with a native VLAN. Where
+    there is none, VLAN 0 lets frames without a tag through (ovs-vswitchd.conf.db(5), trunks).
+    """
     if not nic.trunk:
         return element("vlan", element("tag", id=str(nic.vlan))) if nic.vlan is not None else None
     tagged = [element("tag", id=str(each)) for each in nic.trunk]
     native = (
-        [element("tag", id=str(nic.vlan), nativeMode="untagged")] if nic.vlan is not None else []
+        element("tag", id=str(nic.vlan), nativeMode="untagged")
+        if nic.vlan is not None
+        else element("tag", id="0")
     )
-    return element("vlan", *native, *tagged, trunk="yes")
+    return element("vlan", native, *tagged, trunk="yes")
