@@ -47,6 +47,9 @@ def test_a_bare_host_is_prepared_used_and_put_back(farm: Farm) -> None:
         rack.run("host", "check", file)
         rack.run("up", "--yes", file)
         assert f"<source bridge='{BRIDGE}'/>" in domains(host)
+        in_use = rack.run("host", "setup", "--undo", file, status=1).stderr
+        assert "in use there: take their clusters down first" in in_use
+        assert link_of(host, UPLINK)["master"] == BRIDGE
         rack.down()
         assert "virtlogd-sock" in host.run("ss", "-Hlx"), "its owner is the same as before"
         undone = rack.json("host", "setup", "--undo", file)
@@ -54,6 +57,7 @@ def test_a_bare_host_is_prepared_used_and_put_back(farm: Farm) -> None:
         assert undone[0]["failed"] == 0
         assert not link_of(host, BRIDGE)
         assert "master" not in link_of(host, UPLINK)
+        assert "UP" not in link_of(host, UPLINK)["flags"], "it was down"
         assert "ls: cannot" not in host.run("ls", "/var/lib/nospoon")
     finally:
         host.run("ip", "link", "delete", UPLINK)

@@ -14,8 +14,10 @@ import pytest
 from nospoon.errors import NotOurs
 from nospoon.model.cluster import Host
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Key, Kind, Link, OwnerTag, Resource
+from nospoon.model.resources import Key, Kind, Link, Machine, OwnerTag, Resource
+from nospoon.plan.diff import field_changes
 from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.capabilities import RULES
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.runtime import clock
@@ -106,6 +108,37 @@ async def test_a_running_guest_that_lost_its_bridge_is_a_fault_and_is_plugged_in
         await driver.change(await found(bench, rack.link), rack.link, bench.tag)
         assert await ports_of(bridge, runner) == [tap]
         assert (await found(bench, rack.link)).fault == ""
+
+
+async def test_a_running_guest_is_plugged_into_a_users_bridge_again_that_was_made_anew(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
+) -> None:
+    assert isinstance(rack.machine.shape, Machine)
+    (nic,) = rack.machine.shape.nics
+    theirs = f"nst{nic.port[2:10]}"
+    anew = [["ip", "link", "add", theirs, "type", "bridge"], ["ip", "link", "set", theirs, "up"]]
+    gone = ["ip", "link", "delete", theirs]
+    try:
+        for argv in anew:
+            await runner.run(argv)
+        wanted = replace(rack.machine.shape, nics=(replace(nic, bridge=theirs),))
+        machine = replace(rack.machine, shape=wanted)
+        await make(bench, *rack.all[:-1], machine)
+        await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        assert await ports_of(theirs, runner) == [nic.port]
+        for argv in (gone, *anew):
+            await runner.run(argv)
+        seen = await found(bench, machine)
+        assert seen.shape == replace(wanted, unlinked=(nic.mac,))
+        (change,) = field_changes(seen.shape, wanted, RULES[Kind.MACHINE])
+        assert (change.field, change.rule) == ("unlinked", "live")
+        await connection.machine_driver.change(seen, machine, bench.tag)
+        assert await ports_of(theirs, runner) == [nic.port]
+        again = await found(bench, machine)
+        assert (again.shape, again.live) == (wanted, None)
+    finally:
+        await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+        await runner.run(gone)
 
 
 async def test_bridges_are_seen_from_another_network_namespace_too(

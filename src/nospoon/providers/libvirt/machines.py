@@ -36,6 +36,7 @@ from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
 from nospoon.providers.libvirt.nvram import Nvram, remove_variables
 from nospoon.providers.libvirt.owner import Owner, owner_in
+from nospoon.providers.libvirt.plugs import Plugs
 from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
@@ -117,15 +118,17 @@ class MachineDriver:
             {},
         )
         self._media = Media(hypervisor, self._roster)
+        self._plugs = Plugs(hypervisor, runner)
         self._snapshots = Snapshots(hypervisor, self._roster, runner)
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._records_made = False
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         iso = await self._iso()
-        return await self._hypervisor.work(
+        found = await self._hypervisor.work(
             lambda connect: self._list(connect, cluster, iso.file), "list machines"
         )
+        return await self._plugs.seen(found)
 
     async def _iso(self) -> Iso:
         path = await self._setup.boot_iso() if self._setup.boot_iso is not None else None
@@ -252,8 +255,10 @@ class MachineDriver:
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         """Define it anew. A running guest keeps what it has until it is powered off."""
-        del observed
         await self.create(desired, tag)
+        if observed.running:
+            assert isinstance(desired.shape, Machine)
+            await self._plugs.mend(desired.shape)
 
     async def delete(self, observed: Observed) -> None:
         assert isinstance(observed.shape, Machine)

@@ -19,7 +19,6 @@ from nospoon.errors import NotOurs
 from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.faults import (
-    NO_DOMAIN,
     NO_INTERFACE,
     NO_NETWORK,
     NO_SUPPORT,
@@ -28,6 +27,7 @@ from nospoon.providers.libvirt.faults import (
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
+from nospoon.providers.libvirt.plugs import Plugs, taps_of
 from nospoon.providers.libvirt.tunnels import Tunnels
 from nospoon.runtime import process
 from nospoon.runtime.clock import Clock
@@ -49,6 +49,7 @@ class NetworkDriver:
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
         self._runner = runner
         self._tunnels = Tunnels(runner, f"nospoon {deployment}")
+        self._plugs = Plugs(hypervisor, runner)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.ask(
@@ -86,8 +87,7 @@ class NetworkDriver:
         """Networks of which running machines have lost the link are at fault. Machines are asked
         only when there are taps in no bridge at all.
         """
-        taps = await self._links("type", "tun") if found else ()
-        loose = {tap["ifname"] for tap in taps if "master" not in tap}
+        loose = await self._plugs.loose() if found else frozenset()
         if not loose:
             return found
         wanted = await self._hypervisor.ask(taps_of, "look for the taps of running machines")
@@ -253,20 +253,6 @@ class NetworkDriver:
             if error.get_error_code() == NO_NETWORK:
                 return None
             raise
-
-
-def taps_of(connect: Connect) -> dict[str, list[str]]:
-    """Bridge -> the taps that running machines have for it."""
-    taps: dict[str, list[str]] = {}
-    for domain in connect.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-        with ignoring(NO_DOMAIN):
-            for nic in parsed(domain.XMLDesc(0)).iterfind("devices/interface[@type='bridge']"):
-                bridge, tap = (
-                    attribute_of(nic, "source", "bridge"),
-                    attribute_of(nic, "target", "dev"),
-                )
-                taps.setdefault(bridge, []).append(tap)
-    return taps
 
 
 def _lacks(connect: Connect, interface: str) -> bool:
