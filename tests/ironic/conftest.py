@@ -24,6 +24,8 @@ PORTS = iter(range(9_500 + os.getpid() % 10 * 40, 10_000))
 IMPATIENT = (
     "conductor.deploy_callback_timeout=40",
     "conductor.clean_callback_timeout=40",
+    "conductor.max_concurrent_clean=10",
+    "conductor.max_concurrent_deploy=10",
     "conductor.check_provision_state_interval=5",
     "conductor.power_state_change_timeout=10",
     "agent.command_wait_interval=1",
@@ -32,7 +34,7 @@ IMPATIENT = (
     "ipmi.command_retry_timeout=5",
     "deploy.erase_devices_priority=0",
 )
-"""Conductors wait for minutes until they call something a failure."""
+"""Conductors wait for minutes until they call something a failure, and clean 50 nodes at once."""
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -162,35 +164,71 @@ def test_nodes_that_fail_say_why_and_are_mended_by_a_second_up(
     assert set(states(api, scale).values()) == {"active"}
 
 
-@pytest.mark.parametrize("state", ["active", "available", "inspected"])
+@pytest.mark.parametrize(
+    ("state", "clean", "waits_in"),
+    [
+        ("active", False, {"wait call-back"}),
+        ("active", True, {"cleaning", "clean wait"}),
+        ("available", True, {"cleaning", "clean wait"}),
+        ("inspected", True, {"inspecting", "inspect wait"}),
+    ],
+)
 def test_down_breaks_off_what_waits_for_an_agent(
-    rack: Rack, api: Api, scale: Scale, state: str
+    rack: Rack,
+    api: Api,
+    scale: Scale,
+    running_ironic: Ironic,
+    state: str,
+    clean: bool,  # noqa: FBT001
+    waits_in: set[str],
 ) -> None:
-    """It would wait until the conductor gives up."""
-    told = scale.active() if state == "active" else {"state": state}
+    """It would wait until the conductor gives up, and says so."""
+    told = {**(scale.active() if state == "active" else {"state": state}), "automated_clean": clean}
     file = scale.write("[{name: n0}]", hosts={"mute": {"silent": 1.0}}, **told)
     rack.run("up", "--yes", "--no-wait", file)
-    until(lambda: states(api, scale).get("n0") in {"inspecting", "cleaning", "clean wait"}, 60)
+    until(lambda: states(api, scale).get("n0") in waits_in, 60)
+    node = of(api, scale)
     (row,) = [row for row in rack.json("operation", "list") if row["state"] == "running"]
     rack.run("operation", "cancel", row["id"])
     rack.run("down", "--yes", scale.name)
     assert states(api, scale) == {}
+    said = [
+        line for line in running_ironic.log_file.read_text().splitlines() if node["uuid"] in line
+    ]
+    assert said
+    assert not [line for line in said if "timeout" in line.lower()]
+
+
+def of(api: Api, scale: Scale) -> dict[str, Any]:
+    """The cluster's only node, as Ironic has it."""
+    (node,) = [each for name, each in api.nodes().items() if scale.name in name]
+    return node
 
 
 def test_a_deployed_node_whose_disks_are_made_anew_is_deployed_again(
-    rack: Rack, api: Api, scale: Scale
+    rack: Rack, api: Api, scale: Scale, running_ironic: Ironic
 ) -> None:
-    """Ironic calls it active, and what it deployed is gone."""
+    """Ironic calls it active, and what it deployed is gone; also when the daemon dies meanwhile,
+    and where Ironic has seen that its BMC was away.
+    """
     unpinned = Path(scale.write("[{name: n0}]", automated_clean=False, **scale.active()))
     file = rack.file(f"id: {uuid4()}\n{unpinned.read_text()}", unpinned.name)
     rack.run("up", "--yes", file)
     rack.run("down", "--yes", "--keep-enrolment", scale.name)
-    (node,) = [each for name, each in api.nodes().items() if scale.name in name]
+    node = of(api, scale)
     assert node["provision_state"] == "active"
     before = scale.record(node)
-    assert "~ ironic-standing n0" in rack.run("plan", file).stdout
+    with closing(sqlite3.connect(running_ironic.state / "ironic.sqlite")) as database, database:
+        away = "UPDATE nodes SET maintenance = 1, fault = 'power failure' WHERE uuid = ?"
+        database.execute(away, (node["uuid"],))
+    assert "-/+ ironic-standing n0" in rack.run("plan", file).stdout
+    rack.run("up", "--yes", "--no-wait", file)
+    until(lambda: of(api, scale)["extra"]["nospoon"].get("stale"))
+    os.kill(rack.daemon_pid(), signal.SIGKILL)
+    assert " ironic-standing n0" in rack.run("plan", file).stdout
     rack.run("up", "--yes", file)
-    assert states(api, scale) == {"n0": "active"}
+    node = of(api, scale)
+    assert (node["provision_state"], node["maintenance"]) == ("active", False)
     said = scale.record(node).removeprefix(before)
     assert said.rstrip().endswith(f"boots disk: {scale.files['image.raw']}")
     assert "Nothing to do" in rack.run("up", "--yes", file).stderr

@@ -61,13 +61,14 @@ def test_what_was_deployed_is_deployed_anew_when_no_disk_is_left(
     rules = {host: {Kind.VOLUME: {"size": "live"}} for host in "xy"}
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
     told = [step for step in plan.steps if step.key.kind is KIND and step.why.startswith("its dis")]
-    assert [step.action for step in told] == [Action.CHANGE] * steps
+    assert [step.action for step in told] == [Action.REPLACE] * steps
     if steps:
         order = list(moves(plan))
-        (last,) = (id_ for id_ in order if id_[0].kind is KIND)
-        assert "~ ironic-standing a on ironic  (its disks are made anew)" in plan_text(plan)
-        made = (id_ for id_ in order if id_[1] is Half.MAKE and id_[0].kind is Kind.VOLUME)
-        assert order.index(last) > max(map(order.index, made))
+        assert "-/+ ironic-standing a on ironic  (its disks are made anew)" in plan_text(plan)
+        before, after = (order.index((Key(KIND, "ironic", "a"), half)) for half in Half)
+        places = [n for n, (key, _) in enumerate(order) if key.kind is Kind.VOLUME]
+        assert before < min(places)
+        assert after > max(places)
 
 
 def test_who_becomes_another_image_as_well_has_one_step() -> None:

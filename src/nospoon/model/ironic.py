@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
+BLANK = "blank"
+"""The state of a deployed node whose disks are all made anew: nothing is on it any more."""
+
 
 class Standing(StrEnum):
     """How far a node is brought, in the order of Ironic's states."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from nospoon.model.ironic import IronicStanding, Standing
+from nospoon.model.ironic import BLANK, IronicStanding, Standing
 from nospoon.model.resources import Key, Kind, Observed, Resource
 from nospoon.plan.steps import Action, Step
 
@@ -27,7 +27,7 @@ def deployed_anew(
         return []
     blank = _without_disks(steps, desired)
     return [
-        Step(Action.CHANGE, key, "its disks are made anew", desired[key], _nothing_on(found[key]))
+        Step(Action.REPLACE, key, "its disks are made anew", desired[key], _nothing_on(found[key]))
         for key in deployed
         if desired[key].node in blank
     ]
@@ -49,8 +49,8 @@ def _without_disks(steps: Iterable[Step], desired: Mapping[Key, Resource]) -> fr
 
 
 def _nothing_on(observed: Observed) -> Observed:
-    """As it is from then on: nothing that was deployed is there."""
-    return replace(observed, shape=replace(_standing(observed.shape), settings=()))
+    """As it is from then on, which Ironic is told before (`plan.order`)."""
+    return replace(observed, shape=replace(_standing(observed.shape), state=BLANK))
 
 
 def _standing(shape: object) -> IronicStanding:

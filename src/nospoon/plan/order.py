@@ -22,6 +22,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from nospoon.model.ironic import (
+    BLANK,
     IronicConnector,
     IronicNode,
     IronicPort,
@@ -41,6 +42,7 @@ from nospoon.model.resources import (
     Volume,
 )
 from nospoon.plan.steps import Action, Plan, Step
+from nospoon.plan.whose import whose
 
 
 class Half(StrEnum):
@@ -80,13 +82,19 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
     live = [replace(each, shape=each.live) for each in there if each.live is not None]
     needed = dependents([*there, *live])  # a running machine has what it was started with, too
     moving = _Moving(plan.steps)
+    blank = {step.key.name: step.key for step in plan.steps if _is_blank(step)}
     unordered = {
         id_: replace(
             move,
             waits=tuple(
                 each
                 for each in dict.fromkeys(
-                    (*_waits(move, needed), *_let_go(move, needed, changing), *moving.waits(move))
+                    (
+                        *_waits(move, needed),
+                        *_let_go(move, needed, changing),
+                        *moving.waits(move),
+                        *_told(move, blank),
+                    )
                 )
                 if each in halves and each != id_
             ),
@@ -124,6 +132,17 @@ def _let_go(
     """
     if move.step.action is Action.DELETE and move.key.kind in {Kind.VOLUME, Kind.NETWORK}:
         yield from ((key, Half.MAKE) for key in needed.get(move.key, ()) if key in changing)
+
+
+def _is_blank(step: Step) -> bool:
+    standing = step.observed.shape if step.observed is not None else None
+    return isinstance(standing, IronicStanding) and standing.state == BLANK
+
+
+def _told(move: Move, blank: Mapping[str, Key]) -> Iterable[MoveId]:
+    """Ironic is told that nothing is on a node before anything of its disks happens."""
+    if move.key.kind is Kind.VOLUME and (node := whose(move.key)) in blank:
+        yield blank[node], Half.REMOVE
 
 
 def _upon_replaced(steps: Sequence[Step]) -> set[Key]:

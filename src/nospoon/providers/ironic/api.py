@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import PATIENCE, answered, judged
-from nospoon.providers.ironic.errors import said
+from nospoon.providers.ironic.errors import Crowded, is_full, said
 
 NEWEST = (1, 95)
 """The newest version of the API whose answers are known here."""
@@ -27,7 +27,9 @@ R = TypeVar("R")
 
 
 class Api:
-    """One Ironic. Raises `HostUnreachable` when it is away, `Gone`, `Conflict`, `ProviderError`."""
+    """One Ironic. Raises `HostUnreachable` when it is away, `Gone`, `Conflict`, `Crowded`,
+    `ProviderError`.
+    """
 
     def __init__(self, place: IronicPlace) -> None:
         self.place = place
@@ -77,6 +79,8 @@ class Api:
             if not _busy(answer):
                 break
             await asyncio.sleep(LOCKED_DELAY)  # nobody tells when it is free again
+        if is_full(answer.status_code, answer.text):
+            raise Crowded(f"Ironic's {method} {path}: {said(answer.text)}")
         return judged(answer, f"Ironic's {method} {path}", said=said)
 
     async def _connected(self) -> None:
@@ -133,6 +137,8 @@ class Api:
     def _send(self, method: str, path: str, body: Any) -> Any:
         headers = {"X-OpenStack-Ironic-API-Version": self._version}
         more = {} if body is None else {"json": body}
+        if method == "PUT":  # keystoneauth would repeat it, and keep a thread for many seconds
+            more["status_code_retries"] = 0
         return answered(
             self._adapter, f"{self._base}{path}", method, headers=headers, raise_exc=False, **more
         )

@@ -4,6 +4,21 @@ from __future__ import annotations
 
 import json
 
+from nospoon.errors import ProviderError
+
+FULL = ("concurrent action limit", "lack of free conductor workers")
+
+
+class Crowded(ProviderError):
+    """The conductor has as much to do as it takes on (`conductor.max_concurrent_clean`,
+    `max_concurrent_deploy`, `workers_pool_size`): it does more later.
+    """
+
+
+def is_full(status: int, text: str) -> bool:
+    """Whether an answer says so."""
+    return status == 503 and any(each in text.lower() for each in FULL)
+
 
 def said(text: str) -> str:
     """The fault's words. Ironic puts JSON in a string in JSON (api-ref, Errors)."""

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, ProviderError
-from nospoon.model.ironic import IronicStanding, Settings, Standing
+from nospoon.model.ironic import BLANK, IronicStanding, Settings, Standing
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
 from nospoon.plan.enrol import PLACE, settings, values
 from nospoon.providers.ironic import records
@@ -24,6 +24,7 @@ from nospoon.providers.ironic.drivers import (
     fault_of,
     left_in_maintenance,
 )
+from nospoon.providers.ironic.errors import Crowded
 from nospoon.providers.ironic.records import Record
 from nospoon.providers.looking import LEAST, rest_after
 from nospoon.runtime import clock
@@ -32,6 +33,8 @@ from nospoon.runtime.telling import tell
 
 LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
+CROWDED = 3.0
+"""Seconds until a conductor that took on no more is asked again."""
 AWAY = 30.0
 """Seconds for which an Ironic that is restarted may be away."""
 FIELDS = (
@@ -61,6 +64,8 @@ MOVING = frozenset(
     }
 )  # fmt: skip
 _ABORTABLE = frozenset({"clean wait", "inspect wait"})
+_UNDEPLOYABLE = frozenset({"wait call-back"})
+"""What waits for an agent, and may be undeployed at once."""
 IN_USE = frozenset(
     {
         "active", "deploying", "wait call-back", "deploy failed", "error", "rescue", "rescuing",
@@ -70,7 +75,7 @@ IN_USE = frozenset(
 )  # fmt: skip
 """States in which somebody's instance is on the node, or comes to it."""
 _NOT_THERE = frozenset({"deploying", "wait call-back", "deploy failed", "error", "deploy hold"})
-_MENDABLE = frozenset({"clean failure", "rescue abort failure"})
+_MENDABLE = frozenset({"clean failure", "rescue abort failure", "power failure"})
 """Faults for which Ironic itself puts a node in maintenance; who tries again takes it out."""
 
 
@@ -117,10 +122,6 @@ class StandingDriver:
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Bring the node there, and return when it is."""
         del tag
-        await self._stand(resource, anew=False)
-
-    async def _stand(self, resource: Resource, *, anew: bool) -> None:
-        """`anew`: what is deployed is not as desired, whatever Ironic knows."""
         shape, name = _standing(resource.shape), resource.key.name
         record = await self._at_rest(shape.node, name=name)
         target, own = Standing(shape.state), is_ours(record)
@@ -133,14 +134,12 @@ class StandingDriver:
             await self._undeploy(shape.node, name=name)
             record = await self._api.get(f"/nodes/{shape.node}")
         there = own and target is Standing.ACTIVE and reached(record, target)
-        stale = there and (anew or deployed(record) != shape.settings)
-        if stale and record["provision_state"] != "active":
-            raise Conflict(
-                f"node {name} is {record['provision_state']}: it cannot be deployed anew now",
-                hint="Bring it back to `active` first.",
-            )
+        stale = there and (is_stale(record) or deployed(record) != shape.settings)
+        if stale:
+            _refuse_rescued(record, name)
         await self._api.patch(f"/nodes/{shape.node}", notes(record, shape, stale=stale))
         if stale:
+            await self._mend(record)
             await self._put(shape.node, "rebuild")
         await self._bring(shape.node, target, name=name)
         if stale:
@@ -148,18 +147,20 @@ class StandingDriver:
             await self._api.patch(f"/nodes/{shape.node}", [fresh])
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        del tag
-        was, will = _standing(observed.shape), _standing(desired.shape)
-        await self._stand(desired, anew=was.settings != will.settings)
+        del observed
+        await self.create(desired, tag)
 
     async def delete(self, observed: Observed) -> None:
         """What we deployed is undeployed. Raises `Conflict` for a node that somebody else uses, so
-        that nothing of it is removed.
+        that nothing of it is removed. One that is to be BLANK is noted to be so, and no more.
         """
         node, name = _standing(observed.shape).node, observed.key.name
         try:
             record = await self._api.get(f"/nodes/{node}")
         except Gone:
+            return
+        if _standing(observed.shape).state == BLANK:
+            await self._forsake(node, name=name)
             return
         ours, why, force = is_ours(record), use_of(record), self._around.force
         if why and not (ours or force):
@@ -173,11 +174,27 @@ class StandingDriver:
             # in maintenance Ironic lets go of a node in any state
             await self._api.put(f"/nodes/{node}/maintenance", {"reason": GOES})
 
+    async def _forsake(self, node: UUID, *, name: str) -> None:
+        """Note that what is deployed is there no more, before its disks go: who ends in between
+        leaves a node that the next one deploys anew.
+        """
+        record = await self._at_rest(node, name=name)
+        if (why := use_of(record)) and not is_ours(record):
+            raise _in_use(name, why, "Its disks would be made anew. Undeploy it first.")
+        if is_ours(record) and reached(record, Standing.ACTIVE):
+            _refuse_rescued(record, name)
+            await self._api.patch(f"/nodes/{node}", [{"op": "add", "path": STALE, "value": True}])
+
+    async def _mend(self, record: Record) -> None:
+        """Take a node out of the maintenance in which Ironic itself has put it."""
+        if record.get("maintenance") and record.get("fault") in _MENDABLE:
+            await self._api.delete(f"/nodes/{record['uuid']}/maintenance")
+
     async def _ended(self, node: UUID, *, name: str) -> Record:
         """A node once the conductor is done with it; what can be is broken off."""
         end, asked = clock.monotonic() + LONGEST, False
         while True:
-            waiting = MOVING if asked else MOVING - _ABORTABLE
+            waiting = (MOVING if asked else MOVING - _ABORTABLE) - _UNDEPLOYABLE
             record = await self._settled(node, name=name, until=end, moving=waiting)
             if record["provision_state"] not in _ABORTABLE:
                 return record
@@ -198,13 +215,13 @@ class StandingDriver:
         return record
 
     async def _undeploy(self, node: UUID, *, name: str) -> Record:
-        record = await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
+        end = clock.monotonic() + LONGEST
+        record = await self._settled(node, name=name, until=end, moving=MOVING - _UNDEPLOYABLE)
         if record["provision_state"] in IN_USE:
             whole = await self._api.get(f"/nodes/{node}")
             if not is_ours(whole):  # who claims a node is quick
                 raise _in_use(name, use_of(whole), "It is let be.")
             await self._put(node, "deleted")
-            end = clock.monotonic() + LONGEST
             record = await self._settled(node, name=name, until=end)
         if record["provision_state"] in IN_USE:
             raise ProviderError(
@@ -214,7 +231,16 @@ class StandingDriver:
         return record
 
     async def _put(self, node: UUID, verb: str) -> None:
-        await self._api.put(f"/nodes/{node}/states/provision", {"target": verb})
+        """Begin what leads elsewhere, as soon as the conductor takes on more."""
+        end = clock.monotonic() + LONGEST
+        while True:
+            try:
+                return await self._api.put(f"/nodes/{node}/states/provision", {"target": verb})
+            except Crowded:
+                if clock.monotonic() > end:
+                    raise
+                tell("waits for Ironic to take on more")
+                await asyncio.sleep(CROWDED)
 
     async def _bring(self, node: UUID, target: Standing, *, name: str) -> None:
         end, tried = clock.monotonic() + LONGEST, set()
@@ -227,8 +253,7 @@ class StandingDriver:
             if verb is None or (state, verb) in tried:
                 raise ProviderError(f"node {name} is {state}, not {target}: {why_of(record)}")
             tried.add((state, verb))
-            if record.get("maintenance") and record.get("fault") in _MENDABLE:
-                await self._api.delete(f"/nodes/{node}/maintenance")
+            await self._mend(record)
             await self._put(node, verb)
 
     async def _settled(
@@ -256,9 +281,22 @@ def is_ours(record: Record) -> bool:
     return ours and not others and record["provision_state"] in IN_USE | MOVING
 
 
+def is_stale(record: Record) -> bool:
+    """Whether what is told to be on a node is not on it."""
+    return bool(records.noted(record, "stale"))
+
+
 def deployed(record: Record) -> Settings:
     """What we told to deploy, of what is still told; nothing while that is not there yet."""
-    return () if records.noted(record, "stale") else _told(record)
+    return () if is_stale(record) else _told(record)
+
+
+def _refuse_rescued(record: Record, name: str) -> None:
+    if record["provision_state"] != "active":
+        raise Conflict(
+            f"node {name} is {record['provision_state']}: it cannot be deployed anew now",
+            hint="Bring it back to `active` first.",
+        )
 
 
 def _told(record: Record) -> Settings:
