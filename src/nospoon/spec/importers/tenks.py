@@ -6,14 +6,17 @@ through to the libvirt-vm role and Ironic is told as left out, never dropped in 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nospoon.errors import UsageError
+from nospoon.model.cluster import Firmware
 from nospoon.spec.document import as_sequence
+from nospoon.spec.fields import parse_address, parse_ports
+from nospoon.spec.importers.accounts import account
+from nospoon.spec.importers.sizes import size_of
 from nospoon.spec.importers.tenks_enrolment import enrolled, flavors
-from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
+from nospoon.spec.importers.written import Imported, Said, Source, name_of, templates, write
 
 DEFAULTS: Mapping[str, Any] = {
     "default_ironic_driver": "ipmi",
@@ -30,7 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
 REDFISH = frozenset({"redfish"})
 _TYPE = frozenset({"memory_mb", "vcpus", "volumes", "physical_networks", "ironic_driver"})
 _VOLUME = frozenset({"capacity", "image", "backing_image"})
-_SPEC = frozenset({"type", "count", "node_name_prefix", "vol_name_prefix", "ironic_config"})
+_SPEC = frozenset({"type", "count", "node_name_prefix", "ironic_config"})
 _RAMDISK = {
     "deploy_kernel": ("deploy_kernel", "deploy_kernel_uuid"),
     "deploy_ramdisk": ("deploy_ramdisk", "deploy_ramdisk_uuid"),
@@ -41,8 +44,6 @@ _USED |= {name for names in _RAMDISK.values() for name in names}
 _MEANINGLESS = frozenset({"cmd", "state_file_path", "virtualenv_path", "log_directory"})
 """Of Tenks's own working: nothing here corresponds to them, and nothing is lost."""
 WHICH = "name the cloud with --cloud (envvars: that of OS_*)"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
-_UNITS = {"": "B", "B": "B", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
 
 
 def read(source: Source) -> Imported:
@@ -60,7 +61,7 @@ class _Reader:
     def _refuse_templates(self) -> None:
         """Ansible's templates say nothing here. Raises `UsageError` with each."""
         used = {name: value for name, value in self.given.items() if name in _USED}
-        found = [f"{self.source.file}: {where}: {text!r}" for where, text in _templates(used, "")]
+        found = [f"{self.source.file}: {where}: {text!r}" for where, text in templates(used, "")]
         if found:
             raise UsageError(
                 "\n".join(found) + "\nThese are templates, which Ansible fills in",
@@ -135,7 +136,7 @@ class _Reader:
         for name, body in self._types().items():
             given = body if isinstance(body, dict) else {}
             self._left(f"node_types.{name}", given.keys() - _TYPE - {"console_log_enabled"})
-            mode = str(self.get("default_boot_mode"))
+            mode = self.source.one_of(Firmware, self.get("default_boot_mode"), "default_boot_mode")
             driver = str(given.get("ironic_driver") or self.get("default_ironic_driver"))
             protocol = "redfish" if driver in REDFISH else "ipmi"
             yield (
@@ -152,26 +153,22 @@ class _Reader:
             )
 
     def _whole(self, name: str, given: Mapping[str, Any], key: str, default: int) -> int:
-        return self.source.whole(given.get(key, default), f"node_types.{name}.{key}")
+        return self.source.positive(given.get(key, default), f"node_types.{name}.{key}")
 
     def _disks(self, name: str, volumes: Any) -> Iterator[Any]:
         for index, volume in enumerate(as_sequence(volumes)):
             given = volume if isinstance(volume, dict) else {}
-            self._left(f"node_types.{name}.volumes[{index}]", given.keys() - _VOLUME)
-            size = self._size(given.get("capacity"))
+            where = f"node_types.{name}.volumes[{index}]"
+            self._left(where, given.keys() - _VOLUME)
+            capacity = given.get("capacity")
+            size = ""
+            if capacity is not None:
+                size = self.source.parsed(size_of, capacity, f"{where}.capacity")
             image = given.get("image") or given.get("backing_image")
             if image:
                 yield {"image": image, **({"size": size} if size else {})}
             elif size:
                 yield size
-
-    def _size(self, capacity: Any) -> str:
-        if capacity is None:
-            return ""
-        match = _SIZE.match(str(capacity))
-        if match is None:
-            raise UsageError(f"{self.source.file}: capacity {capacity!r} is no size")
-        return f"{match[1]}{_UNITS.get(match[2], match[2])}"
 
     def _group(self, spec: Mapping[str, Any]) -> Any:
         return {
@@ -259,16 +256,16 @@ class _Reader:
 
     def _bmc(self, nodes: int) -> Mapping[str, Any]:
         ends = ("ipmi_port_range_start", "ipmi_port_range_end")
-        first, last = (self.source.whole(self.get(end), end) for end in ends)
+        first, last = (self.source.positive(self.get(end), end) for end in ends)
         ports: Any = f"{first}-{last}"
         if last - first + 1 < nodes:
             ports = Said(f"{first}-{first + nodes - 1}", f"{ports} is too small for {nodes} nodes")
-        return {
-            "address": str(self.get("ipmi_address")),
-            "ports": ports,
-            "username": str(self.get("ipmi_username")),
-            "password": str(self.get("ipmi_password")),
-        }
+        self.source.parsed(parse_ports, ports.value if isinstance(ports, Said) else ports, ends[0])
+        names = {"username": "ipmi_username", "password": "ipmi_password"}
+        given = {ours: (name, self.get(name)) for ours, name in names.items()}
+        address = str(self.get("ipmi_address"))
+        self.source.parsed(parse_address, address, "ipmi_address")
+        return {"address": address, "ports": ports, **account(given, self.left_out)}
 
     def _tell_the_rest(self) -> None:
         self._left("", self.given.keys() - _USED - _MEANINGLESS)
@@ -276,15 +273,3 @@ class _Reader:
     def _left(self, where: str, keys: Iterable[str]) -> None:
         for key in sorted(keys):
             self.left_out.append(f"{where}.{key}" if where else key)
-
-
-def _templates(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """(Place, text) of each text that is to be filled in."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _templates(item, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _templates(item, f"{where}[{index}]")
-    elif isinstance(value, str) and "{{" in value:
-        yield where, value
