@@ -7,12 +7,14 @@ through to the libvirt-vm role and Ironic is told as left out, never dropped in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from nospoon.errors import UsageError
 from nospoon.model.cluster import Firmware
 from nospoon.spec.document import as_sequence
 from nospoon.spec.fields import parse_address, parse_ports
+from nospoon.spec.importers import tenks_hosts
 from nospoon.spec.importers.accounts import account
 from nospoon.spec.importers.sizes import size_of
 from nospoon.spec.importers.tenks_enrolment import enrolled, flavors
@@ -41,6 +43,15 @@ _RAMDISK = {
 """Ours -> what Tenks calls it, and called it."""
 _USED = frozenset(DEFAULTS) | {"node_types", "specs", "nova_flavors"}
 _USED |= {name for names in _RAMDISK.values() for name in names}
+_OF_HOSTS = frozenset(
+    {
+        "physnet_mappings",
+        "libvirt_local_uri",
+        "libvirt_custom_socket_path",
+        *(name for name in DEFAULTS if name.startswith("ipmi_")),
+    }
+)
+"""What the inventory may say of each hypervisor, and has a place here."""
 _MEANINGLESS = frozenset({"cmd", "state_file_path", "virtualenv_path", "log_directory"})
 """Of Tenks's own working: nothing here corresponds to them, and nothing is lost."""
 WHICH = "name the cloud with --cloud (envvars: that of OS_*)"
@@ -56,6 +67,8 @@ class _Reader:
         self.source = source
         self.given = source.mapping()
         self.left_out: list[str] = []
+        self.inventory = tenks_hosts.hypervisors(source.inventory)
+        self.hypervisors = tenks_hosts.without_templates(self.inventory)
         self._refuse_templates()
 
     def _refuse_templates(self) -> None:
@@ -75,13 +88,14 @@ class _Reader:
 
     def imported(self) -> Imported:
         specs = list(self._specs())
+        hosts = self._hosts()
         sections = {
             "cluster": self.source.cluster,
-            "hosts": self._hosts(),
+            "hosts": hosts,
             "networks": self._networks(),
             "flavors": dict(self._flavors()),
             "bmc": self._bmc(sum(int(spec["count"]) for spec in specs)),
-            "nodes": list(self._made()) or [self._group(spec) for spec in specs],
+            "nodes": list(self._made(hosts)) or [self._group(spec) for spec in specs],
             **self._cloud(specs),
         }
         self._tell_the_rest()
@@ -101,11 +115,10 @@ class _Reader:
             self._left(f"specs[{index}]", spec.keys() - _SPEC)
             yield spec
 
-    def _made(self) -> Iterator[Any]:
+    def _made(self, hosts: Mapping[str, Any]) -> Iterator[Any]:
         """The nodes of a cluster that runs, each where it is: Tenks's state.yml lists them by
         hypervisor, with a copy of their type.
         """
-        hosts = self._hosts()
         for hypervisor, state in self.source.state_mapping().items():
             given = state if isinstance(state, dict) else {}
             for index, node in enumerate(as_sequence(given.get("nodes"))):
@@ -223,52 +236,86 @@ class _Reader:
         return {name_of(name): {"physnet": name_of(name)} for name in sorted(names)}
 
     def _hosts(self) -> Mapping[str, Any]:
-        listed = self.source.inventory.get("libvirt", {}).get("hosts", [])
-        variables = self.source.inventory.get("_meta", {}).get("hostvars", {})
-        if not listed:
-            return {"here": self._host({})}
-        return {name_of(name): self._host(variables.get(name, {})) for name in listed}
+        if self.hypervisors:
+            return {
+                name_of(name): self._host(name, each) for name, each in self.hypervisors.items()
+            }
+        if self.source.inventory:
+            self.left_out.append(f"inventory: no host in its group {tenks_hosts.GROUP!r}")
+        return {"here": self._host("localhost", {})}
 
-    def _host(self, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _host(self, name: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
         mapping = variables.get("physnet_mappings") or self.get("physnet_mappings")
         if not isinstance(mapping, Mapping):
             raise UsageError(
                 f"{self.source.file}: physnet_mappings: expected a mapping of physical networks to "
                 f"devices, got {mapping!r}"
             )
-        physnets = {name_of(name): str(device) for name, device in mapping.items()}
-        host: dict[str, Any] = {}
-        address = variables.get("ansible_host")
-        if address and variables.get("ansible_connection") != "local":
-            user = variables.get("ansible_user", "root")
-            host["ssh"] = f"{user}@{address}"
-            host["libvirt"] = f"qemu+ssh://{user}@{address}/system"
-        socket = variables.get("libvirt_custom_socket_path") or self.get(
-            "libvirt_custom_socket_path"
-        )
-        uri = variables.get("libvirt_local_uri") or self.get("libvirt_local_uri")
-        if uri or socket:
-            host["libvirt"] = uri or f"qemu+unix:///system?socket={socket}/libvirt-sock"
+        host: dict[str, Any] = dict(self._place(name, variables))
+        physnets = {name_of(network): str(device) for network, device in mapping.items()}
         if physnets:
             why = "`nospoon host setup` puts interfaces into bridges"
             host["physnets"] = Said(physnets, why)
         return host
 
+    def _place(self, name: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """How commands and libvirt are reached; nothing for what is usual here."""
+        uri, socket = (
+            str(variables.get(each) or self.get(each))
+            for each in ("libvirt_local_uri", "libvirt_custom_socket_path")
+        )
+        ssh, authority = tenks_hosts.place(name, variables)
+        reach = partial(tenks_hosts.connection, authority, socket=socket)
+        libvirt = self.source.parsed(reach, uri, f"libvirt_local_uri of {name}")
+        if not libvirt:
+            self.left_out.append(f"inventory: libvirt_local_uri of {name}: {uri} leads to it alone")
+            libvirt = reach("")
+        elif uri and socket and "socket=" not in uri:
+            left = f"libvirt_custom_socket_path of {name}: libvirt_local_uri does not use it"
+            self.left_out.append(f"inventory: {left}")
+        if ssh:
+            yield "ssh", ssh
+        if ssh or uri or socket:
+            yield "libvirt", libvirt
+
     def _bmc(self, nodes: int) -> Mapping[str, Any]:
         ends = ("ipmi_port_range_start", "ipmi_port_range_end")
-        first, last = (self.source.positive(self.get(end), end) for end in ends)
+        first, last = (self.source.positive(self._of_all(end), end) for end in ends)
         ports: Any = f"{first}-{last}"
         if last - first + 1 < nodes:
             ports = Said(f"{first}-{first + nodes - 1}", f"{ports} is too small for {nodes} nodes")
         self.source.parsed(parse_ports, ports.value if isinstance(ports, Said) else ports, ends[0])
         names = {"username": "ipmi_username", "password": "ipmi_password"}
-        given = {ours: (name, self.get(name)) for ours, name in names.items()}
-        address = str(self.get("ipmi_address"))
+        given = {ours: (name, self._of_all(name)) for ours, name in names.items()}
+        address = str(self._of_all("ipmi_address"))
         self.source.parsed(parse_address, address, "ipmi_address")
         return {"address": address, "ports": ports, **account(given, self.left_out)}
 
+    def _of_all(self, name: str) -> Any:
+        """What the override file says, which Ansible prefers, or else all hypervisors alike: `bmc`
+        is one for all of them. BMCs answer here, so only hypervisors here tell their address.
+        """
+        said = {host: each.get(name) for host, each in self.hypervisors.items()}
+        told = [
+            DEFAULTS[name] if value is None else value
+            for host, value in said.items()
+            if name != "ipmi_address" or tenks_hosts.is_here(host, self.hypervisors[host])
+        ]
+        alike = told and all(str(each) == str(told[0]) for each in told)
+        chosen = self.given.get(name)
+        if chosen is None:
+            chosen = told[0] if alike else DEFAULTS[name]
+        same = {"None", str(DEFAULTS[name]), str(chosen)}
+        differing = [host for host, value in said.items() if str(value) not in same]
+        if differing:
+            left = f"inventory: {name} of {', '.join(differing)}: `bmc` holds for all hosts"
+            self.left_out.append(left)
+        return chosen
+
     def _tell_the_rest(self) -> None:
         self._left("", self.given.keys() - _USED - _MEANINGLESS)
+        known = frozenset(self.given.keys() & _USED) | _OF_HOSTS
+        self.left_out += [f"inventory: {each}" for each in tenks_hosts.lost(self.inventory, known)]
 
     def _left(self, where: str, keys: Iterable[str]) -> None:
         for key in sorted(keys):
