@@ -1,4 +1,6 @@
-"""Tenks's documented override example: imported, planned, brought up on libvirt, and powered."""
+"""Tenks's documented override example: imported, planned, brought up on libvirt, and powered; and
+its inventory, as Ansible reads it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,6 @@ from uuid import uuid4
 import pytest
 
 from nospoon.testing.rack import Rack
-
-pytestmark = [pytest.mark.libvirt]
 
 OVERRIDE = """---
 node_types:
@@ -43,6 +43,7 @@ def bridge() -> Iterator[str]:
     subprocess.run(["ip", "link", "delete", name], check=True)
 
 
+@pytest.mark.libvirt
 def test_a_tenks_override_comes_up_on_the_users_bridge(rack: Rack, bridge: str) -> None:
     port = 20_000 + uuid4().int % 10_000
     override = rack.file(OVERRIDE.format(bridge=bridge, port=port), "override.yml")
@@ -64,3 +65,32 @@ def test_a_tenks_override_comes_up_on_the_users_bridge(rack: Rack, bridge: str) 
     assert not Path(f"/sys/class/net/{bridge}/brif").exists() or not list(
         Path(f"/sys/class/net/{bridge}/brif").iterdir()
     )
+
+
+INVENTORY = """
+[hypervisors:children]
+libvirt
+[libvirt]
+hv1 ansible_host=192.0.2.10 ansible_port=2222 ansible_user=stack
+hv2 ansible_host=192.0.2.11 libvirt_local_uri=qemu:///system
+"""
+
+
+@pytest.mark.parametrize("inventory", ["inventory", "inventory/hosts"])
+def test_variables_of_hosts_are_read_where_tenks_has_them(
+    shared: Rack, tmp_path: Path, inventory: str
+) -> None:
+    ansible = tmp_path / "ansible"
+    for each in ("inventory", "host_vars", "group_vars"):
+        (ansible / each).mkdir(parents=True)
+    (ansible / "inventory" / "hosts").write_text(INVENTORY)
+    (ansible / "host_vars" / "hv1").write_text("physnet_mappings: {physnet0: em1}\n")
+    (ansible / "group_vars" / "libvirt").write_text("libvirt_pool_path: /srv/x\n")
+    override = shared.file(OVERRIDE.format(bridge="br0", port=6230), "override.yml")
+    options = ("--inventory", str(ansible / inventory))
+    made = shared.run("import", "--from", "tenks", override, *options)
+    assert "Not carried over: inventory: libvirt_pool_path of hv1, hv2\n" in made.stderr
+    assert 'ssh: "ssh://stack@192.0.2.10:2222"' in made.stdout
+    assert "physnets: {physnet0: em1}" in made.stdout
+    assert "physnets: {physnet0: br0}" in made.stdout
+    assert 'libvirt: "qemu+ssh://root@192.0.2.11/system"' in made.stdout

@@ -60,7 +60,8 @@ def test_what_ironic_creates_has_its_ports_in_their_portgroups(mixed: Inventory)
 def test_an_instackenv_is_imported_again_as_the_same_nodes(mixed: Inventory) -> None:
     imported = READERS["instackenv"](Source("x.json", text_of(mixed, "instackenv"), "again"))
     untold = {each.rpartition(".")[2] for each in imported.left_out}
-    assert untold == {"resource_class", "root_device", "kernel_id"} | {
+    of_the_bmc_and_its_switch = {"pm_system_id", "local_link_connection"}
+    assert untold == {"resource_class", "kernel_id"} | of_the_bmc_and_its_switch | {
         f"{each}_interface" for each in ("boot", "deploy")
     }
     cluster = load(imported.text, file="again")

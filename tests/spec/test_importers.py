@@ -8,7 +8,7 @@ import pytest
 
 from nospoon.errors import UsageError
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import BmcProtocol, Cluster, Firmware
+from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Node
 from nospoon.spec.importers import READERS, Imported, Source
 from nospoon.spec.load import load
 
@@ -167,7 +167,63 @@ def test_instackenv_gives_nodes_with_their_macs_and_accounts() -> None:
     assert (len(first.disks), second.disks) == (1, ())
     assert [(each.name, each.value) for each in first.enrolment.capabilities] == [("x", '"y"')]
     assert "# BMCs have new addresses" in made.text
-    assert made.left_out == ("nodes[1].root_device",)
+    (hint,) = second.enrolment.properties
+    assert (hint.name, json.loads(hint.value)) == ("root_device", {"name": "/dev/vda"})
+    assert made.left_out == ()
+
+
+def tripleo(**node: object) -> tuple[Node, Imported]:
+    """A node of instackenv.json with these keys, as it is loaded."""
+    text = json.dumps({"nodes": [node]})
+    made = READERS["instackenv"](Source("instackenv.json", text, "tripleo"))
+    return load(made.text, file="made").nodes[0], made
+
+
+def test_accounts_that_no_bmc_takes_are_left_out_and_the_rest_of_the_node_loads() -> None:
+    node, made = tripleo(pm_user="a-name-of-17-bytes", pm_password="p" * 21)
+    assert (node.credentials.username, node.credentials.password) == ("admin", "")
+    assert set(made.left_out) == {
+        "nodes[0].pm_user: a BMC takes 1 to 16 bytes without colons",
+        "nodes[0].pm_password: a BMC takes 1 to 20 bytes",
+    }
+    assert "p" * 21 not in made.text
+    node, made = tripleo(pm_password=12345678)
+    assert (node.credentials.password, made.left_out) == ("12345678", ())
+
+
+def test_what_is_left_of_ports_and_where_the_bmc_was_is_told() -> None:
+    link = {"switch_id": "00:00:00:00:00:01", "port_id": "p1"}
+    port = {"address": "52:54:00:AA:BB:02", "local_link_connection": link, "pxe_enabled": True}
+    node, made = tripleo(ports=[port], pm_system_id="/redfish/v1/Systems/5", pm_addr="h")
+    assert node.nics[0].mac == "52:54:00:aa:bb:02"
+    assert made.left_out == (
+        "nodes[0].pm_system_id",
+        "nodes[0].ports[0].local_link_connection",
+        "nodes[0].ports[0].pxe_enabled",
+    )
+    assert all(f"#   {each}\n" in made.text for each in made.left_out)
+
+
+def test_an_account_of_tenks_that_no_bmc_takes_is_left_out() -> None:
+    cluster, made = imported(EXAMPLE + "ipmi_username: a:b\nipmi_password: " + "p" * 21)
+    credentials = cluster.nodes[0].credentials
+    assert (credentials.username, credentials.password) == ("admin", "")
+    assert "ipmi_username: a BMC takes 1 to 16 bytes without colons" in made.left_out
+    assert "ipmi_password: a BMC takes 1 to 20 bytes" in made.left_out
+
+
+def test_names_of_volumes_are_told() -> None:
+    _, made = imported(EXAMPLE.replace("count: 3", "count: 3\n    vol_name_prefix: data"))
+    assert "specs[0].vol_name_prefix" in made.left_out
+
+
+@pytest.mark.parametrize(
+    ("capacity", "size"),
+    [("10g", 10 << 30), ("10Gib", 10 << 30), ("2gb", 2 * 10**9), ("4096", 4096), ("1p", 1 << 50)],
+)
+def test_capacities_are_those_that_libvirt_takes(capacity: str, size: int) -> None:
+    cluster, _ = imported(EXAMPLE.replace("2GB", capacity))
+    assert cluster.nodes[0].disks[0].size == size
 
 
 @pytest.mark.parametrize(
@@ -187,6 +243,51 @@ def test_instackenv_gives_nodes_with_their_macs_and_accounts() -> None:
             "tenks",
             EXAMPLE.replace("  physnet0: brfoo", "  - brfoo"),
             r"in: physnet_mappings: expected a mapping .*, got \['brfoo'\]",
+        ),
+        (
+            "tenks",
+            EXAMPLE.replace("2GB", "10x"),
+            r"in: node_types\.type0\.volumes\[0\]\.capacity: expected a size .*, got '10x'",
+        ),
+        (
+            "tenks",
+            EXAMPLE.replace("vcpus: 1", "vcpus: 0"),
+            r"in: node_types\.type0\.vcpus: expected at least 1, got 0",
+        ),
+        (
+            "tenks",
+            EXAMPLE + "ipmi_address: hv1.example\n",
+            "in: ipmi_address: expected an IPv4 or IPv6 address, got 'hv1.example'",
+        ),
+        (
+            "tenks",
+            EXAMPLE + "ipmi_port_range_end: 70000\n",
+            "in: ipmi_port_range_start: expected ports from 1 to 65535",
+        ),
+        (
+            "tenks",
+            EXAMPLE + "default_boot_mode: efi\n",
+            "in: default_boot_mode: expected one of bios, uefi, .*got 'efi'",
+        ),
+        (
+            "instackenv",
+            '{"nodes": [{"arch": "ppc64le"}]}',
+            r"in: nodes\[0\]\.arch: expected one of x86_64, aarch64, got 'ppc64le'",
+        ),
+        (
+            "instackenv",
+            '{"nodes": [{"ports": [{"physical_network": "ctlplane"}]}]}',
+            r"in: nodes\[0\]\.ports\[0\]\.address: expected a MAC address .*, got None",
+        ),
+        (
+            "instackenv",
+            '{"nodes": [{"mac": ["52:54:00:aa:bb:02", "none"]}]}',
+            r"in: nodes\[0\]\.mac\[1\]: expected a MAC address .*, got 'none'",
+        ),
+        (
+            "instackenv",
+            '{"nodes": [{"root_device": "/dev/vda"}]}',
+            r"in: nodes\[0\]\.root_device: expected a mapping of hints",
         ),
     ],
 )

@@ -43,12 +43,14 @@ _RECAP = re.compile(r"(?P<host>\S+)\s+: (?P<counts>ok=\d.*)")
 _COUNT = re.compile(r"(\w+)=(\d+)")
 
 
-def inventory(path: str) -> Any:
-    """What Ansible itself makes of an inventory (`ansible-inventory --list`).
+def inventory(path: str, *, playbooks: str | None = None) -> Any:
+    """What Ansible itself makes of an inventory (`ansible-inventory --list`). `playbooks`: a
+    directory whose host_vars and group_vars count, too.
 
     Raises `MissingTool`, or `UsageError` with Ansible's own words.
     """
     argv = [_tool("ansible-inventory"), "--list", "-i", path]
+    argv += ["--playbook-dir", playbooks] if playbooks is not None else []
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UsageError(f"ansible-inventory cannot read {path}: {done.stderr.strip()}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -40,7 +41,7 @@ def command(
     if cloud and tool != "tenks":
         raise click.UsageError("--cloud goes with --from tenks")
     target = writable(out) if out is not None else None
-    listed = ansible.inventory(inventory) if inventory is not None else {}
+    listed = {} if inventory is None else _listed(Path(inventory))
     beside = Path(file).with_name("state.yml")
     if state is None and tool == "tenks" and beside.is_file():
         state = str(beside)
@@ -54,6 +55,14 @@ def command(
         return
     target.write_text(imported.text)
     click.echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
+
+
+def _listed(inventory: Path) -> Any:
+    """With the variables of hosts beside Tenks's playbooks, as ansible/host_vars/HOST."""
+    place = inventory.resolve()
+    playbooks = place.parent if place.is_dir() else place.parent.parent
+    known = any((playbooks / each).is_dir() for each in ("host_vars", "group_vars"))
+    return ansible.inventory(str(inventory), playbooks=str(playbooks) if known else None)
 
 
 def _text(path: str) -> str:

@@ -9,16 +9,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nospoon.errors import UsageError
+from nospoon.model.cluster import Arch
 from nospoon.spec.document import as_sequence
+from nospoon.spec.fields import parse_mac
+from nospoon.spec.importers.accounts import account
 from nospoon.spec.importers.capabilities import capabilities_of
 from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
 
 REDFISH = frozenset({"redfish", "staging-wildcat"})
 _KNOWN = frozenset({
     "name", "pm_type", "pm_user", "pm_password", "cpu", "memory", "disk", "arch", "mac", "ports",
-    "capabilities",
+    "capabilities", "root_device",
 })  # fmt: skip
-_REPLACED = frozenset({"pm_addr", "pm_port", "pm_system_id", "uuid", "_comment"})
+_PORT = frozenset({"address", "physical_network"})
+_REPLACED = frozenset({"pm_addr", "pm_port", "uuid", "_comment"})
 """Where the BMC was, and who the node was: ours have an address and a UUID of their own."""
 
 
@@ -48,37 +52,52 @@ def _plain(node: Any) -> Mapping[str, Any]:
 def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
     if not isinstance(entry, dict):
         raise UsageError(f"{source.file}: nodes[{index}]: expected a mapping")
-    left_out += [f"nodes[{index}].{key}" for key in sorted(entry.keys() - _KNOWN - _REPLACED)]
+    where = f"nodes[{index}]"
+    left_out += [f"{where}.{key}" for key in sorted(entry.keys() - _KNOWN - _REPLACED)]
     kind = str(entry.get("pm_type", "ipmi"))
     protocol = "redfish" if kind in REDFISH else "ipmi"
-    bmc = {"protocols": [protocol]}
-    if entry.get("pm_user"):
-        bmc |= {"username": entry["pm_user"], "password": entry.get("pm_password", "password")}
     capabilities = capabilities_of(entry.get("capabilities", ""))
     mode = capabilities.pop("boot_mode", "bios")
 
-    def whole(key: str, default: int) -> int:
-        return source.whole(entry.get(key, default), f"nodes[{index}].{key}")
-
-    disk = whole("disk", 10)
+    disk = source.whole(entry.get("disk", 10), f"{where}.disk")
+    memory = source.positive(entry.get("memory", 1024), f"{where}.memory")
+    root_device = entry.get("root_device")
+    if root_device and not isinstance(root_device, dict):
+        raise UsageError(f"{source.file}: {where}.root_device: expected a mapping of hints")
+    ironic = {"capabilities": capabilities, "root_device": root_device}
     node = {
         "name": name_of(entry.get("name") or f"node-{index}"),
-        "cpus": whole("cpu", 1),
-        "memory": f"{whole('memory', 1024)}MiB",
+        "cpus": source.positive(entry.get("cpu", 1), f"{where}.cpu"),
+        "memory": f"{memory}MiB",
         "disks": [f"{disk}GiB"] if disk else [],
-        "arch": str(entry.get("arch", "x86_64")),
+        "arch": source.one_of(Arch, entry.get("arch") or "x86_64", f"{where}.arch"),
         "firmware": mode if mode in {"bios", "uefi"} else "bios",
-        "nics": list(_nics(entry)),
-        "bmc": bmc,
+        "nics": list(_nics(source, where, entry, left_out)),
+        "bmc": {"protocols": [protocol], **account(_account(where, entry), left_out)},
     }
-    return node | ({"ironic": {"capabilities": capabilities}} if capabilities else {})
+    told = {name: value for name, value in ironic.items() if value}
+    return node | ({"ironic": told} if told else {})
 
 
-def _nics(entry: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _account(where: str, entry: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Its name and its password; a name alone has a fixed one, too."""
+    name = entry.get("pm_user")
+    password = entry.get("pm_password", "password" if name else None)
+    given = {"username": (f"{where}.pm_user", name), "password": (f"{where}.pm_password", password)}
+    return {ours: told for ours, told in given.items() if told[1]}
+
+
+def _nics(
+    source: Source, where: str, entry: Mapping[str, Any], left_out: list[str]
+) -> Iterator[dict[str, str]]:
     """TripleO's first NIC is on the provisioning network, which it calls ctlplane."""
-    for port in as_sequence(entry.get("ports")):
-        given = port if isinstance(port, dict) else {"address": port}
+    for index, port in enumerate(as_sequence(entry.get("ports"))):
+        given: Mapping[str, Any] = port if isinstance(port, dict) else {"address": port}
+        place = f"{where}.ports[{index}]"
+        left_out += [f"{place}.{key}" for key in sorted(given.keys() - _PORT)]
         network = name_of(given.get("physical_network") or "ctlplane")
-        yield {"network": network, "mac": str(given.get("address"))}
-    for mac in as_sequence(entry.get("mac")):
-        yield {"network": "ctlplane", "mac": str(mac)}
+        mac = source.parsed(parse_mac, given.get("address"), f"{place}.address")
+        yield {"network": network, "mac": mac}
+    for index, address in enumerate(as_sequence(entry.get("mac"))):
+        mac = source.parsed(parse_mac, address, f"{where}.mac[{index}]")
+        yield {"network": "ctlplane", "mac": mac}

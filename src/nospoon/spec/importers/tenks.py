@@ -6,14 +6,19 @@ through to the libvirt-vm role and Ironic is told as left out, never dropped in 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from nospoon.errors import UsageError
+from nospoon.model.cluster import Firmware
 from nospoon.spec.document import as_sequence
+from nospoon.spec.fields import parse_address, parse_ports
+from nospoon.spec.importers import tenks_hosts
+from nospoon.spec.importers.accounts import account
+from nospoon.spec.importers.sizes import size_of
 from nospoon.spec.importers.tenks_enrolment import enrolled, flavors
-from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
+from nospoon.spec.importers.written import Imported, Said, Source, name_of, templates, write
 
 DEFAULTS: Mapping[str, Any] = {
     "default_ironic_driver": "ipmi",
@@ -30,7 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
 REDFISH = frozenset({"redfish"})
 _TYPE = frozenset({"memory_mb", "vcpus", "volumes", "physical_networks", "ironic_driver"})
 _VOLUME = frozenset({"capacity", "image", "backing_image"})
-_SPEC = frozenset({"type", "count", "node_name_prefix", "vol_name_prefix", "ironic_config"})
+_SPEC = frozenset({"type", "count", "node_name_prefix", "ironic_config"})
 _RAMDISK = {
     "deploy_kernel": ("deploy_kernel", "deploy_kernel_uuid"),
     "deploy_ramdisk": ("deploy_ramdisk", "deploy_ramdisk_uuid"),
@@ -38,11 +43,18 @@ _RAMDISK = {
 """Ours -> what Tenks calls it, and called it."""
 _USED = frozenset(DEFAULTS) | {"node_types", "specs", "nova_flavors"}
 _USED |= {name for names in _RAMDISK.values() for name in names}
+_OF_HOSTS = frozenset(
+    {
+        "physnet_mappings",
+        "libvirt_local_uri",
+        "libvirt_custom_socket_path",
+        *(name for name in DEFAULTS if name.startswith("ipmi_")),
+    }
+)
+"""What the inventory may say of each hypervisor, and has a place here."""
 _MEANINGLESS = frozenset({"cmd", "state_file_path", "virtualenv_path", "log_directory"})
 """Of Tenks's own working: nothing here corresponds to them, and nothing is lost."""
 WHICH = "name the cloud with --cloud (envvars: that of OS_*)"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
-_UNITS = {"": "B", "B": "B", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
 
 
 def read(source: Source) -> Imported:
@@ -55,12 +67,14 @@ class _Reader:
         self.source = source
         self.given = source.mapping()
         self.left_out: list[str] = []
+        self.inventory = tenks_hosts.hypervisors(source.inventory)
+        self.hypervisors = tenks_hosts.without_templates(self.inventory)
         self._refuse_templates()
 
     def _refuse_templates(self) -> None:
         """Ansible's templates say nothing here. Raises `UsageError` with each."""
         used = {name: value for name, value in self.given.items() if name in _USED}
-        found = [f"{self.source.file}: {where}: {text!r}" for where, text in _templates(used, "")]
+        found = [f"{self.source.file}: {where}: {text!r}" for where, text in templates(used, "")]
         if found:
             raise UsageError(
                 "\n".join(found) + "\nThese are templates, which Ansible fills in",
@@ -74,13 +88,14 @@ class _Reader:
 
     def imported(self) -> Imported:
         specs = list(self._specs())
+        hosts = self._hosts()
         sections = {
             "cluster": self.source.cluster,
-            "hosts": self._hosts(),
+            "hosts": hosts,
             "networks": self._networks(),
             "flavors": dict(self._flavors()),
             "bmc": self._bmc(sum(int(spec["count"]) for spec in specs)),
-            "nodes": list(self._made()) or [self._group(spec) for spec in specs],
+            "nodes": list(self._made(hosts)) or [self._group(spec) for spec in specs],
             **self._cloud(specs),
         }
         self._tell_the_rest()
@@ -100,11 +115,10 @@ class _Reader:
             self._left(f"specs[{index}]", spec.keys() - _SPEC)
             yield spec
 
-    def _made(self) -> Iterator[Any]:
+    def _made(self, hosts: Mapping[str, Any]) -> Iterator[Any]:
         """The nodes of a cluster that runs, each where it is: Tenks's state.yml lists them by
         hypervisor, with a copy of their type.
         """
-        hosts = self._hosts()
         for hypervisor, state in self.source.state_mapping().items():
             given = state if isinstance(state, dict) else {}
             for index, node in enumerate(as_sequence(given.get("nodes"))):
@@ -135,7 +149,7 @@ class _Reader:
         for name, body in self._types().items():
             given = body if isinstance(body, dict) else {}
             self._left(f"node_types.{name}", given.keys() - _TYPE - {"console_log_enabled"})
-            mode = str(self.get("default_boot_mode"))
+            mode = self.source.one_of(Firmware, self.get("default_boot_mode"), "default_boot_mode")
             driver = str(given.get("ironic_driver") or self.get("default_ironic_driver"))
             protocol = "redfish" if driver in REDFISH else "ipmi"
             yield (
@@ -152,26 +166,22 @@ class _Reader:
             )
 
     def _whole(self, name: str, given: Mapping[str, Any], key: str, default: int) -> int:
-        return self.source.whole(given.get(key, default), f"node_types.{name}.{key}")
+        return self.source.positive(given.get(key, default), f"node_types.{name}.{key}")
 
     def _disks(self, name: str, volumes: Any) -> Iterator[Any]:
         for index, volume in enumerate(as_sequence(volumes)):
             given = volume if isinstance(volume, dict) else {}
-            self._left(f"node_types.{name}.volumes[{index}]", given.keys() - _VOLUME)
-            size = self._size(given.get("capacity"))
+            where = f"node_types.{name}.volumes[{index}]"
+            self._left(where, given.keys() - _VOLUME)
+            capacity = given.get("capacity")
+            size = ""
+            if capacity is not None:
+                size = self.source.parsed(size_of, capacity, f"{where}.capacity")
             image = given.get("image") or given.get("backing_image")
             if image:
                 yield {"image": image, **({"size": size} if size else {})}
             elif size:
                 yield size
-
-    def _size(self, capacity: Any) -> str:
-        if capacity is None:
-            return ""
-        match = _SIZE.match(str(capacity))
-        if match is None:
-            raise UsageError(f"{self.source.file}: capacity {capacity!r} is no size")
-        return f"{match[1]}{_UNITS.get(match[2], match[2])}"
 
     def _group(self, spec: Mapping[str, Any]) -> Any:
         return {
@@ -226,65 +236,87 @@ class _Reader:
         return {name_of(name): {"physnet": name_of(name)} for name in sorted(names)}
 
     def _hosts(self) -> Mapping[str, Any]:
-        listed = self.source.inventory.get("libvirt", {}).get("hosts", [])
-        variables = self.source.inventory.get("_meta", {}).get("hostvars", {})
-        if not listed:
-            return {"here": self._host({})}
-        return {name_of(name): self._host(variables.get(name, {})) for name in listed}
+        if self.hypervisors:
+            return {
+                name_of(name): self._host(name, each) for name, each in self.hypervisors.items()
+            }
+        if self.source.inventory:
+            self.left_out.append(f"inventory: no host in its group {tenks_hosts.GROUP!r}")
+        return {"here": self._host("localhost", {})}
 
-    def _host(self, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _host(self, name: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
         mapping = variables.get("physnet_mappings") or self.get("physnet_mappings")
         if not isinstance(mapping, Mapping):
             raise UsageError(
                 f"{self.source.file}: physnet_mappings: expected a mapping of physical networks to "
                 f"devices, got {mapping!r}"
             )
-        physnets = {name_of(name): str(device) for name, device in mapping.items()}
-        host: dict[str, Any] = {}
-        address = variables.get("ansible_host")
-        if address and variables.get("ansible_connection") != "local":
-            user = variables.get("ansible_user", "root")
-            host["ssh"] = f"{user}@{address}"
-            host["libvirt"] = f"qemu+ssh://{user}@{address}/system"
-        socket = variables.get("libvirt_custom_socket_path") or self.get(
-            "libvirt_custom_socket_path"
-        )
-        uri = variables.get("libvirt_local_uri") or self.get("libvirt_local_uri")
-        if uri or socket:
-            host["libvirt"] = uri or f"qemu+unix:///system?socket={socket}/libvirt-sock"
+        host: dict[str, Any] = dict(self._place(name, variables))
+        physnets = {name_of(network): str(device) for network, device in mapping.items()}
         if physnets:
             why = "`nospoon host setup` puts interfaces into bridges"
             host["physnets"] = Said(physnets, why)
         return host
 
+    def _place(self, name: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """How commands and libvirt are reached; nothing for what is usual here."""
+        uri, socket = (
+            str(variables.get(each) or self.get(each))
+            for each in ("libvirt_local_uri", "libvirt_custom_socket_path")
+        )
+        ssh, authority = tenks_hosts.place(name, variables)
+        reach = partial(tenks_hosts.connection, authority, socket=socket)
+        libvirt = self.source.parsed(reach, uri, f"libvirt_local_uri of {name}")
+        if not libvirt:
+            self.left_out.append(f"inventory: libvirt_local_uri of {name}: {uri} leads to it alone")
+            libvirt = reach("")
+        elif uri and socket and "socket=" not in uri:
+            left = f"libvirt_custom_socket_path of {name}: libvirt_local_uri does not use it"
+            self.left_out.append(f"inventory: {left}")
+        if ssh:
+            yield "ssh", ssh
+        if ssh or uri or socket:
+            yield "libvirt", libvirt
+
     def _bmc(self, nodes: int) -> Mapping[str, Any]:
         ends = ("ipmi_port_range_start", "ipmi_port_range_end")
-        first, last = (self.source.whole(self.get(end), end) for end in ends)
+        first, last = (self.source.positive(self._of_all(end), end) for end in ends)
         ports: Any = f"{first}-{last}"
         if last - first + 1 < nodes:
             ports = Said(f"{first}-{first + nodes - 1}", f"{ports} is too small for {nodes} nodes")
-        return {
-            "address": str(self.get("ipmi_address")),
-            "ports": ports,
-            "username": str(self.get("ipmi_username")),
-            "password": str(self.get("ipmi_password")),
-        }
+        self.source.parsed(parse_ports, ports.value if isinstance(ports, Said) else ports, ends[0])
+        names = {"username": "ipmi_username", "password": "ipmi_password"}
+        given = {ours: (name, self._of_all(name)) for ours, name in names.items()}
+        address = str(self._of_all("ipmi_address"))
+        self.source.parsed(parse_address, address, "ipmi_address")
+        return {"address": address, "ports": ports, **account(given, self.left_out)}
+
+    def _of_all(self, name: str) -> Any:
+        """What the override file says, which Ansible prefers, or else all hypervisors alike: `bmc`
+        is one for all of them. BMCs answer here, so only hypervisors here tell their address.
+        """
+        said = {host: each.get(name) for host, each in self.hypervisors.items()}
+        told = [
+            DEFAULTS[name] if value is None else value
+            for host, value in said.items()
+            if name != "ipmi_address" or tenks_hosts.is_here(host, self.hypervisors[host])
+        ]
+        alike = told and all(str(each) == str(told[0]) for each in told)
+        chosen = self.given.get(name)
+        if chosen is None:
+            chosen = told[0] if alike else DEFAULTS[name]
+        same = {"None", str(DEFAULTS[name]), str(chosen)}
+        differing = [host for host, value in said.items() if str(value) not in same]
+        if differing:
+            left = f"inventory: {name} of {', '.join(differing)}: `bmc` holds for all hosts"
+            self.left_out.append(left)
+        return chosen
 
     def _tell_the_rest(self) -> None:
         self._left("", self.given.keys() - _USED - _MEANINGLESS)
+        known = frozenset(self.given.keys() & _USED) | _OF_HOSTS
+        self.left_out += [f"inventory: {each}" for each in tenks_hosts.lost(self.inventory, known)]
 
     def _left(self, where: str, keys: Iterable[str]) -> None:
         for key in sorted(keys):
             self.left_out.append(f"{where}.{key}" if where else key)
-
-
-def _templates(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """(Place, text) of each text that is to be filled in."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _templates(item, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _templates(item, f"{where}[{index}]")
-    elif isinstance(value, str) and "{{" in value:
-        yield where, value

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from nospoon.errors import SpecError, UsageError
 from nospoon.spec.document import Document, Value
@@ -14,6 +15,7 @@ from nospoon.spec.document import Document, Value
 _PLAIN = re.compile(r"[A-Za-z_][\w./+-]*( [\w./+-]+)*\Z")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _SCALARS = str | int | float | bool
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,27 @@ class Source:
         if not re.fullmatch(r"[0-9]+", str(value)):
             raise UsageError(f"{self.file}: {where}: expected a whole number, got {value!r}")
         return int(value)
+
+    def positive(self, value: Any, where: str) -> int:
+        """A whole number that is not 0. Raises `UsageError`."""
+        number = self.whole(value, where)
+        if not number:
+            raise UsageError(f"{self.file}: {where}: expected at least 1, got {value!r}")
+        return number
+
+    def one_of(self, words: type[StrEnum], value: Any, where: str) -> str:
+        """One of the words of an enum. Raises `UsageError`."""
+        if str(value) not in set(words):
+            known = ", ".join(words)
+            raise UsageError(f"{self.file}: {where}: expected one of {known}, got {value!r}")
+        return str(value)
+
+    def parsed(self, parse: Callable[[Any], T], value: Any, where: str) -> T:
+        """What a cluster file takes there. Raises `UsageError` with the words of `parse`."""
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise UsageError(f"{self.file}: {where}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +139,15 @@ def name_of(text: object) -> str:
     """A name that a cluster file takes, as near as can be (RFC 1123 §2.1)."""
     kept = re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")
     return kept[:63] or "x"
+
+
+def templates(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """(Place, text) of each text that Ansible is to fill in."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from templates(item, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from templates(item, f"{where}[{index}]")
+    elif isinstance(value, str) and ("{{" in value or "{%" in value):
+        yield where, value
