@@ -216,7 +216,7 @@ def test_hints_that_metal3_cannot_say_are_told(made: Make) -> None:
     inventory = made(f"nodes: [{{count: 1, ironic: {{root_device: {hints}}}}}]")
     result = FORMATS["bmh"].make(inventory)
     assert result.value[1]["spec"]["rootDeviceHints"] == {"model": "QEMU"}
-    assert len(result.left_out) == 3
+    assert len([each for each in result.left_out if each.startswith("root device hint")]) == 3
 
 
 SAYING = """
@@ -228,7 +228,7 @@ nodes:
       extra: {asset: 7}
       volumes: {targets: [{volume_id: root}]}
       rescue_kernel: "file:///k"
-      properties: {rack: r7}
+      properties: {rack: r7, unit: 0}
       capabilities: {x: y}
 """
 
@@ -255,6 +255,7 @@ nodes:
                 "ports.pxe_enabled",
                 "driver_info.rescue_kernel",
                 "properties.rack",
+                "properties.unit",
             },
         ),
         (
@@ -263,8 +264,12 @@ nodes:
                 "boot_interface",
                 "extra",
                 "volumes",
+                "ports.pxe_enabled",
+                "ports.physical_network",
+                "ports.local_link_connection",
                 "driver_info.rescue_kernel",
                 "properties.rack",
+                "properties.unit",
             },
         ),
     ],
@@ -280,6 +285,16 @@ def test_of_ports_and_capabilities_metal3_has_what_it_boots_by(made: Make) -> No
     left_out = FORMATS["bmh"].make(made(SAYING)).left_out
     assert "ports of n0 but that of bootMACAddress" in left_out
     assert "properties.capabilities of n0: x:y" in left_out
+
+
+def test_metal3_is_told_to_boot_from_media_and_of_nodes_that_boot_from_no_port(made: Make) -> None:
+    by_media = "ironic: {interfaces: {boot: redfish-virtual-media}}"
+    inventory = made(
+        f"nodes: [{{name: n0, nics: [{{network: provision, pxe: false}}], {by_media}}}]"
+    )
+    left_out = FORMATS["bmh"].make(inventory).left_out
+    assert "bootMACAddress of n0: it boots from none of its ports" in left_out
+    assert "boot_interface of n0" not in left_out
 
 
 def test_nodes_whose_address_nobody_knows_are_told(made: Make) -> None:

@@ -33,12 +33,13 @@ HINTS: Mapping[str, tuple[str, type]] = {
 """Ironic's hints for the root device -> Metal3's, and what those are."""
 _OPERATOR = re.compile(r"(<in>|<all-in>|<or>|s?(==|!=|>=|<=|>|<)|=) ")
 """With what Ironic's hints may begin, and Metal3's may not (oslo.utils, specs_matcher)."""
-MEDIA = "redfish-virtual-media"
+MEDIA, VIRTUAL_MEDIA = "redfish-virtual-media", "redfish-virtualmedia"
+"""The boot interface in Ironic's words, and in those of a BMC's address."""
 BY_BOOT_MODE = frozenset({"", "boot_mode", "secure_boot"})
 _LOGIN = ("address", "port", "username", "password", "system_id", "verify_ca")
 SAID = frozenset(
     {
-        "description", "automated_clean", "ports",
+        "description", "automated_clean", "ports.address",
         *(f"driver_info.{driver}_{each}" for driver in ("ipmi", "redfish") for each in _LOGIN),
         *(f"properties.{each}" for each in ("cpu_arch", "root_device", "capabilities")),
         # what its own inspection finds
@@ -57,7 +58,7 @@ def make(inventory: Inventory) -> Made:
         address = _address(place.bmc, found, by_ipmi=place.node.enrolment.driver == "ipmi")
         if address:
             told += [_secret(place), _host(inventory, place, found, address)]
-            left_out += _unsaid(place, found)
+            left_out += _unsaid(place, found, media=address.startswith(VIRTUAL_MEDIA))
         else:
             left_out.append(f"node {place.name}: its BMC speaks neither IPMI nor Redfish")
     return Made(told, tuple(left_out))
@@ -68,7 +69,7 @@ def _address(bmc: Bmc, found: Registered, *, by_ipmi: bool) -> str:
     if bmc.redfish and not by_ipmi:
         how = "redfish"
         if found.interfaces.get("boot_interface") == MEDIA:
-            how = "redfish-virtualmedia"
+            how = VIRTUAL_MEDIA
         scheme = how if bmc.tls else f"{how}+http"
         return f"{scheme}://{bmc.redfish}/redfish/v1/Systems/{bmc.uuid}"
     return f"ipmi://{bmc.ipmi}" if bmc.ipmi else ""
@@ -131,15 +132,18 @@ def _sayable(name: str, value: Any) -> bool:
     return known and not _OPERATOR.match(str(value))
 
 
-def _unsaid(place: Place, found: Registered) -> Iterator[str]:
+def _unsaid(place: Place, found: Registered, *, media: bool) -> Iterator[str]:
+    """`media`: its address tells that it boots from virtual media."""
     hints = found.properties.get("root_device") or {}
     for name, value in hints.items():
         if not _sayable(name, value):
             yield f"root device hint {name} of {place.name}: Metal3 has none like {value!r}"
-    if len(found.ports) > 1:
+    if not found.boot_mac:
+        yield f"bootMACAddress of {place.name}: it boots from none of its ports"
+    elif len(found.ports) > 1:
         yield f"ports of {place.name} but that of bootMACAddress"
     capabilities = str(found.properties.get("capabilities", ""))
     more = [each for each in capabilities.split(",") if each.partition(":")[0] not in BY_BOOT_MODE]
     if any(more):
         yield f"properties.capabilities of {place.name}: {','.join(more)}"
-    yield from unsaid(place, found, SAID)
+    yield from unsaid(place, found, SAID | {"boot_interface"} if media else SAID)

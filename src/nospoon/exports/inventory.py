@@ -121,7 +121,7 @@ def unsaid(place: Place, found: Registered, said: Collection[str]) -> list[str]:
     told = {
         name: value
         for name, value in _fields(place, found, ports=any(each in known for each in _PORTS))
-        if (value or value is False)
+        if value not in (None, "", (), [], {})
         and not known & {name, name.partition(".")[0]}
         and not (name.endswith("_interface") and INTERFACES in known)
         and value != USUAL.get(name)
