@@ -244,6 +244,25 @@ class Slow(Moody):
         self.ended += 1
 
 
+class BreaksOff(Moody):
+    """A driver whose calls end cancelled, and nobody cancelled them."""
+
+    def __init__(self, inner: Driver) -> None:
+        super().__init__(inner, [])
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        del resource, tag
+        raise asyncio.CancelledError
+
+
+async def test_a_call_that_breaks_off_by_itself_is_a_failure_and_ends_the_run() -> None:
+    bench = Bench()
+    bench.drivers["sim", Kind.POOL] = BreaksOff(bench.drivers["sim", Kind.POOL])
+    outcome = await asyncio.wait_for(bench.run(await bench.plan()), timeout=60)
+    assert ["was broken off" in each.message for each in outcome.failures] == [True]
+    assert outcome.skipped
+
+
 async def test_a_call_that_was_begun_is_heard_out_when_all_is_cancelled() -> None:
     bench = Bench()
     slow = bench.drivers["sim", Kind.POOL] = Slow(bench.drivers["sim", Kind.POOL])

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
-from nospoon.errors import HostUnreachable, MissingTool, NospoonError
+from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
 from nospoon.model.resources import Key, Kind, OwnerTag
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
@@ -172,6 +172,9 @@ class _Run:
         try:
             error = await asyncio.shield(call)
         except asyncio.CancelledError:
+            us = asyncio.current_task()
+            if call.cancelled() and us is not None and not us.cancelling():
+                raise ProviderError(f"the call for {move.key} was broken off") from None
             if move.key.kind in PATIENT:
                 call.cancel()
             await asyncio.wait([call])

@@ -30,11 +30,12 @@ def answered(adapter: Any, path: str, method: str, **how: Any) -> Any:
 def judged(answer: Any, call: str, *, said: Callable[[str], str]) -> Any:
     """The body of an answer, decoded, None for an empty one. `call` says who was asked for what;
     `said` finds the words in the body of a refusal. Raises `Gone` (404), `Conflict` (409),
-    `HostUnreachable` (502 to 504, which those in between answer), or `ProviderError`.
+    `HostUnreachable` (502 to 504, which those in between answer; or what is no JSON: somebody else
+    answers there), or `ProviderError`.
     """
     status = answer.status_code
     if status < 400:
-        return answer.json() if answer.text else None
+        return _body(answer, call) if answer.text else None
     message = f"{call} was refused with {status}: {said(answer.text)}"
     match status:
         case 404:
@@ -45,3 +46,11 @@ def judged(answer: Any, call: str, *, said: Callable[[str], str]) -> Any:
             raise HostUnreachable(message)
         case _:
             raise ProviderError(message)
+
+
+def _body(answer: Any, call: str) -> Any:
+    try:
+        return answer.json()
+    except ValueError as error:
+        told = " ".join(answer.text.split())[:60]
+        raise HostUnreachable(f"{call} was answered with no JSON: {told!r}") from error
