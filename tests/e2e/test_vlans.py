@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -66,3 +67,26 @@ def test_a_host_is_checked_for_open_vswitch_and_the_firewall(shared: Rack, bridg
     rows = {each["what"]: each for each in shared.json("host", "check", file)}
     assert {rows[what]["verdict"] for what in ("ovs-vsctl", "iptables", "physnet public")} == {"ok"}
     assert rows["physnet public"]["detail"] == f"bridge {bridge} of Open vSwitch"
+    assert "network public" not in rows, "no node is on it"
+
+
+@pytest.mark.parametrize(
+    ("public", "verdict", "told"),
+    [
+        ("physnet: public, switch: ovs", "ok", "plugged into nst"),
+        ("physnet: public", "missing", "Write `switch: ovs`"),
+        ("bridge: nst-nowhere", "missing", "has no bridge nst-nowhere"),
+    ],
+)
+def test_a_host_is_checked_for_the_bridges_that_nodes_are_on(
+    shared: Rack, bridge: str, public: str, verdict: str, told: str
+) -> None:
+    name = shared.name()
+    host = f"hosts: {{here: {{libvirt: 'qemu:///system', physnets: {{public: {bridge}}}}}}}\n"
+    networks = f"networks: {{public: {{{public}}}}}\n"
+    text = f"cluster: {name}\n{host}{networks}nodes: [{{nics: [public]}}]\n"
+    argv = ("host", "check", shared.file(text, f"{name}.yaml"), "-f", "json")
+    rows = json.loads(shared.run(*argv, status=0 if verdict == "ok" else 1).stdout)
+    (row,) = [each for each in rows if each["what"] == "network public"]
+    assert row["verdict"] == verdict
+    assert told in row["detail"]

@@ -96,9 +96,26 @@ async def test_one_that_is_refused_leaves_what_runs(
     elsewhere = replace(running_ironic.wanted, address="203.0.113.7")
     with pytest.raises(Conflict, match=r"203\.0\.113\.7.*--address"):
         await ironic.up(elsewhere, state=running_ironic.state, cache=cache)
+    there = ("127.0.0.3", running_ironic.wanted.port)
+    with socket.create_server(there), pytest.raises(Conflict, match=r"127\.0\.0\.3 port"):
+        moved = replace(running_ironic.wanted, address=there[0])
+        await ironic.up(moved, state=running_ironic.state, cache=cache)
     found = ironic.running(running_ironic.state)
     assert found is not None
     assert await ironic.answers(found)
+
+
+async def test_what_serves_files_is_not_started_again_where_somebody_else_is_meanwhile(
+    running_ironic: Ironic, cache: Path
+) -> None:
+    found = ironic.running(running_ironic.state)
+    assert found is not None
+    os.killpg(found.files.pid, signal.SIGKILL)
+    until(lambda: not owned.is_alive(found.files))
+    with socket.create_server(("127.0.0.1", found.wanted.files)), pytest.raises(Conflict):
+        await ironic.up(found.wanted, state=found.state, cache=cache)
+    assert await ironic.answers(found)
+    assert (await ironic.up(found.wanted, state=found.state, cache=cache)).whole
 
 
 async def test_packages_that_cannot_be_had_are_told_with_what_is_needed(tmp_path: Path) -> None:

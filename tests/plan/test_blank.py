@@ -1,4 +1,4 @@
-"""Nodes that Ironic has deployed and that lose their disks are deployed anew, and no others."""
+"""Nodes that Ironic has deployed and that lose their disk are deployed anew, and no others."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ DISK, MACHINE = (Key(kind, "x", name) for kind, name in ((Kind.VOLUME, "a-0"), (
         (set(), resources(disks="[2GiB]"), 1),
         (set(), resources(disks="[8GiB]"), 0),
         (set(), resources(disks="[4GiB, 4GiB]"), 0),
+        ({DISK}, resources(disks="[4GiB, 4GiB]"), 1),
         ({DISK}, resources(ironic="state: enroll"), 0),
     ],
 )
-def test_what_was_deployed_is_deployed_anew_when_no_disk_is_left(
+def test_what_was_deployed_is_deployed_anew_when_its_disk_is(
     gone: set[Key], desired: dict[Key, Resource], steps: int
 ) -> None:
     found = [
@@ -64,7 +65,7 @@ def test_what_was_deployed_is_deployed_anew_when_no_disk_is_left(
     assert [step.action for step in told] == [Action.REPLACE] * steps
     if steps:
         order = list(moves(plan))
-        assert "-/+ ironic-standing a on ironic  (its disks are made anew)" in plan_text(plan)
+        assert "-/+ ironic-standing a on ironic  (its disk is made anew)" in plan_text(plan)
         before, after = (order.index((Key(KIND, "ironic", "a"), half)) for half in Half)
         places = [n for n, (key, _) in enumerate(order) if key.kind is Kind.VOLUME]
         assert before < min(places)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -281,6 +282,16 @@ def test_on_a_network_with_ipv6_alone_they_keep_theirs_too() -> None:
     world.up({"m0": "stor", "m2": "net"})
     given_to = {each.mac: each.address6 for each in world.reservations()}
     assert given_to == {mac("m0", 0): "fd00:9::1000", mac("m2", 0): "fd00:9::1001"}
+
+
+@pytest.mark.parametrize("after", ["fd00:8::/64", "fd00:a::/64"])
+def test_on_another_network_with_ipv6_alone_they_get_others(after: str) -> None:
+    """A number that its address would stand for there is none."""
+    nets = "net: {netboot: builtin, cidr: '%s'}, stor: {netboot: none}"
+    world = running({"m0": "net"}, nets=nets % "fd00:9::/64")
+    world.nets = nets % after
+    world.up({"m0": "net"})
+    assert [each.address6 for each in world.reservations()] == [after.replace("/64", "1000")]
 
 
 def test_nodes_on_hosts_that_are_away_keep_what_was_decided() -> None:

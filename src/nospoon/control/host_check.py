@@ -9,7 +9,7 @@ from enum import StrEnum
 from nospoon.control.hosts import Hosts
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Cluster, ConnectionKind, Host, Netboot, Switch
-from nospoon.plan.hosts import HostFacts
+from nospoon.plan.hosts import HostFacts, against_network
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
@@ -117,7 +117,11 @@ class HostChecker:
         fast = can.accelerator != "tcg"
         note = can.accelerator if fast else can.accelerator_note
         yield said("KVM", Verdict.OK if fast else Verdict.WITHOUT, note)
-        for what, verdict, detail in (*_resources(facts), *_bridges(host, facts)):
+        for what, verdict, detail in (
+            *_resources(facts),
+            *_bridges(host, facts),
+            *_networks(cluster, host, facts),
+        ):
             yield said(what, verdict, detail)
 
     async def _commands(
@@ -152,6 +156,23 @@ def _resources(facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
 def _bridges(host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
     for physnet, link in host.physnets:
         yield f"physnet {physnet}", *_mapped(link, facts)
+
+
+def _networks(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+    """Existing bridges that nodes are plugged into. What this host has not is missing if a node has
+    to be here; else its nodes go elsewhere.
+    """
+    for network in cluster.networks:
+        users = [node for node in cluster.nodes if network.name in {n.network for n in node.nics}]
+        if not network.existing or not users:
+            continue
+        why = " ".join(against_network(network, host, facts))
+        here = len(cluster.hosts) == 1 or any(node.host == host.name for node in users)
+        if not why:
+            detail = f"plugged into {network.bridge or dict(host.physnets).get(network.physnet)}"
+            yield f"network {network.name}", Verdict.OK, detail
+        else:
+            yield f"network {network.name}", Verdict.MISSING if here else Verdict.WITHOUT, why
 
 
 def _mapped(link: str, facts: HostFacts) -> tuple[Verdict, str]:

@@ -88,8 +88,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
         if found is not None and found.whole and found.wanted == wanted:
             await _answers(found)
             return found
-        own = {found.wanted.port, found.wanted.files} if found is not None else set()
-        await _refuse_taken(wanted, but=own)
+        await _refuse_taken(wanted, but=_held(found, wanted) if found is not None else ())
         made = await environment.ensure(cache, NAME, LOCK_FILE)
         if found is not None:
             await _stop(found)
@@ -176,6 +175,15 @@ def _refuse_wrong(wanted: Wanted) -> None:
         ip_address(wanted.address)
     except ValueError:
         raise UsageError(f"expected an IP address to listen on, got {wanted.address!r}") from None
+
+
+def _held(found: Ironic, wanted: Wanted) -> Collection[int]:
+    """Ports that it has where another is wanted: they will be free when it has ended."""
+    places = {ip_address(found.wanted.address), ip_address(wanted.address)}
+    if len(places) > 1 and not any(each.is_unspecified for each in places):
+        return ()
+    ports = ((found.process, found.wanted.port), (found.files, found.wanted.files))
+    return {port for each, port in ports if owned.is_alive(each)}
 
 
 async def _refuse_taken(wanted: Wanted, *, but: Collection[int] = ()) -> None:

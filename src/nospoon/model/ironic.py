@@ -11,7 +11,7 @@ from enum import StrEnum
 from uuid import UUID
 
 BLANK = "blank"
-"""The state of a deployed node whose disks are all made anew: nothing is on it any more."""
+"""The state of a deployed node whose disk is made anew: nothing is on it any more."""
 
 
 class Standing(StrEnum):

@@ -1,5 +1,5 @@
-"""Nodes that Ironic has deployed and that lose all their disks: nothing is on them any more, which
-Ironic cannot know. They are deployed anew.
+"""Nodes that Ironic has deployed and that lose the disk on which it did, which is their first one:
+nothing is on them any more, which Ironic cannot know. They are deployed anew.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from nospoon.model.ironic import BLANK, IronicStanding, Standing
-from nospoon.model.resources import Key, Kind, Observed, Resource
+from nospoon.model.resources import Key, Kind, Machine, Observed, Resource
 from nospoon.plan.steps import Action, Step
 
 
 def deployed_anew(
     steps: Iterable[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
 ) -> list[Step]:
-    """Steps for deployed nodes of which these steps make all disks, and that have no step yet."""
+    """Steps for deployed nodes whose first disk these steps make, and that have no step yet."""
     known = {step.key for step in steps}
     deployed = [
         key
@@ -25,27 +25,28 @@ def deployed_anew(
     ]
     if not deployed:
         return []
-    blank = _without_disks(steps, desired)
+    blank = _without_disk(steps, desired)
     return [
-        Step(Action.REPLACE, key, "its disks are made anew", desired[key], _nothing_on(found[key]))
+        Step(Action.REPLACE, key, "its disk is made anew", desired[key], _nothing_on(found[key]))
         for key in deployed
         if desired[key].node in blank
     ]
 
 
-def _without_disks(steps: Iterable[Step], desired: Mapping[Key, Resource]) -> frozenset[str]:
-    """Nodes all of whose disks these steps make."""
+def _without_disk(steps: Iterable[Step], desired: Mapping[Key, Resource]) -> frozenset[str]:
+    """Nodes whose first disk these steps make."""
     made = {
         step.key
         for step in steps
         if step.key.kind is Kind.VOLUME and step.action in (Action.CREATE, Action.REPLACE)
     }
-    disks = {
-        each.node: [need for need in each.needs if need.kind is Kind.VOLUME]
+    return frozenset(
+        each.node
         for each in desired.values()
-        if each.key.kind is Kind.MACHINE
-    }
-    return frozenset(node for node, needs in disks.items() if needs and made.issuperset(needs))
+        if isinstance(each.shape, Machine)
+        for disk in each.shape.disks[:1]
+        if Key(Kind.VOLUME, each.key.host, disk.volume) in made
+    )
 
 
 def _nothing_on(observed: Observed) -> Observed:

@@ -124,5 +124,6 @@ def _place6(network: Network, found: Occupant) -> int | None:
     """On a network without IPv4."""
     if network.cidr6 is None or not found.address6:
         return None
-    number = int(IPv6Address(found.address6)) - int(network.cidr6[FIRST6])
-    return number if number >= 0 else None
+    address = IPv6Address(found.address6)
+    number = int(address) - int(network.cidr6[FIRST6])
+    return number if number >= 0 and address in network.cidr6 else None

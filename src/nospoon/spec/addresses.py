@@ -15,6 +15,7 @@ NETBOOT_OVERHEAD = 3
 """Addresses of a netboot network that no NIC gets: network, broadcast and the host's own."""
 
 Network = IPv4Network | IPv6Network
+LEAST6 = 1280
 HALF = 64
 """The length of prefix with which hosts make addresses of their own (RFC 4291 §2.5.1)."""
 
@@ -64,8 +65,19 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     if network.nat and existing:
         message = "expected no NAT on an existing bridge: its owner leads out of it"
         yield Complaint((*path, "nat"), message)
+    yield from (Complaint((*path, "mtu"), *what) for what in _mtu(network, existing=bool(existing)))
     for each in network.cidr:
         yield from (Complaint((*path, "cidr"), *what) for what in _unusable(each, network))
+
+
+def _mtu(network: NetworkSection, *, existing: bool) -> Iterator[tuple[str, str]]:
+    """(What is wrong with it, how to mend it)."""
+    if existing and "mtu" in network.model_fields_set:
+        message = "expected no mtu on an existing bridge: machines have that of the bridge"
+        yield message, "Leave it out, and set it where the bridge is made"
+    if network.mtu < LEAST6 and any(each.version == 6 for each in network.cidr):
+        message = f"{network.mtu} bytes are too few for IPv6, which needs {LEAST6} (RFC 8200 §5)"
+        yield message, f"Take {LEAST6} or more, or an IPv4 `cidr` alone"
 
 
 def _unusable(cidr: Network, network: NetworkSection) -> Iterator[tuple[str, str]]:
