@@ -232,6 +232,9 @@ def test_a_deployed_node_whose_disks_are_made_anew_is_deployed_again(
     said = scale.record(node).removeprefix(before)
     assert said.rstrip().endswith(f"boots disk: {scale.files['image.raw']}")
     assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+    rack.run("down", "--yes", "--keep-enrolment", scale.name)
+    rack.run("orphans", "--reap", "--yes", "--grace", "0.2", file)
+    assert states(api, scale) == {}
 
 
 def kill(found: Ironic) -> None:

@@ -97,8 +97,8 @@ async def test_one_that_is_refused_leaves_what_runs(
     with pytest.raises(Conflict, match=r"203\.0\.113\.7.*--address"):
         await ironic.up(elsewhere, state=running_ironic.state, cache=cache)
     there = ("127.0.0.3", running_ironic.wanted.port)
+    moved = replace(running_ironic.wanted, address=there[0])
     with socket.create_server(there), pytest.raises(Conflict, match=r"127\.0\.0\.3 port"):
-        moved = replace(running_ironic.wanted, address=there[0])
         await ironic.up(moved, state=running_ironic.state, cache=cache)
     found = ironic.running(running_ironic.state)
     assert found is not None

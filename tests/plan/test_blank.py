@@ -67,9 +67,23 @@ def test_what_was_deployed_is_deployed_anew_when_its_disk_is(
         order = list(moves(plan))
         assert "-/+ ironic-standing a on ironic  (its disk is made anew)" in plan_text(plan)
         before, after = (order.index((Key(KIND, "ironic", "a"), half)) for half in Half)
-        places = [n for n, (key, _) in enumerate(order) if key.kind is Kind.VOLUME]
+        parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC}
+        places = [n for n, (key, _) in enumerate(order) if key.kind in parts]
         assert before < min(places)
         assert after > max(places)
+
+
+def test_somebody_elses_instance_is_asked_for_before_its_disk_goes() -> None:
+    available = resources(ironic="state: available")
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind is KIND)
+        for key, each in available.items()
+    ]
+    desired = resources(disks="[2GiB]", ironic="state: available")
+    rules = {"ironic": {Kind.IRONIC_NODE: {"settings": "live"}}}
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
+    order = list(moves(plan))
+    assert order[0] == (Key(KIND, "ironic", "a"), Half.REMOVE)
 
 
 def test_who_becomes_another_image_as_well_has_one_step() -> None:

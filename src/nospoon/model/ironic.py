@@ -14,6 +14,10 @@ BLANK = "blank"
 """The state of a deployed node whose disk is made anew: nothing is on it any more."""
 
 
+ORPHANED = "orphaned"
+"""The state of a node that no cluster knows any more, and whose BMC nobody serves."""
+
+
 class Standing(StrEnum):
     """How far a node is brought, in the order of Ironic's states."""
 

@@ -1,5 +1,6 @@
 """Nodes that Ironic has deployed and that lose the disk on which it did, which is their first one:
-nothing is on them any more, which Ironic cannot know. They are deployed anew.
+nothing is on them any more, which Ironic cannot know. They are deployed anew. One that somebody
+else uses (it `runs`) keeps its disk: Ironic's driver refuses.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def deployed_anew(
         key
         for key, resource in desired.items()
         if key.kind is Kind.IRONIC_STANDING and key in found and key not in known
-        if _standing(resource.shape).state == Standing.ACTIVE
+        if _standing(resource.shape).state == Standing.ACTIVE or found[key].running
     ]
     if not deployed:
         return []

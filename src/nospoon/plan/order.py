@@ -140,8 +140,9 @@ def _is_blank(step: Step) -> bool:
 
 
 def _told(move: Move, blank: Mapping[str, Key]) -> Iterable[MoveId]:
-    """Ironic is told that nothing is on a node before anything of its disks happens."""
-    if move.key.kind is Kind.VOLUME and (node := whose(move.key)) in blank:
+    """Ironic is told that nothing is on a node before anything of it happens."""
+    parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC}
+    if move.key.kind in parts and (node := whose(move.key)) in blank:
         yield blank[node], Half.REMOVE
 
 

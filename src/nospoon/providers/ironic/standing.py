@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, ProviderError
-from nospoon.model.ironic import BLANK, IronicStanding, Settings, Standing
+from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Settings, Standing
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
 from nospoon.plan.enrol import PLACE, settings, values
 from nospoon.providers.ironic import records
@@ -117,7 +117,8 @@ class StandingDriver:
         if left_in_maintenance(record):
             state = f"{state}, left in maintenance"
         shape = IronicStanding(UUID(record["uuid"]), state, deployed(record))
-        return Observed(key, shape, tag, self._around.clock(), fault=fault_of(record))
+        others = bool(use_of(record)) and not is_ours(record)
+        return Observed(key, shape, tag, self._around.clock(), others, fault_of(record))
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Bring the node there, and return when it is."""
@@ -163,6 +164,7 @@ class StandingDriver:
             await self._forsake(node, name=name)
             return
         ours, why, force = is_ours(record), use_of(record), self._around.force
+        force = force or (ours and _standing(observed.shape).state == ORPHANED)
         if why and not (ours or force):
             raise _in_use(name, why, "Undeploy it, or take it down with `--force`.")
         if not force:
@@ -201,7 +203,7 @@ class StandingDriver:
             try:
                 await self._put(node, "abort")
                 asked = True  # a step that cannot be broken off is heard out
-            except ProviderError:
+            except (Conflict, ProviderError):
                 now = await self._api.get(f"/nodes/{node}")
                 if now["provision_state"] in _ABORTABLE:  # it did not go on by itself meanwhile
                     raise
