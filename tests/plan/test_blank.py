@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff
-from nospoon.plan.order import Half, moves
+from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Action
 from nospoon.plan.text import plan_text
@@ -20,7 +21,7 @@ DEPLOYED = "state: active, image: 'http://h/i', checksum: abc"
 
 
 def resources(
-    host: str = "x", disks: str = "[4GiB]", ironic: str = DEPLOYED
+    host: str = "x", disks: str = "[5GiB]", ironic: str = DEPLOYED
 ) -> dict[Key, Resource]:
     cluster = load(
         f"cluster: dev\nhosts: {{x: simulated, y: simulated}}\nironic: {{endpoint: 'http://i'}}\n"
@@ -34,7 +35,13 @@ def resources(
 
 NODE = resources()
 KIND = Kind.IRONIC_STANDING
+(POOL,) = (key for key in NODE if key.kind is Kind.POOL)
 DISK, MACHINE = (Key(kind, "x", name) for kind, name in ((Kind.VOLUME, "a-0"), (Kind.MACHINE, "a")))
+
+
+def before(order: Mapping[MoveId, Move], id_: MoveId) -> set[MoveId]:
+    """All that a move waits for."""
+    return set(order[id_].waits).union(*(before(order, each) for each in order[id_].waits))
 
 
 @pytest.mark.parametrize(
@@ -46,8 +53,12 @@ DISK, MACHINE = (Key(kind, "x", name) for kind, name in ((Kind.VOLUME, "a-0"), (
         (set(), resources("y"), 1),
         (set(), resources(disks="[2GiB]"), 1),
         (set(), resources(disks="[8GiB]"), 0),
-        (set(), resources(disks="[4GiB, 4GiB]"), 0),
-        ({DISK}, resources(disks="[4GiB, 4GiB]"), 1),
+        (set(), resources(disks="[5GiB, 4GiB]"), 0),
+        ({DISK}, resources(disks="[5GiB, 5GiB]"), 1),
+        ({DISK}, resources(disks="[5GiB, 2GiB]"), 1),
+        ({DISK}, resources(disks="[5GiB, 4GiB]"), 1),
+        ({DISK, POOL}, NODE, 0),
+        ({DISK, POOL, MACHINE}, NODE, 1),
         ({DISK}, resources(ironic="state: enroll"), 0),
     ],
 )
@@ -64,26 +75,50 @@ def test_what_was_deployed_is_deployed_anew_when_its_disk_is(
     told = [step for step in plan.steps if step.key.kind is KIND and step.why.startswith("its dis")]
     assert [step.action for step in told] == [Action.REPLACE] * steps
     if steps:
-        order = list(moves(plan))
+        order = moves(plan)
         assert "-/+ ironic-standing a on ironic  (its disk is made anew)" in plan_text(plan)
-        before, after = (order.index((Key(KIND, "ironic", "a"), half)) for half in Half)
-        parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC}
-        places = [n for n, (key, _) in enumerate(order) if key.kind in parts]
-        assert before < min(places)
-        assert after > max(places)
+        blank, deployed = ((Key(KIND, "ironic", "a"), half) for half in Half)
+        parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE}
+        of_it = [id_ for id_ in order if id_[0].kind in parts]
+        assert all(blank in before(order, id_) for id_ in of_it)
+        assert {id_ for id_ in of_it if id_[1] is Half.MAKE} <= before(order, deployed)
 
 
-def test_somebody_elses_instance_is_asked_for_before_its_disk_goes() -> None:
-    available = resources(ironic="state: available")
+HINTED = f"{DEPLOYED}, root_device: {{name: /dev/vda}}"
+
+
+@pytest.mark.parametrize(
+    ("lost", "ironic", "steps"),
+    [("a-0", DEPLOYED, 0), ("a-1", DEPLOYED, 1), ("a-2", DEPLOYED, 0), ("a-0", HINTED, 1)],
+)
+def test_of_several_disks_the_smallest_that_is_large_enough_counts(
+    lost: str, ironic: str, steps: int
+) -> None:
+    desired = resources(disks="[9GiB, 5GiB, 2GiB]", ironic=ironic)
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        for key, each in desired.items()
+        if key != Key(Kind.VOLUME, "x", lost)
+    ]
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
+    assert [step.action for step in plan.steps if step.key.kind is KIND] == [Action.REPLACE] * steps
+
+
+@pytest.mark.parametrize("state", ["available", "manageable"])
+def test_somebody_elses_instance_is_asked_for_before_its_disk_goes(state: str) -> None:
+    """Also where its own state changes at once."""
     found = [
         Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind is KIND)
-        for key, each in available.items()
+        for key, each in resources(ironic="state: available").items()
     ]
-    desired = resources(disks="[2GiB]", ironic="state: available")
-    rules = {"ironic": {Kind.IRONIC_NODE: {"settings": "live"}}}
+    desired = resources(disks="[2GiB]", ironic=f"state: {state}")
+    live = dict.fromkeys(("settings", "state"), "live")
+    rules = {"ironic": {Kind.IRONIC_NODE: live, KIND: live}}
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
-    order = list(moves(plan))
-    assert order[0] == (Key(KIND, "ironic", "a"), Half.REMOVE)
+    order = moves(plan)
+    volume = [id_ for id_ in order if id_[0] == DISK]
+    assert volume
+    assert all((Key(KIND, "ironic", "a"), Half.REMOVE) in before(order, id_) for id_ in volume)
 
 
 def test_who_becomes_another_image_as_well_has_one_step() -> None:

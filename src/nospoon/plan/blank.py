@@ -1,57 +1,110 @@
-"""Nodes that Ironic has deployed and that lose the disk on which it did, which is their first one:
-nothing is on them any more, which Ironic cannot know. They are deployed anew. One that somebody
-else uses (it `runs`) keeps its disk: Ironic's driver refuses.
+"""Nodes that Ironic has deployed and that lose the disk on which it did: nothing is on them any
+more, which Ironic cannot know. They are deployed anew. Of those that somebody else uses (they
+`run`) no disk is made anew: Ironic's driver refuses.
+
+Without a hint (`root_device`) the deploy agent takes the smallest disk of 4 GiB or more
+(ironic-python-agent, `guess_root_disk`); with one, it may have taken any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
-from nospoon.model.ironic import BLANK, IronicStanding, Standing
-from nospoon.model.resources import Key, Kind, Machine, Observed, Resource
+from nospoon.model.ironic import BLANK, IronicNode, IronicStanding, Standing
+from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Volume
 from nospoon.plan.steps import Action, Step
 
+LEAST = 4 << 30
+HINTS = "properties/root_device"
 
-def deployed_anew(
-    steps: Iterable[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
-) -> list[Step]:
-    """Steps for deployed nodes whose first disk these steps make, and that have no step yet."""
-    known = {step.key for step in steps}
-    deployed = [
-        key
-        for key, resource in desired.items()
-        if key.kind is Kind.IRONIC_STANDING and key in found and key not in known
-        if _standing(resource.shape).state == Standing.ACTIVE or found[key].running
-    ]
-    if not deployed:
-        return []
-    blank = _without_disk(steps, desired)
-    return [
-        Step(Action.REPLACE, key, "its disk is made anew", desired[key], _nothing_on(found[key]))
-        for key in deployed
-        if desired[key].node in blank
-    ]
+Found = Mapping[Key, Observed]
+Desired = Mapping[Key, Resource]
 
 
-def _without_disk(steps: Iterable[Step], desired: Mapping[Key, Resource]) -> frozenset[str]:
-    """Nodes whose first disk these steps make."""
-    made = {
-        step.key
-        for step in steps
-        if step.key.kind is Kind.VOLUME and step.action in (Action.CREATE, Action.REPLACE)
-    }
+def deployed_anew(steps: list[Step], desired: Desired, found: Found) -> list[Step]:
+    """The same steps, and those of deployed nodes that lose what was deployed, of which Ironic is
+    told before (`plan.order`).
+    """
+    lost = frozenset(step.key for step in steps if _is_lost(step, found))
+    if not lost:
+        return steps
+    at = {step.key: index for index, step in enumerate(steps)}
+    disks, hinted = _disks(desired, found), _hinted(desired)
+    result = list(steps)
+    for key, resource in desired.items():
+        if key.kind is not Kind.IRONIC_STANDING or key not in found:
+            continue
+        had, seen = disks.get(resource.node, []), found[key]
+        if not _concerns(resource, seen, had, lost, any_=resource.node in hinted):
+            continue
+        index = at.get(key)
+        step = Step(Action.REPLACE, key, "its disk is made anew", resource, _nothing_on(seen))
+        if index is None:
+            result.append(step)
+        elif steps[index].action is Action.CHANGE:
+            result[index] = replace(step, changes=steps[index].changes)
+    return result
+
+
+def _is_lost(step: Step, found: Found) -> bool:
+    """Whether a disk is made anew. One that is not seen, for its pool is stopped or unknown, is
+    there still when that is mended.
+    """
+    if step.key.kind is not Kind.VOLUME or step.action not in (Action.CREATE, Action.REPLACE):
+        return False
+    if step.action is Action.REPLACE or step.desired is None:
+        return True
+    machine = Key(Kind.MACHINE, step.key.host, step.node)
+    shape = step.desired.shape
+    assert isinstance(shape, Volume), "volume keys have volume shapes"
+    pool = found.get(Key(Kind.POOL, step.key.host, shape.pool))
+    return machine not in found or (pool is not None and not pool.fault)
+
+
+def _disks(desired: Desired, found: Found) -> dict[str, list[tuple[int, Key]]]:
+    """Node -> size and key of each disk that it has; that it is to have, where it is not there."""
+    result = {}
+    for each in desired.values():
+        if each.key.kind is Kind.MACHINE:
+            there = found[each.key].shape if each.key in found else each.shape
+            assert isinstance(there, Machine), "machine keys have machine shapes"
+            keys = [Key(Kind.VOLUME, each.key.host, disk.volume) for disk in there.disks]
+            result[each.node] = [(_size(key, desired, found), key) for key in keys]
+    return result
+
+
+def _size(key: Key, desired: Desired, found: Found) -> int:
+    there = found[key].shape if key in found else desired[key].shape if key in desired else None
+    return there.size if isinstance(there, Volume) else 0
+
+
+def _hinted(desired: Desired) -> frozenset[str]:
     return frozenset(
         each.node
         for each in desired.values()
-        if isinstance(each.shape, Machine)
-        for disk in each.shape.disks[:1]
-        if Key(Kind.VOLUME, each.key.host, disk.volume) in made
+        if isinstance(each.shape, IronicNode)
+        and any(setting.name.startswith(HINTS) for setting in each.shape.settings)
     )
 
 
+def _concerns(
+    resource: Resource,
+    seen: Observed,
+    disks: list[tuple[int, Key]],
+    lost: Container[Key],
+    *,
+    any_: bool,
+) -> bool:
+    """Whether what Ironic has on the node may be lost. `any_`: it may be on any disk."""
+    if not (seen.running or _standing(resource.shape).state == Standing.ACTIVE):
+        return False
+    large = [each for each in disks if each[0] >= LEAST] or disks
+    roots = disks if seen.running or any_ else sorted(large, key=lambda each: each[0])[:1]
+    return any(key in lost for _, key in roots)
+
+
 def _nothing_on(observed: Observed) -> Observed:
-    """As it is from then on, which Ironic is told before (`plan.order`)."""
     return replace(observed, shape=replace(_standing(observed.shape), state=BLANK))
 
 

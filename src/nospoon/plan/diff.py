@@ -82,8 +82,7 @@ def _steps(
     ]
     steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
     steps += _unplugged(steps, desired, found)
-    steps = _with_disturbed(steps, desired, found)
-    return steps + deployed_anew(steps, desired, found)
+    return deployed_anew(_with_disturbed(steps, desired, found), desired, found)
 
 
 def _waiting(

@@ -44,6 +44,9 @@ from nospoon.model.resources import (
 from nospoon.plan.steps import Action, Plan, Step
 from nospoon.plan.whose import whose
 
+_TOLD = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE})
+"""Of a node that is to be blank: what waits until Ironic knows it."""
+
 
 class Half(StrEnum):
     """Whether a move removes or makes."""
@@ -83,6 +86,10 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
     needed = dependents([*there, *live])  # a running machine has what it was started with, too
     moving = _Moving(plan.steps)
     blank = {step.key.name: step.key for step in plan.steps if _is_blank(step)}
+    parts: defaultdict[str, list[Key]] = defaultdict(list)
+    for step in plan.steps if blank else ():
+        if step.key.kind in _TOLD:
+            parts[whose(step.key)].append(step.key)
     unordered = {
         id_: replace(
             move,
@@ -94,6 +101,7 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
                         *_let_go(move, needed, changing),
                         *moving.waits(move),
                         *_told(move, blank),
+                        *_whole(move, blank, parts),
                     )
                 )
                 if each in halves and each != id_
@@ -141,9 +149,16 @@ def _is_blank(step: Step) -> bool:
 
 def _told(move: Move, blank: Mapping[str, Key]) -> Iterable[MoveId]:
     """Ironic is told that nothing is on a node before anything of it happens."""
-    parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC}
-    if move.key.kind in parts and (node := whose(move.key)) in blank:
+    if move.key.kind in _TOLD and (node := whose(move.key)) in blank:
         yield blank[node], Half.REMOVE
+
+
+def _whole(
+    move: Move, blank: Mapping[str, Key], parts: Mapping[str, Sequence[Key]]
+) -> Iterable[MoveId]:
+    """It deploys when all of the node is there again."""
+    if move.half is Half.MAKE and blank.get(move.key.name) == move.key:
+        yield from ((key, Half.MAKE) for key in parts[move.key.name])
 
 
 def _upon_replaced(steps: Sequence[Step]) -> set[Key]:

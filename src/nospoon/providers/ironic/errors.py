@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from nospoon.errors import ProviderError
+from nospoon.errors import HostUnreachable
 
 FULL = ("concurrent action limit", "lack of free conductor workers")
 
 
-class Crowded(ProviderError):
+class Crowded(HostUnreachable):
     """The conductor has as much to do as it takes on (`conductor.max_concurrent_clean`,
     `max_concurrent_deploy`, `workers_pool_size`): it does more later.
     """

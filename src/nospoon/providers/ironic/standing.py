@@ -218,13 +218,21 @@ class StandingDriver:
 
     async def _undeploy(self, node: UUID, *, name: str) -> Record:
         end = clock.monotonic() + LONGEST
-        record = await self._settled(node, name=name, until=end, moving=MOVING - _UNDEPLOYABLE)
-        if record["provision_state"] in IN_USE:
+        while True:
+            record = await self._settled(node, name=name, until=end, moving=MOVING - _UNDEPLOYABLE)
+            if record["provision_state"] not in IN_USE:
+                return record
             whole = await self._api.get(f"/nodes/{node}")
             if not is_ours(whole):  # who claims a node is quick
                 raise _in_use(name, use_of(whole), "It is let be.")
-            await self._put(node, "deleted")
-            record = await self._settled(node, name=name, until=end)
+            try:
+                await self._put(node, "deleted")
+                break
+            except (Conflict, ProviderError):
+                now = await self._api.get(f"/nodes/{node}")
+                if now["provision_state"] == whole["provision_state"]:
+                    raise  # it did not go on by itself meanwhile
+        record = await self._settled(node, name=name, until=end)
         if record["provision_state"] in IN_USE:
             raise ProviderError(
                 f"node {name} is {record['provision_state']}, not undeployed: {why_of(record)}",
@@ -234,14 +242,16 @@ class StandingDriver:
 
     async def _put(self, node: UUID, verb: str) -> None:
         """Begin what leads elsewhere, as soon as the conductor takes on more."""
-        end = clock.monotonic() + LONGEST
+        end, said = clock.monotonic() + LONGEST, False
         while True:
             try:
                 return await self._api.put(f"/nodes/{node}/states/provision", {"target": verb})
             except Crowded:
                 if clock.monotonic() > end:
                     raise
-                tell("waits for Ironic to take on more")
+                if not said:
+                    tell("waits for Ironic to take on more")
+                said = True
                 await asyncio.sleep(CROWDED)
 
     async def _bring(self, node: UUID, target: Standing, *, name: str) -> None:

@@ -118,7 +118,7 @@ class MachineDriver:
             {},
         )
         self._media = Media(hypervisor, self._roster)
-        self._plugs = Plugs(hypervisor, runner)
+        self._plugs = Plugs(hypervisor, runner, setup.deployment)
         self._snapshots = Snapshots(hypervisor, self._roster, runner)
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._records_made = False

@@ -7,11 +7,10 @@ anew and puts the ports of running guests back on it: they lose the link for a m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
-from xml.etree import ElementTree as ET
 
 import libvirt
 
@@ -21,21 +20,18 @@ from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.faults import (
     NO_INTERFACE,
     NO_NETWORK,
-    NO_SUPPORT,
     OPERATION_INVALID,
 )
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
-from nospoon.providers.libvirt.plugs import Plugs, taps_of
+from nospoon.providers.libvirt.plugs import NO_DEVICE, Plugs, described, taps_of
 from nospoon.providers.libvirt.tunnels import Tunnels
 from nospoon.runtime import process
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
 VirNetwork = Any
-NO_DEVICE = "Cannot find device"
-"""What ip(8) says of a link that is not there."""
 
 
 class NetworkDriver:
@@ -49,7 +45,7 @@ class NetworkDriver:
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
         self._runner = runner
         self._tunnels = Tunnels(runner, f"nospoon {deployment}")
-        self._plugs = Plugs(hypervisor, runner)
+        self._plugs = Plugs(hypervisor, runner, deployment)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.ask(
@@ -131,7 +127,8 @@ class NetworkDriver:
         )
         if not exists:
             await self._refuse_bridge(link, name)
-        ports, stands = await self._ports(link.bridge), not await self._gone([link.bridge])
+        ports = await self._ports(link.bridge)
+        stands = exists and not await self._gone([link.bridge])
         await self._hypervisor.work(
             lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
         )
@@ -256,15 +253,13 @@ class NetworkDriver:
 
 
 def _lacks(connect: Connect, interface: str) -> bool:
-    """Whether libvirt says that its host has no such interface: one without the driver for
-    interfaces cannot tell, and so does not say it.
+    """Whether libvirt says that its host has no such interface: one that has no driver for them,
+    or cannot reach it, does not tell.
     """
     try:
         connect.interfaceLookupByName(interface)
     except libvirt.libvirtError as error:
-        if error.get_error_code() in (NO_INTERFACE, NO_SUPPORT):
-            return bool(error.get_error_code() == NO_INTERFACE)
-        raise
+        return bool(error.get_error_code() == NO_INTERFACE)
     return False
 
 
@@ -276,19 +271,3 @@ def _bridge_of(observed: Observed) -> str:
 def _live_matches(network: VirNetwork, link: Link) -> bool:
     """What runs may be older than what is defined."""
     return parse_network(parsed(network.XMLDesc(0))) == link
-
-
-def described(connect: Connect) -> Iterator[tuple[ET.Element, bool]]:
-    """Every network's description and whether it is active; those that vanish meanwhile are not.
-
-    libvirt lists networks and describes each in calls of its own: others come and go in between.
-    """
-    for network in connect.listAllNetworks(0):
-        try:
-            xml = network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)
-            active = bool(network.isActive())
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != NO_NETWORK:
-                raise
-            continue
-        yield parsed(xml), active

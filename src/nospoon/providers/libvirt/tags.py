@@ -12,8 +12,8 @@ from nospoon.model.resources import OwnerTag
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL
 from nospoon.providers.libvirt.hypervisor import Connect, ignoring
-from nospoon.providers.libvirt.networks import described
 from nospoon.providers.libvirt.owner import owner_in, pool_owner
+from nospoon.providers.libvirt.plugs import described
 
 
 def deployments(connect: Connect) -> Mapping[str, int]:
