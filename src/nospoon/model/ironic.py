@@ -12,8 +12,6 @@ from uuid import UUID
 
 BLANK = "blank"
 """The state of a deployed node whose disk is made anew: nothing is on it any more."""
-
-
 ORPHANED = "orphaned"
 """The state of a node that no cluster knows any more, and whose BMC nobody serves."""
 

@@ -53,8 +53,9 @@ def _is_lost(step: Step, found: Found) -> bool:
     """
     if step.key.kind is not Kind.VOLUME or step.action not in (Action.CREATE, Action.REPLACE):
         return False
-    if step.action is Action.REPLACE or step.desired is None:
+    if step.action is Action.REPLACE:
         return True
+    assert step.desired is not None, "what is made is desired"
     machine = Key(Kind.MACHINE, step.key.host, step.node)
     shape = step.desired.shape
     assert isinstance(shape, Volume), "volume keys have volume shapes"

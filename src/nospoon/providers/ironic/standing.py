@@ -423,12 +423,8 @@ class _States:
         try:
             listed = await self._api.listed("nodes", query=f"&fields={FIELDS}")
             told.set_result({UUID(each["uuid"]): each for each in listed})
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # those who wait are told, whatever it is
+        except NospoonError as error:
             told.set_exception(error)
-            if not isinstance(error, NospoonError):
-                raise
         finally:
             self._pause = rest_after(clock.monotonic() - began)
             told.cancel()  # nobody waits for a look that was cancelled

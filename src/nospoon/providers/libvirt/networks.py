@@ -25,9 +25,8 @@ from nospoon.providers.libvirt.faults import (
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
-from nospoon.providers.libvirt.plugs import NO_DEVICE, Plugs, described, taps_of
+from nospoon.providers.libvirt.plugs import Plugs, described, taps_of
 from nospoon.providers.libvirt.tunnels import Tunnels
-from nospoon.runtime import process
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
@@ -132,7 +131,8 @@ class NetworkDriver:
         await self._hypervisor.work(
             lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
         )
-        await self._plug_in(link, ports)
+        for port in ports:
+            await self._plugs.plug_in(port, link.bridge, mtu=link.mtu)
         if link.tunnel is not None:
             await self._tunnels.make(link.bridge, link.mtu, link.tunnel)
 
@@ -198,15 +198,6 @@ class NetworkDriver:
         done = await self._runner.run(["ip", "-json", "link", "show", *which], check=False)
         links = json.loads(done.stdout or "[]") if done.status == 0 else []
         return [link for link in links if "ifname" in link]
-
-    async def _plug_in(self, link: Link, ports: Sequence[str]) -> None:
-        """A port whose machine has ended meanwhile is gone, and no error."""
-        for port in ports:
-            mtu = ["mtu", str(link.mtu)]
-            argv = ["ip", "link", "set", "dev", port, "master", link.bridge, *mtu]
-            done = await self._runner.run(argv, check=False)
-            if done.status != 0 and NO_DEVICE not in done.stderr:
-                process.refuse(done)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         before, after = observed.shape, desired.shape

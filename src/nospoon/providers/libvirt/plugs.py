@@ -23,7 +23,6 @@ from nospoon.providers.libvirt.owner import owner_in
 from nospoon.runtime import process
 from nospoon.runtime.runner import Runner
 
-VirNetwork = Any
 NO_DEVICE = "Cannot find device"
 """What ip(8) says of a link that is not there."""
 
@@ -63,11 +62,12 @@ class Plugs:
         has = await self._hypervisor.ask(taps_of, "look for the taps of a running machine")
         for nic in nics:
             if nic.port in has.get(nic.bridge, ()):
-                await self._plug_in(nic)
+                await self.plug_in(nic.port, nic.bridge)
 
-    async def _plug_in(self, nic: MachineNic) -> None:
+    async def plug_in(self, tap: str, bridge: str, *, mtu: int | None = None) -> None:
         """One whose machine has ended meanwhile is gone, and no error."""
-        argv = ["ip", "link", "set", "dev", nic.port, "master", nic.bridge]
+        width = ["mtu", str(mtu)] if mtu is not None else []
+        argv = ["ip", "link", "set", "dev", tap, "master", bridge, *width]
         done = await self._runner.run(argv, check=False)
         if done.status != 0 and NO_DEVICE not in done.stderr:
             process.refuse(done)
