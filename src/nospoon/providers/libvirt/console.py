@@ -9,7 +9,7 @@ from uuid import UUID
 
 import libvirt
 
-from nospoon.errors import Gone, NospoonError
+from nospoon.errors import Gone, NospoonError, ProviderError
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute
 from nospoon.runtime.tasks import Tasks
@@ -39,12 +39,15 @@ class LibvirtConsole:
         self._writable = asyncio.Event()
         self._ended = False
 
-    def open(self, connect: Connect, domain: Domain) -> None:
-        """In a worker thread: attach to the first serial port, and keep the connection."""
+    def open(self, connect: Connect, domain: Domain) -> int:
+        """In a worker thread: attach to the first serial port, and keep the connection. The ID of
+        the machine's run, which has to be `same_run` after this.
+        """
         stream = connect.newStream(libvirt.VIR_STREAM_NONBLOCK)
         domain.openConsole(None, stream, 0)
         stream.eventAddCallback(READABLE, self._ready, None)
         self._connect, self._domain, self._stream = connect, domain, stream
+        return int(domain.ID())
 
     def _ready(self, stream: Any, events: int, _opaque: object) -> None:
         """In libvirt's event thread."""
@@ -103,6 +106,22 @@ class LibvirtConsole:
         self._incoming.put_nowait(b"")
 
 
+def same_run(domain: Domain, run: int) -> None:
+    """Hear from the QEMU whose console was opened that it lives. Raises `ProviderError` when it
+    does not.
+
+    libvirt opens the pseudo-terminal by its name, and holds a machine for one that runs until some
+    200 ms after its QEMU ended (qemuProcessKill). Meanwhile the kernel gives the name to whoever
+    opens the next one, as another machine's QEMU. One that lives afterwards had it all the time.
+    """
+    try:
+        domain.ioThreadInfo(libvirt.VIR_DOMAIN_AFFECT_LIVE)  # asks QEMU, also while a job runs
+    except libvirt.libvirtError as error:
+        raise ProviderError(f"the machine stopped while its console was opened: {error}") from error
+    if domain.ID() != run:
+        raise ProviderError("the machine was started anew while its console was opened")
+
+
 async def attached(
     hypervisor: Hypervisor, find: Callable[[Connect], Domain], machine: UUID, tasks: Tasks
 ) -> LibvirtConsole:
@@ -113,8 +132,10 @@ async def attached(
 
     async def opened() -> NospoonError | None:
         try:
-            await hypervisor.keep(lambda connect: console.open(connect, find(connect)), doing)
+            run = await hypervisor.keep(lambda connect: console.open(connect, find(connect)), doing)
+            await hypervisor.ask(lambda connect: same_run(find(connect), run), doing)
         except NospoonError as error:
+            await console.close()
             return error
         return None
 
