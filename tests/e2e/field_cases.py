@@ -114,6 +114,11 @@ def certificate(standing: Standing) -> str:
     return str(name.value)
 
 
+def exported(standing: Standing) -> str:
+    """The inventory of a cluster of which no Ironic is told."""
+    return standing.rack.run("export", "--to", "ansible", standing.name).stdout
+
+
 def told(column: str) -> Look:
     """What `status` says of the node."""
 
@@ -260,7 +265,7 @@ CASES = (
          look=lambda standing: "n" in standing.domains(), becomes=False),
     Case(section=NodeSection, field="labels", after={f"{N}/labels": {"rack": "7"}}),
     Case(section=NodeSection, field="traits", after={f"{N}/traits": ["CUSTOM_GOLD"]},
-         rule=Rule.REMEMBERED),
+         look=lambda standing: "custom_gold" in exported(standing)),
     Case(section=NodeGroupSection, field="flavor", after={f"{N}/flavor": "big"},
          xml=text("vcpu"), becomes="2", rule=Rule.AT_POWER_OFF),
     Case(section=ClusterFile, field="flavors", after={"flavors/small/cpus": 2},

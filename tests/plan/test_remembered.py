@@ -83,7 +83,7 @@ def test_rules_for_new_nodes_are_told_of_nodes_and_hosts() -> None:
 
 def test_traits_are_told_of_where_no_ironic_has_them() -> None:
     before, after = "nodes: [{name: a}]", "nodes: [{name: a, traits: [CUSTOM_GOLD]}]"
-    assert lines(before, after) == ["~ traits of node a: none -> [CUSTOM_GOLD] [remembered]"]
+    assert lines(before, after) == ["~ traits of node a: none -> [CUSTOM_GOLD] [live]"]
     ironic = "ironic: {endpoint: 'http://i'}\n"
     assert lines(ironic + before, ironic + after) == []
 

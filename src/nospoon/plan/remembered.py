@@ -124,7 +124,7 @@ def _of_node(node: Node, *, traits: bool) -> dict[str, object]:
 def _rule(field: str) -> str:
     if field.startswith("placement"):
         return NEW_NODES
-    return LIVE if field == "boot profile" else REMEMBERED
+    return LIVE if field in ("boot profile", "traits") else REMEMBERED
 
 
 def _flat(name: str, value: object) -> dict[str, object]:

@@ -79,7 +79,7 @@ class PduSection(Section):
 
     vendor: Literal["apc"] = Field("apc", description="Whose SNMP objects they have.")
     outlets: Annotated[Whole, Field(ge=1, le=255)] = Field(
-        24, description="Outlets of a PDU, one a node."
+        24, description="Outlets of a PDU, one a node; nodes keep those they have."
     )
     ports: Ports = Field(
         (16230, 17229),
@@ -117,7 +117,10 @@ class BmcSection(Section):
         IPv4Address("127.0.0.1"),
         description="Address on which all BMCs answer, a port each; IPv4 or IPv6.",
     )
-    ports: Ports = Field((6230, 16229), description="IPMI ports, one a node (`6230-6330`).")
+    ports: Ports = Field(
+        (6230, 16229),
+        description="IPMI ports, one a node (`6230-6330`); nodes keep those they have.",
+    )
     redfish_port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
         8000, description="TCP port of the Redfish service for all nodes."
     )
