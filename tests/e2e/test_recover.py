@@ -72,6 +72,7 @@ def test_without_its_file_a_cluster_is_recovered_from_the_hosts_alone(rack: Rack
     assert rack.json("recover", "--host", "a=simulated") == []
     states = rack.json("status", name)
     assert {(r["node"], r["state"]) for r in states} == {(f"node-{n}", "drifted") for n in range(3)}
+    assert all(", recovered as " in r["drift"] for r in states)
     rack.run("up", "--yes", file)
     assert places(rack, name) == before
 

@@ -11,6 +11,7 @@ from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff import waiting
 from nospoon.plan.steps import Action, Step
+from nospoon.spec.recovered import FILE as RECOVERED
 
 FAULTY = frozenset({Kind.MACHINE, Kind.IRONIC_STANDING})
 """Kinds whose faults are told as their nodes'."""
@@ -20,28 +21,35 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     """Node -> (state, drift): present, missing, drifted, `waiting` for its next power-off to be as
     the file says, `unknown` while its host is away; nodes that should go are `extra`.
     """
-    by_node = _steps_by_node(prepared)
+    by_node, said = _steps_by_node(prepared), _who_says(prepared)
     late = {
         each.key.name: waiting(each) for each in prepared.seen.observed if each.live is not None
     }
     states = {}
     for node in prepared.seen.cluster.nodes:
         steps = by_node.pop(node.name, [])
-        states[node.name] = (_state(steps), "; ".join(_drift(step) for step in steps))
+        states[node.name] = (_state(steps), "; ".join(_drift(step, said) for step in steps))
         if not steps and node.name in late:
             states[node.name] = ("waiting", late[node.name])
         if node.name in prepared.stranded:
             states[node.name] = ("unknown", "")
     for name, steps in by_node.items():
         if name:
-            states[name] = ("extra", "; ".join(_drift(step) for step in steps))
+            states[name] = ("extra", "; ".join(_drift(step, said) for step in steps))
     return states
 
 
 def other_drift(prepared: Prepared) -> list[str]:
     """What differs and belongs to no node: networks, pools, images, network boot; hosts away."""
     away = [f"host {name} is away: {why}" for name, why in sorted(prepared.seen.away.items())]
-    return away + [_drift(step) for step in _steps_by_node(prepared).get("", [])]
+    said = _who_says(prepared)
+    return away + [_drift(step, said) for step in _steps_by_node(prepared).get("", [])]
+
+
+def _who_says(prepared: Prepared) -> str:
+    """Where it is said how things should be: after a recovery it is a guess, until an `up`."""
+    earlier = prepared.seen.earlier
+    return "recovered as" if earlier is not None and earlier.file == RECOVERED else "file says"
 
 
 def _steps_by_node(prepared: Prepared) -> dict[str, list[Step]]:
@@ -57,16 +65,14 @@ def _state(steps: Sequence[Step]) -> str:
     return "drifted" if steps else "present"
 
 
-def _drift(step: Step) -> str:
+def _drift(step: Step, said: str) -> str:
     match step.action:
         case Action.CREATE:
             return f"{step.key.kind} {step.key.name} is missing"
         case Action.DELETE:
             return f"{step.key.kind} {step.key.name} is not in the file"
         case _ if step.changes:
-            return ", ".join(
-                f"{c.field}: {c.observed}, file says {c.desired}" for c in step.changes
-            )
+            return ", ".join(f"{c.field}: {c.observed}, {said} {c.desired}" for c in step.changes)
         case _ if step.moves_from:
             return f"{step.key.kind} {step.key.name} is on {step.moves_from}"
         case _:
