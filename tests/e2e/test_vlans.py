@@ -36,27 +36,77 @@ def bridge() -> Iterator[str]:
     vsctl("del-br", name)
 
 
-def test_a_nic_is_in_its_vlan_and_a_trunk_in_all_of_its(shared: Rack, bridge: str) -> None:
-    name = shared.name()
+def running(rack: Rack, bridge: str) -> tuple[str, list[str]]:
+    """A cluster with a node that runs: its file, and the ports of its NICs, which are an access
+    port, a trunk with a native VLAN and one without.
+    """
+    name = rack.name()
     text = (
-        f"cluster: {name}\n{shared.bmc()}"
+        f"cluster: {name}\n{rack.bmc()}"
         f"networks: {{lan: {{bridge: {bridge}, switch: ovs, vlan: 100}},"
         f" plain: {{bridge: {bridge}, switch: ovs}}}}\n"
         "nodes: [{name: n0, firmware: bios, memory: 64MiB, disks: [16MiB],"
         " nics: [lan, {network: lan, trunk: [102, 101]}, {network: plain, trunk: [101]}]}]\n"
     )
-    file = shared.file(text, f"{name}.yaml")
-    shared.run("up", "--yes", file)
-    shared.run("node", "power", f"{name}/n0", "on")
-    ports = shared.json("node", "show", f"{name}/n0")["ports"]
-    access, trunk, plain = (port["local_link_connection"]["port_id"] for port in ports)
+    file = rack.file(text, f"{name}.yaml")
+    rack.run("up", "--yes", file)
+    rack.run("node", "power", f"{name}/n0", "on")
+    ports = rack.json("node", "show", f"{name}/n0")["ports"]
+    return file, [port["local_link_connection"]["port_id"] for port in ports]
+
+
+def plugged(ports: list[str]) -> list[list[str]]:
+    """What Open vSwitch has of each port: its bridge, its VLANs and whose it is."""
+    vlans = ("tag", "trunks", "vlan_mode")
+    return [
+        [
+            vsctl("port-to-br", port),
+            vsctl("get", "port", port, *vlans),
+            vsctl("get", "interface", port, "external_ids"),
+        ]
+        for port in ports
+    ]
+
+
+def test_a_nic_is_in_its_vlan_and_a_trunk_in_all_of_its(shared: Rack, bridge: str) -> None:
+    file, (access, trunk, plain) = running(shared, bridge)
     assert {access, trunk, plain} == set(vsctl("list-ports", bridge).split())
     assert vsctl("get", "port", access, "tag", "trunks").split("\n") == ["100", "[]"]
     assert vsctl("get", "port", trunk, "tag", "vlan_mode").split("\n") == ["100", "native-untagged"]
     assert set(vsctl("get", "port", trunk, "trunks").strip("[]").split(", ")) >= {"101", "102"}
     assert vsctl("get", "port", plain, "tag", "trunks").split("\n") == ["[]", "[0, 101]"]
     assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
-    shared.run("down", "--yes", name)
+    shared.run("down", "--yes", shared.names[-1])
+    assert vsctl("list-ports", bridge) == ""
+
+
+def test_ports_that_somebody_took_out_or_gave_other_vlans_are_drift_and_mended(
+    shared: Rack, bridge: str
+) -> None:
+    file, ports = running(shared, bridge)
+    access, trunk, plain = ports
+    before = plugged(ports)
+    anew = ("add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev")
+    for argv, lost in (
+        (("del-br", bridge, "--", *anew), 3),
+        (("del-port", bridge, trunk), 1),
+        (("set", "port", access, "tag=7"), 1),
+        (("set", "port", plain, "trunks=101"), 1),
+        (("clear", "port", trunk, "vlan_mode"), 1),
+    ):
+        vsctl(*argv)
+        (step,) = shared.json("plan", file)["steps"]
+        (change,) = step["changes"]
+        assert (change["field"], change["desired"], step["at_power_off"]) == (
+            "unlinked",
+            "none",
+            False,
+        )
+        assert change["observed"].count(":") == 5 * lost
+        shared.run("up", "--yes", file)
+        assert plugged(ports) == before
+        assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
+    shared.run("down", "--yes", shared.names[-1])
     assert vsctl("list-ports", bridge) == ""
 
 

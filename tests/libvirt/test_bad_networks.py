@@ -115,9 +115,13 @@ async def test_a_running_guest_is_plugged_into_a_users_bridge_again_that_was_mad
 ) -> None:
     assert isinstance(rack.machine.shape, Machine)
     (nic,) = rack.machine.shape.nics
-    theirs = f"nst{nic.port[2:10]}"
+    theirs, other = f"nst{nic.port[2:10]}", f"nso{nic.port[2:10]}"
     anew = [["ip", "link", "add", theirs, "type", "bridge"], ["ip", "link", "set", theirs, "up"]]
     gone = ["ip", "link", "delete", theirs]
+    away = [
+        ["ip", "link", "add", other, "type", "bridge"],
+        ["ip", "link", "set", nic.port, "master", other],
+    ]
     try:
         for argv in anew:
             await runner.run(argv)
@@ -126,19 +130,21 @@ async def test_a_running_guest_is_plugged_into_a_users_bridge_again_that_was_mad
         await make(bench, *rack.all[:-1], machine)
         await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
         assert await ports_of(theirs, runner) == [nic.port]
-        for argv in (gone, *anew):
-            await runner.run(argv)
-        seen = await found(bench, machine)
-        assert seen.shape == replace(wanted, unlinked=(nic.mac,))
-        (change,) = field_changes(seen.shape, wanted, RULES[Kind.MACHINE])
-        assert (change.field, change.rule) == ("unlinked", "live")
-        await connection.machine_driver.change(seen, machine, bench.tag)
-        assert await ports_of(theirs, runner) == [nic.port]
-        again = await found(bench, machine)
-        assert (again.shape, again.live) == (wanted, None)
+        for loss in ([gone, *anew], away):
+            for argv in loss:
+                await runner.run(argv)
+            seen = await found(bench, machine)
+            assert seen.shape == replace(wanted, unlinked=(nic.mac,))
+            (change,) = field_changes(seen.shape, wanted, RULES[Kind.MACHINE])
+            assert (change.field, change.rule) == ("unlinked", "live")
+            await connection.machine_driver.change(seen, machine, bench.tag)
+            assert await ports_of(theirs, runner) == [nic.port]
+            again = await found(bench, machine)
+            assert (again.shape, again.live) == (wanted, None)
     finally:
         await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
         await runner.run(gone)
+        await runner.run(["ip", "link", "delete", other], check=False)
 
 
 async def test_bridges_are_seen_from_another_network_namespace_too(

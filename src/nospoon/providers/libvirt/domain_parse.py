@@ -43,7 +43,7 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         tpm=root.find("devices/tpm") is not None,
         pool=owner.pool,
         disks=tuple(_disks(root, owner.pool, pool_path)),
-        nics=tuple(_nics(root)),
+        nics=tuple(nics_of(root)),
         boot_order=boot_order(root, owner),
         boot_iso=_boots_iso(root, boot_iso),
         ipv6=_looks_for_ipv6(root),
@@ -128,7 +128,8 @@ def _volume(disk: ET.Element, pool: str, pool_path: str) -> str:
     return disk_name(place.name, pool) or (earlier["name"] if earlier else path)
 
 
-def _nics(root: ET.Element) -> Iterator[MachineNic]:
+def nics_of(root: ET.Element) -> Iterator[MachineNic]:
+    """Its interfaces, in their order."""
     for nic in root.iterfind("devices/interface"):
         source = nic.find("source")
         bridge = "" if source is None else source.get("bridge") or source.get("network") or "?"

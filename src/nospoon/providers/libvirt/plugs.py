@@ -1,14 +1,17 @@
-"""Taps of running machines that are in no bridge: somebody took them out, or made a bridge of his
-anew. libvirt plugs in when a machine starts, and does not look again.
+"""Ports of running machines that are not where they were plugged in: somebody took them out, gave
+them other VLANs, or made a bridge of his anew. libvirt plugs in when a machine starts, and does not
+look again.
 
-Those of bridges that we made are the fault of the network; the others are the machine's.
+Those that are in no bridge, and were in one that we made, are the fault of the network; the others
+are the machine's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -16,13 +19,18 @@ import libvirt
 
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic, Observed
+from nospoon.providers.libvirt import openvswitch
+from nospoon.providers.libvirt.domain_parse import nics_of
 from nospoon.providers.libvirt.elements import attribute_of, parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.openvswitch import Plugged
 from nospoon.providers.libvirt.owner import owner_in
 from nospoon.runtime import process
 from nospoon.runtime.runner import Runner
 
+UNKNOWN: frozenset[str] = frozenset()
+"""Which bridges are ours, before anybody looked."""
 NO_DEVICE = "Cannot find device"
 """What ip(8) says of a link that is not there."""
 
@@ -35,33 +43,54 @@ class Plugs:
 
     async def loose(self) -> frozenset[str]:
         """Taps that are in no bridge."""
+        return frozenset(tap for tap, bridge in (await self._taps()).items() if not bridge)
+
+    async def _taps(self) -> dict[str, str]:
+        """Tap -> the bridge of Linux that it is in; "" for none, and in the network namespace of
+        another host none is known.
+        """
         argv = ["ip", "-json", "link", "show", "type", "tun"]
         done = await self._runner.run(argv, check=False)
         links: list[dict[str, Any]] = json.loads(done.stdout or "[]") if done.status == 0 else []
-        taps = (link for link in links if "ifname" in link)
-        return frozenset(str(tap["ifname"]) for tap in taps if "master" not in tap)
+        return {str(each["ifname"]): each.get("master", "") for each in links if "ifname" in each}
 
     async def seen(self, machines: Sequence[Observed]) -> Sequence[Observed]:
-        """The same machines; their NICs on bridges of others that are plugged in nowhere are as
-        those whose link is down.
+        """The same machines; their NICs that are not where they were plugged in are as those whose
+        link is down.
         """
-        if not any(each.running for each in machines):
+        running = [each for each in machines if each.running]
+        if not running:
             return machines
-        loose = await self.loose()
-        if not loose:
+        ports = await self._ports([nic for each in running for nic in _live(each).nics])
+        astray = {
+            each.key: lost for each in running if (lost := ports.astray(_live(each).nics, UNKNOWN))
+        }
+        if not astray:
             return machines
         own = await self._hypervisor.ask(self._own, "look for networks")
-        return [_unplugged(each, loose, own) for each in machines]
+        return [
+            _unplugged(each, ports.astray(_live(each).nics, own)) if each.key in astray else each
+            for each in machines
+        ]
+
+    async def _ports(self, nics: Sequence[MachineNic]) -> _Ports:
+        ovs = any(nic.switch is Switch.OVS for nic in nics)
+        return _Ports(await self._taps(), await openvswitch.ports(self._runner) if ovs else {})
 
     async def mend(self, machine: Machine) -> None:
         """Plug its NICs in where it has them now."""
-        loose = await self.loose()
-        nics = [nic for nic in _on_bridges(machine, frozenset()) if nic.port in loose]
-        if not nics:
+        ports = await self._ports(machine.nics)
+        astray = ports.astray(machine.nics, UNKNOWN)
+        if not astray:
             return
-        has = await self._hypervisor.ask(taps_of, "look for the taps of a running machine")
-        for nic in nics:
-            if nic.port in has.get(nic.bridge, ()):
+        has = await self._hypervisor.ask(partial(_started_with, machine), "look at its NICs")
+        for nic in astray:
+            if nic not in has:
+                continue
+            if nic.switch is Switch.OVS:
+                place, now = openvswitch.wanted(nic), ports.of_ovs.get(nic.port)
+                await openvswitch.plug(self._runner, nic.port, place, now, has[nic])
+            else:
                 await self.plug_in(nic.port, nic.bridge)
 
     async def plug_in(self, tap: str, bridge: str, *, mtu: int | None = None) -> None:
@@ -82,28 +111,59 @@ class Plugs:
         )
 
 
-def _unplugged(machine: Observed, loose: frozenset[str], own: frozenset[str]) -> Observed:
-    assert isinstance(machine.shape, Machine)
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """What is plugged in where. `taps`: their bridges of Linux; `of_ovs`: Open vSwitch's ports."""
+
+    taps: Mapping[str, str]
+    of_ovs: Mapping[str, Plugged]
+
+    def astray(self, nics: Iterable[MachineNic], own: Container[str]) -> list[MachineNic]:
+        """NICs whose tap is there, and not where they say. Of those in no bridge, none that belong
+        to bridges of our `own`.
+        """
+        return [nic for nic in nics if nic.port in self.taps and self._is_astray(nic, own)]
+
+    def _is_astray(self, nic: MachineNic, own: Container[str]) -> bool:
+        if nic.switch is Switch.OVS:
+            return self.of_ovs.get(nic.port) != openvswitch.wanted(nic)
+        bridge = self.taps[nic.port]
+        return bool(nic.bridge) and bridge != nic.bridge and (bool(bridge) or nic.bridge not in own)
+
+
+def _live(machine: Observed) -> Machine:
+    """What a machine was started with."""
     has = machine.live or machine.shape
-    assert isinstance(has, Machine)
-    will = {(nic.mac.lower(), nic.bridge) for nic in machine.shape.nics}
-    lost = tuple(
-        nic.mac.lower()
-        for nic in _on_bridges(has, own)
-        if nic.port in loose and (nic.mac.lower(), nic.bridge) in will
-    )
-    if not machine.running or not lost:
+    assert isinstance(has, Machine), "machine keys have machine shapes"
+    return has
+
+
+def _unplugged(machine: Observed, astray: Iterable[MachineNic]) -> Observed:
+    has, will = _live(machine), machine.shape
+    assert isinstance(will, Machine), "machine keys have machine shapes"
+    lost = tuple(nic.mac for nic in astray if nic in will.nics)
+    if not lost:
         return machine
-    down = tuple(dict.fromkeys((*machine.shape.unlinked, *lost)))
+    down = tuple(dict.fromkeys((*will.unlinked, *lost)))
     live = replace(has, unlinked=down) if machine.live is not None else None
-    return replace(machine, shape=replace(machine.shape, unlinked=down), live=live)
+    return replace(machine, shape=replace(will, unlinked=down), live=live)
 
 
-def _on_bridges(machine: Machine, own: frozenset[str]) -> Iterator[MachineNic]:
-    """NICs on Linux bridges that somebody else made."""
-    for nic in machine.nics:
-        if nic.bridge and nic.bridge not in own and nic.switch is not Switch.OVS:
-            yield nic
+def _started_with(machine: Machine, connect: Connect) -> dict[MachineNic, dict[str, str]]:
+    """The NICs of a running machine, each with what libvirt notes of its port at Open vSwitch
+    (virNetDevOpenvswitchAddPort).
+    """
+    found: dict[MachineNic, dict[str, str]] = {}
+    with ignoring(NO_DOMAIN):
+        root = parsed(connect.lookupByUUID(machine.uuid.bytes).XMLDesc(0))
+        for nic, each in zip(nics_of(root), root.iterfind("devices/interface"), strict=True):
+            found[nic] = {
+                "attached-mac": nic.mac,
+                "iface-id": attribute_of(each, "virtualport/parameters", "interfaceid"),
+                "vm-id": str(machine.uuid),
+                "iface-status": "active",
+            }
+    return found
 
 
 def taps_of(connect: Connect) -> dict[str, list[str]]:

@@ -1,0 +1,97 @@
+"""Ports of Open vSwitch: read from its database and set there by ovs-vsctl(8).
+
+ovs-vswitchd.conf.db(5), tables Bridge, Port and Interface.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nospoon.model.resources import MachineNic
+from nospoon.runtime.runner import Runner
+
+VSCTL = ("ovs-vsctl", "--timeout=5")
+PORTS = ("--columns=_uuid,name,tag,trunks,vlan_mode", "list", "Port")
+BRIDGES = ("--columns=name,ports", "list", "Bridge")
+NATIVE = "native-untagged"
+"""The one mode that tag and VLANs do not stand for by themselves."""
+UNTAGGED = 0
+"""Among the VLANs of a trunk: frames without a tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugged:
+    """Where a port is, and what passes. `tag`: the VLAN of frames without a tag; `trunks`: VLANs of
+    those that keep theirs, none for all; `mode`: what `vlan_mode` stands for.
+    """
+
+    bridge: str
+    tag: int | None
+    trunks: frozenset[int]
+    mode: str
+
+
+def wanted(nic: MachineNic) -> Plugged:
+    """As libvirt plugs a NIC in (`domain_xml`)."""
+    if not nic.trunk:
+        mode = "access" if nic.vlan is not None else "trunk"
+        return Plugged(nic.bridge, nic.vlan, frozenset(), mode)
+    if nic.vlan is None:
+        return Plugged(nic.bridge, None, frozenset({UNTAGGED, *nic.trunk}), "trunk")
+    return Plugged(nic.bridge, nic.vlan, frozenset({nic.vlan, *nic.trunk}), NATIVE)
+
+
+async def ports(runner: Runner) -> dict[str, Plugged]:
+    """Every port by its name. Raises `ToolFailed` where Open vSwitch does not answer."""
+    done = await runner.run([*VSCTL, "--format=json", "--", *PORTS, "--", *BRIDGES])
+    listed, bridges = (_rows(json.loads(line)) for line in done.stdout.splitlines())
+    home = {uuid: str(name) for (name,), its in bridges for uuid in its}
+    return {
+        str(name): Plugged(
+            home[uuid],
+            tag[0] if tag else None,
+            frozenset(trunks),
+            mode[0] if mode else "access" if tag else "trunk",
+        )
+        for (uuid,), (name,), tag, trunks, mode in listed
+        if uuid in home
+    }
+
+
+def _rows(table: Mapping[str, Any]) -> list[list[list[Any]]]:
+    """Each column of each row as a list: a set is tagged as one, as a UUID is (RFC 7047, 5.1)."""
+    return [[_several(value) for value in row] for row in table["data"]]
+
+
+def _several(value: Any) -> list[Any]:
+    match value:
+        case ["set", several]:
+            return [each for one in several for each in _several(one)]
+        case ["uuid", uuid]:
+            return [uuid]
+        case _:
+            return [value]
+
+
+async def plug(
+    runner: Runner, port: str, place: Plugged, now: Plugged | None, ids: Mapping[str, str]
+) -> None:
+    """Put a port where it is wanted, in one transaction. `now`: where it is; `ids`: what libvirt
+    notes of its interface (`external_ids`).
+    """
+    argv = [*VSCTL]
+    if now is None or now.bridge != place.bridge:
+        argv += ["--", "--if-exists", "del-port", port, "--", "add-port", place.bridge, port]
+        argv += ["--", "set", "Interface", port]
+        argv += [f"external_ids:{name}={json.dumps(value)}" for name, value in ids.items()]
+    argv += ["--", "clear", "Port", port, "tag", "trunks", "vlan_mode"]
+    columns = {
+        "tag": "" if place.tag is None else str(place.tag),
+        "trunks": ",".join(map(str, sorted(place.trunks))),
+        "vlan_mode": place.mode if place.mode == NATIVE else "",
+    }
+    argv += ["--", "set", "Port", port, *(f"{k}={v}" for k, v in columns.items() if v)]
+    await runner.run(argv)
