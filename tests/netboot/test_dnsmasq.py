@@ -134,3 +134,19 @@ def test_leases_go_with_reservations_and_those_of_strangers_stay() -> None:
     assert dnsmasq.without_left(kept + left, before, before[:1]) == kept
     assert dnsmasq.without_left(kept + left, before, before) == kept + left
     assert dnsmasq.without_left(kept, [], before) == kept
+
+
+def test_leases_of_a_changed_mac_go_when_the_former_is_let_go() -> None:
+    """IPv4's tell whose they are, IPv6's do not."""
+    was = Reservation("02:00:00:00:00:0A", "10.9.0.2", "n0", UUID_1, address6="fd00::2")
+    will = replace(was, mac="02:00:00:00:00:0D")
+    both = replace(will, also=(was.mac,))
+    old = (
+        "1764000000 02:00:00:00:00:0a 10.9.0.2 n0 01:02:00:00:00:00:0a\n"
+        "1764000000 7 fd00::2 n0 00:04:bb\n"
+    )
+    new = "1764000000 02:00:00:00:00:0d 10.9.0.2 n0 01:02:00:00:00:00:0d\n"
+    first, between, last = ([dnsmasq.reservation(each)] for each in (was, both, will))
+    assert dnsmasq.without_left(old, first, between) == old
+    assert dnsmasq.without_left(old + new, between, last) == new
+    assert dnsmasq.without_left(old, first, last) == ""

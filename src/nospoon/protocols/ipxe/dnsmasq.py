@@ -148,9 +148,12 @@ def reservation_file(each: Reservation) -> str:
 def without_left(leases: str, before: Iterable[str], now: Iterable[str]) -> str:
     """A file of leases without those of who had a reservation and has none any more: as long as
     they last, dnsmasq gives the address to nobody. `before`, `now`: contents of dhcp-hostsdir.
+
+    An address of which one of several MACs is let go may be leased by either, which nothing tells:
+    who has it still gets it again.
     """
     had, has = _holders(before), _holders(now)
-    left = {holder for holder, macs in had.items() if macs.isdisjoint(has.get(holder, ()))}
+    left = {holder for holder, macs in had.items() if not macs <= has.get(holder, frozenset())}
     kept = (line for line in leases.splitlines(keepends=True) if _holder(line) not in left)
     return "".join(kept)
 
@@ -164,7 +167,7 @@ def _holders(reservations: Iterable[str]) -> dict[str, frozenset[str]]:
         *words, name = line.strip().split(",")
         macs = frozenset(word for word in words if MAC.fullmatch(word))
         six = [word.strip("[]") for word in words if word.startswith("[")]
-        found |= dict.fromkeys(macs, macs)
+        found |= {mac: frozenset({mac}) for mac in macs}
         found |= {f"{address} {each}": macs for address in six for each in (name, NO_NAME)}
     return found
 
