@@ -19,6 +19,7 @@ from nospoon.providers.ironic.standing import (
     last_failure,
     notes,
     reached,
+    roots,
     use_of,
 )
 
@@ -39,10 +40,11 @@ def test_what_we_told_is_compared_and_what_ironic_adds_is_not() -> None:
 
 
 def test_what_is_to_be_deployed_is_told_and_what_is_not_any_more_is_taken_back() -> None:
-    shape = IronicStanding(NODE, "active", settings({"image_source": "j"}))
+    shape = IronicStanding(NODE, "active", settings({"image_source": "j"}), ("n0-1",))
     assert notes(record("active"), shape, stale=True) == [
         {"op": "add", "path": "/extra/nospoon/state", "value": "active"},
         {"op": "add", "path": "/extra/nospoon/instance", "value": ["image_source"]},
+        {"op": "add", "path": "/extra/nospoon/roots", "value": ("n0-1",)},
         {"op": "add", "path": "/extra/nospoon/stale", "value": True},
         {"op": "remove", "path": "/instance_info/root_gb"},
         {"op": "add", "path": "/instance_info/image_source", "value": "j"},
@@ -54,6 +56,13 @@ def test_what_was_told_and_not_deployed_yet_is_not_there() -> None:
     found = record("active")
     found["extra"]["nospoon"]["stale"] = True
     assert deployed(found) == ()
+
+
+def test_where_it_was_deployed_is_noted_or_unknown() -> None:
+    found = record("active")
+    assert roots(found) is None
+    found["extra"]["nospoon"]["roots"] = ["n0-1"]
+    assert roots(found) == ("n0-1",)
 
 
 @pytest.mark.parametrize(

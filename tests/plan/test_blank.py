@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
+from nospoon.model.ironic import IronicStanding
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff
@@ -85,19 +87,59 @@ def test_what_was_deployed_is_deployed_anew_when_its_disk_is(
 
 
 HINTED = f"{DEPLOYED}, root_device: {{name: /dev/vda}}"
+TOLD = DEPLOYED + ", instance_info: {root_device: {name: /dev/vda}}"
+ELSEWHERE = DEPLOYED + (
+    ", interfaces: {storage: external}, capabilities: {iscsi_boot: 'true'}, "
+    "volumes: {targets: [{boot_index: 0, volume_id: v, type: iscsi}]}"
+)
+OF_THREE = "[9GiB, 5GiB, 2GiB]"
 
 
 @pytest.mark.parametrize(
-    ("lost", "ironic", "steps"),
-    [("a-0", DEPLOYED, 0), ("a-1", DEPLOYED, 1), ("a-2", DEPLOYED, 0), ("a-0", HINTED, 1)],
+    ("was", "now", "lost", "steps"),
+    [
+        ((OF_THREE, DEPLOYED), None, "a-0", 0),
+        ((OF_THREE, DEPLOYED), None, "a-1", 1),
+        ((OF_THREE, DEPLOYED), None, "a-2", 0),
+        ((OF_THREE, HINTED), None, "a-0", 1),
+        ((OF_THREE, TOLD), None, "a-0", 1),
+        ((OF_THREE, HINTED), (OF_THREE, DEPLOYED), "a-0", 1),
+        ((OF_THREE, DEPLOYED), (OF_THREE, HINTED), "a-0", 0),
+        ((OF_THREE, DEPLOYED), ("[9GiB, 5GiB, 2GiB, 4500MiB]", DEPLOYED), "a-3", 0),
+        ((OF_THREE, DEPLOYED), ("[9GiB, 5GiB, 2GiB, 4500MiB]", DEPLOYED), "a-1", 1),
+        ((OF_THREE, DEPLOYED), ("[9GiB, 10GiB, 2GiB]", DEPLOYED), "a-1", 1),
+        ((OF_THREE, ELSEWHERE), None, "a-1", 0),
+        ((OF_THREE, ELSEWHERE.replace("external", "noop")), None, "a-1", 1),
+    ],
 )
-def test_of_several_disks_the_smallest_that_is_large_enough_counts(
-    lost: str, ironic: str, steps: int
+def test_what_counts_is_the_disk_on_which_it_was_deployed(
+    was: tuple[str, str], now: tuple[str, str] | None, lost: str, steps: int
 ) -> None:
-    desired = resources(disks="[9GiB, 5GiB, 2GiB]", ironic=ironic)
+    before, desired = (resources(disks=disks, ironic=said) for disks, said in (was, now or was))
     found = [
         Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
-        for key, each in desired.items()
+        for key, each in before.items()
+        if key != Key(Kind.VOLUME, "x", lost)
+    ]
+    rules = {
+        "x": {Kind.VOLUME: {"size": "live"}, Kind.MACHINE: {"disks": "live"}},
+        "ironic": {Kind.IRONIC_NODE: {"settings": "live"}},
+    }
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
+    assert [step.action for step in plan.steps if step.key.kind is KIND] == [Action.REPLACE] * steps
+
+
+@pytest.mark.parametrize(("lost", "steps"), [("a-0", 1), ("a-1", 1)])
+def test_where_nobody_noted_the_disk_it_may_be_any(lost: str, steps: int) -> None:
+    desired = resources(disks="[9GiB, 5GiB]")
+    (standing,) = (key for key in desired if key.kind is KIND)
+    shape = desired[standing].shape
+    assert isinstance(shape, IronicStanding)
+    shapes = {key: each.shape for key, each in desired.items()}
+    shapes[standing] = replace(shape, roots=None)
+    found = [
+        Observed(key, each, OwnerTag("d", CLUSTER, note=desired[key].note), 1.0)
+        for key, each in shapes.items()
         if key != Key(Kind.VOLUME, "x", lost)
     ]
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules={})

@@ -162,12 +162,15 @@ class IronicTarget:
 @dataclass(frozen=True, slots=True)
 class IronicStanding:
     """How far a node is to be: `state` is a Standing, or Ironic's own word for
-    where it is instead. `settings`: what is deployed on it, as its `instance_info`.
+    where it is instead. `settings`: what is deployed on it, as its `instance_info`. `roots`: the
+    volumes on one of which a deployment puts it, or has; None where that is not known. They say
+    how it came about, and differ from nothing.
     """
 
     node: UUID
     state: str
     settings: Settings = ()
+    roots: tuple[str, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,6 @@
 """Nodes that Ironic has deployed and that lose the disk on which it did: nothing is on them any
 more, which Ironic cannot know. They are deployed anew. Of those that somebody else uses (they
 `run`) no disk is made anew: Ironic's driver refuses.
-
-Without a hint (`root_device`) the deploy agent takes the smallest disk of 4 GiB or more
-(ironic-python-agent, `guess_root_disk`); with one, it may have taken any.
 """
 
 from __future__ import annotations
@@ -11,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import replace
 
-from nospoon.model.ironic import BLANK, IronicNode, IronicStanding, Standing
+from nospoon.model.ironic import BLANK, IronicStanding, Standing
 from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Volume
 from nospoon.plan.steps import Action, Step
-
-LEAST = 4 << 30
-HINTS = "properties/root_device"
 
 Found = Mapping[Key, Observed]
 Desired = Mapping[Key, Resource]
@@ -30,13 +24,13 @@ def deployed_anew(steps: list[Step], desired: Desired, found: Found) -> list[Ste
     if not lost:
         return steps
     at = {step.key: index for index, step in enumerate(steps)}
-    disks, hinted = _disks(desired, found), _hinted(desired)
+    disks = _disks(desired, found)
     result = list(steps)
     for key, resource in desired.items():
         if key.kind is not Kind.IRONIC_STANDING or key not in found:
             continue
-        had, seen = disks.get(resource.node, []), found[key]
-        if not _concerns(resource, seen, had, lost, any_=resource.node in hinted):
+        seen = found[key]
+        if not _concerns(resource, seen, disks.get(resource.node, []), lost):
             continue
         index = at.get(key)
         step = Step(Action.REPLACE, key, "its disk is made anew", resource, _nothing_on(seen))
@@ -63,46 +57,25 @@ def _is_lost(step: Step, found: Found) -> bool:
     return machine not in found or (pool is not None and not pool.fault)
 
 
-def _disks(desired: Desired, found: Found) -> dict[str, list[tuple[int, Key]]]:
-    """Node -> size and key of each disk that it has; that it is to have, where it is not there."""
+def _disks(desired: Desired, found: Found) -> dict[str, list[Key]]:
+    """Node -> the disks that it has; those that it is to have, where it is not there."""
     result = {}
     for each in desired.values():
         if each.key.kind is Kind.MACHINE:
             there = found[each.key].shape if each.key in found else each.shape
             assert isinstance(there, Machine), "machine keys have machine shapes"
-            keys = [Key(Kind.VOLUME, each.key.host, disk.volume) for disk in there.disks]
-            result[each.node] = [(_size(key, desired, found), key) for key in keys]
+            result[each.node] = [
+                Key(Kind.VOLUME, each.key.host, disk.volume) for disk in there.disks
+            ]
     return result
 
 
-def _size(key: Key, desired: Desired, found: Found) -> int:
-    there = found[key].shape if key in found else desired[key].shape if key in desired else None
-    return there.size if isinstance(there, Volume) else 0
-
-
-def _hinted(desired: Desired) -> frozenset[str]:
-    return frozenset(
-        each.node
-        for each in desired.values()
-        if isinstance(each.shape, IronicNode)
-        and any(setting.name.startswith(HINTS) for setting in each.shape.settings)
-    )
-
-
-def _concerns(
-    resource: Resource,
-    seen: Observed,
-    disks: list[tuple[int, Key]],
-    lost: Container[Key],
-    *,
-    any_: bool,
-) -> bool:
-    """Whether what Ironic has on the node may be lost. `any_`: it may be on any disk."""
+def _concerns(resource: Resource, seen: Observed, disks: list[Key], lost: Container[Key]) -> bool:
+    """Whether what Ironic has on the node may be lost."""
     if not (seen.running or _standing(resource.shape).state == Standing.ACTIVE):
         return False
-    large = [each for each in disks if each[0] >= LEAST] or disks
-    roots = disks if seen.running or any_ else sorted(large, key=lambda each: each[0])[:1]
-    return any(key in lost for _, key in roots)
+    roots = None if seen.running else _standing(seen.shape).roots
+    return any(key in lost for key in disks if roots is None or key.name in roots)
 
 
 def _nothing_on(observed: Observed) -> Observed:

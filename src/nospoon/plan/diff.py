@@ -176,7 +176,7 @@ def field_changes(
     if type(observed) is not type(desired):
         yield FieldChange("kind", type(observed).__name__, type(desired).__name__, "replace")
         return
-    for field in fields(desired):
+    for field in (each for each in fields(desired) if each.compare):
         before, after = getattr(observed, field.name), getattr(desired, field.name)
         if before != after and field.name == "settings":
             yield from _settings(before, after, rules.get(field.name, "replace"))

@@ -6,7 +6,8 @@ Settings of drivers: https://docs.openstack.org/ironic/latest/admin/drivers/{ipm
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +31,9 @@ from nospoon.plan import identity
 PLACE = "ironic"
 """What stands for a host in the keys of everything in Ironic."""
 GIB = 1 << 30
+LEAST_ROOT = 4 * GIB
+HINTS = {"root_device", "skip_block_devices"}
+"""What says on which disk to deploy, as properties of a node or for an instance."""
 PDU_USER = "nospoon"
 """The user of a PDU's SNMPv3."""
 MANUAL = "manual-management"
@@ -87,8 +91,23 @@ def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> I
     needs = (key, *(each.key for each in (*groups, *ports, *volumes)))
     said = node.enrolment
     instance = said.instance if said.state is Standing.ACTIVE else ()
-    standing = IronicStanding(machine.uuid, str(said.state), instance)
+    roots = _roots(node, machine, bmc.shape.disk_sizes)
+    standing = IronicStanding(machine.uuid, str(said.state), instance, roots)
     yield Resource(Key(Kind.IRONIC_STANDING, PLACE, node.name), standing, needs, node.name)
+
+
+def _roots(node: Node, machine: Machine, sizes: Sequence[int]) -> tuple[str, ...]:
+    """The volumes on one of which it is deployed: none where it boots from another place; any with
+    hints, or else the smallest of 4 GiB or more (ironic-python-agent, `get_os_install_device`).
+    """
+    said, volumes = node.enrolment, [disk.volume for disk in machine.disks]
+    boots = {values(each).get("boot_index") for each in said.targets}
+    if 0 in boots and values(said.interfaces).get("storage", "noop") != "noop":
+        return ()
+    large = [each for each in zip(sizes, volumes, strict=True) if each[0] >= LEAST_ROOT]
+    if not large or HINTS & {*values(said.properties), *values(said.instance)}:
+        return tuple(volumes)
+    return (min(large, key=itemgetter(0))[1],)
 
 
 def driver_of(node: Node) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -116,7 +117,7 @@ class StandingDriver:
         state = wanted if reached(record, wanted) else str(record["provision_state"])
         if left_in_maintenance(record):
             state = f"{state}, left in maintenance"
-        shape = IronicStanding(UUID(record["uuid"]), state, deployed(record))
+        shape = IronicStanding(UUID(record["uuid"]), state, deployed(record), roots(record))
         others = bool(use_of(record)) and not is_ours(record)
         return Observed(key, shape, tag, self._around.clock(), others, fault_of(record))
 
@@ -138,6 +139,8 @@ class StandingDriver:
         stale = there and (is_stale(record) or deployed(record) != shape.settings)
         if stale:
             _refuse_rescued(record, name)
+        if there and not stale:
+            shape = replace(shape, roots=roots(record))
         await self._api.patch(f"/nodes/{shape.node}", notes(record, shape, stale=stale))
         if stale:
             await self._mend(record)
@@ -303,6 +306,12 @@ def deployed(record: Record) -> Settings:
     return () if is_stale(record) else _told(record)
 
 
+def roots(record: Record) -> tuple[str, ...] | None:
+    """The volumes on one of which we had the node deployed; None where that is not known."""
+    noted = records.noted(record, "roots")
+    return tuple(str(each) for each in noted) if isinstance(noted, list) else None
+
+
 def _refuse_rescued(record: Record, name: str) -> None:
     if record["provision_state"] != "active":
         raise Conflict(
@@ -327,6 +336,7 @@ def notes(record: Record, shape: IronicStanding, *, stale: bool) -> list[dict[st
     return [
         {"op": "add", "path": f"{tag}/state", "value": shape.state},
         {"op": "add", "path": f"{tag}/instance", "value": sorted(wanted)},
+        {"op": "add", "path": f"{tag}/roots", "value": shape.roots},
         {"op": "add", "path": STALE, "value": stale},
         *({"op": "remove", "path": f"/instance_info/{name}"} for name in gone),
         *(
