@@ -56,3 +56,7 @@ def test_what_is_wrong_with_an_inventory_is_told_where_the_file_names_it(shared:
     assert "no group 'nobody'. It has" in shared.run("plan", file, status=2).stderr.replace(
         " in the inventory", ""
     )
+    shared.file("[twins]\nhv_1 ansible_host=192.0.2.1\nhv-1 ansible_host=192.0.2.2\n", "twins.ini")
+    _, file = with_hosts(shared, "twins.ini")
+    refused = shared.run("plan", file, status=2).stderr
+    assert "hosts hv-1 and hv_1 of the inventory are both hv-1 in a cluster" in refused

@@ -204,6 +204,12 @@ def test_what_is_left_of_ports_and_where_the_bmc_was_is_told() -> None:
     assert all(f"#   {each}\n" in made.text for each in made.left_out)
 
 
+def test_firmware_is_what_the_architecture_has_and_another_bmc_is_told() -> None:
+    node, made = tripleo(arch="aarch64", pm_type="idrac")
+    assert node.firmware is Firmware.UEFI
+    assert made.left_out == ("nodes[0].pm_type 'idrac': its BMC speaks IPMI here",)
+
+
 def test_an_account_of_tenks_that_no_bmc_takes_is_left_out() -> None:
     cluster, made = imported(EXAMPLE + "ipmi_username: a:b\nipmi_password: " + "p" * 21)
     credentials = cluster.nodes[0].credentials
@@ -288,6 +294,34 @@ def test_capacities_are_those_that_libvirt_takes(capacity: str, size: int) -> No
             "instackenv",
             '{"nodes": [{"root_device": "/dev/vda"}]}',
             r"in: nodes\[0\]\.root_device: expected a mapping of hints",
+        ),
+        (
+            "instackenv",
+            '{"nodes": [{"mac": "52:54:00:aa:bb:02"}]}',
+            r"in: nodes\[0\]\.mac: expected a list, got '52:54:00:aa:bb:02'",
+        ),
+        (
+            "instackenv",
+            (
+                '{"nodes": [{"ports": [{"address": "52:54:00:aa:bb:02", "physical_network": "p_1"},'
+                '{"address": "52:54:00:aa:bb:03", "physical_network": "p-1"}]}]}'
+            ),
+            r"in: physical networks: one name in a cluster file for p_1 and p-1 \(p-1\)",
+        ),
+        (
+            "tenks",
+            EXAMPLE.replace("specs:", "  Type.0: {}\n  type-0: {}\nspecs:"),
+            r"in: node_types: one name in a cluster file for Type\.0 and type-0 \(type-0\)",
+        ),
+        (
+            "tenks",
+            EXAMPLE.replace("  physnet0: brfoo", "  physnet0: brfoo\n  Physnet0: br2"),
+            r"in: physical networks: .* for Physnet0 and physnet0 \(physnet0\)",
+        ),
+        (
+            "tenks",
+            EXAMPLE.replace("      - physnet0", "      physnet0: 1"),
+            r"in: node_types\.type0\.physical_networks: expected a list, got",
         ),
     ],
 )

@@ -58,15 +58,23 @@ def inventory(path: str, *, playbooks: str | None = None) -> Any:
 
 
 def hosts_of(listed: Mapping[str, Any], group: str) -> dict[str, dict[str, Any]]:
-    """A group's hosts as a cluster file's `hosts`. Raises `UsageError` for an unknown group."""
+    """A group's hosts as a cluster file's `hosts`. Raises `UsageError` for an unknown group, and
+    for hosts that would have one name.
+    """
     if group != "all" and group not in listed:
         known = ", ".join(sorted(each for each in listed if each != "_meta"))
         raise UsageError(f"no group {group!r} in the inventory. It has {known}")
     variables = listed.get("_meta", {}).get("hostvars", {})
-    return {
-        _ODD.sub("-", name.lower()): _settings(name, variables.get(name, {}))
-        for name in _members(listed, group)
-    }
+    found: dict[str, str] = {}
+    for name in _members(listed, group):
+        ours = _ODD.sub("-", name.lower())
+        if ours in found:
+            raise UsageError(
+                f"hosts {found[ours]} and {name} of the inventory are both {ours} in a cluster",
+                hint="Rename one of them: names have small letters, digits and -.",
+            )
+        found[ours] = name
+    return {ours: _settings(name, variables.get(name, {})) for ours, name in found.items()}
 
 
 def _members(listed: Mapping[str, Any], group: str) -> list[str]:

@@ -46,14 +46,23 @@ class Api:
         marker = ""
         while True:
             answer = await self.get(f"/{what}?limit={PAGE}{query}{marker}")
-            page = answer[what.rpartition("/")[2]]
+            page = answer.get(what.rpartition("/")[2])
+            if not isinstance(page, list):
+                raise self._somebody_else(f"/{what}", answer)
             found += page
             if not page or not answer.get("next"):
                 return found
             marker = f"&marker={page[-1]['uuid']}"
 
-    async def get(self, path: str) -> Any:
-        return await self._call("GET", path, None)
+    async def get(self, path: str) -> Mapping[str, Any]:
+        answer: object = await self._call("GET", path, None)
+        if not isinstance(answer, dict):
+            raise self._somebody_else(path, answer)
+        return answer
+
+    def _somebody_else(self, path: str, answer: object) -> HostUnreachable:
+        told = json.dumps(answer)[:60]
+        return HostUnreachable(f"{self.place} is no Ironic: it answered GET {path} with {told}")
 
     async def post(self, path: str, body: Any) -> Any:
         return await self._call("POST", path, body)

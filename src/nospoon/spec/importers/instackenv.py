@@ -5,7 +5,7 @@ docs.openstack.org/project-deploy-guide/tripleo-docs/latest/environments/baremet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nospoon.errors import UsageError
@@ -17,6 +17,7 @@ from nospoon.spec.importers.capabilities import capabilities_of
 from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
 
 REDFISH = frozenset({"redfish", "staging-wildcat"})
+IPMI = frozenset({"ipmi", "pxe_ipmitool"})
 _KNOWN = frozenset({
     "name", "pm_type", "pm_user", "pm_password", "cpu", "memory", "disk", "arch", "mac", "ports",
     "capabilities", "root_device",
@@ -29,10 +30,11 @@ _REPLACED = frozenset({"pm_addr", "pm_port", "uuid", "_comment"})
 def read(source: Source) -> Imported:
     """A node for each entry, with its MACs and its BMC's account."""
     left_out: list[str] = []
-    entries = as_sequence(source.mapping().get("nodes"))
+    entries = source.several(source.mapping().get("nodes"), "nodes")
     if not entries:
         raise UsageError(f"{source.file}: expected a list under `nodes`, got none")
     nodes = [_node(source, index, entry, left_out) for index, entry in enumerate(entries)]
+    source.apart(_physical_networks(entries), "physical networks")
     networks = {
         nic["network"]: {"netboot": "none"} for node in nodes for nic in _plain(node)["nics"]
     }
@@ -43,6 +45,13 @@ def read(source: Source) -> Imported:
     if left_out:
         heading += ["Not carried over:", *(f"  {each}" for each in left_out)]
     return Imported(write(sections, heading=heading), tuple(left_out))
+
+
+def _physical_networks(entries: Iterable[Any]) -> Iterator[str]:
+    for entry in entries:
+        for port in as_sequence(entry.get("ports")):
+            if isinstance(port, dict) and port.get("physical_network"):
+                yield str(port["physical_network"])
 
 
 def _plain(node: Any) -> Mapping[str, Any]:
@@ -57,7 +66,10 @@ def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
     kind = str(entry.get("pm_type", "ipmi"))
     protocol = "redfish" if kind in REDFISH else "ipmi"
     capabilities = capabilities_of(entry.get("capabilities", ""))
-    mode = capabilities.pop("boot_mode", "bios")
+    arch = source.one_of(Arch, entry.get("arch") or "x86_64", f"{where}.arch")
+    mode = capabilities.pop("boot_mode", "bios" if arch == Arch.X86_64 else "uefi")
+    if kind not in REDFISH | IPMI:
+        left_out.append(f"{where}.pm_type {kind!r}: its BMC speaks IPMI here")
 
     disk = source.whole(entry.get("disk", 10), f"{where}.disk")
     memory = source.positive(entry.get("memory", 1024), f"{where}.memory")
@@ -70,7 +82,7 @@ def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
         "cpus": source.positive(entry.get("cpu", 1), f"{where}.cpu"),
         "memory": f"{memory}MiB",
         "disks": [f"{disk}GiB"] if disk else [],
-        "arch": source.one_of(Arch, entry.get("arch") or "x86_64", f"{where}.arch"),
+        "arch": arch,
         "firmware": mode if mode in {"bios", "uefi"} else "bios",
         "nics": list(_nics(source, where, entry, left_out)),
         "bmc": {"protocols": [protocol], **account(_account(where, entry), left_out)},
@@ -91,13 +103,13 @@ def _nics(
     source: Source, where: str, entry: Mapping[str, Any], left_out: list[str]
 ) -> Iterator[dict[str, str]]:
     """TripleO's first NIC is on the provisioning network, which it calls ctlplane."""
-    for index, port in enumerate(as_sequence(entry.get("ports"))):
+    for index, port in enumerate(source.several(entry.get("ports"), f"{where}.ports")):
         given: Mapping[str, Any] = port if isinstance(port, dict) else {"address": port}
         place = f"{where}.ports[{index}]"
         left_out += [f"{place}.{key}" for key in sorted(given.keys() - _PORT)]
         network = name_of(given.get("physical_network") or "ctlplane")
         mac = source.parsed(parse_mac, given.get("address"), f"{place}.address")
         yield {"network": network, "mac": mac}
-    for index, address in enumerate(as_sequence(entry.get("mac"))):
+    for index, address in enumerate(source.several(entry.get("mac"), f"{where}.mac")):
         mac = source.parsed(parse_mac, address, f"{where}.mac[{index}]")
         yield {"network": "ctlplane", "mac": mac}

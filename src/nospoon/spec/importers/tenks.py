@@ -70,6 +70,7 @@ class _Reader:
         self.inventory = tenks_hosts.hypervisors(source.inventory)
         self.hypervisors = tenks_hosts.without_templates(self.inventory)
         self._refuse_templates()
+        self._refuse_alike()
 
     def _refuse_templates(self) -> None:
         """Ansible's templates say nothing here. Raises `UsageError` with each."""
@@ -105,7 +106,7 @@ class _Reader:
         return Imported(write(sections, heading=heading), tuple(self.left_out))
 
     def _specs(self) -> Iterator[Mapping[str, Any]]:
-        for index, spec in enumerate(as_sequence(self.given.get("specs"))):
+        for index, spec in enumerate(self.source.several(self.given.get("specs"), "specs")):
             if not isinstance(spec, dict) or not isinstance(spec.get("count"), int):
                 raise UsageError(f"{self.source.file}: specs[{index}]: expected type and count")
             if spec.get("type") not in self._types():
@@ -141,6 +142,16 @@ class _Reader:
             f"Tenks has it on port {port}" if port else "as in Tenks",
         )
 
+    def _refuse_alike(self) -> None:
+        """Names that are apart for Tenks only. Raises `UsageError`."""
+        networks = set(self._physical_networks())
+        for each in (self.given, *self.hypervisors.values()):
+            mapping = each.get("physnet_mappings")
+            networks |= {*map(str, mapping)} if isinstance(mapping, Mapping) else set()
+        self.source.apart(self._types(), "node_types")
+        self.source.apart(self.hypervisors, "hypervisors")
+        self.source.apart(sorted(networks), "physical networks")
+
     def _types(self) -> Mapping[str, Any]:
         types = self.given.get("node_types")
         return types if isinstance(types, dict) else {}
@@ -169,7 +180,7 @@ class _Reader:
         return self.source.positive(given.get(key, default), f"node_types.{name}.{key}")
 
     def _disks(self, name: str, volumes: Any) -> Iterator[Any]:
-        for index, volume in enumerate(as_sequence(volumes)):
+        for index, volume in enumerate(self.source.several(volumes, f"node_types.{name}.volumes")):
             given = volume if isinstance(volume, dict) else {}
             where = f"node_types.{name}.volumes[{index}]"
             self._left(where, given.keys() - _VOLUME)
@@ -227,13 +238,14 @@ class _Reader:
         return {"ironic": ironic, **({"nova": {"flavors": made}} if made else {})}
 
     def _networks(self) -> Mapping[str, Any]:
-        names = {
-            str(each)
-            for body in self._types().values()
-            if isinstance(body, dict)
-            for each in as_sequence(body.get("physical_networks"))
-        }
-        return {name_of(name): {"physnet": name_of(name)} for name in sorted(names)}
+        names = sorted(set(self._physical_networks()))
+        return {name_of(name): {"physnet": name_of(name)} for name in names}
+
+    def _physical_networks(self) -> Iterator[str]:
+        for name, body in self._types().items():
+            given = body.get("physical_networks") if isinstance(body, dict) else None
+            where = f"node_types.{name}.physical_networks"
+            yield from map(str, self.source.several(given, where))
 
     def _hosts(self) -> Mapping[str, Any]:
         if self.hypervisors:

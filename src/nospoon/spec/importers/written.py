@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -66,6 +66,24 @@ class Source:
             known = ", ".join(words)
             raise UsageError(f"{self.file}: {where}: expected one of {known}, got {value!r}")
         return str(value)
+
+    def several(self, value: Any, where: str) -> Sequence[Value]:
+        """A list, empty where nothing is said. Raises `UsageError`."""
+        if value is None or isinstance(value, list):
+            return value or ()
+        raise UsageError(f"{self.file}: {where}: expected a list, got {value!r}")
+
+    def apart(self, names: Iterable[object], what: str) -> None:
+        """Raises `UsageError` for names that `name_of` makes the same of."""
+        alike: dict[str, list[str]] = {}
+        for name in dict.fromkeys(str(each) for each in names):
+            alike.setdefault(name_of(name), []).append(name)
+        found = [f"{' and '.join(each)} ({ours})" for ours, each in alike.items() if len(each) > 1]
+        if found:
+            raise UsageError(
+                f"{self.file}: {what}: one name in a cluster file for {'; '.join(found)}",
+                hint="Cluster files know small letters, digits and -: rename one of them.",
+            )
 
     def parsed(self, parse: Callable[[Any], T], value: Any, where: str) -> T:
         """What a cluster file takes there. Raises `UsageError` with the words of `parse`."""
