@@ -87,6 +87,37 @@ def test_a_lease_of_one_that_left_keeps_nobody_from_the_address(farm: Farm) -> N
     assert rack.run("plan", "--detailed-exitcode", one).returncode == 0, "it is served still"
 
 
+def test_who_looks_at_a_host_by_another_name_puts_nothing_back(farm: Farm) -> None:
+    """`ssh: rack-c` of the file is ssh://rack-c of a URI: a second copy of what is served there."""
+    rack, name, host = farm.rack, farm.rack.name(), farm.hosts["rack-c"]
+    look = ("orphans", "--host", "c=qemu+ssh://rack-c/system")
+
+    def up(count: int) -> str:
+        nodes = f"{{count: {count}, host: rack-c, firmware: bios, memory: 64MiB, disks: [16MiB]}}"
+        file = farm.file(name, f"networks: {{lan: {{netboot: builtin}}}}\nnodes: [{nodes}]\n")
+        rack.run("up", "--yes", file)
+        return file
+
+    def served() -> list[str]:
+        found = host.run("find", "/var/lib/nospoon/netboot", "-path", "*/hosts/*", "-type", "f")
+        return sorted(host.run("cat", *found.split()).split()) if found.strip() else []
+
+    up(1)
+    rack.run(*look)
+    file = up(2)
+    both = served()
+    assert len(both) == 2
+    rack.run("daemon", "stop")
+    rack.run(*look)
+    rack.run("node", "boot", f"{name}/node-1", "network")
+    assert served() == both
+    assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
+    rack.run("down", "--yes", name)
+    rack.run("daemon", "stop")
+    assert rack.json(*look) == []
+    until(lambda: served() == [], 10)
+
+
 def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
     rack, name = farm.rack, farm.rack.name()
     rack.run("up", "--yes", farm.file(name, NODES))

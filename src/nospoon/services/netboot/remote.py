@@ -54,6 +54,7 @@ if [ -n "$pid" ] && tr '\\0' '\\n' 2>/dev/null <"/proc/$pid/cmdline" |
 """
 """Shell: `pid` of the dnsmasq of the service in directory `d`, "" where none runs."""
 
+READ = '[ ! -f "$1/service.json" ] || base64 -w0 "$1/service.json"'
 LOOK = f"""
 for d in "$1"/$2/*; do
   [ -f "$d/service.json" ] || continue
@@ -133,9 +134,21 @@ class RemoteNetbootDriver:
         """Bring up to date what an earlier daemon left; a host that is away is told of."""
         for tree, saved in list(self._prepared()):
             try:
-                await self._run(tree, saved)
+                if (served := await self._served(tree, saved)) is not None:
+                    await self._run(tree, served)
             except NospoonError as error:
                 log.error("network boot is not served", service=str(saved.key), why=str(error))
+
+    async def _served(self, tree: Tree, saved: Saved) -> Saved | None:
+        """What there is of a service on the host, as `saved` where half of it is; None, and no copy
+        here, where it is no more: who knows the host by another name may have seen to it.
+        """
+        packed = await self._sh(READ, str(tree.there))
+        if packed:
+            return _read(packed) or saved
+        async with self._copying:
+            await asyncio.to_thread(shutil.rmtree, tree.directory, ignore_errors=True)
+        return None
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         done = await self._sh(LOOK, str(self._place.there), str(cluster or "*"))
@@ -182,8 +195,7 @@ class RemoteNetbootDriver:
         await self._run(tree, Saved(resource.key, resource.shape, tag))
 
     async def _refuse_strangers(self, tree: Tree) -> None:
-        script = '[ ! -f "$1/service.json" ] || base64 -w0 "$1/service.json"'
-        packed = await self._sh(script, str(tree.there))
+        packed = await self._sh(READ, str(tree.there))
         if not packed:
             return
         earlier = _read(packed)
@@ -205,10 +217,15 @@ class RemoteNetbootDriver:
     async def publish(self, uuid: UUID) -> None:
         """Copy anew what this machine boots. Raises `HostUnreachable`."""
         for tree, saved in list(self._prepared()):
-            if any(each.uuid == uuid for each in saved.shape.reservations):
+            if all(each.uuid != uuid for each in saved.shape.reservations):
+                continue
+            served = await self._served(tree, saved)
+            if served == saved:
                 async with self._copying:
                     await asyncio.to_thread(self._instruct, tree, saved)
                     await self._copy(tree)
+            elif served is not None:
+                await self._run(tree, served)
 
     async def _run(self, tree: Tree, saved: Saved) -> None:
         """Bring files and dnsmasq there to what is saved. Idempotent."""
