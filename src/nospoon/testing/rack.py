@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from uuid import uuid4
 
 from nospoon.testing.alone import held
 
-BLOCKS, PORTS = 44, 500
+BLOCKS, PORTS, FIRST = 44, 500, 10_000
 """Blocks of ports from 10,000 on, below those of outgoing connections (32,768 and more, ip(7))."""
 
 BIN = Path(sys.executable).parent
@@ -75,7 +76,7 @@ class Rack:
         while its daemon is.
         """
         block = self._block()
-        first, snmp = 10_000 + block * PORTS, 5_000 + block * 100
+        first, snmp = FIRST + block * PORTS, 5_000 + block * 100
         settings = {
             "redfish_port": str(first), "pdu": f"{{ports: {snmp}-{snmp + 99}}}", **more,
         }  # fmt: skip
@@ -84,12 +85,13 @@ class Rack:
         return f"bmc: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}\n"
 
     def _block(self) -> int:
-        """A block of ports that nobody holds."""
+        """A block of ports that nobody holds, and that no daemon was left on."""
         for block in random.sample(range(BLOCKS), BLOCKS):
             descriptor = held(f"ports-{block}")
             if descriptor is not None:
                 self.held.append(descriptor)
-                return block
+                if _is_free(FIRST + block * PORTS):
+                    return block
         raise AssertionError(f"all {BLOCKS} blocks of ports are held by other tests")
 
     def _release(self) -> None:
@@ -139,6 +141,11 @@ class Rack:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             os.kill(self.daemon_pid(), signal.SIGTERM)
         self._release()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) != 0
 
 
 @contextlib.contextmanager
