@@ -237,6 +237,32 @@ def test_a_deployed_node_whose_disks_are_made_anew_is_deployed_again(
     assert states(api, scale) == {}
 
 
+def test_a_node_is_deployed_again_for_the_disk_on_which_it_was(
+    rack: Rack, api: Api, scale: Scale
+) -> None:
+    """Without a disk that came later, and when the disk of the deployment leaves the file."""
+    settings = {"automated_clean": False, **scale.active()}
+
+    def file(disks: str) -> str:
+        return scale.write(f"[{{name: n0, disks: {disks}}}]", **settings)
+
+    rack.run("up", "--yes", file("[9GiB, 5GiB]"))
+    assert of(api, scale)["extra"]["nospoon"]["roots"] == ["n0-1"]
+    rack.run("node", "power", f"{scale.name}/n0", "off")
+    rack.run("up", "--yes", file("[9GiB, 5GiB, 4500MiB]"))
+    assert of(api, scale)["extra"]["nospoon"]["roots"] == ["n0-1"]
+    assert "ironic-standing" not in rack.run("plan", file("[9GiB, 5GiB]")).stdout
+    without = file("[9GiB]")
+    assert "-/+ ironic-standing n0" in rack.run("plan", without).stdout
+    before = scale.record(of(api, scale))
+    rack.run("up", "--yes", without)
+    node = of(api, scale)
+    assert (node["provision_state"], node["extra"]["nospoon"]["roots"]) == ("active", ["n0-0"])
+    assert f"boots disk: {scale.files['image.raw']}" in scale.record(node).removeprefix(before)
+    assert "Nothing to do" in rack.run("up", "--yes", without).stderr
+    rack.run("down", "--yes", scale.name)
+
+
 def kill(found: Ironic) -> None:
     there = ironic.running(found.state)
     assert there is not None

@@ -74,11 +74,13 @@ def test_what_was_deployed_is_deployed_anew_when_its_disk_is(
     ]
     rules = {host: {Kind.VOLUME: {"size": "live"}} for host in "xy"}
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
-    told = [step for step in plan.steps if step.key.kind is KIND and step.why.startswith("its dis")]
+    told = [
+        step for step in plan.steps if step.key.kind is KIND and step.why.startswith("its disk")
+    ]
     assert [step.action for step in told] == [Action.REPLACE] * steps
     if steps:
         order = moves(plan)
-        assert "-/+ ironic-standing a on ironic  (its disk is made anew)" in plan_text(plan)
+        assert "-/+ ironic-standing a on ironic  (its disk goes)" in plan_text(plan)
         blank, deployed = ((Key(KIND, "ironic", "a"), half) for half in Half)
         parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE}
         of_it = [id_ for id_ in order if id_[0].kind in parts]
@@ -144,6 +146,46 @@ def test_where_nobody_noted_the_disk_it_may_be_any(lost: str, steps: int) -> Non
     ]
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
     assert [step.action for step in plan.steps if step.key.kind is KIND] == [Action.REPLACE] * steps
+
+
+@pytest.mark.parametrize(
+    ("disks", "running", "steps", "later"),
+    [
+        ("[9GiB, 5GiB]", set(), 0, 0),
+        ("[9GiB]", set(), 1, 0),
+        ("[9GiB]", {MACHINE}, 0, 2),
+    ],
+)
+def test_a_disk_that_leaves_the_file_is_lost_once_it_goes(
+    disks: str, running: set[Key], steps: int, later: int
+) -> None:
+    """A machine that runs has it until its power-off."""
+    was, desired = resources(disks=OF_THREE), resources(disks=disks)
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key in running)
+        for key, each in was.items()
+    ]
+    rules = {"x": {Kind.MACHINE: {"disks": "at power-off"}, Kind.BMC: {"disk_sizes": "live"}}}
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
+    assert [step.action for step in plan.steps if step.key.kind is KIND] == [Action.REPLACE] * steps
+    assert len(plan.later) == later
+    root = Key(Kind.VOLUME, "x", "a-1"), Half.REMOVE
+    order = moves(plan)
+    assert not steps or (Key(KIND, "ironic", "a"), Half.REMOVE) in before(order, root)
+
+
+def test_a_disk_of_somebody_elses_instance_goes_only_if_ironic_agrees() -> None:
+    was, desired = (
+        resources(disks=disks, ironic="state: available") for disks in (OF_THREE, "[9GiB, 5GiB]")
+    )
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind is KIND)
+        for key, each in was.items()
+    ]
+    rules = {"x": {Kind.MACHINE: {"disks": "at power-off"}, Kind.BMC: {"disk_sizes": "live"}}}
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
+    gone = Key(Kind.VOLUME, "x", "a-2"), Half.REMOVE
+    assert (Key(KIND, "ironic", "a"), Half.REMOVE) in before(moves(plan), gone)
 
 
 @pytest.mark.parametrize("state", ["available", "manageable"])

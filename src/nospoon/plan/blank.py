@@ -1,16 +1,19 @@
 """Nodes that Ironic has deployed and that lose the disk on which it did: nothing is on them any
 more, which Ironic cannot know. They are deployed anew. Of those that somebody else uses (they
-`run`) no disk is made anew: Ironic's driver refuses.
+`run`) no disk is removed or made anew: Ironic's driver refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from nospoon.model.ironic import BLANK, IronicStanding, Standing
 from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Volume
 from nospoon.plan.steps import Action, Step
+from nospoon.plan.whose import whose
 
 Found = Mapping[Key, Observed]
 Desired = Mapping[Key, Resource]
@@ -20,20 +23,19 @@ def deployed_anew(steps: list[Step], desired: Desired, found: Found) -> list[Ste
     """The same steps, and those of deployed nodes that lose what was deployed, of which Ironic is
     told before (`plan.order`).
     """
-    lost = frozenset(step.key for step in steps if _is_lost(step, found))
+    lost = _lost(steps, desired, found)
     if not lost:
         return steps
     at = {step.key: index for index, step in enumerate(steps)}
-    disks = _disks(desired, found)
     result = list(steps)
     for key, resource in desired.items():
         if key.kind is not Kind.IRONIC_STANDING or key not in found:
             continue
         seen = found[key]
-        if not _concerns(resource, seen, disks.get(resource.node, []), lost):
+        if not _concerns(resource, seen, lost[resource.node]):
             continue
         index = at.get(key)
-        step = Step(Action.REPLACE, key, "its disk is made anew", resource, _nothing_on(seen))
+        step = Step(Action.REPLACE, key, "its disk goes", resource, _nothing_on(seen))
         if index is None:
             result.append(step)
         elif steps[index].action is Action.CHANGE:
@@ -41,14 +43,35 @@ def deployed_anew(steps: list[Step], desired: Desired, found: Found) -> list[Ste
     return result
 
 
-def _is_lost(step: Step, found: Found) -> bool:
-    """Whether a disk is made anew. One that is not seen, for its pool is stopped or unknown, is
-    there still when that is mended.
+def _lost(steps: Iterable[Step], desired: Desired, found: Found) -> Mapping[str, set[str]]:
+    """Node -> its disks that are removed, or made anew."""
+    disks = [step for step in steps if step.key.kind is Kind.VOLUME]
+    had = _disks(desired, found) if disks else {}
+    result: defaultdict[str, set[str]] = defaultdict(set)
+    for step in disks:
+        node, name = whose(step.key), step.key.name
+        if step.action in (Action.DELETE, Action.REPLACE) or (
+            step.action is Action.CREATE and name in had.get(node, ()) and _is_gone(step, found)
+        ):
+            result[node].add(name)
+    return result
+
+
+def _disks(desired: Desired, found: Found) -> dict[str, list[str]]:
+    """Node -> the disks that it has; those that it is to have, where it is not there."""
+    result = {}
+    for each in desired.values():
+        if each.key.kind is Kind.MACHINE:
+            there = found[each.key].shape if each.key in found else each.shape
+            assert isinstance(there, Machine), "machine keys have machine shapes"
+            result[each.node] = [disk.volume for disk in there.disks]
+    return result
+
+
+def _is_gone(step: Step, found: Found) -> bool:
+    """Whether a disk that is to be made is there no more. One that is not seen, for its pool is
+    stopped or unknown, is there still when that is mended.
     """
-    if step.key.kind is not Kind.VOLUME or step.action not in (Action.CREATE, Action.REPLACE):
-        return False
-    if step.action is Action.REPLACE:
-        return True
     assert step.desired is not None, "what is made is desired"
     machine = Key(Kind.MACHINE, step.key.host, step.node)
     shape = step.desired.shape
@@ -57,25 +80,12 @@ def _is_lost(step: Step, found: Found) -> bool:
     return machine not in found or (pool is not None and not pool.fault)
 
 
-def _disks(desired: Desired, found: Found) -> dict[str, list[Key]]:
-    """Node -> the disks that it has; those that it is to have, where it is not there."""
-    result = {}
-    for each in desired.values():
-        if each.key.kind is Kind.MACHINE:
-            there = found[each.key].shape if each.key in found else each.shape
-            assert isinstance(there, Machine), "machine keys have machine shapes"
-            result[each.node] = [
-                Key(Kind.VOLUME, each.key.host, disk.volume) for disk in there.disks
-            ]
-    return result
-
-
-def _concerns(resource: Resource, seen: Observed, disks: list[Key], lost: Container[Key]) -> bool:
+def _concerns(resource: Resource, seen: Observed, lost: AbstractSet[str]) -> bool:
     """Whether what Ironic has on the node may be lost."""
     if not (seen.running or _standing(resource.shape).state == Standing.ACTIVE):
         return False
     roots = None if seen.running else _standing(seen.shape).roots
-    return any(key in lost for key in disks if roots is None or key.name in roots)
+    return bool(lost) if roots is None else not lost.isdisjoint(roots)
 
 
 def _nothing_on(observed: Observed) -> Observed:

@@ -56,7 +56,7 @@ def diff(
     steps, gone = moved(steps, gone, reasons)
     ends = {step.removes for step in steps if step.action is Action.REPLACE}
     now, later = held(deletions(gone, desired), found.values(), ends)
-    steps += now
+    steps = deployed_anew([*steps, *now], desired, found)
     return Plan(
         cluster=cluster,
         cluster_id=cluster_id,
@@ -82,7 +82,7 @@ def _steps(
     ]
     steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
     steps += _unplugged(steps, desired, found)
-    return deployed_anew(_with_disturbed(steps, desired, found), desired, found)
+    return _with_disturbed(steps, desired, found)
 
 
 def _waiting(

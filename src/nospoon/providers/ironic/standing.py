@@ -185,7 +185,9 @@ class StandingDriver:
         """
         record = await self._at_rest(node, name=name)
         if (why := use_of(record)) and not is_ours(record):
-            raise _in_use(name, why, "Its disks would be made anew. Undeploy it first.")
+            raise _in_use(
+                name, why, "A disk of it would be removed or made anew. Undeploy it first."
+            )
         if is_ours(record) and reached(record, Standing.ACTIVE):
             _refuse_rescued(record, name)
             await self._api.patch(f"/nodes/{node}", [{"op": "add", "path": STALE, "value": True}])
