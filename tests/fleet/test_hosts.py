@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from functools import partial
 
 import pytest
 from tests.fleet.conftest import Farm
 
+from nospoon.testing import guests
 from nospoon.testing.ironic import until
+from nospoon.testing.terminal import terminal
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
@@ -143,6 +147,42 @@ def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
     assert "is off" in rack.ipmitool(bmcs[away], "power", "status")
     rack.run("up", "--yes", farm.file(name, NODES.replace("64MiB", "128MiB")))
     assert {(row["state"], row["drift"]) for row in rack.json("status", name)} == {("present", "")}
+
+
+def test_an_open_console_goes_on_when_its_host_returns(farm: Farm) -> None:
+    rack, name, host = farm.rack, farm.rack.name(), farm.hosts["rack-b"]
+    (rack.directory / "speaking.img").write_bytes(guests.speaking_disk())
+    node = "{name: n0, host: rack-b, firmware: bios, memory: 64MiB, disks: [{image: speaking.img}]}"
+    rack.run("up", "--yes", farm.file(name, f"networks: {{lan: {{}}}}\nnodes: [{node}]\n"))
+
+    def seen() -> bool:
+        (row,) = rack.json("status", name)
+        return bool(row["state"] == "present")
+
+    def boots(command: str) -> bool:
+        """Whether the console tells it; it is opened some time after the machine or its host came."""
+        rack.run("node", "power", f"{name}/n0", command)
+        with contextlib.suppress(AssertionError):
+            screen.shows(guests.BOOTED, seconds=10)
+            return True
+        return False
+
+    argv = ["nospoon", "node", "console", f"{name}/n0"]
+    with terminal(argv, env=rack.environment) as screen:
+        screen.shows(b"Ctrl-]")
+        rack.run("node", "power", f"{name}/n0", "on")
+        until(partial(boots, "reset"), 60)
+        with host.cut_off():
+            until(lambda: not seen(), 30)
+        until(seen, 60)
+        until(partial(boots, "reset"), 60)
+        host.kill("libvirtd")
+        until(lambda: not seen(), 30)
+        host.start()
+        until(seen, 60)
+        until(partial(boots, "cycle"), 60)
+        screen.types(b"r")  # the guest resets itself
+        screen.shows(guests.BOOTED)
 
 
 def answers(farm: Farm, bmc: dict[str, str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +47,7 @@ class LibvirtConsole:
         stream = connect.newStream(libvirt.VIR_STREAM_NONBLOCK)
         domain.openConsole(None, stream, 0)
         stream.eventAddCallback(READABLE, self._ready, None)
+        connect.registerCloseCallback(self._lost, None)
         self._connect, self._domain, self._stream = connect, domain, stream
         return int(domain.ID())
 
@@ -66,8 +68,16 @@ class LibvirtConsole:
                 self._loop.call_soon_threadsafe(self._writable.set)  # nobody writes any more
             self._loop.call_soon_threadsafe(self._incoming.put_nowait, data)
 
+    def _lost(self, _connect: object, _reason: int, _opaque: object) -> None:
+        """In libvirt's event thread: the connection is gone. Its streams tell nobody."""
+        with suppress(RuntimeError):  # the loop has ended: nobody listens
+            self._loop.call_soon_threadsafe(self._writable.set)
+            self._loop.call_soon_threadsafe(self._incoming.put_nowait, b"")
+
     async def read(self) -> bytes:
-        """The next bytes; b"" when the machine stopped or the stream was closed, ever after."""
+        """The next bytes; b"" when the machine stopped, the host went away or the stream was
+        closed, ever after.
+        """
         if self._ended:
             return b""
         data = await self._incoming.get()
@@ -156,8 +166,11 @@ async def _left(opening: asyncio.Task[Any], console: LibvirtConsole) -> None:
 
 
 def _abort(stream: Any, connect: Connect) -> None:
-    for end in (stream.eventRemoveCallback, stream.abort, connect.close):
+    ends = (
+        connect.unregisterCloseCallback, stream.eventRemoveCallback, stream.abort, connect.close,
+    )  # fmt: skip
+    for end in ends:
         try:
             end()
         except libvirt.libvirtError:
-            continue  # the machine stopped first, and its stream with it
+            continue  # the machine or the host went first, and the stream with it

@@ -19,6 +19,7 @@ import structlog
 from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.model.machine import MachineEvent, PowerState
 from nospoon.providers.base import ConsoleStream
+from nospoon.runtime.clock import monotonic
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.records import Records
 
@@ -29,6 +30,8 @@ BACKLOG = 4096
 LOOK_SECONDS = 0.2
 """How often a followed record is looked at: files do not tell that they grew."""
 SWEEP_SECONDS = 1.0
+AGAIN_SECONDS, HELD_SECONDS = 0.5, 60.0
+"""Between two tries to open what is held, and for how long to try."""
 
 
 class Source(Protocol):
@@ -182,10 +185,21 @@ class ConsoleService:
                 await stream.close()
             await line.runs.wait()
             line.runs.clear()
+            line.stream = await self._again(line)
+
+    async def _again(self, line: Line) -> ConsoleStream | None:
+        """The stream of a machine that runs again. A host that was away for a moment may hold the
+        earlier one until it sees that nobody is there any more.
+        """
+        end = monotonic() + HELD_SECONDS
+        while True:
             try:
-                line.stream = await self._open(line)
+                return await self._open(line)
             except (Conflict, Gone) as error:
-                log.warning("console lost", machine=str(line.machine), why=str(error))
+                if isinstance(error, Gone) or monotonic() > end:
+                    log.warning("console lost", machine=str(line.machine), why=str(error))
+                    return None
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def leave(self, line: Line) -> None:
         """Close the stream after the last reader left."""
