@@ -160,7 +160,7 @@ def test_an_open_console_goes_on_when_its_host_returns(farm: Farm) -> None:
         return bool(row["state"] == "present")
 
     def boots(command: str) -> bool:
-        """Whether the console tells it; it is opened some time after the machine or its host came."""
+        """Whether the console tells it; it is opened some time after its host came."""
         rack.run("node", "power", f"{name}/n0", command)
         with contextlib.suppress(AssertionError):
             screen.shows(guests.BOOTED, seconds=10)
