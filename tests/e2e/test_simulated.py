@@ -205,6 +205,14 @@ def test_fixed_credentials_are_those_of_the_file(shared: Rack) -> None:
     Path(file).write_text(Path(file).read_text().replace("calvin", "hobbes"))
     shared.run("up", "--yes", file)
     shared.ipmitool(shared.bmcs(name)["node-0"], "mc", "info")
+    Path(file).write_text(Path(file).read_text().replace(", password: hobbes", ""))
+    shared.run("plan", file, "-o", "without.plan")
+    shared.run("apply", "--yes", "without.plan")
+    bmc = shared.bmcs(name)["node-0"]
+    assert bmc["password"] != "hobbes"
+    shared.ipmitool(bmc, "mc", "info")
+    shared.run("up", "--yes", file)
+    assert shared.bmcs(name)["node-0"] == bmc, "a random one is kept"
 
 
 def test_random_passwords_differ_and_rest_encrypted(rack: Rack) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -35,13 +35,22 @@ def random_password() -> str:
 
 
 def accounts_for(
-    cluster: Cluster, cluster_id: UUID, known: Mapping[UUID, NodeRow], cipher: Cipher
+    cluster: Cluster,
+    cluster_id: UUID,
+    known: Mapping[UUID, NodeRow],
+    cipher: Cipher,
+    *,
+    given: Container[str] = (),
 ) -> dict[str, Account]:
-    """Node name -> account; what the file leaves open is kept, or made."""
+    """Node name -> account; what the file leaves open is kept, or made. `given`: nodes whose
+    password an earlier file gave, of which nothing is kept.
+    """
     result = {}
     for node in cluster.nodes:
         row = known.get(identity.node_uuid(cluster_id, node.name))
-        kept = cipher.decrypt(row.password) if row is not None else ""
+        kept = ""
+        if row is not None and node.name not in given:
+            kept = cipher.decrypt(row.password)
         password = node.credentials.password or kept or random_password()
         result[node.name] = account(replace(node.credentials, password=password), cipher)
     return result
