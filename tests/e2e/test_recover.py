@@ -63,6 +63,21 @@ def test_a_lost_database_is_recovered_and_up_replaces_no_node(
     assert rack.json("orphans", file) == []
 
 
+def test_up_and_recover_at_once_end_or_say_who_was_first(rack: Rack) -> None:
+    name, file = up(rack, "hosts: {a: simulated}\n" + NODES)
+    before = places(rack, name)
+    lose(rack)
+    rack.run("daemon", "start")
+    argv = [[*rack.prefix, "nospoon", *words, file] for words in (("up", "--yes"), ("recover",))]
+    both = [subprocess.Popen(each, env=rack.environment, stderr=subprocess.PIPE) for each in argv]
+    said = [each.communicate(timeout=60)[1].decode() for each in both]
+    for each, told in zip(both, said, strict=True):
+        assert each.returncode == 0 or "with another id" in told or "under way" in told, told
+    rack.run("recover", file)
+    rack.run("up", "--yes", file)
+    assert places(rack, name) == before
+
+
 def test_without_its_file_a_cluster_is_recovered_from_the_hosts_alone(rack: Rack) -> None:
     name, file = up(rack, "hosts: {a: simulated}\n" + NODES)
     before = places(rack, name)

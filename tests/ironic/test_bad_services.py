@@ -125,6 +125,9 @@ def test_a_node_that_somebody_claims_is_neither_deployed_nor_moved(
         assert f"{sign} volume n0-0" in rack.run("plan", without).stdout
         refused = rack.run("up", "--yes", without, status=1).stderr
         assert f"it has the instance {CLAIM}" in refused
+    refused = rack.run("down", "--yes", "--keep-enrolment", cluster.name, status=5).stderr
+    assert "in use in Ironic, and they would be left without a machine: n0" in refused
+    assert {row["state"] for row in rack.json("status", cluster.name)} == {"drifted"}
     rack.run("down", "--yes", "--force", cluster.name)
 
 

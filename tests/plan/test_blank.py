@@ -82,7 +82,7 @@ def test_what_was_deployed_is_deployed_anew_when_its_disk_is(
         order = moves(plan)
         assert "-/+ ironic-standing a on ironic  (its disk goes)" in plan_text(plan)
         blank, deployed = ((Key(KIND, "ironic", "a"), half) for half in Half)
-        parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE}
+        parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_PORT}
         of_it = [id_ for id_ in order if id_[0].kind in parts]
         assert all(blank in before(order, id_) for id_ in of_it)
         assert {id_ for id_ in of_it if id_[1] is Half.MAKE} <= before(order, deployed)

@@ -145,6 +145,13 @@ def test_nodes_of_a_running_cluster_are_taken_as_they_are() -> None:
     assert {node.host for node in cluster.nodes} == {cluster.hosts[0].name}
     assert cluster.nodes[0].traits == ("CUSTOM_GOLD",)
     assert "Tenks has it on port 6237" in made.text
+    elsewhere = STATE.replace("tk0,", "tk0, vcpus: 8,") + "hv9: {nodes: [{name: t, type: type0}]}\n"
+    told = READERS["tenks"](Source("override.yml", EXAMPLE, "tenks", state=elsewhere)).left_out
+    assert set(told) - set(made.left_out) == {
+        "state of localhost: no such host in the inventory; its nodes go to here",
+        "state of hv9: no such host in the inventory; its nodes go to here",
+        "state: vcpus 8 of node tk0: its type has 1",
+    }
     with pytest.raises(UsageError, match=r"state of localhost: nodes\[0\]: expected a node"):
         READERS["tenks"](Source("o", EXAMPLE, "c", state=STATE.replace("type0", "type9")))
 

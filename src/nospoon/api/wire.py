@@ -11,6 +11,7 @@ from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.sensors import ALL_STATES, SENSORS, Discrete, named
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
+from nospoon.model.ironic import Leaving
 from nospoon.model.machine import PowerCommand
 
 
@@ -70,12 +71,12 @@ class SnapshotRequest(Wire):
 class DownRequest(Wire):
     """`purge` removes console records too. `force`: also nodes that are in use in Ironic.
 
-    `leaves_enrolment`: what is in Ironic stays there, or was lost with it.
+    `enrolment`: what is in Ironic is removed, kept there, or was lost with it.
     """
 
     purge: bool = False
     force: bool = False
-    leaves_enrolment: bool = False
+    enrolment: Leaving = Leaving.REMOVE
 
 
 class VerifyRequest(Wire):

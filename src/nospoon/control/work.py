@@ -29,13 +29,15 @@ from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
 from nospoon.errors import Conflict, HostUnreachable, Stale
 from nospoon.model.cluster import BootProfile, Cluster, Host
-from nospoon.model.resources import Key, Kind, Machine, OwnerTag
+from nospoon.model.ironic import Leaving
+from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
 from nospoon.plan.diff import removal, waiting
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.order import MoveId
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import touched
 from nospoon.plan.text import summary
+from nospoon.plan.words import listed
 from nospoon.runtime.clock import Clock
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
@@ -62,12 +64,12 @@ FetchRecords = Callable[[], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class Removal:
     """How `down` goes about it. `purge`: console records too; `force`: also nodes that are in use
-    in Ironic; `leaves_enrolment`: what is in Ironic stays, also one that is there no more.
+    in Ironic.
     """
 
     purge: bool = False
     force: bool = False
-    leaves_enrolment: bool = False
+    enrolment: Leaving = Leaving.REMOVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +164,24 @@ class Work:
         if purge:
             await self._records.purge(record_group(uid, name))
         back = f"; `id: {row.id}` in its file takes back what Ironic has of it"
-        left = back if how.leaves_enrolment and row.enrolled else ""
+        left = back if how.enrolment is not Leaving.REMOVE and row.enrolled else ""
         return Ended(OperationState.DONE, f"cluster {name} is down{left}{_unsure(row)}")
 
     async def removal(self, row: ClusterRow, how: Removal) -> tuple[Plan, Drivers, dict[str, str]]:
-        """What `down` would remove, with which drivers, and which hosts are away."""
+        """What `down` would remove, with which drivers, and which hosts are away. Raises `Conflict`
+        for nodes that stay in Ironic, and somebody uses.
+        """
         nodes = await self._database.call(stored.nodes_of, row.id)
         hosts = {host.name: host for host in self._cluster_of(row).hosts}
         hosts |= {node.host.name: node.host for node in nodes}
         hosts |= {host.name: host for host in await self._planner.hosts_of(row)}
         drivers: Drivers = self._planner.drivers(hosts.values())
-        if not how.leaves_enrolment:
-            enrolment = self._planner.enrolment
-            place = enrolment.place_of(row)
-            drivers = {**drivers, **enrolment.drivers(place, force=how.force)}
+        enrolment = self._planner.enrolment
+        ironic = enrolment.drivers(enrolment.place_of(row), force=how.force)
+        if how.enrolment is Leaving.KEEP and not how.force:
+            _refuse_used(*await observe_reachable(ironic, row.id))
+        if how.enrolment is Leaving.REMOVE:
+            drivers = {**drivers, **ironic}
         observed, away = await observe_reachable(drivers, row.id)
         return removal(cluster=row.name, cluster_id=row.id, observed=observed), drivers, away
 
@@ -390,6 +396,11 @@ def _save(
                 "the plan is stale: the cluster was changed since",
                 hint="Look at a new one with `nospoon plan`.",
             )
+        if other.id != row.id and (other.uid, other.name) == (row.uid, row.name):
+            raise Stale(
+                f"the plan is stale: a cluster {row.name} came meanwhile, with another id",
+                hint="Somebody recovered it, or made it: look at a new plan with `nospoon plan`.",
+            )
         if other.id != row.id and other.allocations.collides(row.allocations):
             raise Stale(
                 "the plan is stale: another cluster took the same addresses or networks",
@@ -444,6 +455,20 @@ def _unsure(row: ClusterRow) -> str:
         ", where it was recovered: `nospoon orphans`, with its FILE or `--host` for each host that "
         "it may have been on, looks for more"
     )
+
+
+def _refuse_used(found: Iterable[Observed], away: Mapping[str, str]) -> None:
+    """Raises `Conflict` for nodes that somebody else uses in Ironic, and `HostUnreachable` where it
+    does not tell.
+    """
+    if PLACE in away:
+        raise HostUnreachable(f"nothing is removed: {away[PLACE].rstrip('.')}", hint=FORGET)
+    standings = (each for each in found if each.key.kind is Kind.IRONIC_STANDING)
+    if used := sorted(each.key.name for each in standings if each.running):
+        raise Conflict(
+            f"in use in Ironic, and they would be left without a machine: {listed(used)}",
+            hint="Undeploy them, or say --force as well.",
+        )
 
 
 def _fallen_short(outcome: Outcome, what: str, more: str = "") -> Ended:

@@ -159,6 +159,16 @@ class IronicTarget:
     settings: Settings
 
 
+class Leaving(StrEnum):
+    """What becomes of a cluster's nodes in Ironic when it goes down."""
+
+    REMOVE = "remove"
+    KEEP = "keep"
+    """They stay there."""
+    FORGET = "forget"
+    """Ironic is gone for good, and is not asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class IronicStanding:
     """How far a node is to be: `state` is a Standing, or Ironic's own word for

@@ -44,7 +44,7 @@ from nospoon.model.resources import (
 from nospoon.plan.steps import Action, Plan, Step
 from nospoon.plan.whose import whose
 
-_TOLD = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE})
+_TOLD = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_PORT})
 """Of a node that is to be blank: what waits until Ironic knows it."""
 
 

@@ -13,6 +13,7 @@ from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import ClusterRequest, DownRequest, VerifyRequest
 from nospoon.control.request import Request
 from nospoon.control.work import Removal
+from nospoon.model.ironic import Leaving
 from nospoon.plan.text import plan_json, plan_text
 
 router = APIRouter(tags=["clusters"])
@@ -78,12 +79,16 @@ async def status(name: str, controller: Controlled, caller: Called) -> dict[str,
 
 @router.get("/clusters/{name}/removal")
 async def removal(
-    name: str, controller: Controlled, caller: Called, *, leaves_enrolment: bool = False
+    name: str,
+    controller: Controlled,
+    caller: Called,
+    *,
+    force: bool = False,
+    enrolment: Leaving = Leaving.REMOVE,
 ) -> dict[str, Any]:
     """What `down` would remove: `{plan, text}`; changes nothing."""
-    prepared = await controller.removal(
-        caller.uid, name, Removal(leaves_enrolment=leaves_enrolment)
-    )
+    how = Removal(force=force, enrolment=enrolment)
+    prepared = await controller.removal(caller.uid, name, how)
     return {"plan": plan_json(prepared), "text": plan_text(prepared)}
 
 
@@ -98,7 +103,7 @@ async def down(
     name: str, body: DownRequest, controller: Controlled, caller: Called
 ) -> dict[str, Any]:
     """Remove everything of a cluster, as an operation."""
-    how = Removal(body.purge, body.force, body.leaves_enrolment)
+    how = Removal(body.purge, body.force, body.enrolment)
     return operation_json(await controller.down(caller.uid, name, how))
 
 

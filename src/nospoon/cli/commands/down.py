@@ -33,14 +33,15 @@ def command(
     """Remove everything of CLUSTER (its name, or its file). Harmless when repeated."""
     if keep_enrolment and forget_enrolment:
         raise UsageError("--keep-enrolment and --forget-enrolment do not go together: take one")
-    leaves = keep_enrolment or forget_enrolment
+    enrolment = "keep" if keep_enrolment else "forget" if forget_enrolment else "remove"
     client, name = connect.client(), cluster_name(cluster)
-    answer = client.get(f"/v1/clusters/{name}/removal", leaves_enrolment=str(leaves).lower())
+    how = {"force": str(force).lower(), "enrolment": enrolment}
+    answer = client.get(f"/v1/clusters/{name}/removal", **how)
     if answer["plan"]["steps"] and not yes:
         click.echo(answer["text"], err=True)
         confirm("Remove all of this?")
     operation = client.post(
-        f"/v1/clusters/{name}/down", {"purge": purge, "force": force, "leaves_enrolment": leaves}
+        f"/v1/clusters/{name}/down", {"purge": purge, "force": force, "enrolment": enrolment}
     )
     if not wait:
         click.echo(operation["id"])

@@ -62,6 +62,10 @@ def read(source: Source) -> Imported:
     return _Reader(source).imported()
 
 
+_MADE_AS = ("memory_mb", "vcpus", "physical_networks", "ironic_driver")
+"""What a node of the state was made with; its type may say something else by now."""
+
+
 class _Reader:
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -130,12 +134,29 @@ class _Reader:
                         f"{self.source.file}: state of {hypervisor}: nodes[{index}]: expected a "
                         "node of a type in the override file"
                     )
-                host = name_of(hypervisor)
-                yield self._node(node, host if host in hosts else next(iter(hosts)))
+                yield self._node(node, self._home(hypervisor, hosts))
+
+    def _home(self, hypervisor: str, hosts: Mapping[str, Any]) -> str:
+        host = name_of(hypervisor)
+        if host in hosts:
+            return host
+        instead = str(next(iter(hosts)))
+        if self.hypervisors or len(self.source.state_mapping()) > 1:
+            told = (
+                f"state of {hypervisor}: no such host in the inventory; its nodes go to {instead}"
+            )
+            self.left_out += [told] if told not in self.left_out else []
+        return instead
 
     def _node(self, node: Mapping[str, Any], host: str) -> Any:
         made = self._settings({**node, "count": 1})
         named = {"flavor": made.pop("flavor"), "name": name_of(node.get("name", ""))}
+        of_type = self._types()[node["type"]] or {}
+        self.left_out += [
+            f"state: {key} {node[key]!r} of node {named['name']}: its type has {of_type[key]!r}"
+            for key in _MADE_AS
+            if key in node and key in of_type and node[key] != of_type[key]
+        ]
         port = node.get("ipmi_port")
         return Said(
             {**named, "host": host, **made},
