@@ -254,7 +254,11 @@ def test_a_node_is_deployed_again_for_the_disk_on_which_it_was(
     assert "ironic-standing" not in rack.run("plan", file("[9GiB, 5GiB]")).stdout
     without = file("[9GiB]")
     assert "-/+ ironic-standing n0" in rack.run("plan", without).stdout
-    before = scale.record(of(api, scale))
+    before, place = scale.record(of(api, scale)), f"/nodes/{of(api, scale)['uuid']}/maintenance"
+    api("PUT", place, {"reason": "operator"})
+    assert "is in maintenance: operator" in rack.run("up", "--yes", without, status=1).stderr
+    assert "- volume n0-1" in rack.run("plan", without).stdout
+    api("DELETE", place)
     rack.run("up", "--yes", without)
     node = of(api, scale)
     assert (node["provision_state"], node["extra"]["nospoon"]["roots"]) == ("active", ["n0-0"])

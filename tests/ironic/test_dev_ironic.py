@@ -158,6 +158,8 @@ async def test_environments_of_others_and_those_that_somebody_runs_from_stay(
         (Wanted(port=5, files_port=5), "cannot both be on port 5"),
         (Wanted(port=65535), "no port 65536 for its files"),
         (Wanted("localhost"), "expected an IP address to listen on, got 'localhost'"),
+        (Wanted(advertised="here"), "expected an IP address that nodes are told, got 'here'"),
+        (Wanted("0.0.0.0"), "nodes cannot be told 0.0.0.0"),
     ],
 )
 async def test_settings_that_make_no_sense_are_refused_before_anything_is_started(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.model.ironic import IronicStanding
+from nospoon.model.ironic import ORPHANED, IronicStanding
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff
@@ -186,6 +186,22 @@ def test_a_disk_of_somebody_elses_instance_goes_only_if_ironic_agrees() -> None:
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
     gone = Key(Kind.VOLUME, "x", "a-2"), Half.REMOVE
     assert (Key(KIND, "ironic", "a"), Half.REMOVE) in before(moves(plan), gone)
+
+
+@pytest.mark.parametrize(("left", "state"), [(set(), ORPHANED), ({MACHINE}, "active")])
+def test_a_node_that_leaves_without_a_machine_is_let_go_of(left: set[Key], state: str) -> None:
+    """Its BMC could not be asked for anything."""
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER), 1.0)
+        for key, each in NODE.items()
+        if key.kind is KIND or key in left
+    ]
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired={}, observed=found, rules={})
+    (shape,) = (
+        step.observed.shape for step in plan.steps if step.observed and step.key.kind is KIND
+    )
+    assert isinstance(shape, IronicStanding)
+    assert shape.state == state
 
 
 @pytest.mark.parametrize("state", ["available", "manageable"])

@@ -215,6 +215,8 @@ def test_firmware_is_what_the_architecture_has_and_another_bmc_is_told() -> None
     node, made = tripleo(arch="aarch64", pm_type="idrac")
     assert node.firmware is Firmware.UEFI
     assert made.left_out == ("nodes[0].pm_type 'idrac': its BMC speaks IPMI here",)
+    node, made = tripleo(pm_type="fake_pxe")
+    assert (node.bmc, made.left_out) == ((), ())
 
 
 def test_an_account_of_tenks_that_no_bmc_takes_is_left_out() -> None:

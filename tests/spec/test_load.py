@@ -303,3 +303,19 @@ def test_a_network_without_a_cidr_has_a_free_one_chosen(said: str) -> None:
     text = f"cluster: c\nnetworks: {{a: {{cidr: {said}, nat: true}}}}\nnodes: [{{}}]"
     (network,) = read(text).networks
     assert network.chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("hosts: {a: {simulated: {agents: {silnt: 1}}}}", "Did you mean 'silent'?"),
+        ("hosts: {a: {simulated: {bot: 1s}}}", "Did you mean 'boot'?"),
+        ("hosts: {a: {simulatd: {}}}", "Did you mean 'simulated'?"),
+        ("nodes: [{ironic: {volumes: {target: []}}}]", "Did you mean 'targets'?"),
+        ("nodes: [{overrides: {a: {disks: [{sise: 1}]}}}]", "Did you mean 'size'?"),
+        ("ironic: {endpont: 'http://i'}", "Did you mean 'endpoint'?"),
+        ("nova: {flavors: {f: {vcpu: 1}}}", "Did you mean 'vcpus'?"),
+    ],
+)
+def test_an_unknown_key_is_told_with_those_of_its_own_section(text: str, told: str) -> None:
+    assert any(told in problem for problem in problems(f"cluster: a\n{text}\n"))

@@ -22,6 +22,7 @@ from nospoon.control.fetch import url_of
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
 from nospoon.control.host_check import Finding, HostChecker
+from nospoon.control.host_list import Listed, listed
 from nospoon.control.hosts import Hosts
 from nospoon.control.nodes import Nodes
 from nospoon.control.operations import Operations
@@ -104,6 +105,10 @@ class Controller:
             uid=request.uid,
             work=lambda running: fetch_all(running, places, self.files),
         )
+
+    async def list_hosts(self, uid: int) -> Sequence[Listed]:
+        """The hosts of the caller's clusters; they are asked whether they answer."""
+        return await listed(self.database, self.planner, self.hosts, uid=uid)
 
     async def check_hosts(self, request: Request) -> Sequence[Finding]:
         """What the hosts of a file have of what they need; changes nothing."""

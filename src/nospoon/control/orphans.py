@@ -18,9 +18,10 @@ from nospoon.control.operations import Ended, Operations, Running
 from nospoon.control.survey import Scope, Seen, Survey
 from nospoon.engine.execute import execute
 from nospoon.engine.progress import Outcome
-from nospoon.model.ironic import ORPHANED, IronicPlace, IronicStanding
+from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind, Observed, OwnerTag
 from nospoon.plan import identity
+from nospoon.plan.blank import orphaned
 from nospoon.plan.diff import removal
 from nospoon.runtime.clock import Clock
 from nospoon.store import clusters as stored
@@ -106,7 +107,7 @@ class Orphans:
         found = seen.clusters()[cluster]
         name = cluster_name(found)
         return await execute(
-            removal(cluster=name, cluster_id=cluster, observed=map(_orphaned, found), why="orphan"),
+            removal(cluster=name, cluster_id=cluster, observed=map(orphaned, found), why="orphan"),
             drivers=seen.drivers(cluster),
             tag=OwnerTag(self._database.deployment, cluster, token=uuid4().hex),
             journal=Journal(self._database, running.row.id, cluster, self._clock),
@@ -122,12 +123,6 @@ def cluster_name(found: Sequence[Observed]) -> str:
     pools = [each.key.name for each in found if each.key.kind is Kind.POOL]
     told += [name for pool in pools if (name := identity.cluster_of_pool(pool))]
     return told[0] if told else str(found[0].tag.cluster)
-
-
-def _orphaned(observed: Observed) -> Observed:
-    if not isinstance(observed.shape, IronicStanding):
-        return observed
-    return replace(observed, shape=replace(observed.shape, state=ORPHANED))
 
 
 def _row(observed: Observed, seen: Seen) -> dict[str, Any]:

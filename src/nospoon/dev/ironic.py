@@ -18,7 +18,7 @@ import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -171,10 +171,20 @@ def _refuse_wrong(wanted: Wanted) -> None:
         raise UsageError(
             f"there is no port {wanted.files} for its files", hint="Give --files-port."
         )
+    _address(wanted.address, "to listen on")
+    told = _address(wanted.advertised or wanted.address, "that nodes are told")
+    if told.is_unspecified:
+        raise UsageError(
+            f"nodes cannot be told {told}: it stands for every address here",
+            hint="Give one that they reach as --advertise.",
+        )
+
+
+def _address(text: str, what: str) -> IPv4Address | IPv6Address:
     try:
-        ip_address(wanted.address)
+        return ip_address(text)
     except ValueError:
-        raise UsageError(f"expected an IP address to listen on, got {wanted.address!r}") from None
+        raise UsageError(f"expected an IP address {what}, got {text!r}") from None
 
 
 def _held(found: Ironic, wanted: Wanted) -> Collection[int]:

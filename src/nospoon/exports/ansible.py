@@ -14,6 +14,9 @@ from nospoon.exports.inventory import Inventory, Made, Place
 _ODD = re.compile(r"[^A-Za-z0-9_]")
 """What a group's name may not have: it is a variable's name, too."""
 
+RESERVED = frozenset({"all", "ungrouped"})
+"""Groups that every inventory has."""
+
 
 def make(inventory: Inventory) -> Made:
     """Hosts below `all`, and what a play needs of their BMCs (`bmc_*`) as variables."""
@@ -38,8 +41,13 @@ def _groups(inventory: Inventory, place: Place) -> Iterator[str]:
         "host": place.host.name,
         "firmware": str(node.firmware),
     }
-    told = [*named.items(), *(("trait", each.lower()) for each in node.traits), *node.labels]
+    told = [*named.items(), *(("trait", each.lower()) for each in node.traits)]
     yield from (_ODD.sub("_", f"{name}_{value}" if value else name) for name, value in told)
+    hosts = {each.name for each in inventory.places}
+    for name, value in node.labels:
+        group = _ODD.sub("_", f"{name}_{value}" if value else name)
+        is_taken = group in RESERVED or group in hosts or group[0].isdigit()
+        yield f"label_{group}" if is_taken else group
 
 
 def _variables(place: Place) -> dict[str, Any]:

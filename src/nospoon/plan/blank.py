@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from nospoon.model.ironic import BLANK, IronicStanding, Standing
+from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Standing
 from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Volume
 from nospoon.plan.steps import Action, Step
 from nospoon.plan.whose import whose
@@ -41,6 +41,13 @@ def deployed_anew(steps: list[Step], desired: Desired, found: Found) -> list[Ste
         elif steps[index].action is Action.CHANGE:
             result[index] = replace(step, changes=steps[index].changes)
     return result
+
+
+def orphaned(observed: Observed) -> Observed:
+    """A node in Ironic without a machine, whose BMC nobody serves: it is let go of as it is."""
+    if not isinstance(observed.shape, IronicStanding):
+        return observed
+    return replace(observed, shape=replace(observed.shape, state=ORPHANED))
 
 
 def _lost(steps: Iterable[Step], desired: Desired, found: Found) -> Mapping[str, set[str]]:

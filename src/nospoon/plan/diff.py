@@ -14,7 +14,7 @@ from uuid import UUID
 
 from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
-from nospoon.plan.blank import deployed_anew
+from nospoon.plan.blank import deployed_anew, orphaned
 from nospoon.plan.held import held, with_addresses
 from nospoon.plan.notes import described, read
 from nospoon.plan.relocate import deletions, moved
@@ -52,7 +52,12 @@ def diff(
     if renewed:
         desired = {**desired, **renewed}
         steps = _steps(desired, found, rules, reasons)
-    gone = [each for key, each in found.items() if key not in desired]
+    machines = {key.name for key in found if key.kind is Kind.MACHINE}
+    gone = [
+        each if key.name in machines else orphaned(each)
+        for key, each in found.items()
+        if key not in desired
+    ]
     steps, gone = moved(steps, gone, reasons)
     ends = {step.removes for step in steps if step.action is Action.REPLACE}
     now, later = held(deletions(gone, desired), found.values(), ends)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from nospoon.errors import Problem
-from nospoon.spec.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
+from nospoon.spec.bmcs import BmcSection
 from nospoon.spec.document import Document, Path, Value, as_sequence
 from nospoon.spec.fields import NAME_PATTERN, Name
-from nospoon.spec.hardware import DiskSection, NicSection, PortgroupSection
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.models import (
     BootProfileSection,
@@ -23,9 +22,6 @@ from nospoon.spec.models import (
     HostSection,
     NetworkSection,
     NodeGroupSection,
-    NodeSection,
-    OvercommitSection,
-    PlacementSection,
 )
 from nospoon.spec.nova import NovaSection
 
@@ -268,34 +264,30 @@ def _pattern_message(pattern: str, got: str) -> tuple[str, str]:
 
 
 def _meant(detail: ErrorDetails, error: ValidationError) -> str:
-    known = FIELDS.get(error.title, {})
-    for part in detail["loc"][:-1]:
-        known = NESTED.get(str(part), known)
-    return did_you_mean(str(detail["loc"][-1]), list(known))
+    """Of the keys of the section in which the unknown one is."""
+    *path, key = detail["loc"]
+    section = READ[error.title]
+    for part in path:
+        field = section.model_fields.get(str(part))
+        section = next(_sections(field.annotation), section) if field is not None else section
+    return did_you_mean(str(key), list(section.model_fields))
 
 
-def _fields(model: type[BaseModel]) -> dict[str, object]:
-    return dict.fromkeys(model.model_fields)
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in get_args(annotation):
+        yield from _sections(each)
 
 
-FIELDS: dict[str, dict[str, object]] = {
-    model.__name__: _fields(model)
+READ: Mapping[str, type[BaseModel]] = {
+    model.__name__: model
     for model in (
         HostSection, NetworkSection, FlavorSection, BootProfileSection, BmcSection,
-        NodeGroupSection,
+        NodeGroupSection, IronicSection, NovaSection,
     )
 }  # fmt: skip
-NESTED: dict[str, dict[str, object]] = {
-    "disks": _fields(DiskSection),
-    "nics": _fields(NicSection),
-    "portgroups": _fields(PortgroupSection),
-    "bmc": _fields(NodeBmcSection),
-    "overrides": _fields(NodeSection),
-    "overcommit": _fields(OvercommitSection),
-    "placement": _fields(PlacementSection),
-    "pdu": _fields(PduSection),
-    "tls": _fields(TlsSection),
-}
+"""The sections that are read one by one."""
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:

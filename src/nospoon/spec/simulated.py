@@ -73,9 +73,9 @@ class AgentsSection(Section):
         default_factory=dict,
         description="Command or step (`write_image`) -> time that it takes instead.",
     )
-    failing: dict[Annotated[Text, AfterValidator(_one_of(NAMES))], Text] = Field(
-        default_factory=dict, description="Command or step -> the error that it ends with."
-    )
+    failing: dict[
+        Annotated[Text, AfterValidator(_one_of(NAMES))], Annotated[Text, Field(min_length=1)]
+    ] = Field(default_factory=dict, description="Command or step -> the error that it ends with.")
     failures: Part = Field(0.0, description="The part of commands that fail, from 0 to 1.")
     silent: Part = Field(
         0.0, description="The part of boots after which no agent is heard of, from 0 to 1."

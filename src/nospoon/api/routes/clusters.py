@@ -49,6 +49,12 @@ async def fetch(
     return operation_json(row) if row is not None else None
 
 
+@router.get("/hosts")
+async def list_hosts(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """The hosts of the caller's clusters, a row a cluster; `memory` in bytes, `away`: why."""
+    return [asdict(each) for each in await controller.list_hosts(caller.uid)]
+
+
 @router.post("/hosts/check")
 async def check_hosts(
     body: ClusterRequest, controller: Controlled, caller: Called

@@ -10,16 +10,28 @@ from nospoon.cli import ansible, connect
 from nospoon.cli.files import read_cluster, read_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import UsageError
+from nospoon.plan.words import size
 
 if TYPE_CHECKING:
     from nospoon.model.cluster import Cluster
 
 COLUMNS = ("host", "what", "verdict", "detail")
+OF_LIST = ("host", "cluster", "where", "nodes", "cpus", "memory", "drained", "away")
 
 
 @click.group("host")
 def command() -> None:
-    """Hosts: check what they have of what is needed there, and prepare them."""
+    """Hosts: list them, check what they have of what is needed there, and prepare them."""
+
+
+@command.command("list")
+@output_options
+def list_(format_: str, columns: tuple[str, ...]) -> None:
+    """List the hosts of your clusters: where they are, what nodes take of them, who is away."""
+    rows = connect.client().get("/v1/hosts")
+    if format_ == "table":
+        rows = [row | {"memory": size(row["memory"])} for row in rows]
+    print_rows(rows, format_=format_, columns=columns, names=OF_LIST)
 
 
 @command.command("check")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
+from nospoon.errors import Gone, HostUnreachable, MissingTool, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import PATIENCE, answered, judged
 from nospoon.providers.ironic.errors import Crowded, is_full, said
@@ -21,6 +21,7 @@ NEWEST = (1, 95)
 PARALLEL = 8
 PAGE = 1000
 """What is asked for a call. A server may give less (`api.max_limit`), and says where more is."""
+LIST_TRIES = 5
 LOCKED_TRIES = 20
 LOCKED_DELAY = 0.5
 R = TypeVar("R")
@@ -41,7 +42,17 @@ class Api:
         self._refused: NospoonError | None = None
 
     async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:
-        """Everything of one kind (`nodes`, `ports`, `volume/targets` …), page by page."""
+        """Everything of one kind (`nodes`, `ports`, `volume/targets` …), page by page; from the
+        beginning again where the last one of a page went before the next was asked for.
+        """
+        for _ in range(LIST_TRIES):
+            try:
+                return await self._listed(what, query)
+            except Gone as error:
+                gone = error
+        raise gone
+
+    async def _listed(self, what: str, query: str) -> Sequence[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
         marker = ""
         while True:

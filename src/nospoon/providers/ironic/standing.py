@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, ProviderError
+from nospoon.errors import Conflict, Gone, NospoonError, ProviderError
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Settings, Standing
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
 from nospoon.plan.enrol import PLACE, settings, values
@@ -190,6 +190,12 @@ class StandingDriver:
             )
         if is_ours(record) and reached(record, Standing.ACTIVE):
             _refuse_rescued(record, name)
+            if record.get("maintenance") and record.get("fault") not in _MENDABLE:
+                why = record.get("maintenance_reason") or "without a reason"
+                raise Conflict(
+                    f"node {name} is in maintenance: {why}. It could not be deployed anew",
+                    hint="End the maintenance first.",
+                )
             await self._api.patch(f"/nodes/{node}", [{"op": "add", "path": STALE, "value": True}])
 
     async def _mend(self, record: Record) -> None:
@@ -404,13 +410,13 @@ class _States:
     async def settled(self, node: UUID, *, until: float, moving: Collection[str]) -> Record | None:
         """The node once it is in none of these states; None where there is none.
 
-        Raises `HostUnreachable` when nobody answers for longer than a restart takes.
+        Raises `ProviderError` when nobody answers, or with errors, for longer than a restart takes.
         """
         said, heard = "", clock.monotonic()
         while True:
             try:
                 record = (await self._look()).get(node)
-            except HostUnreachable:
+            except ProviderError:  # away, or out of order for a moment
                 if clock.monotonic() > heard + AWAY:
                     raise
                 continue

@@ -18,6 +18,8 @@ from nospoon.spec.importers.written import Imported, Said, Source, name_of, writ
 
 REDFISH = frozenset({"redfish", "staging-wildcat"})
 IPMI = frozenset({"ipmi", "pxe_ipmitool"})
+MANUAL = frozenset({"manual-management", "fake-hardware", "fake_pxe"})
+"""Those without a BMC."""
 _KNOWN = frozenset({
     "name", "pm_type", "pm_user", "pm_password", "cpu", "memory", "disk", "arch", "mac", "ports",
     "capabilities", "root_device",
@@ -64,11 +66,11 @@ def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
     where = f"nodes[{index}]"
     left_out += [f"{where}.{key}" for key in sorted(entry.keys() - _KNOWN - _REPLACED)]
     kind = str(entry.get("pm_type", "ipmi"))
-    protocol = "redfish" if kind in REDFISH else "ipmi"
+    protocols = [] if kind in MANUAL else ["redfish" if kind in REDFISH else "ipmi"]
     capabilities = capabilities_of(entry.get("capabilities", ""))
     arch = source.one_of(Arch, entry.get("arch") or "x86_64", f"{where}.arch")
     mode = capabilities.pop("boot_mode", "bios" if arch == Arch.X86_64 else "uefi")
-    if kind not in REDFISH | IPMI:
+    if kind not in REDFISH | IPMI | MANUAL:
         left_out.append(f"{where}.pm_type {kind!r}: its BMC speaks IPMI here")
 
     disk = source.whole(entry.get("disk", 10), f"{where}.disk")
@@ -85,7 +87,7 @@ def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
         "arch": arch,
         "firmware": mode if mode in {"bios", "uefi"} else "bios",
         "nics": list(_nics(source, where, entry, left_out)),
-        "bmc": {"protocols": [protocol], **account(_account(where, entry), left_out)},
+        "bmc": {"protocols": protocols, **account(_account(where, entry), left_out)},
     }
     told = {name: value for name, value in ironic.items() if value}
     return node | ({"ironic": told} if told else {})
