@@ -197,7 +197,7 @@ def test_names_that_nobody_has_get_a_suggestion(shared: Rack) -> None:
 
 
 def test_fixed_credentials_are_those_of_the_file(shared: Rack) -> None:
-    name, file = simulated(shared, "nodes: [{count: 1}]", username="root", password="calvin")
+    name, file = simulated(shared, "nodes: [{count: 2}]", username="root", password="calvin")
     shared.run("up", "--yes", file)
     bmc = shared.bmcs(name)["node-0"]
     assert (bmc["username"], bmc["password"]) == ("root", "calvin")
@@ -206,6 +206,8 @@ def test_fixed_credentials_are_those_of_the_file(shared: Rack) -> None:
     shared.run("up", "--yes", file)
     shared.ipmitool(shared.bmcs(name)["node-0"], "mc", "info")
     Path(file).write_text(Path(file).read_text().replace(", password: hobbes", ""))
+    shared.run("up", "--yes", "--target", "node-1", file)
+    assert shared.bmcs(name)["node-0"]["password"] == "hobbes", "nobody has changed it yet"
     shared.run("plan", file, "-o", "without.plan")
     shared.run("apply", "--yes", "without.plan")
     bmc = shared.bmcs(name)["node-0"]

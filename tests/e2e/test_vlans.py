@@ -38,7 +38,7 @@ def bridge() -> Iterator[str]:
 
 def running(rack: Rack, bridge: str) -> tuple[str, list[str]]:
     """A cluster with a node that runs: its file, and the ports of its NICs, which are an access
-    port, a trunk with a native VLAN and one without.
+    port, a trunk with a native VLAN, one without, and one of all VLANs.
     """
     name = rack.name()
     text = (
@@ -46,7 +46,7 @@ def running(rack: Rack, bridge: str) -> tuple[str, list[str]]:
         f"networks: {{lan: {{bridge: {bridge}, switch: ovs, vlan: 100}},"
         f" plain: {{bridge: {bridge}, switch: ovs}}}}\n"
         "nodes: [{name: n0, firmware: bios, memory: 64MiB, disks: [16MiB],"
-        " nics: [lan, {network: lan, trunk: [102, 101]}, {network: plain, trunk: [101]}]}]\n"
+        " nics: [lan, {network: lan, trunk: [102, 101]}, {network: plain, trunk: [101]}, plain]}]\n"
     )
     file = rack.file(text, f"{name}.yaml")
     rack.run("up", "--yes", file)
@@ -69,8 +69,9 @@ def plugged(ports: list[str]) -> list[list[str]]:
 
 
 def test_a_nic_is_in_its_vlan_and_a_trunk_in_all_of_its(shared: Rack, bridge: str) -> None:
-    file, (access, trunk, plain) = running(shared, bridge)
-    assert {access, trunk, plain} == set(vsctl("list-ports", bridge).split())
+    file, ports = running(shared, bridge)
+    access, trunk, plain, _ = ports
+    assert set(ports) == set(vsctl("list-ports", bridge).split())
     assert vsctl("get", "port", access, "tag", "trunks").split("\n") == ["100", "[]"]
     assert vsctl("get", "port", trunk, "tag", "vlan_mode").split("\n") == ["100", "native-untagged"]
     assert set(vsctl("get", "port", trunk, "trunks").strip("[]").split(", ")) >= {"101", "102"}
@@ -84,11 +85,13 @@ def test_ports_that_somebody_took_out_or_gave_other_vlans_are_drift_and_mended(
     shared: Rack, bridge: str
 ) -> None:
     file, ports = running(shared, bridge)
-    access, trunk, plain = ports
+    access, trunk, plain, simple = ports
     before = plugged(ports)
     anew = ("add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev")
     for argv, lost in (
-        (("del-br", bridge, "--", *anew), 3),
+        (("del-br", bridge, "--", *anew), 4),
+        (("del-port", bridge, simple), 1),
+        (("set", "port", simple, "tag=7"), 1),
         (("del-port", bridge, trunk), 1),
         (("set", "port", access, "tag=7"), 1),
         (("set", "port", plain, "trunks=101"), 1),

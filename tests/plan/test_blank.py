@@ -148,6 +148,20 @@ def test_where_nobody_noted_the_disk_it_may_be_any(lost: str, steps: int) -> Non
     assert [step.action for step in plan.steps if step.key.kind is KIND] == [Action.REPLACE] * steps
 
 
+def test_of_a_node_without_a_machine_the_disk_may_be_gone_without_a_step() -> None:
+    """Taken back with another disk than the one on which it was deployed."""
+    before = resources(disks="[9GiB, 5GiB]")
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        for key, each in before.items()
+        if key.host == "ironic"
+    ]
+    desired = resources(disks="[9GiB]")
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
+    (step,) = (step for step in plan.steps if step.key.kind is KIND)
+    assert step.action is Action.REPLACE
+
+
 @pytest.mark.parametrize(
     ("disks", "running", "steps", "later"),
     [

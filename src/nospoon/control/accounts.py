@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster, Credentials
 from nospoon.model.resources import Outlet, Secrets
 from nospoon.plan import identity
-from nospoon.store.clusters import NodeRow
+from nospoon.store.clusters import NodeRow, Source
 from nospoon.store.crypt import Cipher
 
 PASSWORD_LENGTH = 16
@@ -35,21 +35,16 @@ def random_password() -> str:
 
 
 def accounts_for(
-    cluster: Cluster,
-    cluster_id: UUID,
-    known: Mapping[UUID, NodeRow],
-    cipher: Cipher,
-    *,
-    given: Container[str] = (),
+    cluster: Cluster, cluster_id: UUID, known: Mapping[UUID, NodeRow], cipher: Cipher
 ) -> dict[str, Account]:
-    """Node name -> account; what the file leaves open is kept, or made. `given`: nodes whose
-    password an earlier file gave, of which nothing is kept.
+    """Node name -> account; what the file leaves open is kept, or made. What an earlier file gave
+    is not kept.
     """
     result = {}
     for node in cluster.nodes:
         row = known.get(identity.node_uuid(cluster_id, node.name))
         kept = ""
-        if row is not None and node.name not in given:
+        if row is not None and row.source is not Source.FILE:
             kept = cipher.decrypt(row.password)
         password = node.credentials.password or kept or random_password()
         result[node.name] = account(replace(node.credentials, password=password), cipher)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nospoon.control.hosts import Hosts
 from nospoon.control.planner import Planner
 from nospoon.errors import NospoonError
-from nospoon.model.cluster import Host
+from nospoon.model.cluster import ConnectionKind, Host
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import NodeRow
 from nospoon.store.database import Database
@@ -34,21 +34,20 @@ class Listed:
 
 async def listed(database: Database, planner: Planner, hosts: Hosts, *, uid: int) -> list[Listed]:
     """A row for each host of each cluster of this user."""
-    rows = []
+    found = []
     for cluster in await database.call(stored.all_clusters, uid=uid):
         members: defaultdict[str, list[NodeRow]] = defaultdict(list)
         for node in await database.call(stored.nodes_of, cluster.id):
             members[node.host.name].append(node)
         known = await planner.hosts_of(cluster)
-        reasons = await asyncio.gather(*(_away(hosts, host) for host in known))
-        rows += [
-            _row(host, cluster.name, members[host.name], away)
-            for host, away in zip(known, reasons, strict=True)
-        ]
-    return rows
+        found += [(host, cluster.name, members[host.name]) for host in known]
+    reasons = await asyncio.gather(*(_away(hosts, host) for host, _, _ in found))
+    return [_row(*each, away) for each, away in zip(found, reasons, strict=True)]
 
 
 async def _away(hosts: Hosts, host: Host) -> str:
+    if host.kind is ConnectionKind.SIMULATED:
+        return ""
     try:
         await hosts.use(host).connection.check()
     except NospoonError as error:

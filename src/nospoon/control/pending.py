@@ -67,6 +67,7 @@ def reached_as(before: NodeRow, row: NodeRow, *, host: Host) -> NodeRow:
         host=host,
         username=before.username,
         password=before.password,
+        source=before.source,
         k_g=before.k_g,
         pdu_secret=before.pdu_secret,
     )

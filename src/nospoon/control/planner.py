@@ -155,8 +155,7 @@ class Planner:
         """What is to be, and where; how it comes about is not told yet."""
         cluster, surveyed = seen.cluster, seen.surveyed
         allocations = await self._allocate(request, seen)
-        rows, given = {row.uuid: row for row in seen.rows}, await self._given(seen)
-        accounts = accounts_for(cluster, seen.id, rows, self._cipher, given=given)
+        accounts = accounts_for(cluster, seen.id, {r.uuid: r for r in seen.rows}, self._cipher)
         around = Surroundings(
             pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
             images=seen.images,
@@ -169,16 +168,6 @@ class Planner:
         _refuse([*against_twins(cluster.hosts), *against_ports(desired.values(), neighbours)])
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
         return Prepared(seen, accounts, allocations, desired, nothing)
-
-    async def _given(self, seen: Seen) -> set[str]:
-        """The nodes to whose BMCs the file of before gave a password."""
-        if seen.earlier is None or "password" not in self._cipher.decrypt(
-            seen.earlier.text.encode()
-        ):
-            return set()
-        before = await self._said_before(seen.earlier)
-        nodes = before.nodes if before is not None else ()
-        return {node.name for node in nodes if node.credentials.password}
 
     async def _said_before(self, earlier: ClusterRow) -> Cluster | None:
         """The file of before; None for one of an earlier version, which alone understood it."""

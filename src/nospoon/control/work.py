@@ -45,7 +45,7 @@ from nospoon.services.netboot.ports import ServedFile, ServedProfile
 from nospoon.spec.recovered import FILE as RECOVERED
 from nospoon.store import clusters as stored
 from nospoon.store import operations as journal
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.clusters import ClusterRow, NodeRow, Source
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationState
@@ -274,6 +274,7 @@ class Work:
                 password=self._cipher.encrypt(account.password),
                 k_g=self._sealed(account.k_g),
                 pdu_secret=self._sealed(account.pdu_secret),
+                source=Source.FILE if node.credentials.password else Source.MADE,
             )
 
     def _sealed(self, secret: str) -> bytes:

@@ -46,7 +46,7 @@ def _groups(inventory: Inventory, place: Place) -> Iterator[str]:
     hosts = {each.name for each in inventory.places}
     for name, value in node.labels:
         group = _ODD.sub("_", f"{name}_{value}" if value else name)
-        is_taken = group in RESERVED or group in hosts or group[0].isdigit()
+        is_taken = group in RESERVED or group in hosts or not group or group[0].isdigit()
         yield f"label_{group}" if is_taken else group
 
 

@@ -26,13 +26,15 @@ def deployed_anew(steps: list[Step], desired: Desired, found: Found) -> list[Ste
     lost = _lost(steps, desired, found)
     if not lost:
         return steps
+    machines = {key.name for key in found if key.kind is Kind.MACHINE}
     at = {step.key: index for index, step in enumerate(steps)}
     result = list(steps)
     for key, resource in desired.items():
         if key.kind is not Kind.IRONIC_STANDING or key not in found:
             continue
         seen = found[key]
-        if not _concerns(resource, seen, lost[resource.node]):
+        bare = resource.node not in machines
+        if not _concerns(resource, seen, lost[resource.node], bare=bare):
             continue
         index = at.get(key)
         step = Step(Action.REPLACE, key, "its disk goes", resource, _nothing_on(seen))
@@ -87,11 +89,13 @@ def _is_gone(step: Step, found: Found) -> bool:
     return machine not in found or (pool is not None and not pool.fault)
 
 
-def _concerns(resource: Resource, seen: Observed, lost: AbstractSet[str]) -> bool:
-    """Whether what Ironic has on the node may be lost."""
+def _concerns(resource: Resource, seen: Observed, lost: AbstractSet[str], *, bare: bool) -> bool:
+    """Whether what Ironic has on the node may be lost. `bare`: it has no machine, and the disks of
+    the one that it had may be gone without a step.
+    """
     if not (seen.running or _standing(resource.shape).state == Standing.ACTIVE):
         return False
-    roots = None if seen.running else _standing(seen.shape).roots
+    roots = None if seen.running or bare else _standing(seen.shape).roots
     return bool(lost) if roots is None else not lost.isdisjoint(roots)
 
 

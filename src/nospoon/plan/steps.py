@@ -69,7 +69,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in the order of the file (deletions last); `notes` are warnings for the reader.
+    """Steps in the order of the file (deletions, and what is deployed anew, last); `notes` are
+    warnings for the reader.
 
     `later`: deletions that wait until a machine is powered off; the first plan after that has them.
     `holding`: services that keep an address for a machine until then, and give it up likewise.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -38,12 +39,21 @@ class ClusterRow:
     enrolled: bytes = field(default=b"", repr=False)
 
 
+class Source(StrEnum):
+    """Where the password of a BMC is from."""
+
+    FILE = "given"
+    MADE = "made"
+    UNKNOWN = "file"
+    """A row of an earlier version, in which all said so."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """A node: where it is and its shape, its account, and its BMC's runtime state.
 
     `password`, `k_g` and `pdu_secret` are encrypted; b"": the file gives none. `profile` names the
-    boot profile that it gets from the network.
+    boot profile that it gets from the network. `source`: of the password.
     """
 
     cluster_id: UUID
@@ -56,7 +66,7 @@ class NodeRow:
     k_g: bytes = field(default=b"", repr=False)
     pdu_secret: bytes = field(default=b"", repr=False)
     runtime: Runtime = field(default_factory=Runtime)
-    source: str = "file"
+    source: Source = Source.UNKNOWN
 
     @property
     def uuid(self) -> UUID:
@@ -180,7 +190,7 @@ def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
 
 
 _KEPT = frozenset({"uuid", "runtime"})
-_ACCOUNT = ("username", "password", "k_g", "pdu_secret")
+_ACCOUNT = ("username", "password", "source", "k_g", "pdu_secret")
 
 
 def settle(connection: Connection, uuid: UUID, host: Host) -> None:
@@ -232,7 +242,7 @@ def _node(row: Row[Any]) -> NodeRow:
         k_g=row.k_g or b"",
         pdu_secret=row.pdu_secret or b"",
         runtime=shared(msgspec.convert(row.runtime, Runtime)),
-        source=row.source,
+        source=Source(row.source),
     )
 
 
@@ -241,7 +251,7 @@ def _node_values(row: NodeRow) -> dict[str, Any]:
         "uuid": str(row.uuid),
         "cluster_id": str(row.cluster_id),
         "name": row.name,
-        "source": row.source,
+        "source": str(row.source),
         "host": msgspec.to_builtins(row.host),
         "machine": msgspec.to_builtins(row.machine),
         "profile": row.profile,

@@ -190,12 +190,7 @@ class StandingDriver:
             )
         if is_ours(record) and reached(record, Standing.ACTIVE):
             _refuse_rescued(record, name)
-            if record.get("maintenance") and record.get("fault") not in _MENDABLE:
-                why = record.get("maintenance_reason") or "without a reason"
-                raise Conflict(
-                    f"node {name} is in maintenance: {why}. It could not be deployed anew",
-                    hint="End the maintenance first.",
-                )
+            _refuse_maintained(record, name)
             await self._api.patch(f"/nodes/{node}", [{"op": "add", "path": STALE, "value": True}])
 
     async def _mend(self, record: Record) -> None:
@@ -325,6 +320,18 @@ def _refuse_rescued(record: Record, name: str) -> None:
         raise Conflict(
             f"node {name} is {record['provision_state']}: it cannot be deployed anew now",
             hint="Bring it back to `active` first.",
+        )
+
+
+def _refuse_maintained(record: Record, name: str) -> None:
+    """In somebody's maintenance; one that Ironic or we put it in is ended when it is deployed."""
+    if not record.get("maintenance") or left_in_maintenance(record):
+        return
+    if record.get("fault") not in _MENDABLE:
+        why = record.get("maintenance_reason") or "without a reason"
+        raise Conflict(
+            f"node {name} is in maintenance: {why}. It could not be deployed anew",
+            hint="End the maintenance first.",
         )
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from nospoon.errors import MissingTool
 from nospoon.model.resources import MachineNic
 from nospoon.runtime.runner import Runner
 
@@ -44,12 +45,32 @@ def wanted(nic: MachineNic) -> Plugged:
     return Plugged(nic.bridge, nic.vlan, frozenset({nic.vlan, *nic.trunk}), NATIVE)
 
 
-async def ports(runner: Runner) -> dict[str, Plugged]:
-    """Every port by its name. Raises `ToolFailed` where Open vSwitch does not answer."""
-    done = await runner.run([*VSCTL, "--format=json", "--", *PORTS, "--", *BRIDGES])
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What Open vSwitch has: its bridges, without those that stand for a VLAN of another, and every
+    port by its name.
+    """
+
+    bridges: frozenset[str] = frozenset()
+    ports: Mapping[str, Plugged] = field(default_factory=dict)
+
+
+NONE = Switch()
+
+
+async def look(runner: Runner) -> Switch:
+    """What there is; nothing where Open vSwitch does not answer."""
+    try:
+        done = await runner.run(
+            [*VSCTL, "--format=json", "--", *PORTS, "--", *BRIDGES], check=False
+        )
+    except MissingTool:
+        return NONE
+    if done.status:
+        return NONE
     listed, bridges = (_rows(json.loads(line)) for line in done.stdout.splitlines())
     home = {uuid: str(name) for (name,), its in bridges for uuid in its}
-    return {
+    ports = {
         str(name): Plugged(
             home[uuid],
             tag[0] if tag else None,
@@ -59,6 +80,7 @@ async def ports(runner: Runner) -> dict[str, Plugged]:
         for (uuid,), (name,), tag, trunks, mode in listed
         if uuid in home
     }
+    return Switch(frozenset(str(name) for (name,), _ in bridges), ports)
 
 
 def _rows(table: Mapping[str, Any]) -> list[list[list[Any]]]:
@@ -93,5 +115,6 @@ async def plug(
         "trunks": ",".join(map(str, sorted(place.trunks))),
         "vlan_mode": place.mode if place.mode == NATIVE else "",
     }
-    argv += ["--", "set", "Port", port, *(f"{k}={v}" for k, v in columns.items() if v)]
+    told = [f"{column}={value}" for column, value in columns.items() if value]
+    argv += ["--", "set", "Port", port, *told] if told else []
     await runner.run(argv)

@@ -8,6 +8,7 @@ are the machine's.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +25,14 @@ from nospoon.providers.libvirt.domain_parse import nics_of
 from nospoon.providers.libvirt.elements import attribute_of, parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
-from nospoon.providers.libvirt.openvswitch import Plugged
 from nospoon.providers.libvirt.owner import owner_in
 from nospoon.runtime import process
 from nospoon.runtime.runner import Runner
 
 UNKNOWN: frozenset[str] = frozenset()
 """Which bridges are ours, before anybody looked."""
+SETTLES = 0.2
+"""Seconds within which a machine that starts or stops is plugged in, or gone."""
 NO_DEVICE = "Cannot find device"
 """What ip(8) says of a link that is not there."""
 
@@ -62,20 +64,26 @@ class Plugs:
         if not running:
             return machines
         ports = await self._ports([nic for each in running for nic in _live(each).nics])
-        astray = {
-            each.key: lost for each in running if (lost := ports.astray(_live(each).nics, UNKNOWN))
-        }
+        astray = [each for each in running if ports.astray(_live(each).nics, UNKNOWN)]
         if not astray:
             return machines
+        await asyncio.sleep(SETTLES)
+        again = await self._ports([nic for each in astray for nic in _live(each).nics])
         own = await self._hypervisor.ask(self._own, "look for networks")
-        return [
-            _unplugged(each, ports.astray(_live(each).nics, own)) if each.key in astray else each
-            for each in machines
-        ]
+        lost = {
+            each.key: [
+                nic
+                for nic in ports.astray(_live(each).nics, own)
+                if nic in again.astray(_live(each).nics, own)
+            ]
+            for each in astray
+        }
+        return [_unplugged(each, lost.get(each.key, ())) for each in machines]
 
     async def _ports(self, nics: Sequence[MachineNic]) -> _Ports:
         ovs = any(nic.switch is Switch.OVS for nic in nics)
-        return _Ports(await self._taps(), await openvswitch.ports(self._runner) if ovs else {})
+        switch = await openvswitch.look(self._runner) if ovs else openvswitch.NONE
+        return _Ports(await self._taps(), switch)
 
     async def mend(self, machine: Machine) -> None:
         """Plug its NICs in where it has them now."""
@@ -88,7 +96,7 @@ class Plugs:
             if nic not in has:
                 continue
             if nic.switch is Switch.OVS:
-                place, now = openvswitch.wanted(nic), ports.of_ovs.get(nic.port)
+                place, now = openvswitch.wanted(nic), ports.switch.ports.get(nic.port)
                 await openvswitch.plug(self._runner, nic.port, place, now, has[nic])
             else:
                 await self.plug_in(nic.port, nic.bridge)
@@ -113,10 +121,10 @@ class Plugs:
 
 @dataclass(frozen=True, slots=True)
 class _Ports:
-    """What is plugged in where. `taps`: their bridges of Linux; `of_ovs`: Open vSwitch's ports."""
+    """What is plugged in where. `taps`: their bridges of Linux; `switch`: Open vSwitch."""
 
     taps: Mapping[str, str]
-    of_ovs: Mapping[str, Plugged]
+    switch: openvswitch.Switch
 
     def astray(self, nics: Iterable[MachineNic], own: Container[str]) -> list[MachineNic]:
         """NICs whose tap is there, and not where they say. Of those in no bridge, none that belong
@@ -126,7 +134,8 @@ class _Ports:
 
     def _is_astray(self, nic: MachineNic, own: Container[str]) -> bool:
         if nic.switch is Switch.OVS:
-            return self.of_ovs.get(nic.port) != openvswitch.wanted(nic)
+            is_known = nic.bridge in self.switch.bridges
+            return is_known and self.switch.ports.get(nic.port) != openvswitch.wanted(nic)
         bridge = self.taps[nic.port]
         return bool(nic.bridge) and bridge != nic.bridge and (bool(bridge) or nic.bridge not in own)
 
@@ -150,12 +159,15 @@ def _unplugged(machine: Observed, astray: Iterable[MachineNic]) -> Observed:
 
 
 def _started_with(machine: Machine, connect: Connect) -> dict[MachineNic, dict[str, str]]:
-    """The NICs of a running machine, each with what libvirt notes of its port at Open vSwitch
-    (virNetDevOpenvswitchAddPort).
+    """The NICs of a machine that runs still, each with what libvirt notes of its port at Open
+    vSwitch (virNetDevOpenvswitchAddPort).
     """
     found: dict[MachineNic, dict[str, str]] = {}
     with ignoring(NO_DOMAIN):
-        root = parsed(connect.lookupByUUID(machine.uuid.bytes).XMLDesc(0))
+        domain = connect.lookupByUUID(machine.uuid.bytes)
+        if not domain.isActive():
+            return found
+        root = parsed(domain.XMLDesc(0))
         for nic, each in zip(nics_of(root), root.iterfind("devices/interface"), strict=True):
             found[nic] = {
                 "attached-mac": nic.mac,

@@ -183,6 +183,9 @@ class ConsoleService:
                     line.spread(data)
                 stream, line.stream = line.stream, None
                 await stream.close()
+                # the machine may run on: what ended may be no more than the line to its host
+                line.stream = await self._again(line)
+                continue
             await line.runs.wait()
             line.runs.clear()
             line.stream = await self._again(line)

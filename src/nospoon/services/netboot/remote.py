@@ -134,20 +134,21 @@ class RemoteNetbootDriver:
         """Bring up to date what an earlier daemon left; a host that is away is told of."""
         for tree, saved in list(self._prepared()):
             try:
-                if (served := await self._served(tree, saved)) is not None:
-                    await self._run(tree, served)
+                async with self._copying:
+                    if (served := await self._served(tree, saved)) is not None:
+                        await self._serve(tree, served)
             except NospoonError as error:
                 log.error("network boot is not served", service=str(saved.key), why=str(error))
 
     async def _served(self, tree: Tree, saved: Saved) -> Saved | None:
         """What there is of a service on the host, as `saved` where half of it is; None, and no copy
-        here, where it is no more: who knows the host by another name may have seen to it.
+        here, where it is no more: who knows the host by another name may have seen to it. For who
+        holds `_copying`.
         """
         packed = await self._sh(READ, str(tree.there))
         if packed:
             return _read(packed) or saved
-        async with self._copying:
-            await asyncio.to_thread(shutil.rmtree, tree.directory, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, tree.directory, ignore_errors=True)
         return None
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
@@ -192,7 +193,8 @@ class RemoteNetbootDriver:
         assert isinstance(resource.shape, NetbootService)
         tree = self._tree(tag.cluster, resource.key)
         await self._refuse_strangers(tree)
-        await self._run(tree, Saved(resource.key, resource.shape, tag))
+        async with self._copying:
+            await self._serve(tree, Saved(resource.key, resource.shape, tag))
 
     async def _refuse_strangers(self, tree: Tree) -> None:
         packed = await self._sh(READ, str(tree.there))
@@ -219,31 +221,30 @@ class RemoteNetbootDriver:
         for tree, saved in list(self._prepared()):
             if all(each.uuid != uuid for each in saved.shape.reservations):
                 continue
-            served = await self._served(tree, saved)
-            if served == saved:
-                async with self._copying:
+            async with self._copying:
+                served = await self._served(tree, saved)
+                if served == saved and tree.is_whole:
                     await asyncio.to_thread(self._instruct, tree, saved)
                     await self._copy(tree)
-            elif served is not None:
-                await self._run(tree, served)
+                elif served is not None:
+                    await self._serve(tree, served)
 
-    async def _run(self, tree: Tree, saved: Saved) -> None:
-        """Bring files and dnsmasq there to what is saved. Idempotent."""
+    async def _serve(self, tree: Tree, saved: Saved) -> None:
+        """Bring files and dnsmasq there to what is saved. Idempotent; for who holds `_copying`."""
         loaders = {}
         if any(each.loader is Loader.GRUB for each in saved.shape.reservations):
             loaders["grubaa64.efi"] = await self._find_grub(Arch.AARCH64)
-        async with self._copying:
-            tree.save(saved)
-            await asyncio.to_thread(
-                tree.write, saved.shape, http_port=NOBODY_ANSWERS, user="nobody", loaders=loaders
-            )
-            tree.write_entry_by_tftp(saved.shape)
-            before = tree.reserved()
-            tree.write_reservations(saved.shape.reservations)
-            await asyncio.to_thread(self._instruct, tree, saved)
-            await self._copy(tree)
-            await self._drop_leases(tree, before)
-            await self._start(tree, saved)
+        tree.save(saved)
+        await asyncio.to_thread(
+            tree.write, saved.shape, http_port=NOBODY_ANSWERS, user="nobody", loaders=loaders
+        )
+        tree.write_entry_by_tftp(saved.shape)
+        before = tree.reserved()
+        tree.write_reservations(saved.shape.reservations)
+        await asyncio.to_thread(self._instruct, tree, saved)
+        await self._copy(tree)
+        await self._drop_leases(tree, before)
+        await self._start(tree, saved)
 
     def _instruct(self, tree: Tree, saved: Saved) -> None:
         where, given = saved.shape.host, saved.shape.reservations

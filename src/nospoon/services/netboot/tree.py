@@ -75,6 +75,11 @@ class Tree:
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether more was written than what it is to be."""
+        return self.configuration.exists()
+
     def save(self, saved: Saved) -> None:
         self._make(self.directory)
         write(self.saved_file, msgspec.json.encode(saved))

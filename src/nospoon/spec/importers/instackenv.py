@@ -18,6 +18,8 @@ from nospoon.spec.importers.written import Imported, Said, Source, name_of, writ
 
 REDFISH = frozenset({"redfish", "staging-wildcat"})
 IPMI = frozenset({"ipmi", "pxe_ipmitool"})
+CTLPLANE = "ctlplane"
+"""The network of what names none."""
 MANUAL = frozenset({"manual-management", "fake-hardware", "fake_pxe"})
 """Those without a BMC."""
 _KNOWN = frozenset({
@@ -50,8 +52,9 @@ def read(source: Source) -> Imported:
 
 
 def _physical_networks(entries: Iterable[Any]) -> Iterator[str]:
+    yield CTLPLANE
     for entry in entries:
-        for port in as_sequence(entry.get("ports")):
+        for port in as_sequence(entry.get("ports")) if isinstance(entry, dict) else ():
             if isinstance(port, dict) and port.get("physical_network"):
                 yield str(port["physical_network"])
 
@@ -65,7 +68,7 @@ def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
         raise UsageError(f"{source.file}: nodes[{index}]: expected a mapping")
     where = f"nodes[{index}]"
     left_out += [f"{where}.{key}" for key in sorted(entry.keys() - _KNOWN - _REPLACED)]
-    kind = str(entry.get("pm_type", "ipmi"))
+    kind = str(entry.get("pm_type") or "ipmi")
     protocols = [] if kind in MANUAL else ["redfish" if kind in REDFISH else "ipmi"]
     capabilities = capabilities_of(entry.get("capabilities", ""))
     arch = source.one_of(Arch, entry.get("arch") or "x86_64", f"{where}.arch")
@@ -109,9 +112,9 @@ def _nics(
         given: Mapping[str, Any] = port if isinstance(port, dict) else {"address": port}
         place = f"{where}.ports[{index}]"
         left_out += [f"{place}.{key}" for key in sorted(given.keys() - _PORT)]
-        network = name_of(given.get("physical_network") or "ctlplane")
+        network = name_of(given.get("physical_network") or CTLPLANE)
         mac = source.parsed(parse_mac, given.get("address"), f"{place}.address")
         yield {"network": network, "mac": mac}
     for index, address in enumerate(source.several(entry.get("mac"), f"{where}.mac")):
         mac = source.parsed(parse_mac, address, f"{where}.mac[{index}]")
-        yield {"network": "ctlplane", "mac": mac}
+        yield {"network": CTLPLANE, "mac": mac}
