@@ -96,9 +96,13 @@ def test_who_looks_at_a_host_by_another_name_puts_nothing_back(farm: Farm) -> No
     rack, name, host = farm.rack, farm.rack.name(), farm.hosts["rack-c"]
     look = ("orphans", "--host", "c=qemu+ssh://rack-c/system")
 
-    def up(count: int) -> str:
-        nodes = f"{{count: {count}, host: rack-c, firmware: bios, memory: 64MiB, disks: [16MiB]}}"
-        file = farm.file(name, f"networks: {{lan: {{netboot: builtin}}}}\nnodes: [{nodes}]\n")
+    (rack.directory / "kernel").write_bytes(b"a kernel")
+
+    def up(count: int, cmdline: str) -> str:
+        small = "host: rack-c, firmware: bios, memory: 64MiB, disks: [16MiB], boot: p"
+        profile = f"boot: {{p: {{kernel: kernel, cmdline: {cmdline}}}}}\n"
+        lan = "networks: {lan: {netboot: builtin}}\n"
+        file = farm.file(name, f"{profile}{lan}nodes: [{{count: {count}, {small}}}]\n")
         rack.run("up", "--yes", file)
         return file
 
@@ -106,9 +110,10 @@ def test_who_looks_at_a_host_by_another_name_puts_nothing_back(farm: Farm) -> No
         found = host.run("find", "/var/lib/nospoon/netboot", "-path", "*/hosts/*", "-type", "f")
         return sorted(host.run("cat", *found.split()).split()) if found.strip() else []
 
-    up(1)
+    up(1, "one")
     rack.run(*look)
-    file = up(2)
+    up(1, "two")
+    file = up(2, "two")
     both = served()
     assert len(both) == 2
     rack.run("daemon", "stop")
