@@ -139,6 +139,8 @@ def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
         assert {row["state"] for row in rows.values() if row["host"] != "rack-b"} == {"present"}
         assert rows[away]["state"] == "unknown"
         assert "host rack-b is away" in rack.run("status", name).stderr
+        listed = {row["host"]: row["away"] for row in rack.json("host", "list")}
+        assert [host for host, away in listed.items() if away] == ["rack-b"]
         assert "is off" in rack.ipmitool(bmcs[near], "power", "status")
         with pytest.raises(AssertionError, match="power"):
             rack.ipmitool(bmcs[away], "power", "on")
