@@ -321,10 +321,10 @@ CASES = (
          xml=attribute("devices/interface/vlan/tag", "id"), becomes=["100", "101", "102"]),
     Case(section=NicSection, field="portgroup", before={f"{N}/portgroups": {"b": {}, "c": {}},
          f"{N}/nics/0/portgroup": "b", f"{N}/nics/1/portgroup": "c", f"{N}/nics/2/portgroup": "b"},
-         after={f"{N}/nics/0/portgroup": "c"}, rule=Rule.REMEMBERED,
+         after={f"{N}/nics/0/portgroup": "c"},
          look=lambda standing: [len(each["ports"]) for each in told("portgroups")(standing)],
          becomes=[1, 2]),
-    *(Case(section=PortgroupSection, field=name, rule=Rule.REMEMBERED,
+    *(Case(section=PortgroupSection, field=name,
            before={f"{N}/portgroups": {"b": {}}, f"{N}/nics/0/portgroup": "b"},
            after={f"{N}/portgroups/b/{name}": value}, becomes=value,
            look=of_bond(name))

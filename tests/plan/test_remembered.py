@@ -88,12 +88,19 @@ def test_traits_are_told_of_where_no_ironic_has_them() -> None:
     assert lines(ironic + before, ironic + after) == []
 
 
-def test_portgroups_without_ironic_are_not_told_of() -> None:
+def test_portgroups_are_told_of_where_no_ironic_has_them() -> None:
     nics = "networks: {l: {}}\nnodes: [{name: a, nics: [{network: l, portgroup: b}], portgroups:"
-    assert (
-        lines(f"{nics} {{b: {{mode: 802.3ad}}}}}}]", f"{nics} {{b: {{mode: balance-xor}}}}}}]")
-        == []
-    )
+    before = f"{nics} {{b: {{mode: 802.3ad}}}}}}]"
+    alone = "mode: balance-xor, properties: {miimon: '100'}, standalone_ports_supported: false"
+    after = f"{nics} {{b: {{{alone}}}}}}}]"
+    assert lines(before, after) == [
+        (
+            "~ portgroups of node a: {b: 802.3ad NICs [0]} -> "
+            "{b: balance-xor miimon=100 no standalone ports NICs [0]} [live]"
+        )
+    ]
+    ironic = "ironic: {endpoint: 'http://i'}\n"
+    assert lines(ironic + before, ironic + after) == []
 
 
 def test_accounts_in_urls_are_nobodys_business() -> None:

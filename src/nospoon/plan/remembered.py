@@ -4,8 +4,7 @@
 exports tell the new labels. It is part of what the user asked for, so the plan tells it, line by
 line, and `plan --detailed-exitcode` counts it, as Terraform counts changes of outputs.
 
-Portgroups are no part of it. With Ironic they are resources; without it they are a description of
-what an operating system may do one day, by which nobody is reached.
+With Ironic traits and portgroups are resources; without it they are told to those who ask.
 """
 
 from __future__ import annotations
@@ -99,11 +98,11 @@ def _of_host(host: Host) -> dict[str, object]:
 def _nodes(before: Said, after: Said) -> Iterator[Remembered]:
     """Nodes of which the same is said are told of together."""
     then = {node.name: node for node in before.cluster.nodes}
-    traits = after.cluster.ironic is None
+    of_ironic = after.cluster.ironic is None
     alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for node in after.cluster.nodes:
         if node.name in then:
-            was, will = (_of_node(each, traits=traits) for each in (then[node.name], node))
+            was, will = (_of_node(each, of_ironic=of_ironic) for each in (then[node.name], node))
             for difference in _differing(was, will):
                 alike[difference].append(node.name)
     for (field, old, new), names in alike.items():
@@ -111,20 +110,32 @@ def _nodes(before: Said, after: Said) -> Iterator[Remembered]:
         yield Remembered("~", f"{field} of {whose}", old, new, _rule(field))
 
 
-def _of_node(node: Node, *, traits: bool) -> dict[str, object]:
+def _of_node(node: Node, *, of_ironic: bool) -> dict[str, object]:
+    """`of_ironic`: what Ironic would be told as well, where there is none."""
     return {
         "labels": dict(node.labels),
         "flavor": node.flavor,
         "boot profile": node.boot,
-        **({"traits": node.traits} if traits else {}),
+        **({"traits": node.traits, "portgroups": _portgroups(node)} if of_ironic else {}),
         **_flat("placement", node.placement),
     }
+
+
+def _portgroups(node: Node) -> dict[str, str]:
+    """Each by its name: its settings, and the numbers of its NICs."""
+    found = {}
+    for each in node.portgroups:
+        nics = [index for index, nic in enumerate(node.nics) if nic.portgroup == each.name]
+        more = [each.address, *(f"{key}={value}" for key, value in each.properties)]
+        more += [] if each.standalone_ports else ["no standalone ports"]
+        found[each.name] = " ".join((each.mode, *filter(None, more), f"NICs {nics}"))
+    return found
 
 
 def _rule(field: str) -> str:
     if field.startswith("placement"):
         return NEW_NODES
-    return LIVE if field in ("boot profile", "traits") else REMEMBERED
+    return LIVE if field in ("boot profile", "traits", "portgroups") else REMEMBERED
 
 
 def _flat(name: str, value: object) -> dict[str, object]:
