@@ -11,9 +11,9 @@ from enum import StrEnum
 from uuid import UUID
 
 BLANK = "blank"
-"""The state of a deployed node whose disk is made anew: nothing is on it any more."""
+"""The state of a deployed node whose disk is removed or made anew: nothing is on it any more."""
 ORPHANED = "orphaned"
-"""The state of a node that no cluster knows any more, and whose BMC nobody serves."""
+"""The state of a node that no file has any more, and whose BMC nobody serves."""
 
 
 class Standing(StrEnum):

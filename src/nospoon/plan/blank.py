@@ -1,6 +1,6 @@
 """Nodes that Ironic has deployed and that lose the disk on which it did: nothing is on them any
 more, which Ironic cannot know. They are deployed anew. Of those that somebody else uses (they
-`run`) no disk is removed or made anew: Ironic's driver refuses.
+`run`) no disk is removed or made anew: Ironic's driver refuses. Those without a machine are let go.
 """
 
 from __future__ import annotations

@@ -178,16 +178,15 @@ class ConsoleService:
 
     async def _pump(self, line: Line) -> None:
         while True:
-            if line.stream is not None:
+            if line.stream is None:
+                await line.runs.wait()
+                line.runs.clear()
+            else:
                 while data := await line.stream.read():
                     line.spread(data)
                 stream, line.stream = line.stream, None
                 await stream.close()
-                # the machine may run on: what ended may be no more than the line to its host
-                line.stream = await self._again(line)
-                continue
-            await line.runs.wait()
-            line.runs.clear()
+            # also at once: what ended may be no more than the line to the host of one that runs on
             line.stream = await self._again(line)
 
     async def _again(self, line: Line) -> ConsoleStream | None:

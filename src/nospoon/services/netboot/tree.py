@@ -77,7 +77,7 @@ class Tree:
 
     @property
     def is_whole(self) -> bool:
-        """Whether more was written than what it is to be."""
+        """Whether its files were written, and not only what they are to be."""
         return self.configuration.exists()
 
     def save(self, saved: Saved) -> None:
