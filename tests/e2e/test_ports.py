@@ -14,7 +14,7 @@ from nospoon.testing.rack import Rack
 SMALL = "name: 'n{n}', firmware: bios, memory: 64MiB, disks: [16MiB]"
 
 
-def test_portgroups_are_shown_and_change_without_a_plan(shared: Rack) -> None:
+def test_portgroups_without_ironic_are_shown_and_change_live(shared: Rack) -> None:
     name = shared.name()
     head = f"cluster: {name}\nhosts: {{sim: simulated}}\n{shared.bmc()}networks: {{lan: {{}}}}\n"
     body = (
@@ -29,9 +29,11 @@ def test_portgroups_are_shown_and_change_without_a_plan(shared: Rack) -> None:
     assert bond["ports"] == [port["address"] for port in ports[1:]]
     assert (bond["mode"], bond["standalone_ports_supported"]) == ("802.3ad", True)
     file = shared.file(head + body % "balance-xor", f"{name}.yaml")
-    assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
+    told = shared.run("plan", "--detailed-exitcode", file, status=2).stdout
+    assert "balance-xor NICs [1, 2]}  [live]" in told
     shared.run("up", "--yes", file)
     assert shared.json("status", name)[0]["portgroups"][0]["mode"] == "balance-xor"
+    assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
 
 
 def _link(device: str) -> dict[str, Any]:
