@@ -50,6 +50,8 @@ def test_a_tenks_override_comes_up_on_the_users_bridge(rack: Rack, bridge: str) 
     name, made = rack.name(), str(rack.directory / "cluster.yaml")
     said = rack.run("import", "--from", "tenks", override, "--name", name, "-o", made).stderr
     assert "Not carried over: enrolment in Ironic: name the cloud with --cloud" in said
+    again = rack.run("import", "--from", "tenks", override, "-o", made, status=2).stderr
+    assert f"{made} is there already" in again
     rack.run("up", "--yes", made)
     bmcs = rack.bmcs(name)
     assert set(bmcs) == {"tk0", "tk1", "tk2"}

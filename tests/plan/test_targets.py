@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from nospoon.model.ironic import IronicStanding
 from nospoon.model.resources import (
     Key,
     Kind,
@@ -64,6 +65,18 @@ def test_what_a_replacement_disturbs_comes_along() -> None:
     whole = planned(pool, found(DESIRED[OTHER], running=True), found(DESIRED[LAN]))
     assert OTHER in keys(whole)
     assert keys(only(whole, DESIRED, ["a"])) == {POOL, MINE, OTHER}
+
+
+def test_who_was_deployed_on_what_a_target_disturbs_is_deployed_anew() -> None:
+    key = Key(Kind.IRONIC_STANDING, "", "b")
+    standing = Resource(key, IronicStanding(ID, "active", roots=("b-0",)), (), "b")
+    desired = DESIRED | {key: standing}
+    seen = [found(each) for each in desired.values()]
+    seen[0] = Observed(POOL, Pool("/old"), OwnerTag("d", ID), 0.0)
+    whole = diff(cluster="c", cluster_id=ID, desired=desired, observed=seen, rules={})
+    part = only(whole, desired, ["a"])
+    assert keys(part) == {POOL, MINE, OTHER, key}
+    assert [step.why for step in part.steps if step.key == key] == ["its disk goes"]
 
 
 def test_who_left_the_file_is_named_by_what_is_left() -> None:

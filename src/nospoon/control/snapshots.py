@@ -38,7 +38,11 @@ AGAIN = 10.0
 """Seconds until a host that is away is asked again to let its nodes go on."""
 SWITCHED = 60.0
 """Seconds within which a node has to be off."""
-COMPLETE = "`nospoon recover FILE`, with all hosts of the cluster, takes in the rest."
+COMPLETE = (
+    "`nospoon recover FILE`, with all hosts of the cluster, takes in the rest. Where it takes in "
+    "none, disks are newer than the snapshot, or it was half taken: bring the file of that time up "
+    "and recover again, or delete it."
+)
 HALF_MADE = (SnapshotState.TAKING, SnapshotState.REMOVING)
 
 Act = Callable[[Member], Awaitable[None]]

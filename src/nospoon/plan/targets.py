@@ -8,6 +8,7 @@ from dataclasses import replace
 from nospoon.model.resources import Key, Kind, Resource
 from nospoon.plan.sharing import serves, shared, without_others
 from nospoon.plan.steps import Action, Plan, Step
+from nospoon.plan.whose import whose
 
 
 def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) -> Plan:
@@ -91,7 +92,10 @@ def _closure(desired: Mapping[Key, Resource], keys: Collection[Key]) -> set[Key]
 
 
 def _disturbed(plan: Plan, replaced: Collection[Key]) -> Iterator[Key]:
-    """Steps for what needs something that is replaced."""
+    """Steps for what needs something that is replaced, and for what was deployed upon it."""
+    bare = {whose(key) for key in replaced if key.kind is Kind.VOLUME}
     for step in plan.steps:
-        if step.desired is not None and not set(step.desired.needs).isdisjoint(replaced):
+        needs = step.desired.needs if step.desired is not None else ()
+        deployed = step.action is Action.REPLACE and step.key.kind is Kind.IRONIC_STANDING
+        if not set(needs).isdisjoint(replaced) or (deployed and step.node in bare):
             yield step.key

@@ -40,7 +40,7 @@ def command(
 
     if cloud and tool != "tenks":
         raise click.UsageError("--cloud goes with --from tenks")
-    target = writable(out) if out is not None else None
+    target = _new(out) if out is not None else None
     listed = {} if inventory is None else _listed(Path(inventory))
     beside = Path(file).with_name("state.yml")
     if state is None and tool == "tenks" and beside.is_file():
@@ -55,6 +55,14 @@ def command(
         return
     target.write_text(imported.text)
     click.echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
+
+
+def _new(path: str) -> Path:
+    """A file that was made here may have been worked on since."""
+    target = writable(path)
+    if target.is_file() and target.stat().st_size:
+        raise UsageError(f"{path} is there already", hint="Remove it, or name another.")
+    return target
 
 
 def _listed(inventory: Path) -> Any:

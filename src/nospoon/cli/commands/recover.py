@@ -76,6 +76,8 @@ def _become(client: Client, body: dict[str, Any]) -> Client:
 
 
 def _tell(found: Any) -> None:
+    if not found["clusters"]:
+        click.echo("Nothing was found that is not known.", err=True)
     for host, reason in found["away"].items():
         click.echo(f"host {host} is not looked at: {reason}", err=True)
     for host, others in found["others"].items():
