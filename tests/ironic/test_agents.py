@@ -241,17 +241,18 @@ def test_a_node_is_deployed_again_for_the_disk_on_which_it_was(
     rack: Rack, api: Api, scale: Scale
 ) -> None:
     """Without a disk that came later, and when the disk of the deployment leaves the file."""
-    settings = {"automated_clean": False, **scale.active()}
 
-    def file(disks: str) -> str:
+    def file(disks: str, **more: str) -> str:
+        settings = {"automated_clean": False, **scale.active(), **more}
         return scale.write(f"[{{name: n0, disks: {disks}}}]", **settings)
 
     rack.run("up", "--yes", file("[9GiB, 5GiB]"))
     assert of(api, scale)["extra"]["nospoon"]["roots"] == ["n0-1"]
     rack.run("node", "power", f"{scale.name}/n0", "off")
-    rack.run("up", "--yes", file("[9GiB, 5GiB, 4500MiB]"))
+    told = rack.run("up", "--yes", file("[9GiB, 5GiB, 4500MiB]", description="with a third"))
+    assert "ironic-node/n0@ironic: change" in told.stderr
     assert of(api, scale)["extra"]["nospoon"]["roots"] == ["n0-1"]
-    assert "ironic-standing" not in rack.run("plan", file("[9GiB, 5GiB]")).stdout
+    assert "-/+ ironic-standing" not in rack.run("plan", file("[9GiB, 5GiB]")).stdout
     without = file("[9GiB]")
     assert "-/+ ironic-standing n0" in rack.run("plan", without).stdout
     before, place = scale.record(of(api, scale)), f"/nodes/{of(api, scale)['uuid']}/maintenance"

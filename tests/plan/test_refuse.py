@@ -6,6 +6,8 @@ from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 from uuid import UUID
 
+import pytest
+
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
@@ -149,6 +151,26 @@ def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> Non
     assert caution.startswith("node u: 128 MiB")
     assert caution.endswith("give it 256 MiB")
     assert not list(cautions(cluster, decided(cluster), {"here": FACTS}))
+
+
+@pytest.mark.parametrize(
+    ("cidr", "node", "told"),
+    [
+        ("fd00:30::/64", "firmware: bios", True),
+        ("fd00:30::/64", "firmware: uefi-secure", True),
+        ("fd00:30::/64", "arch: aarch64", True),
+        ("fd00:30::/64", "firmware: uefi", False),
+        ("172.30.0.0/24", "firmware: bios", False),
+    ],
+)
+def test_who_cannot_boot_by_ipv6_is_told(cidr: str, node: str, *, told: bool) -> None:
+    text = (
+        f"networks: {{six: {{cidr: '{cidr}', netboot: builtin}}}}\n"
+        f"nodes: [{{name: u, memory: 1GiB, nics: [six], {node}}}]"
+    )
+    cluster = read(text)
+    found = list(cautions(cluster, decided(cluster), {"here": replace(FACTS, real=True)}))
+    assert [each.startswith("node u: firmware") for each in found] == [True] * told
 
 
 def test_a_bridge_that_is_not_of_the_kind_that_the_file_says_is_refused() -> None:

@@ -8,7 +8,15 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from nospoon.model.cluster import Cluster, ConnectionKind, Firmware, Host
+from nospoon.model.cluster import (
+    Arch,
+    Cluster,
+    ConnectionKind,
+    Firmware,
+    Host,
+    Netboot,
+    Node,
+)
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.hosts import HostFacts, Route, against_network, against_node
@@ -175,6 +183,24 @@ def cautions(
                 f"node {node.name}: {node.memory >> 20} MiB of memory are too little for firmware "
                 f"{node.firmware} to boot Linux from the network: give it {least >> 20} MiB"
             )
+        if host is not None and host.real:
+            yield from _boots_not(node, cluster)
+
+
+def _boots_not(node: Node, cluster: Cluster) -> Iterator[str]:
+    """BIOS and signed loaders know IPv4 alone (RFC 5970 is UEFI's and ours)."""
+    names = {nic.network for nic in node.nics}
+    serving = [
+        each for each in cluster.networks if each.name in names and each.netboot is Netboot.BUILTIN
+    ]
+    by_ipv4 = node.firmware is not Firmware.UEFI or node.arch is Arch.AARCH64
+    if by_ipv4 and serving and all(each.cidr is None and each.cidr6 for each in serving):
+        first = serving[0]
+        yield (
+            f"node {node.name}: firmware {node.firmware} of {node.arch} boots from the network by "
+            f"IPv4 alone, and network {first.name} has only {first.cidr6}: give it an IPv4 `cidr`, "
+            "too"
+        )
 
 
 def _overlaps(

@@ -136,10 +136,13 @@ class _Records:
         self, there: Record, resource: Resource, tag: OwnerTag, more: Mapping[str, Any],
         **notes: Any,
     ) -> None:  # fmt: skip
-        """Patch what is there to the shape; what carries no tag of ours is let be."""
+        """Patch what is there to the shape; what carries no tag of ours is let be. What others of
+        our drivers noted stays.
+        """
         self._must_be_ours(there, resource.key, tag.cluster)
         shape = _of_a_record(resource.shape)
-        own = {f"extra/{TAG}": self._tag(resource, tag, **notes)}
+        noted = there["extra"][TAG]
+        own = {f"extra/{TAG}": {**noted, **self._tag(resource, tag, **notes)}}
         changes = records.operations(there, shape.settings, {**more, **own})
         # interfaces of another driver fit no more: those that are not named go to its defaults
         other = any(each["path"] == "/driver" for each in changes)
@@ -190,10 +193,8 @@ class NodeDriver(_Records):
         del observed
         node = _node(desired)
         there = await self._record(node.uuid)
-        ours = {name: records.noted(there, name) for name in ("state", "instance", "stale")}
-        kept = {name: value for name, value in ours.items() if value is not None}
         await self._traits(node, there)
-        await self._bring(there, desired, tag, await self._secret(node), **_notes(node), **kept)
+        await self._bring(there, desired, tag, await self._secret(node), **_notes(node))
 
     async def _secret(self, node: IronicNode) -> dict[str, str]:
         """Ironic shows no passwords: they are written each time anything is."""
