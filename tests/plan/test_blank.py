@@ -162,6 +162,20 @@ def test_of_a_node_without_a_machine_the_disk_may_be_gone_without_a_step() -> No
     assert step.action is Action.REPLACE
 
 
+@pytest.mark.parametrize(("home", "steps"), [("y", 0), ("x", 1)])
+def test_what_a_move_left_where_the_machine_was_is_no_disk_of_it(home: str, steps: int) -> None:
+    """The move ended before its last step, and the node was deployed where it is."""
+    there = {**resources(home), DISK: NODE[DISK]}
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        for key, each in there.items()
+    ]
+    desired = resources("y")
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
+    assert any(step.removes == DISK for step in plan.steps)
+    assert [step.action for step in plan.steps if step.key.kind is KIND] == [Action.REPLACE] * steps
+
+
 @pytest.mark.parametrize(
     ("disks", "running", "steps", "later"),
     [

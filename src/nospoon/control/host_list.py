@@ -52,6 +52,8 @@ async def _away(hosts: Hosts, host: Host) -> str:
         await hosts.use(host).connection.check()
     except NospoonError as error:
         return str(error)
+    except ImportError as error:
+        return f"{error.name} is not installed here"
     return ""
 
 

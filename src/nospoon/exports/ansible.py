@@ -6,7 +6,7 @@ https://docs.ansible.com/ansible/latest/inventory_guide/intro_inventory.html
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from nospoon.exports.inventory import Inventory, Made, Place
@@ -21,10 +21,10 @@ RESERVED = frozenset({"all", "ungrouped"})
 def make(inventory: Inventory) -> Made:
     """Hosts below `all`, and what a play needs of their BMCs (`bmc_*`) as variables."""
     groups: dict[str, dict[str, Any]] = {}
-    for place in inventory.places:
-        for group in _groups(inventory, place):
-            groups.setdefault(group, {"hosts": {}})["hosts"][place.name] = {}
     hosts = {place.name: _variables(place) for place in inventory.places}
+    for place in inventory.places:
+        for group in _groups(inventory, place, hosts):
+            groups.setdefault(group, {"hosts": {}})["hosts"][place.name] = {}
     left_out = [
         f"ansible_host of {place.name}: no DHCP of nospoon gives it an address"
         for place in inventory.places
@@ -33,7 +33,7 @@ def make(inventory: Inventory) -> Made:
     return Made({"all": {"hosts": hosts, "children": groups}}, tuple(left_out))
 
 
-def _groups(inventory: Inventory, place: Place) -> Iterator[str]:
+def _groups(inventory: Inventory, place: Place, hosts: Container[str]) -> Iterator[str]:
     node = place.node
     named = {
         "cluster": inventory.cluster.name,
@@ -43,7 +43,6 @@ def _groups(inventory: Inventory, place: Place) -> Iterator[str]:
     }
     told = [*named.items(), *(("trait", each.lower()) for each in node.traits)]
     yield from (_ODD.sub("_", f"{name}_{value}" if value else name) for name, value in told)
-    hosts = {each.name for each in inventory.places}
     for name, value in node.labels:
         group = _ODD.sub("_", f"{name}_{value}" if value else name)
         is_taken = group in RESERVED or group in hosts or not group or group[0].isdigit()

@@ -53,15 +53,20 @@ def orphaned(observed: Observed) -> Observed:
 
 
 def _lost(steps: Iterable[Step], desired: Desired, found: Found) -> Mapping[str, set[str]]:
-    """Node -> its disks that are removed, or made anew."""
+    """Node -> its disks that are removed, or made anew. What an interrupted move left on a host
+    where its machine is no more is nothing that it has.
+    """
     disks = [step for step in steps if step.key.kind is Kind.VOLUME]
     had = _disks(desired, found) if disks else {}
+    home = {key.name: key.host for key in found if key.kind is Kind.MACHINE}
     result: defaultdict[str, set[str]] = defaultdict(set)
     for step in disks:
         node, name = whose(step.key), step.key.name
-        if step.action in (Action.DELETE, Action.REPLACE) or (
-            step.action is Action.CREATE and name in had.get(node, ()) and _is_gone(step, found)
-        ):
+        if step.action is Action.CREATE:
+            lost = name in had.get(node, ()) and _is_gone(step, found)
+        else:
+            lost = step.action is not Action.CHANGE and home.get(node) in (None, step.removes.host)
+        if lost:
             result[node].add(name)
     return result
 
