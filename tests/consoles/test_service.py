@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.errors import Conflict, Gone
+from nospoon.errors import Conflict, Gone, HostUnreachable
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Image, Resource
@@ -115,6 +115,32 @@ async def test_a_console_is_heard_again_after_the_machine_was_off(
                 except Gone:
                     await asyncio.sleep(0.01)
         await heard(attached, b"typed after the cycle")
+
+
+async def test_a_console_comes_back_when_its_host_was_away_for_a_moment(
+    connection: SimulatedConnection, machine: UUID, tmp_path: Path
+) -> None:
+    """Only the console's own line was lost: nobody tells of the machine anew."""
+    driver, is_back, refusals = connection.machine_driver, asyncio.Event(), list[Exception]()
+
+    class Away:
+        async def console(self, machine: UUID) -> ConsoleStream:
+            if refusals:
+                raise refusals.pop()
+            is_back.set()
+            return await driver.console(machine)
+
+    service = ConsoleService(lambda _: Away(), Records(tmp_path))
+    await driver.power(machine, PowerCommand.ON, PLAN)
+    async with await service.attach(machine) as attached:
+        is_back.clear()
+        refusals.append(HostUnreachable("nobody answers"))
+        await stream_of(service, machine).close()
+        async with asyncio.timeout(5):
+            await is_back.wait()
+        await attached.write(b"typed after all")
+        await heard(attached, b"typed after all")
+    await service.close()
 
 
 def stream_of(service: ConsoleService, machine: UUID) -> ConsoleStream:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -16,7 +17,7 @@ from uuid import UUID
 
 import structlog
 
-from nospoon.errors import Conflict, Gone, ProviderError
+from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.machine import MachineEvent, PowerState
 from nospoon.providers.base import ConsoleStream
 from nospoon.runtime.clock import monotonic
@@ -158,7 +159,8 @@ class ConsoleService:
             async with line.opening:
                 if line.pump is None:
                     line.runs.clear()
-                    line.stream = await self._open(line)
+                    with suppress(HostUnreachable):  # it is heard once its host is back
+                        line.stream = await self._open(line)
                     line.pump = self._tasks.start(self._pump(line), name=f"console {machine}")
         except BaseException:
             await attached.close()
@@ -166,11 +168,11 @@ class ConsoleService:
         return attached
 
     async def _open(self, line: Line) -> ConsoleStream | None:
-        """The stream, or None while the machine is off."""
+        """The stream, or None while the machine is off. Raises `HostUnreachable`."""
         source = self._source_of(line.machine)
         try:
             return await source.console(line.machine)
-        except (Conflict, Gone):
+        except (Conflict, Gone, HostUnreachable):
             raise
         except ProviderError as error:
             log.debug("no console yet", machine=str(line.machine), why=str(error))
@@ -190,14 +192,15 @@ class ConsoleService:
             line.stream = await self._again(line)
 
     async def _again(self, line: Line) -> ConsoleStream | None:
-        """The stream of a machine that runs again. A host that was away for a moment may hold the
-        earlier one until it sees that nobody is there any more.
+        """The stream of a machine that runs again. A host that was away for a moment may be so
+        still, and may hold the earlier one until it sees that nobody is there any more; one that is
+        away for longer tells of its machines when it is back.
         """
         end = monotonic() + HELD_SECONDS
         while True:
             try:
                 return await self._open(line)
-            except (Conflict, Gone) as error:
+            except (Conflict, Gone, HostUnreachable) as error:
                 if isinstance(error, Gone) or monotonic() > end:
                     log.warning("console lost", machine=str(line.machine), why=str(error))
                     return None
