@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from nospoon.store.crypt import Cipher
 from nospoon.testing.rack import Rack
 
 SIMULATED = "hosts: {a: simulated, b: simulated}\n"
@@ -76,6 +79,20 @@ def test_up_and_recover_at_once_end_or_say_who_was_first(rack: Rack) -> None:
     rack.run("recover", file)
     rack.run("up", "--yes", file)
     assert places(rack, name) == before
+
+
+def test_a_remembered_file_that_can_be_read_no_more_stops_nobody(rack: Rack) -> None:
+    """An earlier version took it."""
+    name, file = up(rack, "hosts: {a: simulated}\n" + NODES)
+    before = places(rack, name)
+    rack.run("daemon", "stop")
+    state = rack.directory / "state"
+    unread = Cipher.from_file(state / "nospoon.key").encrypt(f"cluster: {name}\nnodes: [7]\n")
+    with closing(sqlite3.connect(state / "nospoon.db")) as database, database:
+        database.execute("UPDATE clusters SET text = ?", (unread.decode(),))
+    assert places(rack, name) == before
+    rack.run("up", "--yes", file)
+    rack.run("down", "--yes", name)
 
 
 def test_without_its_file_a_cluster_is_recovered_from_the_hosts_alone(rack: Rack) -> None:

@@ -27,7 +27,7 @@ from nospoon.control.request import Request
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
-from nospoon.errors import Conflict, HostUnreachable, Stale
+from nospoon.errors import Conflict, HostUnreachable, SpecError, Stale
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.ironic import Leaving
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
@@ -189,7 +189,7 @@ class Work:
         """At start-up: know all nodes again. Returns how many there are."""
         rows = await self._database.call(stored.all_nodes)
         clusters = {row.id: row for row in await self._database.call(stored.all_clusters)}
-        profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
+        profiles = {id_: self._profiles_known(row) for id_, row in clusters.items()}
         for node in rows:
             row = clusters[node.cluster_id]
             self._fleet.put(_member(row, node, profiles[row.id].get(node.profile)))
@@ -333,6 +333,14 @@ class Work:
 
     def _cluster_of(self, row: ClusterRow) -> Cluster:
         return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()))
+
+    def _profiles_known(self, row: ClusterRow) -> dict[str, ServedProfile]:
+        """None where an earlier version took a file that cannot be read any more."""
+        try:
+            return self._profiles_of(row)
+        except SpecError as error:
+            log.warning("its next `up` serves its boot again", cluster=row.name, why=str(error))
+            return {}
 
     def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
         cluster = self._cluster_of(row)
