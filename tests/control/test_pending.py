@@ -17,7 +17,7 @@ from nospoon.model.resources import Key, Kind, Machine
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.order import Half
 from nospoon.store import clusters, operations
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.clusters import ClusterRow, NodeRow, Source
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow, OperationState
 
@@ -26,8 +26,8 @@ MACHINE = Machine(
     uuid=uuid4(), cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS, tpm=False,
     pool="p", disks=(), nics=(), boot_order=(BootDevice.DISK,),
 )  # fmt: skip
-BEFORE = NodeRow(CLUSTER.id, "a", Host("x"), MACHINE, "", "admin", b"old")
-AFTER = replace(BEFORE, host=Host("y"), password=b"new", profile="p")
+BEFORE = NodeRow(CLUSTER.id, "a", Host("x"), MACHINE, "", "admin", b"old", source=Source.FILE)
+AFTER = replace(BEFORE, host=Host("y"), password=b"new", source=Source.MADE, profile="p")
 MACHINE_Y, BMC_Y = Key(Kind.MACHINE, "y", "a"), Key(Kind.BMC, "y", "a")
 
 
@@ -41,6 +41,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 def test_host_and_account_are_remembered_as_they_are_until_that_is_done() -> None:
     row = as_it_is(AFTER, BEFORE, {MACHINE_Y, BMC_Y})
     assert (row.host, row.password) == (BEFORE.host, BEFORE.password)
+    assert row.source is BEFORE.source, "whose password is it?"
     assert row.profile == AFTER.profile, "who boots gets the new profile at once"
 
 
@@ -79,7 +80,7 @@ async def test_with_the_intent_to_make_its_machine_a_node_is_known_there(
 def test_an_account_is_pending_for_as_long_as_the_operation_lasts() -> None:
     pending = Pending()
     pending.begin([AFTER])
-    assert pending.with_account(BEFORE) == replace(BEFORE, password=b"new")
+    assert pending.with_account(BEFORE) == replace(BEFORE, password=b"new", source=Source.MADE)
     pending.end([AFTER])
     assert pending.with_account(BEFORE) == BEFORE
 

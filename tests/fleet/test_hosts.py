@@ -106,20 +106,21 @@ def test_who_looks_at_a_host_by_another_name_puts_nothing_back(farm: Farm) -> No
         rack.run("up", "--yes", file)
         return file
 
-    def served() -> list[str]:
-        found = host.run("find", "/var/lib/nospoon/netboot", "-path", "*/hosts/*", "-type", "f")
+    def served(what: str = "hosts") -> list[str]:
+        found = host.run("find", "/var/lib/nospoon/netboot", "-path", f"*/{what}/*", "-type", "f")
         return sorted(host.run("cat", *found.split()).split()) if found.strip() else []
 
     up(1, "one")
     rack.run(*look)
     up(1, "two")
     file = up(2, "two")
-    both = served()
+    both, scripts = served(), served("tftp/ipxe")
     assert len(both) == 2
+    assert ("one" in scripts, scripts.count("two")) == (False, 2)
     rack.run("daemon", "stop")
     rack.run(*look)
     rack.run("node", "boot", f"{name}/node-1", "network")
-    assert served() == both
+    assert (served(), served("tftp/ipxe")) == (both, scripts)
     assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
     rack.run("down", "--yes", name)
     rack.run("daemon", "stop")

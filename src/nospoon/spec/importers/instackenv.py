@@ -52,11 +52,13 @@ def read(source: Source) -> Imported:
 
 
 def _physical_networks(entries: Iterable[Any]) -> Iterator[str]:
-    yield CTLPLANE
     for entry in entries:
-        for port in as_sequence(entry.get("ports")) if isinstance(entry, dict) else ():
-            if isinstance(port, dict) and port.get("physical_network"):
-                yield str(port["physical_network"])
+        told = entry if isinstance(entry, dict) else {}
+        for port in as_sequence(told.get("ports")):
+            given = port.get("physical_network") if isinstance(port, dict) else None
+            yield str(given or CTLPLANE)
+        if told.get("mac"):
+            yield CTLPLANE
 
 
 def _plain(node: Any) -> Mapping[str, Any]:
