@@ -6,7 +6,7 @@ ovs-vswitchd.conf.db(5), tables Bridge, Port and Interface.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +96,12 @@ def _several(value: Any) -> list[Any]:
             return [uuid]
         case _:
             return [value]
+
+
+async def unplug(runner: Runner, ports: Sequence[str]) -> None:
+    """Take ports out of whatever bridge they are in."""
+    argv = [each for port in ports for each in ("--", "--if-exists", "del-port", port)]
+    await runner.run([*VSCTL, *argv])
 
 
 async def plug(

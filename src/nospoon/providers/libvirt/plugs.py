@@ -91,7 +91,8 @@ class Plugs:
         astray = ports.astray(machine.nics, UNKNOWN)
         if not astray:
             return
-        has = await self._hypervisor.ask(partial(_started_with, machine), "look at its NICs")
+        look = partial(_started_with, machine)
+        has = await self._hypervisor.ask(look, "look at its NICs")
         for nic in astray:
             if nic not in has:
                 continue
@@ -100,6 +101,10 @@ class Plugs:
                 await openvswitch.plug(self._runner, nic.port, place, now, has[nic])
             else:
                 await self.plug_in(nic.port, nic.bridge)
+        switched = [nic for nic in astray if nic in has and nic.switch is Switch.OVS]
+        still = await self._hypervisor.ask(look, "look at its NICs") if switched else {}
+        if left := [nic.port for nic in switched if nic not in still]:
+            await openvswitch.unplug(self._runner, left)  # it was switched off meanwhile
 
     async def plug_in(self, tap: str, bridge: str, *, mtu: int | None = None) -> None:
         """One whose machine has ended meanwhile is gone, and no error."""
