@@ -11,7 +11,7 @@ import pytest
 from nospoon.model.ironic import ORPHANED, IronicStanding
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.diff import diff
+from nospoon.plan.diff import diff, removal
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Action
@@ -162,6 +162,25 @@ def test_of_a_node_without_a_machine_the_disk_may_be_gone_without_a_step() -> No
     assert step.action is Action.REPLACE
 
 
+@pytest.mark.parametrize("known", ["[9GiB, 5GiB]", "[9GiB]"])
+@pytest.mark.parametrize("disks", ["[9GiB]", "[9GiB, 5GiB]"])
+@pytest.mark.parametrize(("pool", "steps"), [(set(), 1), ({POOL}, 0)])
+def test_the_disk_of_the_deployment_is_missed_though_nobody_has_it_any_more(
+    known: str, disks: str, pool: set[Key], steps: int
+) -> None:
+    """Somebody removed its volume, and before or after that it left the file, or came back."""
+    was, machine = resources(disks="[9GiB, 5GiB]"), resources(disks=known)[MACHINE]
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        for key, each in {**was, MACHINE: machine}.items()
+        if key not in pool | {Key(Kind.VOLUME, "x", "a-1")}
+    ]
+    desired = resources(disks=disks)
+    rules = {"x": {Kind.MACHINE: {"disks": "at power-off"}, Kind.BMC: {"disk_sizes": "live"}}}
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
+    assert [step.action for step in plan.steps if step.key.kind is KIND] == [Action.REPLACE] * steps
+
+
 @pytest.mark.parametrize(("home", "steps"), [("y", 0), ("x", 1)])
 def test_what_a_move_left_where_the_machine_was_is_no_disk_of_it(home: str, steps: int) -> None:
     """The move ended before its last step, and the node was deployed where it is."""
@@ -202,18 +221,33 @@ def test_a_disk_that_leaves_the_file_is_lost_once_it_goes(
     assert not steps or (Key(KIND, "ironic", "a"), Half.REMOVE) in before(order, root)
 
 
-def test_a_disk_of_somebody_elses_instance_goes_only_if_ironic_agrees() -> None:
+@pytest.mark.parametrize("on", [False, True])
+def test_a_disk_of_somebody_elses_instance_goes_only_if_ironic_agrees(*, on: bool) -> None:
+    """At once, or at the next power-off of the machine, which its user may tell Ironic to do."""
     was, desired = (
         resources(disks=disks, ironic="state: available") for disks in (OF_THREE, "[9GiB, 5GiB]")
     )
+    running = {KIND, Kind.MACHINE} if on else {KIND}
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind is KIND)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind in running)
         for key, each in was.items()
     ]
     rules = {"x": {Kind.MACHINE: {"disks": "at power-off"}, Kind.BMC: {"disk_sizes": "live"}}}
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
-    gone = Key(Kind.VOLUME, "x", "a-2"), Half.REMOVE
-    assert (Key(KIND, "ironic", "a"), Half.REMOVE) in before(moves(plan), gone)
+    last = (MACHINE, Half.MAKE) if on else (Key(Kind.VOLUME, "x", "a-2"), Half.REMOVE)
+    assert (Key(KIND, "ironic", "a"), Half.REMOVE) in before(moves(plan), last)
+
+
+def test_a_disk_that_a_machine_lost_stays_with_a_node_that_somebody_uses() -> None:
+    """`down` asks Ironic before it goes, as before what the machine has."""
+    machine = resources(disks="[9GiB]")[MACHINE]
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind is KIND)
+        for key, each in {**resources(disks="[9GiB, 5GiB]"), MACHINE: machine}.items()
+    ]
+    order = moves(removal(cluster="d", cluster_id=CLUSTER, observed=found))
+    gone = Key(Kind.VOLUME, "x", "a-1"), Half.REMOVE
+    assert (Key(KIND, "ironic", "a"), Half.REMOVE) in before(order, gone)
 
 
 @pytest.mark.parametrize(("left", "state"), [(set(), ORPHANED), ({MACHINE}, "active")])

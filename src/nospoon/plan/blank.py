@@ -19,25 +19,31 @@ Found = Mapping[Key, Observed]
 Desired = Mapping[Key, Resource]
 
 
-def deployed_anew(steps: list[Step], desired: Desired, found: Found) -> list[Step]:
+def deployed_anew(
+    steps: list[Step], later: Iterable[Step], desired: Desired, found: Found
+) -> list[Step]:
     """The same steps, and those of deployed nodes that lose what was deployed, of which Ironic is
-    told before (`plan.order`).
+    told before (`plan.order`). `later`: what waits for a power-off. Somebody else's instance is not
+    to lose a disk then, either; ours are deployed anew when it goes.
     """
-    lost = _lost(steps, desired, found)
-    if not lost:
+    standings = [
+        each
+        for key, each in desired.items()
+        if key.kind is Kind.IRONIC_STANDING and key in found and _may_lose(each, found[key])
+    ]
+    if not standings:
         return steps
-    machines = {key.name for key in found if key.kind is Kind.MACHINE}
+    machines = {key.name: each for key, each in found.items() if key.kind is Kind.MACHINE}
+    lost = _lost(steps, desired, found, machines)
+    leaving = {step.node for step in later if step.key.kind is Kind.VOLUME}
     at = {step.key: index for index, step in enumerate(steps)}
     result = list(steps)
-    for key, resource in desired.items():
-        if key.kind is not Kind.IRONIC_STANDING or key not in found:
+    for each in standings:
+        seen, index = found[each.key], at.get(each.key)
+        leaves = seen.running and each.node in leaving
+        if not (leaves or _loses(seen, lost[each.node], machines.get(each.node), found)):
             continue
-        seen = found[key]
-        bare = resource.node not in machines
-        if not _concerns(resource, seen, lost[resource.node], bare=bare):
-            continue
-        index = at.get(key)
-        step = Step(Action.REPLACE, key, "its disk goes", resource, _nothing_on(seen))
+        step = Step(Action.REPLACE, each.key, "its disk goes", each, _nothing_on(seen))
         if index is None:
             result.append(step)
         elif steps[index].action is Action.CHANGE:
@@ -52,20 +58,22 @@ def orphaned(observed: Observed) -> Observed:
     return replace(observed, shape=replace(observed.shape, state=ORPHANED))
 
 
-def _lost(steps: Iterable[Step], desired: Desired, found: Found) -> Mapping[str, set[str]]:
+def _lost(
+    steps: Iterable[Step], desired: Desired, found: Found, machines: Mapping[str, Observed]
+) -> Mapping[str, set[str]]:
     """Node -> its disks that are removed, or made anew. What an interrupted move left on a host
     where its machine is no more is nothing that it has.
     """
     disks = [step for step in steps if step.key.kind is Kind.VOLUME]
     had = _disks(desired, found) if disks else {}
-    home = {key.name: key.host for key in found if key.kind is Kind.MACHINE}
     result: defaultdict[str, set[str]] = defaultdict(set)
     for step in disks:
         node, name = whose(step.key), step.key.name
+        home = machines[node].key.host if node in machines else step.removes.host
         if step.action is Action.CREATE:
-            lost = name in had.get(node, ()) and _is_gone(step, found)
+            lost = name in had.get(node, ()) and _is_made_anew(step, found)
         else:
-            lost = step.action is not Action.CHANGE and home.get(node) in (None, step.removes.host)
+            lost = step.action is not Action.CHANGE and home == step.removes.host
         if lost:
             result[node].add(name)
     return result
@@ -82,26 +90,44 @@ def _disks(desired: Desired, found: Found) -> dict[str, list[str]]:
     return result
 
 
-def _is_gone(step: Step, found: Found) -> bool:
-    """Whether a disk that is to be made is there no more. One that is not seen, for its pool is
-    stopped or unknown, is there still when that is mended.
-    """
+def _is_made_anew(step: Step, found: Found) -> bool:
+    """Whether a disk that is to be made is there no more."""
     assert step.desired is not None, "what is made is desired"
     machine = Key(Kind.MACHINE, step.key.host, step.node)
     shape = step.desired.shape
     assert isinstance(shape, Volume), "volume keys have volume shapes"
-    pool = found.get(Key(Kind.POOL, step.key.host, shape.pool))
-    return machine not in found or (pool is not None and not pool.fault)
+    return machine not in found or _is_looked_at(step.key.host, shape.pool, found)
 
 
-def _concerns(resource: Resource, seen: Observed, lost: AbstractSet[str], *, bare: bool) -> bool:
-    """Whether what Ironic has on the node may be lost. `bare`: it has no machine, and the disks of
-    the one that it had may be gone without a step.
+def _is_looked_at(host: str, pool: str, found: Found) -> bool:
+    """Whether disks that are not seen there are gone. While its pool is stopped or unknown, they
+    are there still when that is mended.
     """
-    if not (seen.running or _standing(resource.shape).state == Standing.ACTIVE):
-        return False
-    roots = None if seen.running or bare else _standing(seen.shape).roots
-    return bool(lost) if roots is None else not lost.isdisjoint(roots)
+    there = found.get(Key(Kind.POOL, host, pool))
+    return there is not None and not there.fault
+
+
+def _may_lose(resource: Resource, seen: Observed) -> bool:
+    """Whether anything is deployed on a node that is to stay."""
+    return seen.running or _standing(resource.shape).state == Standing.ACTIVE
+
+
+def _loses(seen: Observed, lost: AbstractSet[str], machine: Observed | None, found: Found) -> bool:
+    """Whether what Ironic has on the node may be lost, or is. Without a machine, the disks of the
+    one that it had may be gone without a step.
+    """
+    roots = _standing(seen.shape).roots
+    if seen.running or machine is None or roots is None:
+        return bool(lost)
+    return any(each in lost or _is_gone(each, machine, found) for each in roots)
+
+
+def _is_gone(name: str, machine: Observed, found: Found) -> bool:
+    """Whether a disk that a node had is there no more. Those of others are not looked at."""
+    shape, key = machine.shape, Key(Kind.VOLUME, machine.key.host, name)
+    assert isinstance(shape, Machine), "machine keys have machine shapes"
+    is_own = whose(key) == machine.key.name
+    return is_own and key not in found and _is_looked_at(key.host, shape.pool, found)
 
 
 def _nothing_on(observed: Observed) -> Observed:

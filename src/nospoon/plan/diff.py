@@ -61,7 +61,7 @@ def diff(
     steps, gone = moved(steps, gone, reasons)
     ends = {step.removes for step in steps if step.action is Action.REPLACE}
     now, later = held(deletions(gone, desired), found.values(), ends)
-    steps = deployed_anew([*steps, *now], desired, found)
+    steps = deployed_anew([*steps, *now], later, desired, found)
     return Plan(
         cluster=cluster,
         cluster_id=cluster_id,

@@ -123,9 +123,13 @@ def _halves(step: Step) -> list[Move]:
 
 
 def _waits(move: Move, needed: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
-    """What any move waits for, if it happens at all."""
+    """What any move waits for, if it happens at all. A disk that its machine has let go of waits
+    for the machine nevertheless: who keeps that keeps the disk.
+    """
     if move.half is Half.REMOVE:
         yield from ((key, Half.REMOVE) for key in needed.get(move.key, ()))
+        if move.key.kind is Kind.VOLUME and move.step.action is Action.DELETE:
+            yield Key(Kind.MACHINE, move.key.host, whose(move.key)), Half.REMOVE
         return
     yield move.key, Half.REMOVE
     assert move.step.desired is not None, "a making move has a desired resource"
