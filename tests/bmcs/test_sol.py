@@ -145,6 +145,35 @@ async def test_a_second_session_is_refused_and_takes_over_after_a_deactivation()
         assert b"MINE" not in first.said
 
 
+SLOW = 3.5
+"""Seconds until a console of a slow host comes: clients ask again after one or two."""
+
+
+async def test_ipmitool_gets_a_console_for_which_it_asked_several_times() -> None:
+    async with bench(1) as b:
+        b.consoles.gate = asyncio.Event()
+        asyncio.get_running_loop().call_later(SLOW, b.consoles.gate.set)
+        async with terminal(tool(b.first, "sol", "activate")) as at:
+            await at.until(b"SOL Session operational")
+            at.type(b"hello there\r")
+            await at.until(b"HELLO THERE")
+            assert len(b.consoles.lines) == 1
+            at.type(b"\r~.")
+            await until(lambda: is_free(b))
+
+
+@pytest.mark.usefixtures("port_623")
+async def test_ipmiconsole_gets_a_console_for_which_it_asked_several_times() -> None:
+    async with bench(1) as b, at_port_623(b) as config:
+        b.consoles.gate = asyncio.Event()
+        asyncio.get_running_loop().call_later(SLOW, b.consoles.gate.set)
+        async with terminal(ipmiconsole(config)) as at:
+            await at.until(b"[SOL established]")
+            at.type(b"hello there\r")
+            await at.until(b"HELLO THERE")
+            assert len(b.consoles.lines) == 1
+
+
 @pytest.mark.usefixtures("port_623")
 async def test_ipmiconsole_types_and_steals() -> None:
     async with bench(1) as b, at_port_623(b) as config, terminal(ipmiconsole(config)) as first:

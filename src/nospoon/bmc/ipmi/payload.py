@@ -55,7 +55,9 @@ def _is_serial(data: bytes) -> bool:
 
 
 def _activate(context: Context, data: bytes) -> Result:
-    """§24.1: one instance; active elsewhere it must be deactivated first (takeover)."""
+    """§24.1: one instance; active elsewhere it must be deactivated first (takeover). Who has it,
+    and asks again, did not hear the answer.
+    """
     session = context.held
     if not _is_serial(data) or context.sol is None:
         return Reply(TYPE_DISABLED)
@@ -67,7 +69,7 @@ def _activate(context: Context, data: bytes) -> Result:
         return Reply(INSTANCE_LIMIT)
     if not data[2] & _ENCRYPTED:
         return Reply(ONLY_ENCRYPTED)
-    if context.sol:
+    if context.sol not in (0, session.id):
         return Reply(ALREADY_ACTIVE)
     size = MAX_CHARACTERS.to_bytes(2, "little")
     port = context.lan().port.to_bytes(2, "little")

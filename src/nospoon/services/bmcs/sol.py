@@ -22,16 +22,20 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
 
 log = structlog.get_logger()
+Answer = Callable[[bool], None]
+CROSSES = 0.5
+"""Seconds within which a question may come that was asked again before its answer was there."""
 
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """An activation and the console that it is attached to."""
+    """An activation and the console that it is attached to, `since` when by the loop's clock."""
 
     served: Served
     opened: UdpSocket
     sol: Sol
     attached: ConsoleLine
+    since: float
     typed: deque[Typed] = field(default_factory=deque)
     writer: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
@@ -54,36 +58,49 @@ class SolLines:
     def __init__(self, consoles: Consoles, tasks: Tasks) -> None:
         self._consoles, self._tasks = consoles, tasks
         self._lines: dict[Sol, Line] = {}
+        self._asked: dict[Sol, Answer] = {}
+        """What was asked last for a console that is being opened: a client asks again after a
+        second, and takes one answer. ipmitool lets go of a console on which it hears a second.
+        """
 
-    def activate(
-        self, opened: UdpSocket, served: Served, session: int, answer: Callable[[bool], None]
-    ) -> None:
+    def activate(self, opened: UdpSocket, served: Served, session: int, answer: Answer) -> None:
         """Attach a session; `answer` is told whether that worked."""
+        sol = served.endpoint.sol
+        if sol is not None and sol.session == session:
+            self._answer_again(sol, answer)
+            return
         settings = served.aggregate.runtime.settings.sol
         retries = Retries(settings.retries, settings.retry_interval / 100)
         sol = served.endpoint.sol = Sol(session, retries=retries)
-        self._tasks.start(
-            self._run(opened, served, sol, answer), name=f"SOL of {served.config.node}"
-        )
+        self._asked[sol] = answer
+        self._tasks.start(self._run(opened, served, sol), name=f"SOL of {served.config.node}")
 
-    async def _run(
-        self, opened: UdpSocket, served: Served, sol: Sol, answer: Callable[[bool], None]
-    ) -> None:
+    def _answer_again(self, sol: Sol, answer: Answer) -> None:
+        line = self._lines.get(sol)
+        if line is None:
+            self._asked[sol] = answer
+        elif self._now > line.since + CROSSES:
+            answer(True)  # noqa: FBT003  (the callback's one argument)
+
+    def _answer(self, sol: Sol, worked: bool) -> None:  # noqa: FBT001  (as what it calls)
+        self._asked.pop(sol)(worked)
+
+    async def _run(self, opened: UdpSocket, served: Served, sol: Sol) -> None:
         try:
             attached = await self._consoles.attach(served.bmc.uuid)
         except NospoonError as error:
             log.warning("no console for SOL", node=served.config.node, why=str(error))
             if served.endpoint.sol is sol:
                 served.endpoint.sol = None
-            answer(False)  # noqa: FBT003  (the callback's one argument)
+            self._answer(sol, False)  # noqa: FBT003  (as what it calls)
             return
         if served.endpoint.sol is not sol:  # its session ended meanwhile, or somebody ended it
             await attached.close()
-            answer(False)  # noqa: FBT003  (the callback's one argument)
+            self._answer(sol, False)  # noqa: FBT003  (as what it calls)
             return
-        line = self._lines[sol] = Line(served, opened, sol, attached)
+        line = self._lines[sol] = Line(served, opened, sol, attached, self._now)
         try:
-            answer(True)  # noqa: FBT003  (the callback's one argument)
+            self._answer(sol, True)  # noqa: FBT003  (as what it calls)
             await self._pump(line)
         finally:
             await self._close(line)
