@@ -103,6 +103,20 @@ def test_portgroups_are_told_of_where_no_ironic_has_them() -> None:
     assert lines(ironic + before, ironic + after) == []
 
 
+def test_what_joins_hosts_and_where_nics_boot_is_told_of_where_nothing_comes_of_it() -> None:
+    text = (
+        "cluster: dev\nhosts: {a: {libvirt: 'qemu:///system'%s}}\nnetworks: {l: {%s}}\n"
+        "nodes: [{name: a, nics: [{network: l%s}]}]"
+    )
+    said_then = text % ("", "", ""), text % (", address: 192.0.2.1", "overlay: vxlan", ", pxe: yes")
+    then, now = (Said(load(each, file="x"), {}) for each in said_then)
+    assert [shown(each) for each in remembered(then, now)] == [
+        "~ address of host a: none -> 192.0.2.1 [live]",
+        "~ overlay of network l: none -> vxlan [live]",
+        "~ pxe of node a: none -> {NIC 0: yes} [live]",
+    ]
+
+
 def test_accounts_in_urls_are_nobodys_business() -> None:
     before = "boot: {p: {kernel: 'http://me:secret@k/1'}}\nnodes: [{boot: p}]"
     after = "boot: {p: {kernel: 'http://me:hidden@k/1'}}\nnodes: [{boot: p}]"

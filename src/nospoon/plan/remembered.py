@@ -4,7 +4,8 @@
 exports tell the new labels. It is part of what the user asked for, so the plan tells it, line by
 line, and `plan --detailed-exitcode` counts it, as Terraform counts changes of outputs.
 
-With Ironic traits and portgroups are resources; without it they are told to those who ask.
+With Ironic traits, portgroups and `pxe` of NICs are resources; without it they are told to those
+who ask. How hosts are joined is said here, too, for it may be that there is nothing to join yet.
 """
 
 from __future__ import annotations
@@ -44,10 +45,15 @@ class Said:
 
 
 def remembered(before: Said, after: Said) -> tuple[Remembered, ...]:
-    """What is said anew of nodes, hosts and profiles that both files name, and of profiles that
-    come and go.
+    """What is said anew of nodes, hosts, networks and profiles that both files name, and of
+    profiles that come and go.
     """
-    return (*_profiles(before, after), *_hosts(before, after), *_nodes(before, after))
+    return (
+        *_profiles(before, after),
+        *_hosts(before, after),
+        *_networks(before, after),
+        *_nodes(before, after),
+    )
 
 
 def _profiles(before: Said, after: Said) -> Iterator[Remembered]:
@@ -83,16 +89,25 @@ def _hosts(before: Said, after: Said) -> Iterator[Remembered]:
     for host in after.cluster.hosts:
         if host.name in then:
             for field, was, will in _differing(_of_host(then[host.name]), _of_host(host)):
-                rule = LIVE if field.startswith("simulated") else NEW_NODES
+                rule = LIVE if field.startswith(("simulated", "address")) else NEW_NODES
                 yield Remembered("~", f"{field} of host {host.name}", was, will, rule)
 
 
 def _of_host(host: Host) -> dict[str, object]:
     return {
+        "address": host.address,
         "drained": host.drained,
         **_flat("overcommit", host.overcommit),
         **_flat("simulated", host.simulation),
     }
+
+
+def _networks(before: Said, after: Said) -> Iterator[Remembered]:
+    then = {each.name: {"overlay": each.overlay} for each in before.cluster.networks}
+    for network in after.cluster.networks:
+        if network.name in then:
+            for field, was, will in _differing(then[network.name], {"overlay": network.overlay}):
+                yield Remembered("~", f"{field} of network {network.name}", was, will, LIVE)
 
 
 def _nodes(before: Said, after: Said) -> Iterator[Remembered]:
@@ -116,9 +131,15 @@ def _of_node(node: Node, *, of_ironic: bool) -> dict[str, object]:
         "labels": dict(node.labels),
         "flavor": node.flavor,
         "boot profile": node.boot,
-        **({"traits": node.traits, "portgroups": _portgroups(node)} if of_ironic else {}),
+        **(_of_ironic(node) if of_ironic else {}),
         **_flat("placement", node.placement),
     }
+
+
+def _of_ironic(node: Node) -> dict[str, object]:
+    given = ((f"NIC {index}", nic.pxe) for index, nic in enumerate(node.nics))
+    pxe = {name: "yes" if boots else "no" for name, boots in given if boots is not None}
+    return {"traits": node.traits, "portgroups": _portgroups(node), "pxe": pxe}
 
 
 def _portgroups(node: Node) -> dict[str, str]:
@@ -135,7 +156,7 @@ def _portgroups(node: Node) -> dict[str, str]:
 def _rule(field: str) -> str:
     if field.startswith("placement"):
         return NEW_NODES
-    return LIVE if field in ("boot profile", "traits", "portgroups") else REMEMBERED
+    return LIVE if field in ("boot profile", "traits", "portgroups", "pxe") else REMEMBERED
 
 
 def _flat(name: str, value: object) -> dict[str, object]:
