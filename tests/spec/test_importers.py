@@ -410,3 +410,9 @@ def test_templates_of_ansible_are_refused_with_their_places() -> None:
 def test_what_tenks_itself_could_not_use_is_refused(change: tuple[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         READERS["tenks"](Source("override.yml", ENROLLED.replace(*change), "t"))
+
+
+@pytest.mark.parametrize("text", ["", "specs: []", "nodes: [{pm_type: ipmi}]"])
+def test_a_tenks_override_without_nodes_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected nodes of a type under `specs`"):
+        READERS["tenks"](Source("o.yml", text, "dev", {}, "", ""))

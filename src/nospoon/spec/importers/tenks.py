@@ -94,13 +94,19 @@ class _Reader:
     def imported(self) -> Imported:
         specs = list(self._specs())
         hosts = self._hosts()
+        nodes = list(self._made(hosts)) or [self._group(spec) for spec in specs]
+        if not nodes:
+            raise UsageError(
+                f"{self.source.file}: expected nodes of a type under `specs`, got none",
+                hint="A list of nodes is read by `--from instackenv`.",
+            )
         sections = {
             "cluster": self.source.cluster,
             "hosts": hosts,
             "networks": self._networks(),
             "flavors": dict(self._flavors()),
             "bmc": self._bmc(sum(int(spec["count"]) for spec in specs)),
-            "nodes": list(self._made(hosts)) or [self._group(spec) for spec in specs],
+            "nodes": nodes,
             **self._cloud(specs),
         }
         self._tell_the_rest()
