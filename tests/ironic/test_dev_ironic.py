@@ -188,6 +188,8 @@ def test_an_address_of_ipv6_is_written_as_urls_need_it() -> None:
     everywhere = clouds(Wanted("0.0.0.0", 1, Auth.HTTP_BASIC), "secret")["clouds"]["nospoon-dev"]
     assert everywhere["auth"]["endpoint"] == "http://127.0.0.1:1"
     assert everywhere["auth"]["password"] == "secret"
+    behind_nat = clouds(Wanted("10.0.0.1", 1, advertised="192.0.2.7"), "")["clouds"]["nospoon-dev"]
+    assert behind_nat["baremetal_endpoint_override"] == "http://10.0.0.1:1"
 
 
 def test_a_dollar_in_a_setting_is_no_reference_to_another() -> None:

@@ -39,3 +39,5 @@ async def test_a_list_whose_marker_went_is_begun_again() -> None:
 async def test_what_is_no_list_is_somebody_elses_answer() -> None:
     with pytest.raises(HostUnreachable, match=r"http://ironic.example is no Ironic: .*hello"):
         await Told({"message": "hello"}).listed("nodes")
+    with pytest.raises(HostUnreachable, match="is no Ironic"):
+        await Told({"nodes": [{"message": "hello"}]}).listed("nodes")

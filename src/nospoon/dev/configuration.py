@@ -153,7 +153,9 @@ def _section(name: str, options: Mapping[str, Any]) -> str:
 def clouds(wanted: Wanted, password: str) -> dict[str, Any]:
     """clouds.yaml as a value, as openstacksdk and the `baremetal` command read it."""
     address = ip_address(wanted.address)
-    reached = wanted
+    reached = Wanted(
+        wanted.address, wanted.port
+    )  # what nodes are told may be reached by them alone
     if address.is_unspecified:  # it listens everywhere: here it is reached by loopback
         loopback = "::1" if isinstance(address, IPv6Address) else "127.0.0.1"
         reached = Wanted(loopback, wanted.port)

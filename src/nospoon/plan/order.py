@@ -41,11 +41,17 @@ from nospoon.model.resources import (
     Observed,
     Volume,
 )
+from nospoon.plan.enrol import PLACE
 from nospoon.plan.steps import Action, Plan, Step
 from nospoon.plan.whose import whose
 
 _TOLD = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_PORT})
 """Of a node that is to be blank: what waits until Ironic knows it."""
+
+
+_LET_GO = frozenset({Kind.VOLUME, Kind.NETWORK, Kind.IRONIC_PORTGROUP})
+_ASKED = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC})
+"""Of a node that goes: what waits until Ironic lets go of it."""
 
 
 class Half(StrEnum):
@@ -123,13 +129,13 @@ def _halves(step: Step) -> list[Move]:
 
 
 def _waits(move: Move, needed: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
-    """What any move waits for, if it happens at all. A disk that its machine has let go of waits
-    for the machine nevertheless: who keeps that keeps the disk.
+    """What any move waits for, if it happens at all. All of a node that goes waits for Ironic, also
+    where the machine is gone by which it hangs together: somebody may use it.
     """
     if move.half is Half.REMOVE:
         yield from ((key, Half.REMOVE) for key in needed.get(move.key, ()))
-        if move.key.kind is Kind.VOLUME and move.step.action is Action.DELETE:
-            yield Key(Kind.MACHINE, move.key.host, whose(move.key)), Half.REMOVE
+        if move.step.action is Action.DELETE and move.key.kind in _ASKED:
+            yield Key(Kind.IRONIC_STANDING, PLACE, whose(move.key)), Half.REMOVE
         return
     yield move.key, Half.REMOVE
     assert move.step.desired is not None, "a making move has a desired resource"
@@ -140,9 +146,9 @@ def _let_go(
     move: Move, needed: Mapping[Key, list[Key]], changing: Container[Key]
 ) -> Iterable[MoveId]:
     """Disks and networks that are removed for good go after the machines that had them are changed
-    to be without: in between they could not start.
+    to be without, for in between they could not start; portgroups after their ports.
     """
-    if move.step.action is Action.DELETE and move.key.kind in {Kind.VOLUME, Kind.NETWORK}:
+    if move.step.action is Action.DELETE and move.key.kind in _LET_GO:
         yield from ((key, Half.MAKE) for key in needed.get(move.key, ()) if key in changing)
 
 

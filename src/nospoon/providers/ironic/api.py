@@ -58,7 +58,7 @@ class Api:
         while True:
             answer = await self.get(f"/{what}?limit={PAGE}{query}{marker}")
             page = answer.get(what.rpartition("/")[2])
-            if not isinstance(page, list):
+            if not isinstance(page, list) or not all(map(_is_record, page)):
                 raise self._somebody_else(f"/{what}", answer)
             found += page
             if not page or not answer.get("next"):
@@ -162,6 +162,10 @@ class Api:
         return answered(
             self._adapter, f"{self._base}{path}", method, headers=headers, raise_exc=False, **more
         )
+
+
+def _is_record(entry: object) -> bool:
+    return isinstance(entry, dict) and "uuid" in entry
 
 
 def _busy(answer: Any) -> bool:

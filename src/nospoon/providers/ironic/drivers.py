@@ -244,8 +244,10 @@ class PortDriver(_Records):
         group = str(port.portgroup) if port.portgroup else None
         async with _maintained(self._api, port.node):
             there = await self._record(port.uuid)
-            more = {} if there.get("portgroup_uuid") == group else {"portgroup_uuid": group}
-            await self._bring(there, desired, tag, more)
+            await self._bring(there, desired, tag, {})
+            if there.get("portgroup_uuid") != group:
+                # not at once: of a port that gets another address Ironic takes no other group
+                await self._bring(there, desired, tag, {"portgroup_uuid": group})
 
 
 class VolumeDriver(_Records):

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import structlog
+
 from nospoon.errors import Conflict, Gone, NospoonError, ProviderError
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Settings, Standing
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
@@ -32,6 +34,7 @@ from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import tell
 
+log = structlog.get_logger()
 LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
 CROWDED = 3.0
@@ -90,15 +93,19 @@ class StandingDriver:
         self._states = _States(around.api, tasks)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        found = []
+        ours = []
         for record in await self._api.listed("nodes", query="&detail=true"):
             tag = records.tag_of(record)
             wanted = records.noted(record, "state")
             if tag is None or wanted is None or tag.deployment != self._around.deployment:
                 continue
             if cluster is None or tag.cluster == cluster:
-                found.append(self._observed(await self._recalled(record), tag, str(wanted)))
-        return found
+                ours.append((record, tag, str(wanted)))
+        recalled = await asyncio.gather(*(self._recalled(record) for record, _, _ in ours))
+        return [
+            self._observed(record, tag, wanted)
+            for record, (_, tag, wanted) in zip(recalled, ours, strict=True)
+        ]
 
     async def _recalled(self, record: Record) -> Record:
         """A node that failed, with the reason: once Ironic has seen its power again, only the
@@ -109,6 +116,9 @@ class StandingDriver:
         try:
             told = await self._api.get(f"/nodes/{record['uuid']}/history?detail=true")
         except Gone:  # the node meanwhile, or there was no history yet: it came with 1.78
+            return record
+        except ProviderError as error:  # that it failed is known, and to be told
+            log.warning("no history", node=record["uuid"], why=str(error))
             return record
         return {**record, "last_error": last_failure(told["history"])}
 
