@@ -46,8 +46,12 @@ class LibvirtConsole:
         """
         stream = connect.newStream(libvirt.VIR_STREAM_NONBLOCK)
         domain.openConsole(None, stream, 0)
-        stream.eventAddCallback(READABLE, self._ready, None)
-        connect.registerCloseCallback(self._lost, None)
+        try:
+            connect.registerCloseCallback(self._lost, None)
+            stream.eventAddCallback(READABLE, self._ready, None)
+        except libvirt.libvirtError:
+            stream.abort()
+            raise
         self._connect, self._domain, self._stream = connect, domain, stream
         return int(domain.ID())
 

@@ -74,8 +74,8 @@ class Hypervisor:
         return await self._run(self._slow, partial(self._borrowing, function), doing)
 
     async def keep(self, function: Callable[[Connect], T], doing: str) -> T:
-        """Run a function that keeps the connection it is given, and is the one to close it. It
-        answers soon.
+        """Run a function that keeps the connection it is given, and is the one to close it, unless
+        it fails. It answers soon.
         """
         return await self._run(self._quick, partial(self._keeping, function), doing)
 
@@ -96,11 +96,23 @@ class Hypervisor:
             return function(connect)
 
     def _keeping(self, function: Callable[[Connect], T]) -> T:
+        """On a line that is there, for a new one takes a second by ssh; or on a new one where that
+        was lost while nobody used it. A function that fails keeps nothing.
+        """
+        idle = self._lines.idle()
+        if idle is not None:
+            try:
+                return function(idle)
+            except BaseException as error:
+                if idle.isAlive() or not isinstance(error, libvirt.libvirtError):
+                    self._lines.give_back(idle)
+                    raise
+                idle.close()
         connect = self._lines.opened()
         try:
             return function(connect)
         except BaseException:
-            connect.close()
+            self._lines.give_back(connect)
             raise
 
     async def close(self) -> None:

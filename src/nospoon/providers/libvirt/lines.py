@@ -64,13 +64,14 @@ class Lines:
     @contextmanager
     def borrowed(self) -> Iterator[Connect]:
         """A line that nobody else uses meanwhile. Raises what `opened` does."""
-        connect = self._taken() or self.opened()
+        connect = self.idle() or self.opened()
         try:
             yield connect
         finally:
-            self._give_back(connect)
+            self.give_back(connect)
 
-    def _taken(self) -> Connect | None:
+    def idle(self) -> Connect | None:
+        """A line that nobody uses, which the caller closes; None where there is none."""
         with self._lock:
             while self._idle:
                 _, connect = self._idle.pop()
@@ -78,7 +79,8 @@ class Lines:
                     return connect
         return None
 
-    def _give_back(self, connect: Connect) -> None:
+    def give_back(self, connect: Connect) -> None:
+        """Nobody uses it now."""
         now = self._clock()
         with self._lock:
             self._idle.append((now, connect))
@@ -125,7 +127,7 @@ class Lines:
             if not self._hanging:
                 self._tries, self._seen = 0, -inf
         if opening.exception() is None:
-            self._give_back(opening.result())
+            self.give_back(opening.result())
 
     def _hangs(self) -> HostUnreachable:
         seconds = f"{self._patience.opening:g} s"

@@ -33,6 +33,10 @@ LOOK_SECONDS = 0.2
 SWEEP_SECONDS = 1.0
 AGAIN_SECONDS, HELD_SECONDS = 0.5, 60.0
 """Between two tries to open what is held, and for how long to try."""
+SOON_SECONDS, CYCLE_SECONDS = 0.05, 3.0
+"""Between two tries after a machine stopped, and for how long to try: a power cycle starts it at
+once, and firmware may have had its say before that is told.
+"""
 
 
 class Source(Protocol):
@@ -188,23 +192,38 @@ class ConsoleService:
                     line.spread(data)
                 stream, line.stream = line.stream, None
                 await stream.close()
-            # also at once: what ended may be no more than the line to the host of one that runs on
-            line.stream = await self._again(line)
+            try:
+                # at once: what ended may be no more than the line to the host of one that runs on
+                line.stream = await self._again(line) or await self._soon(line)
+            except Gone as error:
+                log.warning("console lost", machine=str(line.machine), why=str(error))
 
     async def _again(self, line: Line) -> ConsoleStream | None:
         """The stream of a machine that runs again. A host that was away for a moment may be so
         still, and may hold the earlier one until it sees that nobody is there any more; one that is
-        away for longer tells of its machines when it is back.
+        away for longer tells of its machines when it is back. Raises `Gone`.
         """
         end = monotonic() + HELD_SECONDS
         while True:
             try:
                 return await self._open(line)
-            except (Conflict, Gone, HostUnreachable) as error:
-                if isinstance(error, Gone) or monotonic() > end:
+            except (Conflict, HostUnreachable) as error:
+                if monotonic() > end:
                     log.warning("console lost", machine=str(line.machine), why=str(error))
                     return None
             await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _soon(self, line: Line) -> ConsoleStream | None:
+        """The stream of a machine that is started anew, as soon as there is one. Raises `Gone`."""
+        end = monotonic() + CYCLE_SECONDS
+        while monotonic() < end:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SOON_SECONDS):
+                    await line.runs.wait()
+            line.runs.clear()
+            if (stream := await self._again(line)) is not None:
+                return stream
+        return None
 
     async def leave(self, line: Line) -> None:
         """Close the stream after the last reader left."""
