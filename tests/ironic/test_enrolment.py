@@ -82,6 +82,24 @@ def test_five_nodes_are_enrolled_changed_and_removed(
     assert not set(names) & set(api.nodes())
 
 
+@pytest.mark.parametrize("mac", ["02:00:00:00:00:01", "02:00:00:00:00:02"])
+def test_a_port_goes_to_another_group_at_once_also_with_another_address(
+    rack: Rack, api: Api, cluster: Cluster, mac: str
+) -> None:
+    def file(mac: str, group: str) -> str:
+        nic = f"{{network: lan, mac: '{mac}', portgroup: {group}}}"
+        return cluster.write(f"[{{name: n0, nics: [{nic}], portgroups: {{{group}: {{}}}}}}]")
+
+    rack.run("up", "--yes", file("02:00:00:00:00:01", "b"))
+    rack.run("up", "--yes", file(mac, "c"))
+    name = f"{cluster.name}-n0"
+    (group,) = api("GET", f"/portgroups?node={name}")["portgroups"]
+    (port,) = api.ports(name)
+    assert group["name"].endswith("c")
+    assert (port["address"], port["portgroup_uuid"]) == (mac, group["uuid"])
+    rack.run("down", "--yes", cluster.name)
+
+
 def _change(rack: Rack, api: Api, cluster: Cluster) -> None:
     """A changed file changes what it says, in place; what others did is put right, or let be."""
     name = f"{cluster.name}-r0"

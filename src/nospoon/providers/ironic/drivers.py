@@ -243,10 +243,10 @@ class PortDriver(_Records):
         port = _port(desired)
         group = str(port.portgroup) if port.portgroup else None
         async with _maintained(self._api, port.node):
+            await self._bring(await self._record(port.uuid), desired, tag, {})
+            # not at once: of a port that gets another address Ironic takes no other group
             there = await self._record(port.uuid)
-            await self._bring(there, desired, tag, {})
             if there.get("portgroup_uuid") != group:
-                # not at once: of a port that gets another address Ironic takes no other group
                 await self._bring(there, desired, tag, {"portgroup_uuid": group})
 
 
