@@ -81,7 +81,8 @@ def test_up_and_recover_at_once_end_or_say_who_was_first(rack: Rack) -> None:
     assert places(rack, name) == before
 
 
-def test_a_remembered_file_that_can_be_read_no_more_stops_nobody(rack: Rack) -> None:
+@pytest.mark.parametrize("verb", ["up", "down"])
+def test_a_remembered_file_that_can_be_read_no_more_stops_nobody(rack: Rack, verb: str) -> None:
     """An earlier version took it."""
     name, file = up(rack, "hosts: {a: simulated}\n" + NODES)
     before = places(rack, name)
@@ -91,8 +92,8 @@ def test_a_remembered_file_that_can_be_read_no_more_stops_nobody(rack: Rack) -> 
     with closing(sqlite3.connect(state / "nospoon.db")) as database, database:
         database.execute("UPDATE clusters SET text = ?", (unread.decode(),))
     assert places(rack, name) == before
-    rack.run("up", "--yes", file)
-    rack.run("down", "--yes", name)
+    rack.run(verb, "--yes", file if verb == "up" else name)
+    assert places(rack, name) == (before if verb == "up" else {})
 
 
 def test_without_its_file_a_cluster_is_recovered_from_the_hosts_alone(rack: Rack) -> None:

@@ -172,7 +172,8 @@ class Work:
         for nodes that stay in Ironic, and somebody uses.
         """
         nodes = await self._database.call(stored.nodes_of, row.id)
-        hosts = {host.name: host for host in self._cluster_of(row).hosts}
+        known = self._known_cluster(row)
+        hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
         hosts |= {host.name: host for host in await self._planner.hosts_of(row)}
         drivers: Drivers = self._planner.drivers(hosts.values())
@@ -189,7 +190,7 @@ class Work:
         """At start-up: know all nodes again. Returns how many there are."""
         rows = await self._database.call(stored.all_nodes)
         clusters = {row.id: row for row in await self._database.call(stored.all_clusters)}
-        profiles = {id_: self._profiles_known(row) for id_, row in clusters.items()}
+        profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
         for node in rows:
             row = clusters[node.cluster_id]
             self._fleet.put(_member(row, node, profiles[row.id].get(node.profile)))
@@ -327,23 +328,28 @@ class Work:
         rest = await self._database.call(stored.all_clusters)
         used = {digest for other in rest for digest in other.uploads.values()}
         await asyncio.to_thread(self._files.keep_only, used)
-        given = {row.uploads.get(name, "") for name in certificate_files(self._cluster_of(row))}
+        known = self._known_cluster(row)
+        files = certificate_files(known) if known is not None else ()
+        given = {row.uploads.get(name, "") for name in files}
         for digest in given - used - {""}:
             self._files.drop(digest)  # a key waits for nobody who may name it again
 
     def _cluster_of(self, row: ClusterRow) -> Cluster:
         return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()))
 
-    def _profiles_known(self, row: ClusterRow) -> dict[str, ServedProfile]:
+    def _known_cluster(self, row: ClusterRow) -> Cluster | None:
         """None where an earlier version took a file that cannot be read any more."""
         try:
-            return self._profiles_of(row)
+            return self._cluster_of(row)
         except SpecError as error:
-            log.warning("its next `up` serves its boot again", cluster=row.name, why=str(error))
-            return {}
+            log.warning("its file is refused now", cluster=row.name, why=str(error))
+            return None
 
     def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
-        cluster = self._cluster_of(row)
+        """None of a file that cannot be read: its next `up` serves its boot again."""
+        cluster = self._known_cluster(row)
+        if cluster is None:
+            return {}
         self._give_certificate(cluster, row.uploads)
         return served_profiles(cluster, row.uploads, self._files)
 

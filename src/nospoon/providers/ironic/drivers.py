@@ -243,11 +243,15 @@ class PortDriver(_Records):
         port = _port(desired)
         group = str(port.portgroup) if port.portgroup else None
         async with _maintained(self._api, port.node):
-            await self._bring(await self._record(port.uuid), desired, tag, {})
-            # not at once: of a port that gets another address Ironic takes no other group
             there = await self._record(port.uuid)
-            if there.get("portgroup_uuid") != group:
-                await self._bring(there, desired, tag, {"portgroup_uuid": group})
+            moves, address = there.get("portgroup_uuid") != group, values(port.settings)["address"]
+            if moves and there["address"] != address:
+                # first: together with another address Ironic takes no other group
+                self._must_be_ours(there, desired.key, tag.cluster)
+                to = {"op": "replace", "path": "/address", "value": address}
+                await self._api.patch(f"/ports/{port.uuid}", [to])
+                there = await self._record(port.uuid)
+            await self._bring(there, desired, tag, {"portgroup_uuid": group} if moves else {})
 
 
 class VolumeDriver(_Records):

@@ -47,9 +47,10 @@ class LibvirtConsole:
         stream = connect.newStream(libvirt.VIR_STREAM_NONBLOCK)
         domain.openConsole(None, stream, 0)
         try:
-            connect.registerCloseCallback(self._lost, None)
             stream.eventAddCallback(READABLE, self._ready, None)
+            connect.registerCloseCallback(self._lost, None)
         except libvirt.libvirtError:
+            stream.eventRemoveCallback()
             stream.abort()
             raise
         self._connect, self._domain, self._stream = connect, domain, stream
@@ -146,7 +147,7 @@ async def attached(
 
     async def opened() -> NospoonError | None:
         try:
-            run = await hypervisor.keep(lambda connect: console.open(connect, find(connect)), doing)
+            run = await hypervisor.take(lambda connect: console.open(connect, find(connect)), doing)
             await hypervisor.ask(lambda connect: same_run(find(connect), run), doing)
         except NospoonError as error:
             await console.close()

@@ -74,10 +74,16 @@ class Hypervisor:
         return await self._run(self._slow, partial(self._borrowing, function), doing)
 
     async def keep(self, function: Callable[[Connect], T], doing: str) -> T:
-        """Run a function that keeps the connection it is given, and is the one to close it, unless
-        it fails. It answers soon.
+        """Run a function that keeps the connection it is given, and is the one to close it. It
+        answers soon.
         """
         return await self._run(self._quick, partial(self._keeping, function), doing)
+
+    async def take(self, function: Callable[[Connect], T], doing: str) -> T:
+        """As `keep`, at once on a connection that nobody uses, where there is one: a new one takes
+        a second by ssh. A function that fails must leave nothing on it.
+        """
+        return await self._run(self._quick, partial(self._taking, function), doing)
 
     async def _run(self, threads: ThreadPoolExecutor, call: Callable[[], T], doing: str) -> T:
         loop = asyncio.get_running_loop()
@@ -96,24 +102,26 @@ class Hypervisor:
             return function(connect)
 
     def _keeping(self, function: Callable[[Connect], T]) -> T:
-        """On a line that is there, for a new one takes a second by ssh; or on a new one where that
-        was lost while nobody used it. A function that fails keeps nothing.
-        """
-        idle = self._lines.idle()
-        if idle is not None:
-            try:
-                return function(idle)
-            except BaseException as error:
-                if idle.isAlive() or not isinstance(error, libvirt.libvirtError):
-                    self._lines.give_back(idle)
-                    raise
-                idle.close()
         connect = self._lines.opened()
         try:
             return function(connect)
         except BaseException:
-            self._lines.give_back(connect)
+            connect.close()
             raise
+
+    def _taking(self, function: Callable[[Connect], T]) -> T:
+        """On a new one after all where that was lost while nobody used it."""
+        idle = self._lines.idle()
+        if idle is None:
+            return self._keeping(function)
+        try:
+            return function(idle)
+        except BaseException as error:
+            if idle.isAlive() or not isinstance(error, libvirt.libvirtError):
+                self._lines.give_back(idle)
+                raise
+            idle.close()
+        return self._keeping(function)
 
     async def close(self) -> None:
         """Let running calls end, then close."""

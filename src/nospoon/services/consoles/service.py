@@ -163,8 +163,10 @@ class ConsoleService:
             async with line.opening:
                 if line.pump is None:
                     line.runs.clear()
-                    with suppress(HostUnreachable):  # it is heard once its host is back
+                    try:
                         line.stream = await self._open(line)
+                    except HostUnreachable:
+                        line.runs.set()  # it may be back in a moment
                     line.pump = self._tasks.start(self._pump(line), name=f"console {machine}")
         except BaseException:
             await attached.close()
@@ -221,8 +223,9 @@ class ConsoleService:
                 async with asyncio.timeout(SOON_SECONDS):
                     await line.runs.wait()
             line.runs.clear()
-            if (stream := await self._again(line)) is not None:
-                return stream
+            with suppress(Conflict, HostUnreachable):
+                if (stream := await self._open(line)) is not None:
+                    return stream
         return None
 
     async def leave(self, line: Line) -> None:
