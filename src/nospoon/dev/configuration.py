@@ -152,13 +152,10 @@ def _section(name: str, options: Mapping[str, Any]) -> str:
 
 def clouds(wanted: Wanted, password: str) -> dict[str, Any]:
     """clouds.yaml as a value, as openstacksdk and the `baremetal` command read it."""
-    address = ip_address(wanted.address)
-    reached = Wanted(
-        wanted.address, wanted.port
-    )  # what nodes are told may be reached by them alone
-    if address.is_unspecified:  # it listens everywhere: here it is reached by loopback
-        loopback = "::1" if isinstance(address, IPv6Address) else "127.0.0.1"
-        reached = Wanted(loopback, wanted.port)
+    here = ip_address(wanted.address)  # not what nodes are told, which they alone may reach
+    if here.is_unspecified:  # it listens everywhere: here it is reached by loopback
+        here = ip_address("::1" if isinstance(here, IPv6Address) else "127.0.0.1")
+    reached = Wanted(str(here), wanted.port)
     auth: dict[str, Any] = {"endpoint": reached.endpoint}
     if wanted.auth is Auth.HTTP_BASIC:
         auth |= {"username": USER, "password": password}

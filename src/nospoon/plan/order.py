@@ -47,9 +47,8 @@ from nospoon.plan.whose import whose
 
 _TOLD = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_PORT})
 """Of a node that is to be blank: what waits until Ironic knows it."""
-
-
 _LET_GO = frozenset({Kind.VOLUME, Kind.NETWORK, Kind.IRONIC_PORTGROUP})
+"""What waits until those who had it are changed to be without."""
 _ASKED = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC})
 """Of a node that goes: what waits until Ironic lets go of it."""
 

@@ -128,7 +128,8 @@ class _Records:
                 hint="Something of that name or address is in Ironic and is not ours: it is let "
                 'be. Give `ironic: {name: "{cluster}-{node}"}`, or another MAC. What an earlier '
                 "cluster of yours left there is shown by `nospoon orphans FILE`, and taken "
-                "back with `id:` of that cluster in the file.",
+                "back with `id:` of that cluster in the file. A portgroup that gets another name "
+                "gets its `address` by a second `up`: take it out for the first.",
             ) from None
         await self._bring(there, resource, tag, more, **notes)
 

@@ -1,0 +1,55 @@
+"""The look at nodes, where Ironic tells no history of those that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from nospoon.errors import ProviderError
+from nospoon.model.ironic import IronicPlace, IronicStanding
+from nospoon.model.resources import OwnerTag, Secrets
+from nospoon.providers.ironic import records
+from nospoon.providers.ironic.api import Api
+from nospoon.providers.ironic.drivers import Around
+from nospoon.providers.ironic.standing import StandingDriver
+from nospoon.runtime.tasks import Tasks
+
+TAG = OwnerTag("d", uuid4())
+
+
+def node(name: str) -> Mapping[str, Any]:
+    noted = records.tag_body(TAG, key=name, state="available")
+    return {"uuid": str(uuid4()), "provision_state": "clean failed", "extra": {records.TAG: noted}}
+
+
+class Silent(Api):
+    """Knows one node's history, and refuses the others'."""
+
+    def __init__(self) -> None:
+        super().__init__(IronicPlace(endpoint="http://ironic.example"))
+        self.nodes = [node("a"), node("b")]
+
+    async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:
+        del what, query
+        return self.nodes
+
+    async def get(self, path: str) -> Mapping[str, Any]:
+        if self.nodes[0]["uuid"] in path:
+            raise ProviderError("Ironic is out of order")
+        failed = {"severity": "ERROR", "event_type": "cleaning", "event": "the disk broke"}
+        return {"history": [failed]}
+
+
+async def unused(uuid: UUID) -> Secrets:
+    raise AssertionError(uuid)
+
+
+async def test_a_node_whose_history_is_refused_hides_no_other() -> None:
+    async with Tasks("test") as tasks:
+        driver = StandingDriver(Around(Silent(), "d", unused, lambda: 1.0), tasks)
+        one, other = await driver.observe(None)
+    states = [each.shape.state for each in (one, other) if isinstance(each.shape, IronicStanding)]
+    assert states == ["clean failed", "clean failed"]
+    assert "the disk broke" in other.fault
+    assert "the disk broke" not in one.fault
