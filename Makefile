@@ -2,7 +2,7 @@
 # Both set everything up themselves and are safe to repeat.
 BIN := .venv/bin
 
-.PHONY: demo test test-ironic test-ironic-full check format dist bench docs clean
+.PHONY: demo test test-ironic test-ironic-full check format dist bench docs advisories clean
 
 demo:            ## Bring up real virtual servers, use them as a stranger would, take them down
 	scripts/setup run
@@ -40,6 +40,12 @@ dist:            ## Build the wheel and the source distribution
 bench:           ## Benchmarks; each prints ratios to a reference measured in the same run
 	scripts/setup test
 	for each in benchmarks/*.py; do $(BIN)/python $$each || exit 1; done
+
+advisories:      ## Ask PyPI's and OSV's databases about every locked version
+	python3 -m venv build/pip-audit
+	build/pip-audit/bin/pip install -q pip-audit
+	for each in requirements/*.txt src/nospoon/dev/*.txt; do \
+	  build/pip-audit/bin/pip-audit --require-hashes --disable-pip -r $$each || exit 1; done
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
