@@ -22,6 +22,7 @@ def private_daemon() -> Iterator[Mapping[str, str]]:
         names = ("STATE", "RUNTIME", "CACHE", "POOL")
         places = {f"NOSPOON_{name}_DIR": f"{directory}/{name.lower()}" for name in names}
         environment = {**os.environ, **places, "NOSPOON_BOOT_PORT": "0"}
+        environment["NOSPOON_MEDIA_NETWORKS"] = "127.0.0.0/8"
         try:
             yield environment
         finally:

@@ -1,30 +1,25 @@
-"""`up`, a second `up`, and `down` of 50 nodes (128 MiB, one 1 GiB volume) on one host and on two,
-against a bare loop of libvirt calls in the same run that makes as many volumes and domains, on
-one host after the other. Needs root and libvirtd; the second host is one of the benchmark's own.
+"""`up`, a second `up`, and `down` of 50 nodes (128 MiB, one 1 GiB volume) on this machine's host,
+against a bare loop of libvirt calls in the same run that makes as many volumes and domains. Needs
+root and libvirtd.
 """
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import libvirt
 
 from measure import private_daemon, report, timed
-from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 
 COUNT = 50
 FILE = f"""
 cluster: bench
-bmc: {{{{redfish_port: 31800, ports: 31801-31899}}}}
-hosts: {{hosts}}
-networks: {{{{plain: {{network}}}}}}
-nodes: [{{{{count: {COUNT}, memory: 128MiB, disks: [1GiB], nics: [plain], firmware: bios}}}}]
+bmc: {{redfish_port: 31800, ports: 31801-31899}}
+networks: {{plain: {{}}}}
+nodes: [{{count: {COUNT}, memory: 128MiB, disks: [1GiB], nics: [plain], firmware: bios}}]
 """
 POOL = """<pool type='dir'><name>{name}</name><target><path>{path}</path></target></pool>"""
 VOLUME = """<volume><name>{name}</name><capacity unit='GiB'>1</capacity>
@@ -62,51 +57,21 @@ def bare_loop(uri: str, path: str, count: int) -> tuple[float, float]:
     return made, removed
 
 
-def with_pools(host: OwnLibvirt, pools: str) -> str:
-    """The URI of a host that has a directory of its own where its pools are to be."""
-    own = host.place / "pools"
-    own.mkdir(exist_ok=True)
-    subprocess.run([*host.enter, "mount", "--bind", str(own), pools], check=True)
-    return host.uri
-
-
-@contextmanager
-def a_bridge() -> Iterator[str]:
-    """One that is there already: nospoon makes none twice on one machine."""
-    name = f"bench-{uuid.uuid4().hex[:8]}"
-    subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
-    try:
-        yield name
-    finally:
-        subprocess.run(["ip", "link", "del", name], check=True)
-
-
-def measured(others: Sequence[OwnLibvirt], network: str) -> None:
-    """`up`, `up` again and `down` on this machine's libvirtd and these."""
+def main() -> None:
     with private_daemon() as env, tempfile.TemporaryDirectory() as directory:
         pools = env["NOSPOON_POOL_DIR"]
         Path(pools).mkdir(mode=0o711)
-        uris = ["qemu:///system", *(with_pools(host, pools) for host in others)]
-        bare = [bare_loop(uri, pools, COUNT // len(uris)) for uri in uris]
-        made, removed = (sum(each) for each in zip(*bare, strict=True))
-        told = ", ".join(f"h{number}: {{libvirt: '{uri}'}}" for number, uri in enumerate(uris))
+        made, removed = bare_loop("qemu:///system", pools, COUNT)
         file = Path(directory, "bench.yaml")
-        file.write_text(FILE.format(hosts=f"{{{told}}}", network=network))
+        file.write_text(FILE)
         timed("daemon", "start", env=env)
         timed("plan", str(file), env=env)  # the KVM trial happens once a host, and not here
         up = timed("up", "--yes", str(file), env=env)
         again = timed("up", "--yes", str(file), env=env)
         down = timed("down", "--yes", "--purge", "bench", env=env)
-    on = f"on {len(uris)} host{'s' * (len(uris) > 1)}"
-    report(f"up of {COUNT} nodes {on}", up, reference=made, of="a bare libvirt loop")
+    report(f"up of {COUNT} nodes", up, reference=made, of="a bare libvirt loop")
     report("the same up again, nothing to do", again, reference=made, of="a bare libvirt loop")
-    report(f"down of {COUNT} nodes {on}", down, reference=removed, of="a bare libvirt loop")
-
-
-def main() -> None:
-    measured([], "{}")
-    with a_libvirt_of_ones_own() as second, a_bridge() as bridge:
-        measured([second], f"{{bridge: {bridge}}}")
+    report(f"down of {COUNT} nodes", down, reference=removed, of="a bare libvirt loop")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
     ├── SpecError                the cluster file is wrong; carries every problem at once
     ├── PlanRefused              the plan asks for what cannot be; carries every reason at once
     ├── UsageError               the request itself is wrong (an unknown node, a bad argument)
-    │   └── NotFound             what was named does not exist, or is not the caller's
+    │   ├── NotFound             what was named does not exist, or is not the caller's
+    │   └── TooLarge             a body or file is larger than is taken
     ├── Forbidden                the caller may not do this
     ├── Conflict                 somebody else is at it
     │   ├── Superseded           another daemon controls these hosts now: this one does no more
@@ -82,6 +83,10 @@ class UsageError(NospoonError):
 
 class NotFound(UsageError):
     """What was named does not exist, or does not belong to the caller."""
+
+
+class TooLarge(UsageError):
+    """A body is larger than is taken."""
 
 
 class Forbidden(NospoonError):

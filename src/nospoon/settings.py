@@ -6,9 +6,14 @@ Root's daemon follows the FHS; a user's follows the XDG base directory specifica
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import inf
 from pathlib import Path
+from typing import TypeVar
+
+from nospoon.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,20 @@ TABLE = (
         "",
         "group whose members may use root's daemon beside root",
     ),
+    Setting(
+        "NOSPOON_GRANTS",
+        "/etc/nospoon/grants.yaml",
+        "",
+        "root's list of hosts, networks, ports and bridges that members of the group may use, too; "
+        "none where there is no file",
+    ),
     Setting("NOSPOON_LOG", "info", "info", "log level: debug, info, warning or error"),
     Setting(
         "NOSPOON_BOOT_PORT",
         "8069",
-        "8069",
-        "TCP port for boot scripts and files; 0 takes any free one on loopback",
+        "0",
+        "TCP port for boot scripts and files; 0: a free one on loopback, chosen at the first start "
+        "and kept",
     ),
     Setting(
         "NOSPOON_LEASE",
@@ -78,6 +91,32 @@ TABLE = (
         "2",
         "seconds for which a BMC that is told to restart answers nobody",
     ),
+    Setting(
+        "NOSPOON_MEDIA_NETWORKS",
+        "",
+        "",
+        "comma-separated networks that BMC clients may have the daemon connect to besides: "
+        "loopback, link-local, multicast and metadata addresses are refused otherwise",
+    ),
+    Setting(
+        "NOSPOON_MEDIA_SIZE",
+        "16",
+        "16",
+        "GiB of the largest image that a BMC client may have fetched",
+    ),
+    Setting(
+        "NOSPOON_OWNER_SPACE",
+        "200",
+        "200",
+        "GiB that cluster files, uploads and downloads of one user may take in the state "
+        "directory; 0: no limit",
+    ),
+    Setting(
+        "NOSPOON_FREE_SPACE",
+        "1",
+        "1",
+        "GiB of the state directory's disk that uploads and downloads leave free; 0 for none",
+    ),
 )
 
 
@@ -91,10 +130,16 @@ class Settings:
     pools: Path
     database: str
     group: str
+    grants: Path
     log_level: str
     boot_port: int
     bmc_restart: float
     lease: float
+    media_networks: tuple[IPv4Network | IPv6Network, ...]
+    media_size: int
+    """Bytes, as the next two."""
+    owner_space: int
+    free_space: int
     privileged: bool
 
     @property
@@ -115,25 +160,108 @@ class Settings:
         return "qemu:///system" if self.privileged else "qemu:///session"
 
 
+READY, REFUSED = "ready", "refused: "
+"""What a daemon tells the command that started it; an error follows the second."""
+LOG_LEVELS = ("debug", "info", "warning", "error")
+GIB = 1 << 30
+T = TypeVar("T")
+
+
 def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
-    """The settings of a daemon with this environment and user."""
+    """The settings of a daemon with this environment and user. Raises `UsageError`, which names
+    every variable that cannot be used.
+    """
     values: dict[str, str] = {**_xdg(environment, uid)}
     for setting in TABLE:
         default = setting.root if uid == 0 else setting.user
         values[setting.variable] = environment.get(setting.variable) or _expand(default, values)
-    return Settings(
+    read = _Reader(values)
+    settings = Settings(
         state=Path(values["NOSPOON_STATE_DIR"]),
         runtime=Path(values["NOSPOON_RUNTIME_DIR"]),
         cache=Path(values["NOSPOON_CACHE_DIR"]),
         pools=Path(values["NOSPOON_POOL_DIR"]),
         database=values["NOSPOON_DATABASE"],
         group=values["NOSPOON_GROUP"],
-        log_level=values["NOSPOON_LOG"],
-        boot_port=int(values["NOSPOON_BOOT_PORT"]),
-        bmc_restart=float(values["NOSPOON_BMC_RESTART"]),
-        lease=float(values["NOSPOON_LEASE"]),
+        grants=Path(values["NOSPOON_GRANTS"] or "/etc/nospoon/grants.yaml"),
+        log_level=read("NOSPOON_LOG", _level, f"one of {', '.join(LOG_LEVELS)}", "info"),
+        boot_port=read("NOSPOON_BOOT_PORT", _port, "a TCP port from 0 to 65535", 0),
+        bmc_restart=read("NOSPOON_BMC_RESTART", _number, "a number of seconds", 0.0),
+        lease=read("NOSPOON_LEASE", _positive, "a number of seconds greater than 0", 0.0),
+        media_networks=read("NOSPOON_MEDIA_NETWORKS", _networks, "networks like 192.0.2.0/24", ()),
+        media_size=read("NOSPOON_MEDIA_SIZE", _gib, "a number of GiB", 0),
+        owner_space=read("NOSPOON_OWNER_SPACE", _gib, "a number of GiB", 0),
+        free_space=read("NOSPOON_FREE_SPACE", _gib, "a number of GiB", 0),
         privileged=uid == 0,
     )
+    if read.problems:
+        raise UsageError("\n".join(read.problems))
+    return settings
+
+
+class _Reader:
+    """Reads variables one by one, and collects what is wrong with them."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+        self.problems: list[str] = []
+
+    def __call__(self, variable: str, parse: Callable[[str], T], expected: str, other: T) -> T:
+        text = self._values[variable]
+        try:
+            return parse(text)
+        except ValueError:
+            self.problems.append(f"{variable}: expected {expected}, got {text!r}")
+            return other
+
+
+def _level(text: str) -> str:
+    return LOG_LEVELS[LOG_LEVELS.index(text)]
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError(text)
+    return port
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < inf:  # which refuses NaN as well
+        raise ValueError(text)
+    return number
+
+
+def _positive(text: str) -> float:
+    number = _number(text)
+    if not number:
+        raise ValueError(text)
+    return number
+
+
+def _gib(text: str) -> int:
+    """Bytes."""
+    return int(_number(text) * GIB)
+
+
+def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    parts = [each.strip() for each in text.split(",")]
+    return tuple(ip_network(each, strict=False) for each in parts if each)
+
+
+def make_directory(directory: Path, mode: int) -> None:
+    """A directory of one of the settings. Raises `UsageError` when it cannot be used."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=mode)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the directory {directory}: {error.strerror}",
+            hint="NOSPOON_STATE_DIR, NOSPOON_RUNTIME_DIR, NOSPOON_CACHE_DIR and NOSPOON_POOL_DIR "
+            "say where nospoon keeps its files.",
+        ) from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write to the directory {directory}: Permission denied")
 
 
 def _xdg(environment: Mapping[str, str], uid: int) -> dict[str, str]:

@@ -7,6 +7,7 @@ import json
 import random
 import socket
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -20,14 +21,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from nospoon.control.files import Files
 from nospoon.control.http_discs import HttpDiscs
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.inventory import Hardware
 from nospoon.providers.simulated.guests import Guest
 from nospoon.runtime import process
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.agents.service import AgentService
+from nospoon.services.agents.service import AgentService, Bounds
+from nospoon.testing.downloads import LOOPBACK, client_downloads
 
 NODE = UUID("11111111-2222-5333-8444-555555555555")
 HARDWARE = Hardware(2, 4 << 30, "x86_64", uefi=True, macs=("02:00:00:00:00:01",))
@@ -119,19 +123,39 @@ async def ironic() -> AsyncIterator[Ironic]:
 
 
 @asynccontextmanager
-async def agents(chance: float = 1.0, uri: str = "") -> AsyncIterator[AgentService]:
-    """`uri`: of what their machines boot by HTTP."""
+async def agents(
+    chance: float = 1.0,
+    uri: str = "",
+    *,
+    http: str | None = None,
+    reach: Reach = LOOPBACK,
+    endpoint: str = "",
+) -> AsyncIterator[AgentService]:
+    """`uri`: of what their machines boot by HTTP, or `http`: what that tells its kernel;
+    `endpoint`: of their cluster's Ironic.
+    """
 
     class Fixed(random.Random):
         def random(self) -> float:
             return chance
 
-    async with Tasks("test") as tasks:
-        service = AgentService(tasks, HttpDiscs(lambda _: uri).cmdline, Fixed())
-        try:
-            yield service
-        finally:
-            await service.close()
+    with tempfile.TemporaryDirectory() as directory:
+        async with Tasks("test") as tasks:
+            files = Files.at(Path(directory))
+            discs = HttpDiscs(lambda _: uri, files, client_downloads(tasks, files))
+
+            async def endpoint_of(machine: UUID) -> str:
+                assert machine == NODE
+                return endpoint
+
+            async def cmdline(machine: UUID) -> str | None:
+                return http if http is not None else await discs.cmdline(machine)
+
+            service = AgentService(tasks, cmdline, Fixed(), bounds=Bounds(reach, endpoint_of))
+            try:
+                yield service
+            finally:
+                await service.close()
 
 
 def guest(machine: Machine, behaviour: Agents, cmdline: str | None = None) -> Guest:

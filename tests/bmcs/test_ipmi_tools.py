@@ -56,6 +56,13 @@ class Clients:
         assert says in done.stdout, done.stdout
         return done.stdout
 
+    async def checked_out(self, *argv: str) -> str:
+        """What bmc-config reads. It ends with 1 for what it does not know, such as suite 17."""
+        bmc = self.b.first.bmc
+        login = ["-h", f"{bmc.address}:{bmc.ipmi_port}", "-u", self.user, "-p", self.password]
+        command = ["bmc-config", "--checkout", *login, "-D", "LAN_2_0", *argv]
+        return (await process.run(command, check=False, timeout=60)).stdout
+
     async def free_sdr(self, program: str, *argv: str, says: str = "") -> str:
         """One that keeps a cache of sensor data records."""
         cache = f"--sdr-cache-directory={self.home}"
@@ -90,8 +97,8 @@ async def test_the_log_is_read_added_to_and_cleared(tmp_path: Path) -> None:
         await clients.tool("raw", *added.split(), says="04 00")
         await clients.tool("sel", "list", says="Temperature #0x30 | Upper Critical going high")
         assert len(b.store.records) == 3
-        await clients.tool("sel", "delete", "1")
-        await clients.tool("sel", "info", says="Entries          : 2")
+        await clients.tool("sel", "delete", "1", "2")
+        await clients.tool("sel", "info", says="Entries          : 1")
         await clients.free_sdr("ipmi-sel", "--clear")
         await clients.tool("sel", "list", says="SEL has no entries")
         assert b.store.records == []
@@ -391,3 +398,25 @@ async def test_ipmitool_sets_serial_over_lan_and_is_refused_what_is_not_so(tmp_p
             r"Force Encryption +: true",
         ]:
             assert re.search(line, told), told
+
+
+async def test_both_tools_read_the_privileges_of_cipher_suites(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        await clients.tool("lan", "print", "1", says="Cipher Suite Priv Max   : aa")
+        told = await clients.checked_out("-S", "Rmcpplus_Conf_Privilege")
+        assert re.search(r"Maximum_Privilege_Cipher_Suite_Id_3 +Administrator", told)
+
+
+async def test_bmc_config_commits_what_it_checked_out(tmp_path: Path) -> None:
+    async with bench(1) as b:
+        clients = Clients(b, tmp_path)
+        file = tmp_path / "bmc.conf"
+        file.write_text(await clients.checked_out())
+        assert "Section SOL_Conf" in file.read_text()
+        before = clients.served.aggregate.runtime.settings
+        await clients.free("bmc-config", "--commit", "-n", str(file))
+        await clients.free("bmc-config", "--diff", "-n", str(file))
+        after = clients.served.aggregate.runtime.settings
+        assert replace(after, users=()) == replace(before, users=())
+        assert not any(user.name for user in after.users)

@@ -15,6 +15,7 @@ from nospoon.bmc.pdu.device import Outlet, Pdu
 from nospoon.bmc.runtime import OutletSettings, PowerPolicy, Runtime, Settings
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Outlet as Place
+from nospoon.plan.identity import snmp_community
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 from nospoon.runtime.tasks import Tasks
@@ -32,8 +33,9 @@ OFF_TIME = f"{APC}.12.3.4.1.1.5"
 PENDING = f"{APC}.12.3.5.1.1.5"
 MASTER = f"{APC}.4.2.1"
 SECRET = "correct-horse"
+COMMUNITY = snmp_community(SECRET)
 V3 = ("-v3", "-l", "authPriv", "-u", "nospoon", "-A", SECRET, "-X", SECRET)
-V2 = ("-v2c", "-c", SECRET)
+V2 = ("-v2c", "-c", COMMUNITY)
 
 
 @dataclass
@@ -106,7 +108,7 @@ async def fed(
 @pytest.mark.parametrize(
     "how",
     [
-        ("-v1", "-c", SECRET),
+        ("-v1", "-c", COMMUNITY),
         V2,
         (*V3, "-a", "SHA", "-x", "AES"),
         (*V3, "-a", "SHA-256", "-x", "AES"),
@@ -131,6 +133,7 @@ async def test_every_version_switches_an_outlet(how: tuple[str, ...]) -> None:
     "how",
     [
         ("-v2c", "-c", "public"),
+        ("-v2c", "-c", SECRET),
         (*V3[:-4], "-A", "wrong-horse", "-X", SECRET, "-a", "SHA", "-x", "AES"),
         (*V3[:-4], "-A", SECRET, "-X", "wrong-horse", "-a", "SHA", "-x", "AES"),
         ("-v3", "-l", "noAuthNoPriv", "-u", "nospoon"),
@@ -333,7 +336,7 @@ async def test_what_cannot_be_set_is_refused_as_a_whole(asked: tuple[str, ...], 
 
 async def test_version_1_knows_only_its_own_errors() -> None:
     async with fed() as pdu:
-        v1 = ("-v1", "-c", SECRET)
+        v1 = ("-v1", "-c", COMMUNITY)
         missing = await pdu.snmp("snmpget", *v1, f"{RPDU}.9", check=False)
         assert "noSuchName" in missing.stderr
         bad = await pdu.snmp("snmpset", *v1, f"{RPDU}.1", "i", "9", check=False)
@@ -406,13 +409,15 @@ async def test_who_did_not_log_in_gets_three_times_the_request_at_most() -> None
         report = await _answer(pdu, DISCOVERY)
         assert 0 < len(report) <= 3 * len(DISCOVERY)
         assert await _answer(pdu, _get("public")) == b""
-        assert await _answer(pdu, _get(SECRET)) != b""
+        assert await _answer(pdu, _get(COMMUNITY)) != b""
 
 
 async def test_another_secret_in_the_file_holds_at_once_and_the_outlets_stay() -> None:
     async with fed(1) as pdu:
         await pdu.snmp("snmpset", f"{RPDU}.1", "i", "2")
         await pdu.service.put(replace(pdu.configs[0], pdu_secret="battery-staple"))
-        told = await pdu.snmp("snmpget", "-v2c", "-c", "battery-staple", f"{RPDU}.1")
+        told = await pdu.snmp(
+            "snmpget", "-v2c", "-c", snmp_community("battery-staple"), f"{RPDU}.1"
+        )
         assert told.stdout.split()[-1] == "2"
         assert (await pdu.snmp("snmpget", f"{RPDU}.1", check=False)).status != 0

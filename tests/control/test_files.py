@@ -60,7 +60,7 @@ def serving() -> Iterator[str]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    return Files(tmp_path / "files")
+    return Files.at(tmp_path / "files")
 
 
 def all_in(files: Files) -> list[str]:
@@ -162,8 +162,8 @@ async def test_what_somebody_is_about_to_name_stays_when_others_go(files: Files)
     await files.receive(digest, chunks(CONTENT[:50], CONTENT[50:]))
     files.keep_only(())
     assert files.wanted(digest)
-    assert not Files(files.directory).has("0" * 64)
-    Files(files.directory).begin(())  # another daemon, which knows of nobody who waits
+    assert not Files.at(files.directory).has("0" * 64)
+    Files.at(files.directory).begin(())  # another daemon, which knows of nobody who waits
     assert all_in(files) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -11,7 +12,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.control.fetch import Access
+from nospoon.control.client_downloads import ClientDownloads
+from nospoon.control.fetch import FREE, Access, Terms, Transfer
 from nospoon.control.files import Files
 from nospoon.control.hosts import Hosts
 from nospoon.control.media import Media
@@ -32,15 +34,30 @@ class Slow:
         default_factory=lambda: defaultdict(asyncio.Event)
     )
     dropped: list[str] = field(default_factory=list)
+    transfers: dict[str, Transfer] = field(default_factory=dict)
 
-    async def fetch(self, url: str, access: Access) -> str:
+    async def run(self, machine: UUID, transfer: Transfer, work: Callable[[Terms], str]) -> str:
+        """As `ClientDownloads` does; what a thread would do says what is fetched."""
+        assert machine == MACHINE
+        return await self.fetch(work(FREE), transfer)
+
+    def fetch_blocking(self, url: str, access: Access, transfer: Transfer, terms: Terms) -> str:
         assert access.password != ""
+        del transfer, terms
+        return url
+
+    async def fetch(self, url: str, transfer: Transfer) -> str:
+        self.transfers[url] = transfer
         self.begun[url].set()
         await self.doors[url].wait()
         return url.rpartition("/")[2]
 
     def path(self, sha256: str) -> Path:
         return Path(sha256)
+
+    def release(self, sha256: str, owner: int | None) -> None:
+        del owner
+        self.drop(sha256)
 
     def drop(self, sha256: str) -> None:
         self.dropped.append(sha256)
@@ -81,7 +98,13 @@ def made() -> tuple[Media, Slow, Drive]:
     async def is_kept(sha256: str) -> bool:
         return sha256 == "kept"
 
-    media = Media(cast("Files", files), cast("Hosts", drive), is_kept, drive.note)
+    media = Media(
+        cast("Files", files),
+        cast("Hosts", drive),
+        cast("ClientDownloads", files),
+        is_kept=is_kept,
+        note=drive.note,
+    )
     return media, files, drive
 
 

@@ -234,6 +234,10 @@ CASES = (
          look=plugged, becomes=(1400, True)),
     Case(section=NetworkSection, field="nat", before={f"{LAN}/cidr": "198.51.100.128/26"},
          after={f"{LAN}/nat": True}, look=rules_of_nat),
+    Case(section=NetworkSection, field="host_ports", after={f"{LAN}/host_ports": [7777]},
+         look=lambda _: "--dport 7777 -j RETURN" in output("iptables-save")),
+    Case(section=NetworkSection, field="anti_spoofing", after={f"{LAN}/anti_spoofing": True},
+         xml=attribute("devices/interface/filterref", "filter"), becomes=["clean-traffic"]),
     Case(section=NetworkSection, field="physnet", after={"networks/phys/physnet": "q"},
          xml=bridge_of(2), becomes="<two>"),
     Case(section=NetworkSection, field="bridge", after={"networks/ext/bridge": "<two>"},
@@ -320,6 +324,7 @@ CASES = (
     Case(section=NicSection, field="trunk", after={f"{N}/nics/3/trunk": [102, 101]},
          xml=attribute("devices/interface/vlan/tag", "id"), becomes=["100", "101", "102"]),
     Case(section=NicSection, field="portgroup", before={f"{N}/portgroups": {"b": {}, "c": {}},
+         f"{N}/nics/1/network": "lan", f"{N}/nics/2/network": "lan",
          f"{N}/nics/0/portgroup": "b", f"{N}/nics/1/portgroup": "c", f"{N}/nics/2/portgroup": "b"},
          after={f"{N}/nics/0/portgroup": "c"},
          look=lambda standing: [len(each["ports"]) for each in told("portgroups")(standing)],
@@ -374,5 +379,7 @@ CASES = (
          look=row("pdu"), becomes="127.0.0.1:<port+480> outlet 1"),
     Case(section=PduSection, field="secret", after={"bmc/pdu/secret": "there is no spoon"},
          look=row("pdu_secret"), becomes="there is no spoon"),
+    Case(section=PduSection, field="v2c", before={"nodes/1/bmc": ["pdu"]},
+         after={"bmc/pdu/v2c": False}, look=row("pdu_community"), becomes=""),
 )
 # fmt: on

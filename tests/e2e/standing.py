@@ -121,7 +121,7 @@ class Standing:
         self.standing = ""
         said = self.rack.run("up", "--yes", str(file)).stderr
         self.standing = wanted
-        self.waits = "n has to be powered off for" in said.splitlines()[-1]
+        self.waits = "n has to be powered off for" in said
         return said
 
     def run(self) -> str:

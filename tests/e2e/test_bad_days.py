@@ -330,8 +330,8 @@ def test_ctrl_c_leaves_the_operation_running_and_tells_how_to_go_on(shared: Rack
     name, file = simulated(shared, "{count: 400}")
     shared.run("daemon", "start")
     with subprocess.Popen(
-        ["nospoon", "up", "--yes", file], env=shared.environment, stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL, text=True,
+        ["env", "--default-signal=INT", "nospoon", "up", "--yes", file], env=shared.environment,
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     ) as up:  # fmt: skip
         assert up.stderr is not None
         next(line for line in up.stderr if line.startswith("[1/"))
@@ -391,7 +391,8 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     place = tmp_path / "clean"
     run(sys.executable, "-m", "venv", str(place))
     pip = [str(place / "bin/python"), "-m", "pip", "install", "--quiet"]
-    run(*pip, "-r", str(ROOT / "requirements" / "run.txt"), str(wheel))
+    run(*pip, "--require-hashes", "-r", str(ROOT / "requirements" / "run.txt"))
+    run(*pip, "--no-deps", str(wheel))
     rack = Rack.at(tmp_path)
     rack.environment = {k: v for k, v in rack.environment.items() if k != "PYTHONPATH"}
     rack.environment["PATH"] = f"{place}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -435,7 +436,7 @@ def test_a_bundle_of_an_unknown_cluster_is_refused(shared: Rack) -> None:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (["recover", "--host", "foo"], "'foo' is no libvirt URI"),
+        (["recover", "--host", "foo"], "expected a libvirt URI, got 'foo'"),
         (["down", "--yes", "x", "--keep-enrolment", "--forget-enrolment"], "do not go together"),
     ],
 )

@@ -17,6 +17,7 @@ from tests.e2e.standing import Standing, bridges, virsh
 
 from nospoon.spec import changes
 from nospoon.spec.changes import Rule, rule_of
+from nospoon.spec.cloud import CloudAuthSection, CloudSection
 from nospoon.spec.hardware import DiskSection, NicSection
 from nospoon.spec.ironic import (
     ConnectorSection,
@@ -73,7 +74,11 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NovaSection, "wait"): "tests/nova/test_inventory.py::"
     "test_up_waits_until_placement_has_the_nodes_of_each_flavor",
     **{(NovaFlavorSection, name): FLAVORS for name in NovaFlavorSection.model_fields},
-    **{(IronicSection, name): LEFT for name in changes.RULES[IronicSection]},
+    **{
+        (section, name): LEFT
+        for section in (IronicSection, CloudSection, CloudAuthSection)
+        for name in changes.RULES[section]
+    },
 }
 """Fields that need another place than one host on libvirt, and the test that is there."""
 WITHOUT_A_CASE = {Rule.PARTS, Rule.FIXED}
@@ -175,7 +180,7 @@ def tried(standing: Standing, case: Case) -> None:
     said = standing.up(case.before, case.after)
     assert case.seen(standing) == becomes
     late = case.expected is Rule.AT_POWER_OFF
-    assert late is ("n has to be powered off for" in said.splitlines()[-1])
+    assert late is ("n has to be powered off for" in said)
     assert not late or case.seen(standing, live=True) != becomes
     if case.expected is not Rule.REPLACE:
         assert virsh("domid", standing.domain) == running, "it runs on"

@@ -74,7 +74,7 @@ def test_a_uefi_machine_boots_the_probe_from_the_uri_that_redfish_names(
     rack: Rack, tmp_path: Path
 ) -> None:
     name = rack.name()
-    networks = "networks: {lan: {netboot: builtin}}"
+    networks = "networks: {lan: {netboot: builtin, host_ports: all}}"
     file = rack.file(f"cluster: {name}\nid: {uuid4()}\n{networks}\n{rack.bmc()}{NODE}\n")
     found = re.search(r"bridge (\S+)", rack.run("plan", file).stdout)
     assert found is not None

@@ -105,9 +105,10 @@ def test_three_kinds_of_servers_boot_the_probe_and_leave_nothing(rack: Rack) -> 
 
 
 @pytest.mark.boots
-def test_secure_boot_is_really_on_and_arm_boots_from_the_network_too(rack: Rack) -> None:
+def test_secure_boot_is_really_on_and_arm_boots_too_from_a_network_that_filters(rack: Rack) -> None:
     arm = "{flavor: uefi, name: a, arch: aarch64, memory: 512MiB, tpm: true}"
-    name, file = cluster(rack, f"{FLAVORS}nodes: [{{flavor: secure, name: s}}, {arm}]\n")
+    filtered = FLAVORS.replace("{netboot: builtin}", "{netboot: builtin, anti_spoofing: true}")
+    name, file = cluster(rack, f"{filtered}nodes: [{{flavor: secure, name: s}}, {arm}]\n")
     rack.run("up", "--yes", file)
     rows = {row["node"]: row for row in rack.json("verify", name)}
     assert rows["s"]["firmware"] == "uefi (secure boot)"

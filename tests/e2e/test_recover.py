@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from nospoon.runtime import running
 from nospoon.store.crypt import Cipher
 from nospoon.testing.rack import Rack
 
@@ -121,6 +122,11 @@ def test_a_cluster_whose_state_is_all_gone_is_recovered_by_naming_its_deployment
     told = rack.run("recover", file)
     assert name not in told.stdout
     assert f"recover --deployment {deployment}" in told.stderr
+    with running.hold(deployment):
+        told = rack.run("recover", file)
+        assert f"deployment {deployment}, whose daemon runs on this machine" in told.stderr
+        refused = rack.run("recover", "--deployment", deployment, file, status=5)
+        assert "its state is not lost" in refused.stderr
     assert name in rack.run("recover", "--deployment", deployment, file).stdout
     rack.run("up", "--yes", file)
     assert places(rack, name) == before
@@ -212,7 +218,7 @@ def test_a_snapshot_of_nodes_that_were_not_recovered_with_it_is_not_restored(rac
 def test_while_a_host_is_away_a_cluster_is_recovered_in_part_and_not_taken_for_down(
     rack: Rack,
 ) -> None:
-    here = "hosts: {a: simulated, b: {libvirt: 'qemu+unix:///system?socket=/nowhere'}}\n"
+    here = "hosts: {a: simulated, b: {libvirt: 'qemu+ssh://nowhere.invalid/system'}}\n"
     name, file = up(rack, "hosts: {a: simulated}\nnodes: [{count: 2}]\n")
     rack.run("snapshot", "create", name, "first")
     lose(rack)

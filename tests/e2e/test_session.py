@@ -52,12 +52,16 @@ def _unless_gone(
 
 
 def _lend_probe(home: Path) -> None:
-    """The probe that root's tests built, so that it is built once a machine."""
+    """The probe that root's tests built, so that it is built once a machine. Other parts of that
+    cache are a gigabyte of other services.
+    """
     cache = home / "cache"
-    if CACHE.exists():
-        shutil.copytree(CACHE, cache, ignore=shutil.ignore_patterns("kvm-*", "apt-*", "*.iso"))
-        for path in [cache, *cache.rglob("*")]:
-            os.chown(path, NOBODY, NOBODY)
+    cache.mkdir()
+    for probe in CACHE.glob("probe-*"):
+        if (CACHE / probe.name).is_dir():
+            shutil.copytree(probe, cache / probe.name)
+    for path in [cache, *cache.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
 
 
 def _end_libvirt_of(home: Path) -> None:

@@ -388,7 +388,7 @@ def test_a_pdu_feeds_nodes_and_takes_their_power_away(shared: Rack) -> None:
     row = rows["node-1"]
     place, _, outlet = row["pdu"].partition(" outlet ")
     oid = f"1.3.6.1.4.1.318.1.1.12.3.3.1.1.4.{outlet}"
-    snmp = ["snmpset", "-v2c", "-c", row["pdu_secret"], place, oid, "i"]
+    snmp = ["snmpset", "-v2c", "-c", row["pdu_community"], place, oid, "i"]
     shared.ipmitool(row, "power", "on")
     subprocess.run([*snmp, "2"], check=True, capture_output=True)
     with pytest.raises(AssertionError):

@@ -26,7 +26,7 @@ nodes:
   - {name: "i{n}", count: 2, host: here, bmc: [ipmi], memory: 4GiB, cpus: 2, disks: [20GiB],
      nics: [provision, public], traits: [CUSTOM_GOLD], labels: {role: control},
      portgroups: {b: {mode: 802.3ad}}, overrides: {i1: {nics: [{network: provision, portgroup: b},
-     {network: public, portgroup: b}]}, i0: {portgroups: {}}}}
+     {network: provision, portgroup: b}]}, i0: {portgroups: {}}}}
   - {name: r0, host: far, bmc: [redfish], firmware: uefi-secure, nics: [provision],
      ironic: {resource_class: gold, automated_clean: false, description: mine,
      interfaces: {boot: redfish-virtual-media, deploy: direct},

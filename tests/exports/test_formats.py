@@ -185,7 +185,7 @@ def test_bare_metal_hosts_are_valid_and_find_their_secrets(mixed: Inventory) -> 
     system = f"/redfish/v1/Systems/{mixed.places[2].machine.uuid}"
     address = f"redfish-virtualmedia+http://{mixed.places[2].bmc.redfish}{system}"
     assert (redfish["bmc"]["address"], redfish["bootMode"]) == (address, "UEFISecureBoot")
-    assert redfish["rootDeviceHints"] == {"serialNumber": "A1", "minSizeGigabytes": 10}
+    assert redfish["rootDeviceHints"] == {"serialNumber": "A1"}, "exactly 10 GiB cannot be said"
 
 
 def test_the_schema_of_bare_metal_hosts_refuses_what_the_cluster_would(mixed: Inventory) -> None:
@@ -225,8 +225,31 @@ def test_hints_that_metal3_cannot_say_are_told(made: Make) -> None:
     hints = "{size: '>= 10', vendor: 's== ACME', by_path: x, model: QEMU}"
     inventory = made(f"nodes: [{{count: 1, ironic: {{root_device: {hints}}}}}]")
     result = FORMATS["bmh"].make(inventory)
-    assert result.value[1]["spec"]["rootDeviceHints"] == {"model": "QEMU"}
-    assert len([each for each in result.left_out if each.startswith("root device hint")]) == 3
+    said = {"minSizeGigabytes": 10, "vendor": "ACME", "model": "QEMU"}
+    assert result.value[1]["spec"]["rootDeviceHints"] == said
+    assert [each for each in result.left_out if each.startswith("root device hint")] == [
+        "root device hint by_path of node-0: Metal3 has none like 'x'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("'>= 9'", {"minSizeGigabytes": 9}),
+        ("'= 9'", {"minSizeGigabytes": 9}),
+        ("20", {"serialNumber": "1"}),
+        ("'<= 9'", {"serialNumber": "0"}),
+        ("'> 100'", {}),
+    ],
+)
+def test_a_size_that_metal3_cannot_say_becomes_the_serial_number_of_that_disk(
+    made: Make, hint: str, said: dict[str, Any]
+) -> None:
+    disks = "[{size: 5GiB, serial: '0'}, {size: 20GiB, serial: '1'}]"
+    ironic = f"{{root_device: {{size: {hint}}}}}"
+    inventory = made(f"nodes: [{{count: 1, disks: {disks}, ironic: {ironic}}}]")
+    spec = FORMATS["bmh"].make(inventory).value[1]["spec"]
+    assert spec.get("rootDeviceHints", {}) == said
 
 
 SAYING = """

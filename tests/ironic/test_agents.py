@@ -70,21 +70,24 @@ def scale(rack: Rack, running_ironic: Ironic) -> Scale:
 MEDIA = (
     "{driver: redfish, interfaces: {boot: redfish-virtual-media}, driver_info: {bootloader: '%s'}}"
 )
-TWENTY = (
-    "[{name: 'i{n}', count: 8}, {name: 'r{n}', count: 6, ironic: {driver: redfish}},"
-    " {name: 'm{n}', count: 4, ironic: %s}, {name: 'h{n}', count: 2, ironic: %s}]"
+EIGHT = (
+    "[{name: 'i{n}', count: 3}, {name: 'r{n}', count: 2, ironic: {driver: redfish}},"
+    " {name: 'm{n}', count: 2, ironic: %s}, {name: 'h{n}', count: 1, ironic: %s}]"
 )
+"""Of every kind of boot, and more than the conductor takes on at once. benchmarks/agents.py has
+hundreds.
+"""
 
 
 @pytest.mark.timeout(1200)  # a conductor needs a dozen CPU seconds a node
-def test_twenty_nodes_are_inspected_cleaned_deployed_and_undeployed(
+def test_eight_nodes_are_inspected_cleaned_deployed_and_undeployed(
     rack: Rack, api: Api, scale: Scale
 ) -> None:
     media = MEDIA % scale.files["esp.img"]
-    nodes = TWENTY % (media, media.replace("redfish-virtual-media", "redfish-https"))
+    nodes = EIGHT % (media, media.replace("redfish-virtual-media", "redfish-https"))
     rack.run("up", "--yes", scale.write(nodes, state="inspected"))
     there = {name: each for name, each in api.nodes().items() if scale.name in name}
-    assert Counter(each["provision_state"] for each in there.values()) == {"manageable": 20}
+    assert Counter(each["provision_state"] for each in there.values()) == {"manageable": 8}
     assert all(each["inspection_finished_at"] for each in there.values())
     inventory = api("GET", f"/nodes/{scale.name}-m0/inventory")["inventory"]
     assert inventory["memory"]["physical_mb"] == 1024
@@ -92,7 +95,7 @@ def test_twenty_nodes_are_inspected_cleaned_deployed_and_undeployed(
     deploy = scale.active()
     rack.run("up", "--yes", scale.write(nodes, automated_clean=False, **deploy))
     there = {name: each for name, each in api.nodes().items() if scale.name in name}
-    assert Counter(each["provision_state"] for each in there.values()) == {"active": 20}
+    assert Counter(each["provision_state"] for each in there.values()) == {"active": 8}
     for each in there.values():
         assert scale.record(each).rstrip().endswith(f"boots disk: {scale.files['image.raw']}")
     assert "boots cdrom" in scale.record(there[f"{scale.name}-m0"])

@@ -97,7 +97,8 @@ def cluster_file(place: Provisioning, name: str, built: dict[str, str], *, first
         for node, each in enrolled.items()
     ]
     text = (
-        f"cluster: {name}\nnetworks: {{prov: {{cidr: {NETWORK}, netboot: builtin}}}}\n"
+        f"cluster: {name}\n"
+        f"networks: {{prov: {{cidr: {NETWORK}, netboot: builtin, host_ports: all}}}}\n"
         f"boot: {{ironic: {{script: '{place.script}'}}}}\n"
         f"{place.rack.bmc()}ironic: {json.dumps(told)}\n"
         "flavors: {uefi: {firmware: uefi, memory: 2560MiB, cpus: 2, disks: [5GiB]}}\n"

@@ -120,7 +120,7 @@ async def test_what_serves_files_is_not_started_again_where_somebody_else_is_mea
 
 async def test_packages_that_cannot_be_had_are_told_with_what_is_needed(tmp_path: Path) -> None:
     lock = tmp_path / "broken.txt"
-    lock.write_text(f"file://{tmp_path}/nothing-1.0-py3-none-any.whl\n")
+    lock.write_text(f"file://{tmp_path}/nothing-1.0-py3-none-any.whl --hash=sha256:{'0' * 64}\n")
     for _ in range(2):  # what a failed run leaves is no environment
         with pytest.raises(ProviderError, match=r"packages of broken cannot be had.*index"):
             await environment.ensure(tmp_path, "broken", lock)

@@ -74,6 +74,7 @@ async def connect(
             records=str(tmp_path / "records"),
             verdicts=tmp_path / "verdicts",
             turns=turns,
+            opened=own_libvirt.uri,
         )
         made.append(connection)
         return connection

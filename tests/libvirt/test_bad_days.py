@@ -83,8 +83,9 @@ async def test_a_libvirtd_that_is_not_there_at_first_is_noticed_when_it_comes(
 ) -> None:
     await make(bench, *rack.all)
     late = LibvirtConnection(
-        connection.host, "kit", own_runner(connection), nowhere, records="/x", verdicts=Path("/x")
-    )
+        connection.host, "kit", own_runner(connection), nowhere, records="/x",
+        verdicts=Path("/x"), opened=connection.host.uri,
+    )  # fmt: skip
     await asyncio.to_thread(own_libvirt.stop)
     watched = late.machine_driver.watch()
     coming = asyncio.ensure_future(anext(watched))  # noqa: TID251  (it must wait beside us)
@@ -391,12 +392,13 @@ async def test_a_machine_with_a_tpm_starts_and_leaves_no_state(
 
 async def test_a_host_without_libvirtd_says_how_to_start_it(tmp_path: Path) -> None:
     connection = LibvirtConnection(
-        Host("rack9", uri=f"qemu+unix:///system?socket={tmp_path}/none"),
+        Host("rack9"),
         "kit",
         LocalRunner(),
         nowhere,
         records="/x",
         verdicts=tmp_path,
+        opened=f"qemu+unix:///system?socket={tmp_path}/none",
     )
     with pytest.raises(HostUnreachable, match=r"host rack9.*libvirtd -d"):
         await connection.check()

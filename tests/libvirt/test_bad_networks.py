@@ -205,6 +205,7 @@ async def test_a_port_that_vanishes_while_its_network_changes_is_no_error(
         no_image,
         records=str(tmp_path),
         verdicts=tmp_path,
+        opened=own_libvirt.uri,
     )
     driver = connection.drivers[Kind.NETWORK]
     network = Resource(Key(Kind.NETWORK, "here", "lan"), Link("nsvanish0"))

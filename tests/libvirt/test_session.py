@@ -101,6 +101,7 @@ async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
         records=str(session.home / "records"),
         verdicts=tmp_path,
         boot_iso=boot_iso,
+        opened=session.uri,
     )
     (session.home / "records").mkdir(exist_ok=True)
     os.chown(session.home / "records", NOBODY, NOBODY)
@@ -179,7 +180,7 @@ async def test_a_machine_that_boots_an_iso_which_is_not_there_is_refused(
 
     bare = LibvirtConnection(
         Host("mine", uri=session.uri), "kit", LocalRunner(), open_image,
-        records=str(tmp_path / "records"), verdicts=tmp_path,
+        records=str(tmp_path / "records"), verdicts=tmp_path, opened=session.uri,
     )  # fmt: skip
     with pytest.raises(ProviderError, match="given none"):
         await bare.drivers[Kind.MACHINE].create(rack.machine, bench.tag)

@@ -63,6 +63,7 @@ nics = st.builds(
     switch=st.sampled_from(Switch),
     vlan=st.one_of(st.none(), st.integers(1, 100)),
     trunk=st.sets(st.integers(101, 4094), max_size=3).map(lambda ids: tuple(sorted(ids))),
+    sends_from=st.one_of(st.sampled_from((None, "")), st.ip_addresses(v=4).map(str)),
 )
 orders = st.permutations(list(BootDevice)).flatmap(
     lambda order: st.integers(0, len(order)).map(lambda count: tuple(order[:count]))

@@ -25,6 +25,7 @@ from nospoon.probe.grub import find_grub
 from nospoon.runtime import clock
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
+from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.netboot import ToldAuthority
 
@@ -107,12 +108,21 @@ def free_port() -> Callable[[], int]:
 
 
 @pytest.fixture
-async def driver(state: Path, authority: ToldAuthority) -> AsyncIterator[NetbootDriver]:
+def peers() -> Peers:
+    """Guests in user mode run as nobody."""
+    return Peers(lambda _: 65534)
+
+
+@pytest.fixture
+async def driver(
+    state: Path, authority: ToldAuthority, peers: Peers
+) -> AsyncIterator[NetbootDriver]:
     made = NetbootDriver(
         state=state,
         deployment="test",
-        http=HttpListeners(create_app(authority, ready=lambda: True), port=some_port()),
+        http=HttpListeners(create_app(authority, peers, ready=lambda: True), port=some_port()),
         authority=authority,
+        peers=peers,
         clock=clock.unix,
         find_grub=partial(find_grub, CACHE),
     )
@@ -143,9 +153,3 @@ CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", Path.home() / ".cache/nospoon-
 def probe() -> Probe:
     """The probe, kept between runs: building it takes ten seconds and 70 MB of downloads."""
     return asyncio.run(build(CACHE, arch=Arch.X86_64))
-
-
-@pytest.fixture(scope="session")
-def arm_probe() -> Probe:
-    """The same for ARM."""
-    return asyncio.run(build(CACHE, arch=Arch.AARCH64))

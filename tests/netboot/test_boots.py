@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Loader, NetbootService, OwnerTag, Reservation, Resource
 from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import FIRMWARE_TAKES
@@ -23,10 +23,11 @@ from nospoon.runtime import clock
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.iso import build_boot_iso
+from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing import disks, guests
-from nospoon.testing.netboot import Hardware, ToldAuthority, running
+from nospoon.testing.netboot import TOKEN, Hardware, ToldAuthority, running
 
 log = structlog.get_logger()
 
@@ -57,6 +58,12 @@ def nic(net: Net, mac: str, *, rom: str) -> list[str]:
     ]
 
 
+def known(service: Resource, reserved: Reservation) -> Resource:
+    """The service with the machine that boots: others are told nothing."""
+    assert isinstance(service.shape, NetbootService)
+    return replace(service, shape=replace(service.shape, reservations=(reserved,)))
+
+
 @pytest.mark.parametrize(
     ("firmware", "memory", "rom"),
     [
@@ -84,11 +91,9 @@ async def test_a_machine_boots_the_probe_over_the_network(
         mac, bridge.host(20), "node-1", uuid,
         loader=Loader.SHIM if firmware is Firmware.UEFI_SECURE else Loader.IPXE,
     )  # fmt: skip
-    assert isinstance(service.shape, NetbootService)
-    wanted = replace(service, shape=replace(service.shape, reservations=(reserved,)))
-    report = f"http://{bridge.host(1)}:{driver.http_port}/probe/{uuid}"
+    report = f"http://{bridge.host(1)}:{driver.http_port}/probe/{uuid}/{TOKEN}"
     authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK, profile(probe, report))
-    await driver.create(wanted, tag)
+    await driver.create(known(service, reserved), tag)
     hardware = Hardware(firmware, uuid, tmp_path, memory, nic(bridge, mac, rom=rom))
     began = clock.monotonic()
     async with running(hardware) as guest:
@@ -107,32 +112,6 @@ async def test_a_machine_boots_the_probe_over_the_network(
     assert [reported for reported, _ in authority.reports] == [uuid]
 
 
-@pytest.mark.timeout(400)  # half a minute alone; ARM is emulated with two processors
-async def test_an_arm_machine_boots_the_probe_over_the_network(
-    bridge: Net,
-    driver: NetbootDriver,
-    authority: ToldAuthority,
-    service: Resource,
-    tag: OwnerTag,
-    arm_probe: Probe,
-    tmp_path: Path,
-) -> None:
-    uuid, mac = uuid4(), "02:00:00:00:00:5e"
-    reserved = Reservation(mac, bridge.host(20), "node-1", uuid, loader=Loader.GRUB)
-    assert isinstance(service.shape, NetbootService)
-    wanted = replace(service, shape=replace(service.shape, reservations=(reserved,)))
-    report = f"http://{bridge.host(1)}:{driver.http_port}/probe/{uuid}"
-    authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK, profile(arm_probe, report))
-    await driver.create(wanted, tag)
-    parts = nic(bridge, mac, rom="none")
-    hardware = Hardware(Firmware.UEFI, uuid, tmp_path, 512, parts, arch=Arch.AARCH64)
-    async with running(hardware) as guest:
-        record = await guest.record()
-    assert UUID(record.uuid) == uuid
-    assert (record.arch, record.firmware) == ("aarch64", "uefi")
-    assert [found.mac for found in record.nics] == [mac]
-
-
 @pytest.mark.parametrize("firmware", [Firmware.BIOS, Firmware.UEFI])
 async def test_a_machine_with_nothing_to_boot_from_the_network_goes_on_to_its_disk(
     firmware: Firmware,
@@ -145,7 +124,8 @@ async def test_a_machine_with_nothing_to_boot_from_the_network_goes_on_to_its_di
 ) -> None:
     uuid, mac = uuid4(), "02:00:00:00:00:5f"
     authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK)
-    await driver.create(service, tag)
+    reserved = Reservation(mac, bridge.host(21), "node-2", uuid)
+    await driver.create(known(service, reserved), tag)
     rom = "iPXE" if firmware is Firmware.BIOS else "none"
     more = [*nic(bridge, mac, rom=rom), *disk(firmware, tmp_path)]
     async with running(Hardware(firmware, uuid, tmp_path, 256, more)) as guest:
@@ -207,7 +187,8 @@ async def test_a_uefi_machine_boots_by_http_what_its_bmc_says(
         (tmp_path / "disk.efi").rename(tmp_path / "web" / what)
     uuid, mac = uuid4(), "02:00:00:00:00:60"
     authority.answers[uuid] = BootAnswer(uuid, BootDevice.HTTP, uri=f"{web}/{what}")
-    await driver.create(service, tag)
+    reserved = Reservation(mac, bridge.host(22), "node-3", uuid)
+    await driver.create(known(service, reserved), tag)
     more = nic(bridge, mac, rom="iPXE")
     async with running(Hardware(Firmware.UEFI, uuid, tmp_path, 320, more)) as guest:
         await guest.until(b"nospoon: boot http")
@@ -234,9 +215,9 @@ def session(iso: Path) -> list[str]:
 
 
 @pytest.fixture
-async def url(authority: ToldAuthority) -> AsyncIterator[str]:
+async def url(authority: ToldAuthority, peers: Peers) -> AsyncIterator[str]:
     """A server on loopback, by the address that guests know it by."""
-    listeners = HttpListeners(create_app(authority, ready=lambda: True), port=0)
+    listeners = HttpListeners(create_app(authority, peers, ready=lambda: True), port=0)
     await listeners.open("127.0.0.1")
     yield f"http://10.0.2.2:{listeners.port}"
     await listeners.close_all()
@@ -263,7 +244,7 @@ async def test_an_unprivileged_machine_boots_the_probe_by_our_iso(
     probe: Probe,
 ) -> None:
     uuid = uuid4()
-    report = f"{url}/probe/${{uuid}}"
+    report = f"{url}/probe/${{uuid}}/{TOKEN}"
     authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK, profile(probe, report))
     hardware = Hardware(firmware, uuid, state, memory, session(iso), unprivileged=True)
     began = clock.monotonic()

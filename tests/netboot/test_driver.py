@@ -32,6 +32,7 @@ from nospoon.runtime import clock, owned
 from nospoon.runtime.owned import Process
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
+from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.netboot import ToldAuthority
@@ -325,13 +326,14 @@ async def test_dnsmasq_outlives_the_daemon_and_the_next_one_finds_it(
 
 
 def another(state: Path, port: int, *, deployment: str = "test") -> NetbootDriver:
-    authority = ToldAuthority()
-    http = HttpListeners(create_app(authority, ready=lambda: True), port=port)
+    authority, peers = ToldAuthority(), Peers(lambda _: None)
+    http = HttpListeners(create_app(authority, peers, ready=lambda: True), port=port)
     return NetbootDriver(
         state=state,
         deployment=deployment,
         http=http,
         authority=authority,
+        peers=peers,
         clock=clock.unix,
         find_grub=partial(find_grub, state),
     )

@@ -19,12 +19,13 @@ from nospoon.model.boot import BootDevice
 from nospoon.services.netboot.http import MAX_REPORT, create_app
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
-from nospoon.testing.netboot import ToldAuthority
+from nospoon.testing.netboot import TOKEN, ToldAuthority, peers_of
 from nospoon.testing.probed import FOUND, MACHINE, body
 
 STRANGER = UUID("99999999-2222-3333-4444-555555555555")
 NODE = MACHINE.uuid
 MAC = "02:00:00:00:00:01"
+PEERS = peers_of(NODE, "172.31.0.20")
 
 
 @dataclass
@@ -46,6 +47,7 @@ async def ask(
     content: bytes = b"",
     headers: dict[str, str] | None = None,
     server: tuple[str, int] = ("172.31.0.1", 8069),
+    client: str = "172.31.0.20",
 ) -> Reply:
     reply = Reply()
     pieces = [content[at : at + 65536] for at in range(0, len(content), 65536)] or [b""]
@@ -75,7 +77,7 @@ async def ask(
         "headers": raw,
         "scheme": "http",
         "server": server,
-        "client": ("172.31.0.20", 1),
+        "client": (client, 1),
         "http_version": "1.1",
     }
     await app(scope, receive, send)
@@ -93,7 +95,7 @@ def profile(tmp_path: Path) -> ServedProfile:
 def app(authority: ToldAuthority, profile: ServedProfile) -> ASGIApp:
     authority.answers[NODE] = BootAnswer(NODE, BootDevice.NETWORK, profile)
     authority.macs[MAC] = NODE
-    return create_app(authority, ready=lambda: True)
+    return create_app(authority, PEERS, ready=lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ async def test_grub_gets_places_of_its_own_kind(app: ASGIApp) -> None:
 
 
 async def test_guests_with_user_mode_networking_know_us_by_slirp_s_address(app: ASGIApp) -> None:
-    reply = await ask(app, f"/boot/{NODE}/ipxe", server=("127.0.0.1", 8069))
+    reply = await ask(app, f"/boot/{NODE}/ipxe", server=("127.0.0.1", 8069), client="127.0.0.1")
     assert "http://10.0.2.2:8069/files/" in reply.text
 
 
@@ -152,7 +154,7 @@ async def test_what_is_not_offered_is_not_found(
 @given(st.text(max_size=30))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_garbage_names_are_not_found(text: str) -> None:
-    app = create_app(ToldAuthority(), ready=lambda: True)
+    app = create_app(ToldAuthority(), PEERS, ready=lambda: True)
     reply = asyncio.run(ask(app, f"/boot/{text}/ipxe"))
     assert reply.status == 404
 
@@ -168,12 +170,16 @@ async def test_a_file_is_served_whole_and_in_part(app: ASGIApp) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", f"/boot/{NODE}/ipxe"), ("GET", f"/files/{NODE}/k"), ("POST", f"/probe/{NODE}")],
+    [
+        ("GET", f"/boot/{NODE}/ipxe"),
+        ("GET", f"/files/{NODE}/k"),
+        ("POST", f"/probe/{NODE}/{TOKEN}"),
+    ],
 )
 async def test_before_the_daemon_knows_its_machines_it_asks_for_patience(
     authority: ToldAuthority, method: str, path: str
 ) -> None:
-    app = create_app(authority, ready=lambda: False)
+    app = create_app(authority, PEERS, ready=lambda: False)
     reply = await ask(app, path, method=method)
     assert (reply.status, reply.headers[b"Retry-After"]) == (503, b"2")
     assert reply.text.startswith("# nospoon is starting")
@@ -189,12 +195,12 @@ class FullStore(ToldAuthority):
 async def test_a_boot_that_cannot_be_noted_is_not_answered() -> None:
     authority = FullStore()
     authority.answers[NODE] = BootAnswer(NODE, BootDevice.DISK)
-    reply = await ask(create_app(authority, ready=lambda: True), f"/boot/{NODE}/ipxe")
+    reply = await ask(create_app(authority, PEERS, ready=lambda: True), f"/boot/{NODE}/ipxe")
     assert (reply.status, "the store is full" in reply.text) == (503, True)
 
 
 async def test_the_probe_s_record_is_passed_on(app: ASGIApp, authority: ToldAuthority) -> None:
-    reply = await ask(app, f"/probe/{NODE}", method="POST", content=body())
+    reply = await ask(app, f"/probe/{NODE}/{TOKEN}", method="POST", content=body())
     assert reply.status == 204
     ((uuid, record),) = authority.reports
     assert uuid == NODE
@@ -215,13 +221,15 @@ async def test_the_probe_s_record_is_passed_on(app: ASGIApp, authority: ToldAuth
 async def test_what_is_no_record_of_this_machine_is_refused(
     app: ASGIApp, authority: ToldAuthority, content: bytes, status: int
 ) -> None:
-    reply = await ask(app, f"/probe/{NODE}", method="POST", content=content)
+    reply = await ask(app, f"/probe/{NODE}/{TOKEN}", method="POST", content=content)
     assert reply.status == status
     assert authority.reports == []
 
 
 async def test_a_record_of_a_stranger_is_not_found(app: ASGIApp) -> None:
-    assert (await ask(app, f"/probe/{STRANGER}", method="POST", content=body())).status == 404
+    assert (
+        await ask(app, f"/probe/{STRANGER}/{TOKEN}", method="POST", content=body())
+    ).status == 404
 
 
 async def test_header_names_reach_the_wire_as_grub_knows_them(app: ASGIApp) -> None:

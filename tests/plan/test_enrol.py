@@ -10,6 +10,7 @@ import pytest
 from nospoon.model.resources import Bmc, Kind, Secrets
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.enrol import login, values
+from nospoon.plan.identity import snmp_community
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.spec.load import load
 
@@ -56,7 +57,7 @@ def test_the_snmp_driver_is_told_the_outlet_and_its_community() -> None:
         "snmp_outlet": 1,
         "snmp_version": "2c",
     }
-    assert login(told, SECRETS) == {"snmp_community": "community"}
+    assert login(told, SECRETS) == {"snmp_community": snmp_community("community")}
 
 
 def test_snmp_version_3_has_a_user_and_two_keys() -> None:

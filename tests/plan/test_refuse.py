@@ -82,9 +82,11 @@ def test_the_route_of_our_own_bridge_is_no_overlap() -> None:
 def test_two_libvirtds_of_one_machine_do_not_both_make_the_bridge_of_a_network() -> None:
     def told(network: str, second: str) -> list[str]:
         cluster = read(
-            f"hosts: {{a: {{libvirt: 'qemu:///system'}}, b: {{libvirt: '{second}'}}}}\n"
+            f"hosts: {{a: {{libvirt: 'qemu:///system'}}, b: {{libvirt: 'qemu:///session'}}}}\n"
             f"networks: {{lan: {{{network}}}}}\nnodes: [{{host: a}}, {{host: b}}]"
         )
+        a, b = cluster.hosts
+        cluster = replace(cluster, hosts=(a, replace(b, uri=second)))
         facts = {"a": FACTS, "b": replace(FACTS, managed_networks="session" not in second)}
         facts = {k: replace(v, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
                  for k, v in facts.items()}  # fmt: skip

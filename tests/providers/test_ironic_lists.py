@@ -9,6 +9,7 @@ import pytest
 
 from nospoon.errors import Gone, HostUnreachable
 from nospoon.model.ironic import IronicPlace
+from nospoon.providers.answers import Answered
 from nospoon.providers.ironic.api import Api
 
 FIRST = {"nodes": [{"uuid": "a"}], "next": "more"}
@@ -22,11 +23,12 @@ class Told(Api):
         super().__init__(IronicPlace(endpoint="http://ironic.example"))
         self.answers = list(answers)
 
-    async def get(self, path: str) -> Mapping[str, Any]:
+    async def _answer(self, method: str, path: str, body: Any) -> Answered:
+        assert body is None
         answer = self.answers.pop(0)
         if answer is None:
-            raise Gone(f"{path}: the marker is no more")
-        return answer
+            return Answered(404, f"{method} {path}: the marker is no more")
+        return Answered(200, "an answer", value=answer)
 
 
 async def test_a_list_whose_marker_went_is_begun_again() -> None:

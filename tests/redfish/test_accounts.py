@@ -44,6 +44,19 @@ async def with_bob(**body: Any) -> AsyncIterator[Bench]:
         yield b
 
 
+@pytest.mark.tools
+async def test_rows_of_ipmi_without_a_name_leave_their_numbers_free() -> None:
+    async with bench(1) as b:
+        bmc = b.first.bmc
+        line = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-p", str(bmc.ipmi_port)]
+        line += ["-U", "admin", "-P", b.first.password, "raw", "6", "0x43", "0x91"]
+        for number in range(OWNER + 1, LAST + 1):
+            await process.run([*line, hex(number), "4"], timeout=20)
+        made = await create(b)
+        assert (made.status, made.headers["location"]) == (201, f"{ACCOUNTS}/3")
+        assert (await bob(b).get(system_of(b.first))).status == 200
+
+
 async def test_an_account_is_made_and_may_do_what_its_role_says() -> None:
     async with with_bob() as b:
         assert (await bob(b).get(system_of(b.first))).status == 200

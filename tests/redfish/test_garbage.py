@@ -61,7 +61,7 @@ def test_a_subscription_is_read_or_refused(body: dict[str, Any]) -> None:
 @given(bodies("UserName", "Password", "RoleId", "Enabled", "Locked", "AccountTypes"))
 def test_an_account_is_read_or_refused(body: dict[str, Any]) -> None:
     with contextlib.suppress(RedfishError):
-        made = accounts._changed([], User(3), body)
+        made = accounts._changed(frozenset(), User(3), body)
         assert len(made.name.encode()) <= 16
         assert len(made.password.encode()) <= 20
 

@@ -14,6 +14,7 @@ from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabl
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.runtime import clock
+from nospoon.services.bmcs.lan import lan
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import Bench, bench, with_disk
 from nospoon.testing.redfish import SYSTEMS, Answer, Client, basic, client, system_of
@@ -139,7 +140,8 @@ def replace_password(config: BmcConfig, password: str) -> BmcConfig:
         (b"{", 400, "MalformedJSON"),
         (b"\xff\xfe", 400, "MalformedJSON"),
         (b"", 400, "MalformedJSON"),
-        (b"[" * 20000, 400, "MalformedJSON"),
+        (b"[" * 9000, 400, "MalformedJSON"),
+        (b"[" * 20000, 413, "PayloadTooLarge"),
     ],
 )
 async def test_a_login_that_makes_no_sense_is_refused(body: Any, status: int, message: str) -> None:
@@ -160,6 +162,9 @@ async def test_a_login_that_makes_no_sense_is_refused(body: Any, status: int, me
         ("Nmi", PowerState.ON, PowerCommand.DIAG),
         ("PushPowerButton", PowerState.ON, PowerCommand.SOFT),
         ("PushPowerButton", PowerState.OFF, PowerCommand.ON),
+        ("ForceRestart", PowerState.OFF, PowerCommand.ON),
+        ("GracefulRestart", PowerState.OFF, PowerCommand.ON),
+        ("PowerCycle", PowerState.OFF, PowerCommand.ON),
     ],
 )
 async def test_every_reset_type_is_the_command_that_it_says(
@@ -200,9 +205,42 @@ async def test_a_reset_that_makes_no_sense_is_refused(body: Any, message: str) -
         assert b.machines.told == []
 
 
-async def test_a_reset_of_a_machine_that_is_off_conflicts() -> None:
+async def test_an_interrupt_of_a_machine_that_is_off_is_refused_in_the_standards_words() -> None:
     async with bench(1) as b:
-        assert (await reset(b, "ForceRestart")).status == 409
+        refused = await reset(b, "Nmi")
+        assert (refused.status, refused.message) == (409, "ResourceInStandby")
+        (told,) = refused.json["error"]["@Message.ExtendedInfo"]
+        assert "needs a machine that is on" in told["Resolution"]
+
+
+async def test_a_manager_names_the_service_through_which_it_is_seen() -> None:
+    async with bench(2) as b:
+        root = (await client(b.first).get("/redfish/v1")).json
+        paths = [each["@odata.id"] for each in
+                 (await client(b.first).get("/redfish/v1/Managers")).json["Members"]]  # fmt: skip
+        shown = [(await client(b.first).get(path)).json for path in paths]
+        assert {each["ServiceEntryPointUUID"] for each in shown} == {root["UUID"]}
+
+
+async def test_a_manager_has_the_address_that_ipmi_tells() -> None:
+    async with bench(1) as b:
+        path = f"/redfish/v1/Managers/{b.first.bmc.uuid}/EthernetInterfaces"
+        assert (await client(b.first).get(path)).json["Members@odata.count"] == 1
+        told = (await client(b.first).get(f"{path}/1")).json
+        assert told["IPv4Addresses"] == [
+            {"Address": "127.0.0.1", "SubnetMask": "255.255.255.255", "AddressOrigin": "Static",
+             "Gateway": "0.0.0.0"}
+        ]  # fmt: skip
+        assert told["MACAddress"] == lan(b.first).mac.hex(":")
+        assert (await client(b.first).get(f"{path}/2")).status == 404
+
+
+async def test_what_can_be_set_of_lights_and_overrides_is_listed() -> None:
+    async with bench(1) as b:
+        system = (await client(b.first).get(system_of(b.first))).json
+        assert system["IndicatorLED@Redfish.AllowableValues"] == ["Lit", "Off"]
+        told = system["Boot"]["BootSourceOverrideEnabled@Redfish.AllowableValues"]
+        assert told == ["Disabled", "Once", "Continuous"]
 
 
 async def test_a_contrary_command_is_told_to_come_again() -> None:

@@ -85,7 +85,7 @@ async def test_a_chassis_and_a_manager_lose_nobodys_change_either() -> None:
     async with bench(1) as b:
         await asyncio.gather(
             patch_chassis(b.service, served(b), {"AssetTag": "T-2"}),
-            patch_manager(b.service, served(b), {"DateTime": "2030-01-01T12:00:00Z"}),
+            patch_manager(b.service, served(b), {"DateTime": "2030-01-01T12:00:00Z"}, {}),
             _change(b, users=(ANOTHER,)),
             patch_system(b.service, served(b), {"PowerRestorePolicy": "LastState"}),
         )

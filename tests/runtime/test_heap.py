@@ -53,3 +53,13 @@ def test_nothing_is_collected_while_starting_and_all_of_it_set_aside() -> None:
         made = [Node() for _ in range(1000)]
     assert gc.isenabled()
     assert gc.get_freeze_count() > len(made)
+
+
+def test_full_collections_wait_while_work_goes_on_that_makes_much() -> None:
+    heap, before = Heap(), gc.get_threshold()
+    with heap.postponed():
+        with heap.postponed():
+            pass
+        assert gc.get_threshold()[:2] == before[:2]
+        assert gc.get_threshold()[2] > 1_000_000
+    assert gc.get_threshold() == before

@@ -234,8 +234,8 @@ TWICE = f"cluster: dev\nnetworks: {{a: {{}}}}\nnodes: [{{nics: [{NIC}, {NIC}]}}]
     ("text", "told"),
     [
         (f"cluster: dev\nnodes: [{{count: {'9' * 5000}}}]\n", r"nodes\[0\].count"),
-        ("cluster: dev\nnodes: " + "[" * 3000 + "]" * 3000 + "\n", "nested more than 100 deep"),
-        ("cluster: dev\nnodes: " + "[" * 150 + "]" * 150 + "\n", "nested more than 100 deep"),
+        ("cluster: dev\nnodes: " + "[" * 3000 + "]" * 3000 + "\n", "nested more than 64 deep"),
+        ("cluster: dev\nnodes: " + "[" * 150 + "]" * 150 + "\n", "nested more than 64 deep"),
         (
             TWICE,
             r":3:\d\d: nodes\[0\].nics\[1\].mac: MAC",
@@ -291,6 +291,11 @@ def test_a_portgroup_has_the_fields_that_ironic_knows() -> None:
         (", portgroup: b1", "", "a NIC is in no known portgroup 'b1'"),
         ("", "", "portgroup 'b0' has no NIC"),
         (", portgroup: b0", "mode: lacp", "expected one of balance-rr"),
+        (
+            ", portgroup: b0}, {network: storage, portgroup: b0",
+            "",
+            "portgroup 'b0' has NICs on several networks: provision, storage",
+        ),
         (", portgroup: b0", "address: '02:00:00:00:00:09'", "is also that of 'node-0 b0'"),
     ],
 )

@@ -46,8 +46,7 @@ def test_the_port_of_ssh_is_carried_over() -> None:
     ("variables", "end"),
     [
         ({"libvirt_local_uri": "qemu:///system"}, "/system"),
-        ({"libvirt_local_uri": "qemu+unix:///session?socket=/s"}, "/session?socket=/s"),
-        ({"libvirt_custom_socket_path": "/run/x"}, "/system?socket=/run/x/libvirt-sock"),
+        ({"libvirt_local_uri": "qemu+unix:///session"}, "/session"),
     ],
 )
 def test_a_libvirtd_that_is_local_there_is_not_taken_for_ours(
@@ -80,12 +79,17 @@ def test_a_uri_that_is_none_is_refused_with_its_host() -> None:
         imported(listed(hv2=HV2 | {"libvirt_local_uri": "qemu://[x/system"}))
 
 
-def test_a_socket_that_the_uri_does_not_use_is_told() -> None:
+def test_sockets_of_their_own_are_told_for_uris_have_no_query() -> None:
+    asked = {"libvirt_local_uri": "qemu+unix:///session?socket=/s"}
+    cluster, left = imported(listed(hv2=HV2 | asked))
+    assert cluster.hosts[0].uri == "qemu+ssh://root@192.0.2.11/system"
+    uri = asked["libvirt_local_uri"]
+    assert left == (f"inventory: libvirt_local_uri of hv2: {uri} names a socket of its own",)
     both = {"libvirt_local_uri": "qemu:///session", "libvirt_custom_socket_path": "/run/x"}
     cluster, left = imported(listed(hv2=HV2 | both))
     assert cluster.hosts[0].uri == "qemu+ssh://root@192.0.2.11/session"
     assert left == (
-        "inventory: libvirt_custom_socket_path of hv2: libvirt_local_uri does not use it",
+        "inventory: libvirt_custom_socket_path of hv2: libvirt is reached at its usual socket",
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from nospoon.bmc.runtime import Runtime
@@ -244,3 +244,13 @@ async def test_many_whose_work_was_done_at_once_go_on_a_few_at_a_time(database: 
         await asyncio.gather(held, *waiting)
     assert max(later - sooner for sooner, later in pairwise(steps)) <= AT_ONCE
     assert ended == list(range(BATCH))
+
+
+def test_a_database_of_a_newer_version_is_refused_as_such(url: str) -> None:
+    Database.open(url).close()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'from-the-future'"))
+    engine.dispose()
+    with pytest.raises(UsageError, match="written by a newer version of nospoon"):
+        Database.open(url)

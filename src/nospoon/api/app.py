@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -11,11 +12,16 @@ from fastapi.responses import JSONResponse
 
 from nospoon import __version__
 from nospoon.api.errors import encode, status_of
+from nospoon.api.gate import Gate
 from nospoon.api.routes import clusters, files, nodes, operations, snapshots, system, upkeep
 from nospoon.control.controller import Controller
 from nospoon.errors import NospoonError, UsageError
 
 log = structlog.get_logger()
+MAX_ERRORS = 20
+"""Errors of a body that are told."""
+MAX_TOLD = 200
+"""Characters of each."""
 
 
 def create_app(controller: Controller, *, group: str) -> FastAPI:
@@ -25,6 +31,7 @@ def create_app(controller: Controller, *, group: str) -> FastAPI:
     app.state.group = group
     app.add_exception_handler(NospoonError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_middleware(Gate, group=group)
     for module in (system, files, clusters, nodes, operations, snapshots, upkeep):
         app.include_router(module.router, prefix="/v1")
     return app
@@ -32,7 +39,8 @@ def create_app(controller: Controller, *, group: str) -> FastAPI:
 
 async def _refuse(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, NospoonError)
-    log.info("refused", path=request.url.path, error=str(error))
+    uid = str(request.client.host if request.client else "").removeprefix("uid=")
+    log.info("refused", uid=uid, path=request.url.path, error=str(error))
     return JSONResponse(encode(error), status_code=status_of(error))
 
 
@@ -43,4 +51,12 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def _summary(details: Any) -> str:
-    return "; ".join(f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details)
+    """The first errors, 4,000 characters in all: what was given may be long, and its keys too."""
+    told = [_error(detail) for detail in islice(details, MAX_ERRORS)]
+    more = len(details) - len(told)
+    return "; ".join([*told, f"and {more} more"] if more else told)
+
+
+def _error(detail: Any) -> str:
+    where = ".".join(str(part)[:MAX_TOLD] for part in detail["loc"])
+    return f"{where[: MAX_TOLD // 2]}: {detail['msg']}"[:MAX_TOLD]

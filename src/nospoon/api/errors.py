@@ -11,6 +11,7 @@ STATUSES: tuple[tuple[type[NospoonError], int], ...] = (
     (errors.SpecError, 422),
     (errors.PlanRefused, 422),
     (errors.NotFound, 404),
+    (errors.TooLarge, 413),
     (errors.UsageError, 400),
     (errors.Forbidden, 403),
     (errors.Conflict, 409),

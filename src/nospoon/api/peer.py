@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import grp
+import json
 import os
 import pwd
 import socket
@@ -12,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-
+from nospoon.api.errors import encode
 from nospoon.errors import Forbidden
+from nospoon.runtime.accepting import Identify, RefusedPeer
+from nospoon.runtime.limited_http import LimitedHttp, LimitedWebSocket
 
 _UCRED = struct.Struct("3i")
 
@@ -32,15 +33,15 @@ class Caller:
         return self.uid in (0, os.getuid())
 
 
-class PeerHttp(HttpToolsProtocol):
-    """uvicorn's protocol, which puts the peer's uid and pid where the client address would be."""
+class PeerHttp(LimitedHttp):
+    """The protocol of all listeners, with the peer's uid and pid in the place of its address."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.client = _peer(transport)
 
 
-class PeerWebSocket(WebSocketsSansIOProtocol):
+class PeerWebSocket(LimitedWebSocket):
     """The same for a connection that became a websocket."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -48,8 +49,36 @@ class PeerWebSocket(WebSocketsSansIOProtocol):
         self.client = _peer(transport)
 
 
+def members(group: str) -> Identify:
+    """Counts connections by user, and refuses those of users who may not use this daemon: before
+    anything is read, so that they hold no descriptor.
+    """
+
+    def identify(connection: socket.socket) -> str:
+        client = _credentials(connection)
+        try:
+            caller_of({"client": client}, group=group)
+        except Forbidden as error:
+            raise RefusedPeer(client[0], _answer(error)) from None
+        return client[0]
+
+    return identify
+
+
+def _answer(error: Forbidden) -> bytes:
+    body = json.dumps(encode(error)).encode()
+    head = (
+        "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + body
+
+
 def _peer(transport: asyncio.BaseTransport) -> tuple[str, int]:
-    peer = transport.get_extra_info("socket")
+    return _credentials(transport.get_extra_info("socket"))
+
+
+def _credentials(peer: socket.socket) -> tuple[str, int]:
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     pid, uid, _gid = _UCRED.unpack(credentials)
     return f"uid={uid}", pid

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sized
+from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
@@ -13,12 +14,57 @@ from nospoon.bmc.sensors import ALL_STATES, SENSORS, Discrete, named
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.ironic import Leaving
 from nospoon.model.machine import PowerCommand
+from nospoon.spec.models import MAX_CLUSTER
+
+MAX_TEXT = 16 << 20
+"""Characters of a cluster file; 20,000 nodes in full have some 10 million."""
+
+
+MAX_FIELDS = 32
+"""Fields of a body, also unknown ones: each of those becomes an error of its own."""
+MAX_HOSTS = 1000
+"""Hosts of a request that looks for orphans."""
+MAX_DIGESTS = 1000
+"""Digests of a request that asks which of them are missing."""
+
+
+def texts(most: int) -> BeforeValidator:
+    """A list or mapping of at most so many texts, refused as one: pydantic makes an error of each
+    wrong item, 28 us apiece, in which nothing else runs.
+    """
+
+    def check(given: Any) -> Any:
+        if not isinstance(given, (list, dict)):
+            return given
+        _at_most(most, given, "entries")
+        items = given.values() if isinstance(given, dict) else given
+        wrong = next((type(each).__name__ for each in items if not isinstance(each, str)), "")
+        if wrong:
+            raise ValueError(f"expected entries that are text, got one that is {wrong}")
+        return given
+
+    return BeforeValidator(check)
+
+
+def _at_most(most: int, given: Sized, what: str) -> None:
+    if len(given) > most:
+        raise ValueError(f"expected at most {most} {what}, got {len(given)}")
+
+
+Digests = Annotated[list[str], texts(MAX_DIGESTS)]
 
 
 class Wire(BaseModel):
     """A request body; unknown fields are refused, and numbers that are none."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            _at_most(MAX_FIELDS, given, "fields")
+        return given
 
 
 class ClusterRequest(Wire):
@@ -33,21 +79,23 @@ class ClusterRequest(Wire):
     """
 
     file: Annotated[str, Field(max_length=4096)]
-    text: Annotated[str, Field(max_length=64 << 20)]
-    uploads: dict[str, str] = {}
+    text: Annotated[str, Field(max_length=MAX_TEXT)]
+    uploads: Annotated[dict[str, str], texts(MAX_CLUSTER)] = {}
     cluster_id: UUID | None = None
-    fingerprint: str = ""
+    fingerprint: Annotated[str, Field(max_length=256)] = ""
     rebalance: bool = False
-    targets: list[str] = []
+    targets: Annotated[list[str], texts(MAX_CLUSTER)] = []
     parallel: Annotated[int, Field(ge=1, le=1000)] | None = None
 
 
 class HostsRequest(Wire):
     """Hosts to look at. `hosts`: name -> libvirt URI, or `simulated`; and those of a file."""
 
-    hosts: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}$")], str] = {}
+    hosts: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}$")], str], texts(MAX_HOSTS)
+    ] = {}
     file: Annotated[str, Field(max_length=4096)] = ""
-    text: Annotated[str, Field(max_length=64 << 20)] = ""
+    text: Annotated[str, Field(max_length=MAX_TEXT)] = ""
 
 
 class ReapRequest(HostsRequest):
@@ -82,7 +130,7 @@ class DownRequest(Wire):
 class VerifyRequest(Wire):
     """`nodes` empty: all. `reboot_running`: also nodes that are on. `timeout` in seconds."""
 
-    nodes: list[str] = []
+    nodes: Annotated[list[str], texts(MAX_CLUSTER)] = []
     reboot_running: bool = False
     timeout: Annotated[float, Field(gt=0, le=3600)] = 240.0
 

@@ -285,6 +285,8 @@ class Bmc:
         yield from self.state.record(Kind.BMC_RESTARTED, now)
         yield Answer(event.ticket, Verdict.DONE)
         self._restarting_until = now + self.restart_seconds
+        self.log.reservation = 0
+        self.state.setting.clear()
         yield EndSessions()
 
     def _forget(self, defaults: Defaults, now: float) -> Iterator[Effect]:

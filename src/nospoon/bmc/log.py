@@ -154,17 +154,26 @@ class Log:
     """The ring. `overflowed`: an old record gave way since the log was cleared.
 
     `added_at` and `erased_at`: the log's clock at the last addition and erasure, 0.0 for never.
-    `erasures`: how many there were, which ends reservations (§31.4).
+    `reservation`: the one that holds, 0 for none (§31.4).
     """
 
-    __slots__ = ("_next", "added_at", "erased_at", "erasures", "overflowed", "records")
+    __slots__ = (
+        "_next",
+        "_reserved",
+        "added_at",
+        "erased_at",
+        "overflowed",
+        "records",
+        "reservation",
+    )
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
         self.records: tuple[Record, ...] = tuple(records)[-CAPACITY:]
         self._next = self.records[-1].number + 1 if self.records else 1
         self.added_at = self.records[-1].at if self.records else 0.0
         self.erased_at = 0.0
-        self.erasures = 0
+        self._reserved = 0
+        self.reservation = 0
         self.overflowed = len(records) > CAPACITY
 
     @property
@@ -190,10 +199,21 @@ class Log:
         places = (place for place, each in enumerate(self.records) if each.id == id_)
         return next(places, None)
 
+    def reserve(self) -> int:
+        """A new reservation, 1 to FFFFh, which cancels the one before (§31.4)."""
+        self._reserved = self._reserved % 0xFFFF + 1
+        self.reservation = self._reserved
+        return self.reservation
+
     def erase(self, number: int | None, at: float) -> None:
-        """Remove one record, or with None all of them."""
+        """Remove one record, or with None all of them.
+
+        Clearing cancels the reservation. One record that goes does not: the ids of others stay, and
+        only their change would (§31.4.1); so a client may delete several with one reservation.
+        """
         kept = () if number is None else (r for r in self.records if r.number != number)
         self.records = tuple(kept)
         self.overflowed = self.overflowed and number is not None
         self.erased_at = at
-        self.erasures += 1
+        if number is None:
+            self.reservation = 0

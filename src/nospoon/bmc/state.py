@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 
 from nospoon.bmc.faults import Faults
 from nospoon.bmc.fru import Inventory
@@ -15,13 +16,34 @@ RUNNING = frozenset({PowerState.ON, PowerState.FAILED})
 STOPPED = frozenset({PowerState.OFF, PowerState.ABSENT})
 
 
+class Parameters(StrEnum):
+    """Groups of IPMI configuration parameters, each with a parameter 0 "set in progress"."""
+
+    SYSTEM_INFO = "system info"
+    LAN = "LAN"
+    SOL = "serial over LAN"
+    BOOT = "boot options"
+    PEF = "platform event filtering"
+
+
 class State:
     """`epoch`: Unix seconds at `now` 0. `since`: `now` of the last change of power.
 
-    `faults`: those on demand, None where there are none.
+    `faults`: injected ones, None where there are none. `setting`: groups of parameters that are
+    being set -> the id of the IPMI session which announced it.
     """
 
-    __slots__ = ("epoch", "faults", "inventory", "log", "power", "reason", "runtime", "since")
+    __slots__ = (
+        "epoch",
+        "faults",
+        "inventory",
+        "log",
+        "power",
+        "reason",
+        "runtime",
+        "setting",
+        "since",
+    )
 
     def __init__(self, runtime: Runtime, log: Log, inventory: Inventory) -> None:
         self.runtime, self.log, self.inventory = runtime, log, inventory
@@ -29,6 +51,7 @@ class State:
         self.reason = ""
         self.epoch = self.since = 0.0
         self.faults: Faults | None = None
+        self.setting: dict[Parameters, int] = {}
 
     def clock(self, now: float) -> float:
         """The log's clock: Unix seconds, and what Set SEL Time added."""

@@ -49,8 +49,18 @@ def user(users: Sequence[User], number: int) -> User:
     return next((each for each in users if each.id == number), User(number))
 
 
+def added(users: Sequence[User]) -> tuple[User, ...]:
+    """Those that clients may add: the node's own account never comes from this table."""
+    return tuple(each for each in users if each.id != OWNER)
+
+
 def with_user(users: Sequence[User], changed: User) -> tuple[User, ...]:
-    """The table after a user was changed, by number; one without anything set is left out."""
+    """The table after a user was changed, by number; one without anything set is left out.
+
+    Raises `ValueError` for the node's own account: a row of it would replace its password.
+    """
+    if changed.id == OWNER:
+        raise ValueError(f"user {OWNER} is the node's own account, which the cluster file sets")
     rest = [each for each in users if each.id != changed.id]
     kept = rest if changed == User(changed.id) else [*rest, changed]
     return tuple(sorted(kept, key=lambda each: each.id))

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 import nospoon
+from nospoon.cli.echo import echo_colours
 from nospoon.errors import MissingTool, UsageError
 
 COLLECTIONS = Path(nospoon.__file__).parent
@@ -93,11 +94,12 @@ def _settings(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     if "simulated" in given or variables.get("ansible_connection") == "local":
         return given
     user, port = variables.get("ansible_user"), variables.get("ansible_port")
-    place = f"{user}@" if user else ""
-    place += str(variables.get("ansible_host", name))
-    place = f"ssh://{place}:{port}" if port else place
-    uri = f"qemu+ssh://{place.removeprefix('ssh://')}/system"
-    return {"ssh": place, "libvirt": uri} | given
+    address = str(variables.get("ansible_host", name))
+    at = f"{user}@" if user else ""
+    host = f"[{address}]" if ":" in address else address
+    authority = f"{at}{host}{f':{port}' if port else ''}"
+    ssh = f"ssh://{authority}" if port else f"{at}{address}"
+    return {"ssh": ssh, "libvirt": f"qemu+ssh://{authority}/system"} | given
 
 
 def play(name: str, hosts: Mapping[str, Mapping[str, Any]], more: Sequence[str]) -> list[Any]:
@@ -131,7 +133,7 @@ def _environment() -> dict[str, str]:
 
 def _shown(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
-        click.echo(line, nl=False, err=True)
+        echo_colours(line, nl=False, err=True)
         yield click.unstyle(line)
 
 

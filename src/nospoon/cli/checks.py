@@ -75,6 +75,8 @@ TOOLS = (
     Tool(("/usr/lib/ISOLINUX/isolinux.bin",), "isolinux", "boot ISOs for BIOS"),
     Tool(("/usr/lib/syslinux/modules/bios/ldlinux.c32",), "syslinux-common", "boot ISOs for BIOS"),
     Tool(("ovs-vsctl",), "openvswitch-switch", "networks with `switch: ovs`", Level.OPTIONAL),
+    Tool(("/etc/libvirt/nwfilter/clean-traffic.xml",), "libvirt-daemon-config-nwfilter",
+         "networks with `anti_spoofing`", Level.OPTIONAL),
     Tool(("swtpm",), "swtpm", "TPM 2.0", Level.OPTIONAL),
     Tool(("swtpm_setup",), "swtpm-tools", "TPM 2.0", Level.OPTIONAL),
     Tool(("qemu-system-aarch64",), "qemu-system-arm", "runs aarch64 machines", Level.OPTIONAL),

@@ -8,11 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from nospoon.errors import MissingTool, UsageError
-
-TOLD = (
-    "auth_type", "auth", "region_name", "interface", "verify", "baremetal_endpoint_override",
-    "api_timeout",
-)  # fmt: skip
+from nospoon.model.cloud import AUTH_TYPES, FILES, SETTINGS, refused
 
 
 def cloud(name: str) -> dict[str, Any]:
@@ -30,10 +26,20 @@ def cloud(name: str) -> dict[str, Any]:
         raise UsageError(
             f"cloud {name!r}: {error}", hint="OS_CLIENT_CONFIG_FILE names a clouds.yaml."
         ) from error
-    if config.get("cacert"):
+    # in order, for the daemon compares the text of one `up` with that of the next
+    told = {key: config[key] for key in sorted(SETTINGS) if config.get(key) is not None}
+    auth = sorted(told.get("auth", {}).items())
+    told["auth"] = {key: value for key, value in auth if value is not None}
+    files = [key for key in FILES if config.get(key)]
+    if files:
         raise UsageError(
-            f"cloud {name!r} has a cacert, which the daemon cannot read",
+            f"cloud {name!r} has the file {files[0]}, which the daemon does not read",
             hint="Let the system trust it (update-ca-certificates), or write `verify: false`.",
         )
-    told = {key: config[key] for key in TOLD if config.get(key) is not None}
+    wrong = list(refused(told))
+    if wrong:
+        raise UsageError(
+            f"cloud {name!r} has settings that nospoon does not pass on: {', '.join(wrong)}",
+            hint=f"auth_type may be {', '.join(AUTH_TYPES)}.",
+        )
     return {"name": name, **told}

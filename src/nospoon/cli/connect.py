@@ -9,42 +9,63 @@ import sys
 from pathlib import Path
 
 from nospoon.api.client import Client
-from nospoon.errors import HostUnreachable, NospoonError
-from nospoon.settings import Settings, settings_for
+from nospoon.cli.echo import echo
+from nospoon.cli.units import SERVICE, units_for
+from nospoon.errors import Forbidden, HostUnreachable, NospoonError
+from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_for
 
 SYSTEM_SOCKET = Path("/run/nospoon/nospoond.sock")
 LOG_TAIL = 15
 
 
-def client() -> Client:
-    """A client of the running daemon; starts one when none runs."""
+def client(system: Path = SYSTEM_SOCKET) -> Client:
+    """A client of the running daemon that this user may use; starts one when none runs.
+
+    `system`: socket of root's daemon.
+    """
+    found = running_client(system)
+    if found is not None:
+        return found
     settings = current_settings()
-    for path in _candidates(settings):
-        if answers(path):
-            return Client(path)
+    refusal = _refusal(system) if system in _candidates(settings, system) else ""
+    if refusal and settings.socket != system:
+        echo(f"{refusal.rstrip('.')}. Starting a daemon of your own.", err=True)
     start(settings)
     return Client(settings.socket)
 
 
-def running_client() -> Client | None:
-    """A client when a daemon runs, else None."""
-    for path in _candidates(current_settings()):
-        if answers(path):
+def running_client(system: Path = SYSTEM_SOCKET) -> Client | None:
+    """A client when a daemon runs that this user may use, else None."""
+    settings = current_settings()
+    for path in _candidates(settings, system):
+        mine = path == settings.socket
+        if answers(path) and (mine or not _refusal(path)):
             return Client(path)
     return None
+
+
+def _refusal(path: Path) -> str:
+    """Why root's daemon does not serve this user; "" when it does, or when none runs."""
+    if os.getuid() == 0 or not answers(path):
+        return ""
+    try:
+        Client(path).get("/v1/daemon")
+    except Forbidden as error:
+        return error.message
+    return ""
 
 
 def current_settings() -> Settings:
     return settings_for(os.environ, uid=os.getuid())
 
 
-def _candidates(settings: Settings) -> list[Path]:
+def _candidates(settings: Settings, system: Path) -> list[Path]:
     explicit = "NOSPOON_RUNTIME_DIR" in os.environ
-    return [settings.socket] if explicit else list(dict.fromkeys([SYSTEM_SOCKET, settings.socket]))
+    return [settings.socket] if explicit else list(dict.fromkeys([system, settings.socket]))
 
 
 def answers(path: Path) -> bool:
-    """Whether a daemon that we may use listens there."""
+    """Whether a daemon listens there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))
@@ -61,8 +82,14 @@ def _private(path: str, flags: int) -> int:
 
 
 def start(settings: Settings) -> None:
-    """Start the daemon in the background and wait until it is ready, told through a pipe."""
-    settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
+    """Start the daemon and wait until it is ready: by systemd where its units are installed, else
+    in the background; then a pipe says when.
+    """
+    units = units_for(settings, os.environ)
+    if units.are_installed() and units.manager_runs():
+        units.systemctl("start", SERVICE)
+        return
+    make_directory(settings.state, 0o711)
     reader, writer = os.pipe()
     with open(settings.log_file, "ab", opener=_private) as log, os.fdopen(reader, "rb") as ready:
         process = subprocess.Popen(
@@ -74,12 +101,14 @@ def start(settings: Settings) -> None:
             start_new_session=True,
         )
         os.close(writer)
-        said = ready.readline()
-    if said.strip() == b"ready":
+        said = ready.read().decode()
+    if said.strip() == READY:
         return
     process.wait()
     if answers(settings.socket):
-        return  # somebody else started one at the same moment
+        return  # another command started one at the same moment
+    if said.startswith(REFUSED):
+        raise NospoonError(f"the daemon did not start: {said.removeprefix(REFUSED)}")
     raise NospoonError(
         f"the daemon did not start (exit status {process.returncode}):\n{_tail(settings.log_file)}",
         hint=f"The whole log is in {settings.log_file}.",

@@ -7,13 +7,13 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from nospoon.api.client import Client
 from nospoon.cli import ansible
+from nospoon.cli.echo import echo
 from nospoon.cli.follow import finish, follow
 from nospoon.errors import SpecError, UsageError
 
@@ -170,10 +170,15 @@ def upload(client: Client, path: Path) -> str:
 
 
 def _upload(client: Client, files: dict[str, Path]) -> None:
-    for digest in client.post("/v1/files/missing", list(files)):
+    from nospoon.api.wire import MAX_DIGESTS  # noqa: PLC0415  (imports pydantic)
+
+    left = iter(files)
+    rounds = iter(lambda: list(islice(left, MAX_DIGESTS)), [])
+    asked = [client.post("/v1/files/missing", some) for some in rounds]
+    for digest in chain.from_iterable(asked):
         path = files[digest]
         size = path.stat().st_size
-        click.echo(f"Uploading {path.name} ({size >> 20} MiB)", err=True)
+        echo(f"Uploading {path.name} ({size >> 20} MiB)", err=True)
         with path.open("rb") as content:
             client.upload(digest, content, size)
 

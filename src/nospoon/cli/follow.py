@@ -12,7 +12,9 @@ from typing import Any, Protocol
 import click
 
 from nospoon.api.client import Client
+from nospoon.cli.echo import echo
 from nospoon.errors import NospoonError
+from nospoon.model.visible import visible, visible_line
 
 EXIT_BY_STATE = {"done": 0, "partly done": 3}
 INTERRUPTED = 130
@@ -32,7 +34,7 @@ class Lines:
         what = f"{event['what']}: " if event["what"] else ""
         if event["phase"] != "started":
             mark = "" if event["phase"] in {"done", "note"} else f"{event['phase']}: "
-            click.echo(f"{count}{what}{mark}{event['message']}", err=True)
+            echo(f"{count}{what}{mark}{event['message']}", err=True)
 
 
 class Bar:
@@ -46,10 +48,12 @@ class Bar:
         if event["total"]:
             self._progress.update(self._task, total=event["total"], completed=event["done"])
         if event["phase"] in {"started", "done"}:
-            self._progress.update(self._task, description=f"{event['message']} {event['what']}")
+            said = visible_line(f"{event['message']} {event['what']}")
+            self._progress.update(self._task, description=said)
         else:
             what = f"{event['what']}: " if event["what"] else ""
-            self._progress.console.print(f"{what}{event['message']}", highlight=False, markup=False)
+            said = visible(f"{what}{event['message']}")
+            self._progress.console.print(said, highlight=False, markup=False)
 
 
 @contextmanager
@@ -78,14 +82,14 @@ def follow(client: Client, operation: dict[str, Any], *, timeout: float | None =
                     return event
                 shown.show(event)
     except KeyboardInterrupt:
-        click.echo(
+        echo(
             f"\nThe operation goes on. `nospoon operation watch {id_}` follows it, "
             f"`nospoon operation cancel {id_}` stops it.",
             err=True,
         )
         raise click.exceptions.Exit(INTERRUPTED) from None
     except TimeoutError:
-        click.echo(f"Timed out; `nospoon operation watch {id_}` follows it.", err=True)
+        echo(f"Timed out; `nospoon operation watch {id_}` follows it.", err=True)
         raise click.exceptions.Exit(4) from None
     raise NospoonError(
         "the daemon ended before the operation did",
@@ -96,9 +100,9 @@ def follow(client: Client, operation: dict[str, Any], *, timeout: float | None =
 def finish(final: dict[str, Any]) -> None:
     """Say how it ended, and exit with the code for it unless all is done."""
     if final["message"]:
-        click.echo(final["message"], err=True)
+        echo(final["message"], err=True)
     for failure in final["result"].get("failures", []):
-        click.echo(f"  {failure['what']}: {failure['message']}", err=True)
+        echo(f"  {failure['what']}: {failure['message']}", err=True)
     code = EXIT_BY_STATE.get(final["state"], 1)
     if code:
         raise click.exceptions.Exit(code)

@@ -11,6 +11,8 @@ from typing import NoReturn
 import click
 
 from nospoon import __version__
+from nospoon.cli.echo import echo
+from nospoon.cli.output import report
 from nospoon.errors import (
     Conflict,
     NospoonError,
@@ -103,13 +105,13 @@ def main() -> NoReturn:
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
-        click.echo("Aborted.", err=True)
+        echo("Aborted.", err=True)
         sys.exit(1)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except NospoonError as error:
-        click.echo(f"Error: {error}" if not isinstance(error, SpecError) else str(error), err=True)
+        report(error)
         sys.exit(exit_code(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -6,13 +6,16 @@ import csv
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from nospoon.errors import UsageError
+from nospoon.cli.echo import echo, echo_colours
+from nospoon.errors import NospoonError, SpecError, UsageError
+from nospoon.model.visible import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 Row = Mapping[str, Any]
@@ -30,14 +33,26 @@ def output_options(command: F) -> F:
     )(command)
 
 
-def print_rows(
-    rows: Sequence[Row], *, format_: str, columns: Sequence[str] = (), names: Sequence[str]
-) -> None:
-    """Print rows; `names` are all columns in order. Unknown columns are refused."""
-    wanted = list(columns) or list(names)
-    unknown = [column for column in wanted if column not in names]
+def check_columns(columns: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse unknown columns; commands that change something call this before they begin."""
+    unknown = [column for column in columns if column not in names]
     if unknown:
         raise click.UsageError(f"no column {unknown[0]!r}; there are {', '.join(names)}")
+
+
+def print_rows(
+    rows: Sequence[Row],
+    *,
+    format_: str,
+    columns: Sequence[str] = (),
+    names: Sequence[str],
+    secret: Sequence[str] = (),
+) -> None:
+    """Print rows; `names` are all columns in order. Unknown columns are refused; `secret` ones are
+    shown only where they are named.
+    """
+    check_columns(columns, names)
+    wanted = list(columns) or [name for name in names if name not in secret]
     chosen = [{name: row.get(name) for name in wanted} for row in rows]
     _PRINTERS[format_](chosen, wanted)
 
@@ -45,12 +60,10 @@ def print_rows(
 def print_record(record: Row, *, format_: str, columns: Sequence[str] = ()) -> None:
     """Print one thing, a field a line; JSON and YAML give an object."""
     names = list(columns) or list(record)
-    unknown = [column for column in names if column not in record]
-    if unknown:
-        raise click.UsageError(f"no column {unknown[0]!r}; there are {', '.join(record)}")
+    check_columns(columns, list(record))
     chosen = {name: record[name] for name in names}
     if format_ == "json":
-        click.echo(json.dumps(chosen, indent=2))
+        echo(json.dumps(chosen, indent=2))
     elif format_ == "yaml":
         _yaml([chosen], names, single=True)
     elif format_ == "table":
@@ -63,19 +76,19 @@ def print_record(record: Row, *, format_: str, columns: Sequence[str] = ()) -> N
 
 def _json(rows: list[dict[str, Any]], names: list[str]) -> None:
     del names
-    click.echo(json.dumps(rows, indent=2))
+    echo(json.dumps(rows, indent=2))
 
 
 def _yaml(rows: list[dict[str, Any]], names: list[str], *, single: bool = False) -> None:
     import yaml  # noqa: PLC0415  (only for this format)
 
     del names
-    click.echo(yaml.safe_dump(rows[0] if single else rows, sort_keys=False), nl=False)
+    echo(yaml.safe_dump(rows[0] if single else rows, sort_keys=False), nl=False)
 
 
 def _value(rows: list[dict[str, Any]], names: list[str]) -> None:
     for row in rows:
-        click.echo(" ".join(_cell(row[name]) for name in names))
+        echo(" ".join(_cell(row[name]) for name in names))
 
 
 def _csv(rows: list[dict[str, Any]], names: list[str]) -> None:
@@ -86,16 +99,16 @@ def _csv(rows: list[dict[str, Any]], names: list[str]) -> None:
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> None:
     if not rows:
-        click.echo("Nothing to show.", err=True)
+        echo("Nothing to show.", err=True)
         return
     cells = [[_cell(row[name]) for name in names] for row in rows]
     titles = [name.replace("_", " ").upper() for name in names]
     widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(names))]
     bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     heading = "  ".join(t.ljust(w) for t, w in zip(titles, widths, strict=True)).rstrip()
-    click.echo(click.style(heading, bold=True) if bold else heading)
+    echo_colours(click.style(heading, bold=True) if bold else heading)
     for line in cells:
-        click.echo("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+        echo("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
 
 
 def _cell(value: Any) -> str:
@@ -109,7 +122,7 @@ def _cell(value: Any) -> str:
         case dict():
             return ",".join(f"{key}={_cell(item)}" for key, item in value.items())
         case _:
-            return str(value)
+            return visible(str(value))
 
 
 _PRINTERS: dict[str, Callable[[list[dict[str, Any]], list[str]], None]] = {
@@ -119,6 +132,30 @@ _PRINTERS: dict[str, Callable[[list[dict[str, Any]], list[str]], None]] = {
     "value": _value,
     "csv": _csv,
 }
+
+
+def report(error: NospoonError) -> None:
+    """Show an error; those of a cluster file name their places themselves."""
+    echo(str(error) if isinstance(error, SpecError) else f"Error: {error}", err=True)
+
+
+def write_private(target: Path, content: bytes) -> None:
+    """For its owner alone, also where there was a file that others could read, or have open: a new
+    file takes its place. What is no file, such as /dev/stdout, is written to.
+    """
+    place = target.resolve()
+    if place.exists() and not place.is_file():
+        place.write_bytes(content)
+        return
+    try:
+        descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    except PermissionError:  # a directory of others, in which there is a file of the user's
+        descriptor, name = os.open(place, os.O_WRONLY | os.O_TRUNC), ""
+        os.fchmod(descriptor, 0o600)
+    with os.fdopen(descriptor, "wb") as opened:  # mkstemp(3): mode 0600
+        opened.write(content)
+    if name:
+        Path(name).replace(place)
 
 
 def writable(path: str) -> Path:

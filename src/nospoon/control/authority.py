@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -36,36 +37,50 @@ class Authority:
         self._boot_of, self._boot_observed = boot_of, boot_observed
         self._http_boot_of = http_boot_of
         self._bootables: dict[UUID, Bootable] = {}
-        self._by_mac: dict[str, UUID] = {}
+        self._by_mac: dict[str, list[UUID]] = {}
         self._probing: dict[UUID, ServedProfile] = {}
         self._reports: dict[UUID, asyncio.Future[Mapping[str, Any]]] = {}
+        self._tokens: dict[UUID, str] = {}
 
     def put(self, bootable: Bootable) -> None:
         self.remove(bootable.machine.uuid)
         self._bootables[bootable.machine.uuid] = bootable
         for nic in bootable.machine.nics:
-            self._by_mac[nic.mac] = bootable.machine.uuid
+            self._by_mac.setdefault(nic.mac.lower(), []).append(bootable.machine.uuid)
 
     def remove(self, uuid: UUID) -> None:
+        """A MAC that another machine has as well stays that one's."""
         known = self._bootables.pop(uuid, None)
         for nic in known.machine.nics if known is not None else ():
-            self._by_mac.pop(nic.mac, None)
+            mac = nic.mac.lower()
+            left = [each for each in self._by_mac.pop(mac, ()) if each != uuid]
+            if left:
+                self._by_mac[mac] = left
 
-    def probe(self, uuid: UUID, profile: ServedProfile) -> asyncio.Future[Mapping[str, Any]]:
-        """From now on this machine gets the probe; the future is its report over HTTP."""
-        self._probing[uuid] = profile
+    def holders(self, mac: str) -> Sequence[UUID]:
+        """The machines with this MAC; the first is the one that is answered."""
+        return self._by_mac.get(mac.lower(), ())
+
+    def probe(
+        self, uuid: UUID, profile: ServedProfile, token: str
+    ) -> asyncio.Future[Mapping[str, Any]]:
+        """From now on this machine gets the probe; the future is its report over HTTP, which has to
+        come with this token.
+        """
+        self._probing[uuid], self._tokens[uuid] = profile, token
         self._reports[uuid] = asyncio.get_running_loop().create_future()
         return self._reports[uuid]
 
     def end_probe(self, uuid: UUID) -> None:
         self._probing.pop(uuid, None)
+        self._tokens.pop(uuid, None)
         report = self._reports.pop(uuid, None)
         if report is not None:
             report.cancel()
 
     def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
         """What the machine boots now; None: not one of ours."""
-        known = uuid if uuid in self._bootables else self._by_mac.get(mac.lower())
+        known = uuid if uuid in self._bootables else next(iter(self.holders(mac)), None)
         bootable = self._bootables.get(known) if known is not None else None
         if bootable is None or known is None:
             return None
@@ -91,6 +106,13 @@ class Authority:
         bootable = self._bootables.get(uuid)
         if bootable is not None and bootable.machine.boot_iso:
             await self._boot_observed(uuid)
+
+    def awaits(self, uuid: UUID, token: str) -> bool:
+        """Whether a probe with this token runs on the machine, and has not reported yet."""
+        report = self._reports.get(uuid)
+        known = self._tokens.get(uuid, "")
+        is_known = hmac.compare_digest(known.encode(), token.encode())
+        return report is not None and not report.done() and bool(known) and is_known
 
     async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
         report = self._reports.get(uuid)

@@ -8,7 +8,7 @@ import platform
 import re
 import tarfile
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +21,12 @@ from nospoon.runtime import process
 MASK = "********"
 LOG_TAIL = 2 << 20
 """Bytes of the daemon's log that are packed, from its end."""
+CONSOLE_TAIL = 1 << 20
+"""Bytes of each console's record that are packed, from its end."""
+MAX_TEXTS = 64 << 20
+"""Characters of all texts: of what does not fit in, a line says so."""
+MAX_LEFT_OUT = 10_000
+"""Such lines."""
 _PASSWORD = re.compile(
     r"""(?i)(?P<key>\b(?:\w*(?:password|secret|passcode|token)|k_g)\b['"]?\s*:\s*)"""
     r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s,}\]"'][^,}\]\n]*)"""
@@ -52,6 +58,23 @@ def _spellings(secret: str) -> set[str]:
     """How a text may hold it: plain, in JSON and YAML's double quotes, in YAML's single ones."""
     escaped = {json.dumps(secret, ensure_ascii=plain)[1:-1] for plain in (True, False)}
     return {secret, secret.replace("'", "''"), quote(secret, safe=""), *escaped}
+
+
+@dataclass(slots=True)
+class Texts:
+    """Texts by name, as long as there is room for them."""
+
+    by_name: dict[str, str] = field(default_factory=dict)
+    left: int = MAX_TEXTS
+    left_out: int = 0
+
+    def add(self, name: str, text: str) -> None:
+        if len(text) <= self.left:
+            self.by_name[name] = text
+            self.left -= len(text)
+        elif self.left_out < MAX_LEFT_OUT:
+            self.by_name[name] = f"left out: the texts of a bundle have {MAX_TEXTS} characters\n"
+            self.left_out += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +116,35 @@ def log_tail(path: Path) -> str:
             return file.read().decode(errors="replace")
     except OSError as error:
         return f"cannot read {path}: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """By what lines of the log are a user's: ids as text."""
+
+    uid: int
+    machines: Collection[str]
+    operations: Collection[str]
+
+    def has(self, line: str) -> bool:
+        """Whether a field names this owner, and none names another one."""
+        try:
+            fields = msgspec.json.decode(line, type=dict[str, object])
+        except msgspec.DecodeError:
+            return False
+        own = {
+            "uid": (str(self.uid),), "machine": self.machines, "uuid": self.machines,
+            "operation": self.operations,
+        }  # fmt: skip
+        named = [str(fields[name]) in values for name, values in own.items() if name in fields]
+        return bool(named) and all(named)
+
+
+def lines_of(log: str, whose: Whose) -> str:
+    """The lines of the daemon's log about what a user has; what names no owner is left out, for it
+    may be about others.
+    """
+    return "".join(line for line in log.splitlines(keepends=True) if whose.has(line))
 
 
 def as_json(value: object) -> str:

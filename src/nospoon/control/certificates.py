@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Mapping
 
 from nospoon.control.files import Files
+from nospoon.control.request import Request
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster
 from nospoon.runtime import clock
 from nospoon.runtime.tls import why_unusable
+from nospoon.runtime.workers import Workers
 from nospoon.spec.document import Document
 
 
@@ -26,7 +28,11 @@ def certificate_digest(cluster: Cluster, uploads: Mapping[str, str]) -> str:
 
 
 async def refuse_unusable(
-    cluster: Cluster, uploads: Mapping[str, str], files: Files, document: Document
+    cluster: Cluster,
+    uploads: Mapping[str, str],
+    files: Files,
+    request: Request,
+    workers: Workers,
 ) -> None:
     """Raises `SpecError` for a certificate or a key with which nothing can be served."""
     given = cluster.addressing.certificate
@@ -38,4 +44,5 @@ async def refuse_unusable(
         which, why = found
         path = ("bmc", "tls", which)
         name = given.certificate if which == "certificate" else given.key
+        document = await workers.run(request.uid, Document, request.text, request.file)
         raise SpecError([document.problem(path, f"cannot serve with {name!r}: {why}")])

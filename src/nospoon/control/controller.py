@@ -6,9 +6,10 @@ is `nodes`'. Callers see what is theirs and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
@@ -18,15 +19,16 @@ from nospoon.control import bundle
 from nospoon.control import status as shown
 from nospoon.control.downloads import fetch_all
 from nospoon.control.exports import Exported, Exports
-from nospoon.control.fetch import url_of
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
 from nospoon.control.host_check import Finding, HostChecker
 from nospoon.control.host_list import Listed, listed
 from nospoon.control.hosts import Hosts
+from nospoon.control.named_files import places_of
 from nospoon.control.nodes import Nodes
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import Orphans
+from nospoon.control.owned import owned
 from nospoon.control.planner import Planner
 from nospoon.control.prepared import Prepared
 from nospoon.control.recover import Recovery
@@ -35,14 +37,15 @@ from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Removal, Up, Work
-from nospoon.errors import NospoonError, NotFound, PlanRefused, ProviderError, Stale
+from nospoon.errors import NospoonError, PlanRefused, ProviderError, SpecError, Stale
 from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerState
 from nospoon.plan.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.heap import Heap
+from nospoon.runtime.turns import Turns
 from nospoon.services.consoles.service import ConsoleService
-from nospoon.spec.document import Document
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
@@ -79,31 +82,35 @@ class Controller:
     log_file: Path
     started: float
     found: str = ""
+    turns: Turns = field(default_factory=Turns)
+    heap: Heap = field(default_factory=Heap)
 
     async def plan(self, request: Request) -> Plan:
-        """What `up` would do. While an operation changes the cluster, `Conflict` says so."""
-        cluster = await self.planner.cluster_of(request)
-        row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
-        try:
-            return (await self.planner.prepare(request, cluster)).plan
-        except ProviderError:
-            if row is not None:
-                self.operations.require_free(row.id)
-            raise
+        """What `up` would do. While an operation changes the cluster, `Conflict` says so. Another
+        plan of the same user waits: each may take a processor for seconds.
+        """
+        async with self.turns.of("plan", str(request.uid)):
+            cluster = await self.planner.cluster_of(request)
+            row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
+            try:
+                return (await self.planner.prepare(request, cluster)).plan
+            except ProviderError:
+                if row is not None:
+                    self.operations.require_free(row.id)
+                raise
 
     async def fetch(self, request: Request) -> OperationRow | None:
         """Begin to fetch what a file names by URL; None when all of it is here."""
         urls = await self.planner.to_fetch(request)
         if not urls:
             return None
-        document = Document(request.text, request.file)
-        places = {url: document.place_of(url_of(url)) for url in urls}
+        places = await self.planner.workers.run(request.uid, places_of, request, urls)
         return await self.operations.start(
             "fetch",
             cluster_id=uuid4(),  # it holds up nobody
             cluster=(await self.planner.cluster_of(request)).name,
             uid=request.uid,
-            work=lambda running: fetch_all(running, places, self.files),
+            work=lambda running: fetch_all(running, places, self.files, owner=request.uid),
         )
 
     async def list_hosts(self, uid: int) -> Sequence[Listed]:
@@ -113,15 +120,18 @@ class Controller:
     async def check_hosts(self, request: Request) -> Sequence[Finding]:
         """What the hosts of a file have of what they need; changes nothing."""
         checker = HostChecker(self.hosts, self.clock, self.planner.pool_root_of)
-        return await checker.check(await self.planner.cluster_of(request))
+        cluster = await self.planner.cluster_of(request)
+        await self.planner.access.check_file(request, cluster, self.planner.workers)
+        return await checker.check(cluster)
 
     async def up(self, request: Request) -> tuple[Plan, OperationRow | None]:
         """Begin to bring a cluster to its file, by which plan; None when nothing is to be done."""
-        cluster = await self.planner.cluster_of(request)
-        row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
-        if row is not None:
-            self.operations.require_free(row.id)
-        return await self._begun(request, cluster, again=AGAIN)
+        async with self.turns.of("plan", str(request.uid)):
+            cluster = await self.planner.cluster_of(request)
+            row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
+            if row is not None:
+                self.operations.require_free(row.id)
+            return await self._begun(request, cluster, again=AGAIN)
 
     async def _begun(
         self, request: Request, cluster: Cluster, *, again: int
@@ -183,10 +193,10 @@ class Controller:
 
     async def status(self, uid: int, name: str) -> dict[str, Any]:
         """{"cluster", "id", "nodes": [...], "drift": [...]}: looked at now, not remembered."""
-        row = await self._row(uid, name)
+        row = await owned(self.database, uid=uid, name=name)
         try:
             prepared = await self._looked_at(row)
-        except (ProviderError, PlanRefused) as error:
+        except (ProviderError, PlanRefused, SpecError) as error:
             return self._unknown(row, str(error))
         states = shown.node_states(prepared)
         broken, bonds = shown.faults(prepared), shown.portgroups(prepared)
@@ -220,7 +230,7 @@ class Controller:
         timeout: float,  # noqa: ASYNC109
     ) -> OperationRow:
         """Begin to boot the probe on nodes and compare."""
-        row = await self._row(uid, name)
+        row = await owned(self.database, uid=uid, name=name)
         members = self.fleet.of(uid, name)
         chosen = [self.fleet.find(uid, f"{name}/{node}") for node in dict.fromkeys(nodes)]
         prepared = await self._looked_at(row)
@@ -238,8 +248,8 @@ class Controller:
             ),
         )
 
-    async def about(self) -> dict[str, Any]:
-        """The daemon itself."""
+    async def about(self, uid: int) -> dict[str, Any]:
+        """The daemon itself. What start-up found names nodes of all: administrators see it."""
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -247,63 +257,76 @@ class Controller:
             "clusters": len(await self.database.call(stored.all_clusters)),
             "nodes": len(await self.database.call(stored.all_nodes)),
             "deployment": self.database.deployment,
-            "found": self.found,
+            "found": self.found if self.planner.access.is_admin(uid) else "",
         }
 
     async def support_bundle(self, uid: int, cluster: str) -> bytes:
-        """A .tar.gz for a bug report: of one cluster, or of all that the caller has."""
+        """A .tar.gz for a bug report: of one cluster, or of all that the caller has. One of each
+        user at a time.
+        """
+        async with self.turns.of("bundle", str(uid)):
+            return await self._support_bundle(uid, cluster)
+
+    async def _support_bundle(self, uid: int, cluster: str) -> bytes:
         if cluster:
-            await self._row(uid, cluster)
-        texts = {
-            "versions.txt": await bundle.versions(),
-            "daemon.json": bundle.as_json(await self.about()),
-            "daemon.log": bundle.log_tail(self.log_file),
-            "operations.json": bundle.as_json(await self.operations.list(uid)),
-        }
+            await owned(self.database, uid=uid, name=cluster)
+        operations = await self.operations.list(uid)
+        log = await asyncio.to_thread(bundle.log_tail, self.log_file)
+        if not self.planner.access.is_admin(uid):
+            machines = {str(member.uuid) for member in self.fleet.of(uid)}
+            whose = bundle.Whose(uid, machines, {str(each.id) for each in operations})
+            log = await asyncio.to_thread(bundle.lines_of, log, whose)
+        texts = bundle.Texts()
+        texts.add("versions.txt", await bundle.versions())
+        texts.add("daemon.json", bundle.as_json(await self.about(uid)))
+        texts.add("daemon.log", log)
+        texts.add("operations.json", await self._as_json(uid, operations))
         for row in await self.database.call(stored.all_clusters, uid=uid):
             if cluster in ("", row.name):
-                texts |= await self._bundled(row)
+                await self._bundle(row, texts)
         rows = await self.nodes.bmc_rows(uid, "")
         secrets = [
-            row[key] for row in rows for key in ("password", "k_g", "pdu_secret") if row[key]
+            row[key]
+            for row in rows
+            for key in ("password", "k_g", "pdu_secret", "pdu_community")
+            if row[key]
         ]
-        return bundle.Bundle(texts, secrets).pack()
+        pack = bundle.Bundle(texts.by_name, secrets).pack
+        return await self.planner.workers.run(uid, pack)
 
-    async def _bundled(self, row: ClusterRow) -> dict[str, str]:
+    async def _as_json(self, uid: int, value: object) -> str:
+        return await self.planner.workers.run(uid, bundle.as_json, value)
+
+    async def _bundle(self, row: ClusterRow, texts: bundle.Texts) -> None:
         request = self._request_of(row)
         try:
             plan = plan_text(await self.plan(replace(request, fetches=False)))
         except NospoonError as error:
             plan = str(error)
-        texts = {
-            f"{row.name}/cluster.yaml": request.text,
-            f"{row.name}/ironic.json": await self._in_ironic(row),
-            f"{row.name}/resolved.json": bundle.as_json(self.planner.read(row.file, request.text)),
-            f"{row.name}/plan.txt": plan,
-            f"{row.name}/status.json": bundle.as_json(await self.status(row.uid, row.name)),
-        }
+        try:
+            cluster = await self.planner.cluster_of(request)
+            resolved = await self._as_json(row.uid, cluster)
+        except SpecError as error:  # an earlier version took the file
+            resolved = str(error)
+        texts.add(f"{row.name}/cluster.yaml", request.text)
+        texts.add(f"{row.name}/ironic.json", await self._in_ironic(row))
+        texts.add(f"{row.name}/resolved.json", resolved)
+        texts.add(f"{row.name}/plan.txt", plan)
+        status = await self.status(row.uid, row.name)
+        texts.add(f"{row.name}/status.json", await self._as_json(row.uid, status))
         for member in self.fleet.of(row.uid, row.name):
-            said = b"".join([c async for c in self.consoles.read(member.uuid, follow=False)])
-            texts[f"{row.name}/consoles/{member.node}.log"] = said.decode(errors="replace")
-        return texts
+            said = await self.consoles.tail(member.uuid, bundle.CONSOLE_TAIL) if texts.left else b""
+            texts.add(f"{row.name}/consoles/{member.node}.log", said.decode(errors="replace"))
 
     async def _in_ironic(self, row: ClusterRow) -> str:
         try:
-            return bundle.as_json(await self.planner.enrolment.told_of(row))
+            return await self._as_json(row.uid, await self.planner.enrolment.told_of(row))
         except NospoonError as error:
             return str(error)
 
     async def export(self, uid: int, name: str, to: str) -> Exported:
         """A cluster as what another tool reads, with credentials: for its owner only."""
-        return await self.exports.export(await self._row(uid, name), to)
-
-    async def _row(self, uid: int, name: str) -> ClusterRow:
-        row = await self.database.call(stored.find, uid=uid, name=name)
-        if row is None:
-            known = [each.name for each in await self.database.call(stored.all_clusters, uid=uid)]
-            hint = f"Yours: {', '.join(known)}." if known else "You have none."
-            raise NotFound(f"no cluster {name!r}", hint=hint)
-        return row
+        return await self.exports.export(await owned(self.database, uid=uid, name=name), to)
 
     def _request_of(self, row: ClusterRow) -> Request:
         text = self.cipher.decrypt(row.text.encode())

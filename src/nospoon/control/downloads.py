@@ -18,17 +18,19 @@ TOLD = 2.0
 MIB = 1 << 20
 
 
-async def fetch_all(running: Running, urls: Mapping[str, str], files: Files) -> Ended:
+async def fetch_all(
+    running: Running, urls: Mapping[str, str], files: Files, *, owner: int
+) -> Ended:
     """Fetch one after the other, and tell how far it is; what cannot be had is told at the end.
 
-    `urls`: each with its place in the cluster file.
+    `urls`: each with its place in the cluster file. `owner`: whose quota they count to.
     """
     failures = []
     for number, (url, written) in enumerate(urls.items()):
         place = told(url)
         running.emit(Progress(Phase.STARTED, "fetch", what=place, done=number, total=len(urls)))
         try:
-            got = await _fetch(running, url, place, files)
+            got = await _fetch(running, url, place, files, owner)
         except (ProviderError, UsageError) as error:
             failures.append({"what": place, "node": "", "message": f"{written}: {error}"})
             continue
@@ -41,11 +43,11 @@ async def fetch_all(running: Running, urls: Mapping[str, str], files: Files) -> 
     return Ended(OperationState.DONE, "")
 
 
-async def _fetch(running: Running, url: str, place: str, files: Files) -> str:
+async def _fetch(running: Running, url: str, place: str, files: Files, owner: int) -> str:
     transfer = Transfer()
     async with Tasks("fetch") as tasks:
         tasks.start(_tell(running, place, transfer), name=place)
-        await files.fetch_once(url, transfer)
+        await files.fetch_once(url, transfer, owner=owner)
     return _size(transfer.got)
 
 

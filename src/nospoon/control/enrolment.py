@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from nospoon.control.fleet import Member
 from nospoon.engine.observe import observe
 from nospoon.errors import HostUnreachable, PlanRefused
 from nospoon.model.ironic import (
@@ -28,8 +30,9 @@ from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Key, Kind, OwnerTag, Resource
 from nospoon.plan.enrol import PLACE
 from nospoon.providers.base import Driver
-from nospoon.store.clusters import ClusterRow
+from nospoon.store.clusters import ClusterRow, get
 from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,11 @@ RULES: Mapping[Kind, Mapping[str, str]] = {
 class Enrolment:
     """Knows the Ironic of each cluster, and hands out its drivers."""
 
-    def __init__(self, cipher: Cipher, drivers: IronicDrivers, nodes: IronicNodes) -> None:
+    def __init__(
+        self, cipher: Cipher, drivers: IronicDrivers, nodes: IronicNodes, database: Database
+    ) -> None:
         self._cipher, self._drivers, self.nodes = cipher, drivers, nodes
+        self._database = database
 
     def sealed(self, place: IronicPlace | None) -> bytes:
         """As the store keeps it; b"" for none."""
@@ -90,6 +96,13 @@ class Enrolment:
         if row is None or not row.enrolled:
             return None
         return msgspec.json.decode(self._cipher.decrypt(row.enrolled), type=IronicPlace)
+
+    async def endpoint_of(self, member: Member | None) -> str:
+        """URL of the standalone Ironic that a node's cluster names; "" for none."""
+        if member is None:
+            return ""
+        place = self.place_of(await self._database.call(partial(get, id=member.cluster_id)))
+        return place.endpoint if place is not None else ""
 
     def joined(self, before: IronicPlace | None, now: IronicPlace | None) -> IronicPlace | None:
         """Where one looks: in the place of the file, and in Nova also for what an earlier file had

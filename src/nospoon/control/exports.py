@@ -51,7 +51,7 @@ class Exports:
         """A cluster in one of `FORMATS`, with the passwords of its BMCs. Raises `UsageError`."""
         if to not in FORMATS:
             raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
-        cluster = self._planner.read(row.file, self._cipher.decrypt(row.text.encode()))
+        cluster = await self._planner.stored_cluster(row)
         inventory = await self._inventory(row, cluster)
         there = {each.name for each in inventory.places}
         missing = [node.name for node in cluster.nodes if node.name not in there]

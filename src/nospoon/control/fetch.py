@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import socket
 import ssl
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import IO
+from functools import partial
+from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
+from nospoon.runtime.reach import ANYWHERE, Reach, dial
 
 CHUNK = 1 << 20
 FETCH_TIMEOUT = 60.0
 """Seconds in which a server must say something."""
+MOST_REDIRECTS = 5
+"""That one download follows; each is checked as the first URL was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +79,58 @@ def told(source: str) -> str:
 
 @dataclass(slots=True)
 class Transfer:
-    """How far a download is: `got` bytes of `total`, 0 when the server does not tell. Whoever sets
-    `unwanted` stops it.
+    """How far a download is: `got` bytes of `total`, 0 when the server does not tell.
+
+    Whoever calls `stop`, from any thread, ends it at once, also while its server is silent.
     """
 
     got: int = 0
     total: int = 0
     unwanted: bool = False
+    why: str = ""
+    _line: socket.socket | None = None
+
+    def stop(self, why: str = "nobody wants it any more") -> None:
+        """`why` is told of it; a second word changes nothing."""
+        if not self.unwanted:
+            self.why, self.unwanted = why, True
+        if self._line is not None:
+            with suppress(OSError):  # it is closed already
+                self._line.shutdown(socket.SHUT_RDWR)
+
+    def hold(self, line: socket.socket) -> None:
+        """Its connection; a duplicate is kept, for TLS takes the descriptor away."""
+        self.let_go()
+        self._line = line.dup()
+        if self.unwanted:
+            self.stop()
+
+    def let_go(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
 
 
-def download(url: str, access: Access, target: IO[bytes], transfer: Transfer) -> str:
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which something is fetched. `reach`: which addresses may be connected to.
+
+    `largest`: bytes, 0 for no limit. `expect` is told of bytes that are announced, `take` of those
+    that came; both may refuse them with `OutOfSpace`.
+    """
+
+    reach: Reach = ANYWHERE
+    largest: int = 0
+    expect: Callable[[int], None] = lambda _: None
+    take: Callable[[int], None] = lambda _: None
+
+
+FREE = Terms()
+
+
+def download(
+    url: str, access: Access, target: IO[bytes], transfer: Transfer, terms: Terms = FREE
+) -> str:
     """Write what is at the URL to a file; returns its SHA-256. Messages tell no account.
 
     Raises `UsageError` for what is no http(s) URL, `ProviderError` when it cannot be had whole.
@@ -92,35 +139,129 @@ def download(url: str, access: Access, target: IO[bytes], transfer: Transfer) ->
     if urlsplit(place).scheme not in {"http", "https"}:
         raise UsageError(f"expected an http or https URL, got {place!r}")
     digest = hashlib.sha256()
-    with closing(_chunks(place, access, transfer)) as chunks:
+    with closing(_chunks(place, access, transfer, terms)) as chunks:
         for chunk in chunks:
+            terms.take(len(chunk))
             digest.update(chunk)
             target.write(chunk)  # an error of the file is none of the server
     return digest.hexdigest()
 
 
-def _chunks(place: str, access: Access, transfer: Transfer) -> Generator[bytes, None, None]:
+def _chunks(
+    place: str, access: Access, transfer: Transfer, terms: Terms
+) -> Generator[bytes, None, None]:
     """What is there, piece by piece; `ProviderError` when that is not all of it."""
     try:
-        with urllib.request.urlopen(  # noqa: S310  (checked above)
-            access.request(place), timeout=FETCH_TIMEOUT, context=access.tls()
+        if transfer.unwanted:
+            raise OSError(transfer.why)
+        with _opener(access, transfer, terms.reach).open(
+            access.request(place), timeout=FETCH_TIMEOUT
         ) as answer:
             wanted = answer.headers.get("Content-Length", "")
             transfer.total = int(wanted) if wanted.isdigit() else 0
-            while not transfer.unwanted and (chunk := answer.read(CHUNK)):
+            _refuse_large(place, transfer.total, terms)
+            terms.expect(transfer.total)
+            while not transfer.unwanted and (chunk := answer.read1(CHUNK)):
                 transfer.got += len(chunk)
+                _refuse_large(place, transfer.got, terms)
                 yield chunk
     except (urllib.error.URLError, http.client.HTTPException, ValueError, OSError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # it holds the answer
-        raise Unfetchable(f"cannot fetch {place}: {error}", url=place, why=_why(error)) from error
+        if not transfer.unwanted:
+            why = _why(error)
+            raise Unfetchable(f"cannot fetch {place}: {error}", url=place, why=why) from error
+    except Unfetchable as error:
+        message = f"cannot fetch {place}: {error.message}"
+        raise Unfetchable(message, url=place, why=error.why, hint=error.hint) from error
+    finally:
+        transfer.let_go()
     if transfer.unwanted:
-        raise ProviderError(f"{place} was not fetched: nobody wants it any more")
+        raise ProviderError(f"{place} was not fetched: {transfer.why}")
     if wanted.isdigit() and int(wanted) != transfer.got:  # read(n) tells nothing of a short answer
         message = (
             f"cannot fetch {place}: got {transfer.got} of {wanted} bytes, then the server hung up"
         )
         raise Unfetchable(message, url=place)
+
+
+def _refuse_large(place: str, amount: int, terms: Terms) -> None:
+    if terms.largest and amount > terms.largest:
+        raise Unfetchable(
+            f"it has more than {terms.largest} bytes, the most that a BMC fetches",
+            url=place,
+            hint="NOSPOON_MEDIA_SIZE sets the limit",
+        )
+
+
+def _opener(access: Access, transfer: Transfer, reach: Reach) -> urllib.request.OpenerDirector:
+    """Speaks HTTP and nothing else: a redirect to ftp: or file: finds nobody who takes it.
+
+    A proxy of the daemon's environment would connect to addresses that nobody here judged.
+    """
+
+    def connect(
+        place: tuple[str, int], timeout: float = FETCH_TIMEOUT, source: object = None
+    ) -> socket.socket:
+        del source
+        line = dial(*place, reach, timeout)
+        transfer.hold(line)
+        return line
+
+    director = urllib.request.OpenerDirector()
+    for handler in (
+        *([urllib.request.ProxyHandler()] if reach.anywhere else []),
+        urllib.request.UnknownHandler(),
+        _Http(connect),
+        _Https(connect, access.tls()),
+        urllib.request.HTTPDefaultErrorHandler(),
+        _Redirects(),
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        director.add_handler(handler)
+    return director
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    max_redirections = MOST_REDIRECTS
+
+
+def _plain(host: str, *, connect: Any, **options: Any) -> http.client.HTTPConnection:
+    """Host and, with TLS, SNI and the name in the certificate stay those of the URL: only what
+    opens the socket is ours (`http.client.HTTPConnection.connect`).
+    """
+    made = http.client.HTTPConnection(host, **options)
+    made._create_connection = connect  # type: ignore[attr-defined]  # noqa: SLF001
+    return made
+
+
+def _secure(host: str, *, connect: Any, **options: Any) -> http.client.HTTPSConnection:
+    made = http.client.HTTPSConnection(host, **options)
+    made._create_connection = connect  # type: ignore[attr-defined]  # noqa: SLF001
+    return made
+
+
+class _Http(urllib.request.AbstractHTTPHandler):
+    def __init__(self, connect: Any) -> None:
+        super().__init__()
+        self._connect = connect
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_plain, connect=self._connect), request)
+
+    http_request = urllib.request.AbstractHTTPHandler.do_request_
+
+
+class _Https(urllib.request.AbstractHTTPHandler):
+    def __init__(self, connect: Any, context: ssl.SSLContext) -> None:
+        super().__init__()
+        self._connect, self._context = connect, context
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        made = partial(_secure, connect=self._connect, context=self._context)
+        return self.do_open(made, request)
+
+    https_request = urllib.request.AbstractHTTPHandler.do_request_
 
 
 _STATUSES = {

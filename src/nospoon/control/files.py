@@ -8,13 +8,16 @@ import hashlib
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
-from nospoon.control.fetch import Access, Transfer, download
+from nospoon.control.fetch import Access, Terms, Transfer, download
+from nospoon.control.space import Space
 from nospoon.control.verified import expected, promised, refuse_other
 from nospoon.errors import NotFound, OutOfSpace, ProviderError, UsageError
 from nospoon.runtime import clock
@@ -22,6 +25,8 @@ from nospoon.runtime import clock
 KEPT_UNNAMED = 3600.0
 """Seconds for which a file is kept that no cluster names yet: its `up` may wait to be confirmed."""
 PARTIAL = ".partial"
+THREADS = 16
+"""Files of cluster files that are fetched at a time; more wait."""
 PRIVATE = 0o700
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _URL = re.compile(r"https?://")
@@ -41,11 +46,20 @@ class Files:
     """
 
     directory: Path
+    space: Space
     _arrived: dict[str, float] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
     _fetching: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
     )
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="download")
+    )
+
+    @classmethod
+    def at(cls, directory: Path, *, reserve: int = 0, quota: int = 0) -> Files:
+        """`reserve`: bytes that stay free on its disk; `quota`: of one owner; 0 for none."""
+        return cls(directory, Space(directory, reserve, quota))
 
     def path(self, sha256: str) -> Path:
         """Where the content with this digest lies. Raises `NotFound`."""
@@ -59,11 +73,23 @@ class Files:
     def has(self, sha256: str) -> bool:
         return bool(_DIGEST.match(sha256)) and (self.directory / sha256).is_file()
 
-    def wanted(self, sha256: str) -> bool:
-        """Whether it is here; if so, it stays for a while, for somebody is about to name it."""
+    def wanted(self, sha256: str, *, owner: int | None = None) -> bool:
+        """Whether it is here; if so, it stays for a while, for `owner` is about to name it."""
         if self.has(sha256):
             self._arrived[sha256] = clock.monotonic()
+            self.space.kept(owner, sha256)
         return self.has(sha256)
+
+    async def missing(self, digests: Sequence[str], *, owner: int) -> list[str]:
+        """Which of these are not here; those that are stay for a while."""
+        here = await asyncio.to_thread(lambda: {each for each in digests if self.has(each)})
+        return [each for each in digests if each not in here or not self.wanted(each, owner=owner)]
+
+    def release(self, sha256: str, owner: int | None) -> None:
+        """`owner` needs it no more; it is removed unless another user uploaded the same content."""
+        self.space.release(owner, sha256)
+        if not self.space.owned(sha256):
+            self.drop(sha256)
 
     def begin(self, digests: Collection[str]) -> None:
         """At start-up: remove every file that is not among these, and what never became whole."""
@@ -81,13 +107,26 @@ class Files:
             if path.is_file() and path.name not in digests and not late:
                 self.drop(path.name)
 
-    async def receive(self, sha256: str, chunks: AsyncIterator[bytes]) -> None:
-        """Take an upload; content that does not match its digest is refused and removed."""
+    async def receive(
+        self,
+        sha256: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        owner: int | None = None,
+        announced: int = 0,
+    ) -> None:
+        """Take an upload; content that does not match its digest is refused and removed.
+
+        `announced`: how many bytes it is to have, 0 where nobody says. Raises `OutOfSpace` for more
+        than its owner may have here.
+        """
         if not _DIGEST.match(sha256):
             raise UsageError(f"expected a SHA-256 in lower-case hex, got {sha256!r}")
         digest = hashlib.sha256()
-        with self._part() as part:
+        with self.space.charge(owner) as charge, self.scratch() as part:
+            charge.expect(announced)
             async for chunk in chunks:
+                charge.take(len(chunk))
                 digest.update(chunk)
                 part.write(chunk)
             if digest.hexdigest() != sha256:
@@ -95,10 +134,12 @@ class Files:
                     f"upload is damaged: expected SHA-256 {sha256}, got {digest.hexdigest()}"
                 )
             self._settle(part, sha256)
+        self.space.kept(owner, sha256)
 
     def drop(self, sha256: str) -> None:
         """Remove a file; one that is gone already is no error."""
         self._arrived.pop(sha256, None)
+        self.space.gone(sha256)
         (self.directory / sha256).unlink(missing_ok=True)
 
     async def fetch(
@@ -108,25 +149,37 @@ class Files:
         transfer: Transfer | None = None,
         *,
         checksum: str = "",
+        owner: int | None = None,
     ) -> str:
         """Download an http(s) URL; returns its SHA-256. `transfer` tells how far it is.
 
-        What has another checksum is not kept: `ProviderError`.
+        What has another checksum is not kept: `ProviderError`. It may take as long as it needs, in
+        a thread that nothing else waits for.
         """
         transfer = transfer or Transfer()
+        loop = asyncio.get_running_loop()
         try:
-            return await asyncio.to_thread(self._fetch, url, access or Access(), transfer, checksum)
+            with self.space.charge(owner) as charge:
+                terms = Terms(expect=charge.expect, take=charge.take)
+                work = partial(
+                    self.fetch_blocking, url, access or Access(), transfer, terms, checksum=checksum
+                )
+                got = await loop.run_in_executor(self._threads, work)
         finally:
-            transfer.unwanted = True  # a thread that is still at it stops
+            transfer.stop()  # a thread that is still at it ends
+        self.space.kept(owner, got)
+        return got
 
-    async def fetch_once(self, source: str, transfer: Transfer | None = None) -> str:
+    async def fetch_once(
+        self, source: str, transfer: Transfer | None = None, *, owner: int | None = None
+    ) -> str:
         """The same, and what was fetched of late is not fetched again: a plan and the `up` after it
         mean the same content. `source`: a URL, which a blank and its checksum may follow.
         """
         async with self._fetching[source]:
             if not self.fetched(source):
                 url, _, checksum = source.partition(" ")
-                got = await self.fetch(url, transfer=transfer, checksum=checksum)
+                got = await self.fetch(url, None, transfer, checksum=checksum, owner=owner)
                 self._digests[source] = got
         return self._digests[source]
 
@@ -140,10 +193,13 @@ class Files:
             self._digests[source] = known
         return self.has(known)
 
-    def _fetch(self, url: str, access: Access, transfer: Transfer, checksum: str) -> str:
+    def fetch_blocking(
+        self, url: str, access: Access, transfer: Transfer, terms: Terms, *, checksum: str = ""
+    ) -> str:
+        """What a thread does for `fetch`."""
         wanted = expected(url, checksum) if checksum else None
-        with self._part() as part:
-            sha256 = download(url, access, part, transfer)
+        with self.scratch() as part:
+            sha256 = download(url, access, part, transfer, terms)
             if wanted is not None:
                 part.flush()
                 refuse_other(url, wanted, Path(part.name))
@@ -156,8 +212,10 @@ class Files:
         Path(part.name).rename(self.directory / sha256)
 
     @contextmanager
-    def _part(self) -> Iterator[IO[bytes]]:
-        """A file that vanishes unless it was settled. Raises `OutOfSpace`, `ProviderError`."""
+    def scratch(self) -> Iterator[IO[bytes]]:
+        """A file that vanishes unless it was settled; what a daemon that ended left is removed by
+        the next. Raises `OutOfSpace`, `ProviderError`.
+        """
         try:
             place = self.directory / PARTIAL
             self.directory.mkdir(parents=True, exist_ok=True, mode=PRIVATE)

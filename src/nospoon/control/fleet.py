@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
@@ -11,8 +10,10 @@ from nospoon.control.authority import Authority, Bootable
 from nospoon.control.hosts import Hosts
 from nospoon.errors import NotFound, UsageError
 from nospoon.model.cluster import Host
+from nospoon.model.names import natural
 from nospoon.model.resources import Machine
 from nospoon.services.netboot.ports import ServedProfile
+from nospoon.spec.nearest import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,11 @@ class Fleet:
         self._hosts, self._authority, self._reshape = hosts, authority, reshape
         self._members: dict[UUID, Member] = {}
 
-    def put(self, member: Member) -> None:
+    def put(self, member: Member, *, reached: bool = True) -> None:
+        """`reached` false: its owner may not use its host, to which nothing connects."""
         self._members[member.uuid] = member
-        self._hosts.settle(member.uuid, member.host)
+        if reached:
+            self._hosts.settle(member.uuid, member.host)
         self._authority.put(Bootable(member.machine, member.profile))
         self._reshape(member.machine)
 
@@ -62,17 +65,30 @@ class Fleet:
     def get(self, uuid: UUID) -> Member | None:
         return self._members.get(uuid)
 
+    def has_mac(self, mac: str, *, but: UUID) -> Member | None:
+        """A node of another cluster than this one with a NIC of this MAC."""
+        found = (self._members.get(uuid) for uuid in self._authority.holders(mac))
+        return next((each for each in found if each and each.cluster_id != but), None)
+
+    def bridges(self, *, but: UUID) -> frozenset[str]:
+        """Those into which nodes of other clusters than this one are plugged."""
+        others = (each for each in self._members.values() if each.cluster_id != but)
+        return frozenset(nic.bridge for each in others for nic in each.machine.nics)
+
     def of(self, uid: int, cluster: str = "") -> list[Member]:
-        """A user's nodes, all or of one cluster, by cluster and name."""
-        found = [m for m in self._members.values() if m.uid == uid and cluster in ("", m.cluster)]
-        return sorted(found, key=lambda member: (member.cluster, member.node))
+        """A user's nodes, all or of one cluster, by cluster and name (node-2 before node-10)."""
+        found = self._of(uid, cluster)
+        return sorted(found, key=lambda member: (natural(member.cluster), natural(member.node)))
+
+    def _of(self, uid: int, cluster: str = "") -> list[Member]:
+        return [m for m in self._members.values() if m.uid == uid and cluster in ("", m.cluster)]
 
     def find(self, uid: int, reference: str) -> Member:
         """A user's node by name, cluster/name or UUID. Raises `NotFound` or `UsageError`."""
-        mine = self.of(uid)
+        mine = self._of(uid)
         found = [m for m in mine if reference in (m.node, m.path, str(m.uuid))]
         if len(found) > 1:
-            paths = ", ".join(member.path for member in found)
+            paths = ", ".join(sorted(member.path for member in found))
             raise UsageError(f"several nodes are named {reference!r}: {paths}")
         if not found:
             raise NotFound(f"no node {reference!r}", hint=_suggest(reference, mine))
@@ -81,5 +97,5 @@ class Fleet:
 
 def _suggest(reference: str, members: Iterable[Member]) -> str:
     names = [name for member in members for name in (member.node, member.path)]
-    near = difflib.get_close_matches(reference, names, n=1)
-    return f"Did you mean {near[0]!r}?" if near else "`nospoon node list` shows yours."
+    near = nearest(reference, names)
+    return f"Did you mean {near!r}?" if near else "`nospoon node list` shows yours."

@@ -120,6 +120,7 @@ class HostChecker:
         for what, verdict, detail in (
             *_resources(facts),
             *_bridges(host, facts),
+            *_filters(cluster, facts),
             *_networks(cluster, host, facts),
         ):
             yield said(what, verdict, detail)
@@ -156,6 +157,19 @@ def _resources(facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
 def _bridges(host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
     for physnet, link in host.physnets:
         yield f"physnet {physnet}", *_mapped(link, facts)
+
+
+def _filters(cluster: Cluster, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+    """Of libvirt, where guests can be filtered."""
+    if not (facts.real and facts.managed_networks):
+        return
+    wanted = any(network.anti_spoofing for network in cluster.networks)
+    purpose = "networks with `anti_spoofing`"
+    if facts.anti_spoofing:
+        yield "clean-traffic", Verdict.OK, purpose
+    else:
+        detail = f"{purpose}: install the package libvirt-daemon-config-nwfilter there"
+        yield "clean-traffic", Verdict.MISSING if wanted else Verdict.WITHOUT, detail
 
 
 def _networks(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:

@@ -41,11 +41,15 @@ async def listed(database: Database, planner: Planner, hosts: Hosts, *, uid: int
             members[node.host.name].append(node)
         known = await planner.hosts_of(cluster)
         found += [(host, cluster.name, members[host.name]) for host in known]
-    reasons = await asyncio.gather(*(_away(hosts, host) for host, _, _ in found))
+    reasons = await asyncio.gather(
+        *(_away(hosts, host, refused=planner.access.why_not(uid, host)) for host, _, _ in found)
+    )
     return [_row(*each, away) for each, away in zip(found, reasons, strict=True)]
 
 
-async def _away(hosts: Hosts, host: Host) -> str:
+async def _away(hosts: Hosts, host: Host, *, refused: str) -> str:
+    if refused:
+        return refused
     if host.kind is ConnectionKind.SIMULATED:
         return ""
     try:

@@ -112,6 +112,7 @@ class Hosts:
             masters={name: link.master for name, link in (links or {}).items() if link.master},
             bridges=frozenset(name for name, link in (links or {}).items() if link.kind in BRIDGES),
             ovs_bridges=ovs,
+            anti_spoofing=can.anti_spoofing,
             volumes=existing,
             real=host.kind is not ConnectionKind.SIMULATED,
         )

@@ -5,7 +5,7 @@ The daemon opens no path that a client names: files were uploaded before, URLs a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from nospoon.control.certificates import certificate_files, refuse_unusable
@@ -16,14 +16,15 @@ from nospoon.control.request import Request
 from nospoon.errors import ProviderError, UsageError
 from nospoon.model.cluster import Cluster
 from nospoon.plan.resolve import ImageFacts
+from nospoon.runtime.workers import Workers
 from nospoon.spec.document import Document
 
 
 class NamedFiles:
     """Finds the copies of the files that a cluster file names."""
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, files: Files, workers: Workers) -> None:
+        self._files, self._workers = files, workers
 
     async def of(
         self, cluster: Cluster, request: Request, fetched: Mapping[str, str]
@@ -39,8 +40,7 @@ class NamedFiles:
                 known = await self._missing(name, request)
             uploads[name] = known
         if request.fetches:  # who only looks is told nothing of what expired meanwhile
-            document = Document(request.text, request.file)
-            await refuse_unusable(cluster, uploads, self._files, document)
+            await refuse_unusable(cluster, uploads, self._files, request, self._workers)
         return uploads, await self._facts_of_images(cluster, uploads, request)
 
     async def _facts_of_images(
@@ -56,10 +56,9 @@ class NamedFiles:
                 refused.append((name, str(error)))
         refused += _too_small(cluster, facts)
         if refused:
-            document = Document(request.text, request.file)
-            raise UsageError(
-                "\n".join(f"{document.place_of(url_of(n))}: {why}" for n, why in refused)
-            )
+            names = [name for name, _ in refused]
+            places = await self._workers.run(request.uid, places_of, request, names)
+            raise UsageError("\n".join(f"{places[name]}: {why}" for name, why in refused))
         return facts
 
     def to_fetch(self, cluster: Cluster, fetched: Mapping[str, str]) -> list[str]:
@@ -75,11 +74,17 @@ class NamedFiles:
                 f"the daemon's copy of {told(name)} is gone", hint="`nospoon up` brings it again."
             )
         if is_url(name):
-            return await self._files.fetch_once(name)
+            return await self._files.fetch_once(name, owner=request.uid)
         raise UsageError(
             f"file {name} of the cluster file was not uploaded",
             hint="Use the nospoon command, or PUT it to /v1/files first.",
         )
+
+
+def places_of(request: Request, names: Sequence[str]) -> dict[str, str]:
+    """Where the file has each name. Run it in a thread: the file may be a long one."""
+    document = Document(request.text, request.file)
+    return {name: document.place_of(url_of(name)) for name in names}
 
 
 def _images_of(cluster: Cluster) -> set[str]:

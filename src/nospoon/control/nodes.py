@@ -16,10 +16,12 @@ from nospoon.control import status as shown
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.media import Media
+from nospoon.control.owned import owned
 from nospoon.control.work import record_group
 from nospoon.errors import NotFound
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.plan.identity import snmp_community
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.service import Attached, ConsoleService
 from nospoon.store import clusters as stored
@@ -43,7 +45,9 @@ class Nodes:
     media: Media
 
     async def rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
-        """A row a node."""
+        """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
+        if cluster:
+            await owned(self.database, uid=uid, name=cluster)
         return [self._about(member) for member in self.fleet.of(uid, cluster)]
 
     async def show(self, uid: int, reference: str) -> dict[str, Any]:
@@ -52,7 +56,9 @@ class Nodes:
         return {**self._about(member), **shown.shape_json(member.machine, member.host.name)}
 
     async def bmc_rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
-        """A row a BMC, with credentials: for its owner only."""
+        """A row a BMC, with credentials: for its owner only. Raises `NotFound` as `rows` does."""
+        if cluster:
+            await owned(self.database, uid=uid, name=cluster)
         known: dict[UUID, NodeRow] = {
             row.uuid: row for row in await self.database.call(stored.all_nodes)
         }
@@ -63,6 +69,7 @@ class Nodes:
                 "password": self.cipher.decrypt(known[member.uuid].password),
                 "k_g": self._k_g(known[member.uuid]),
                 "pdu_secret": self._pdu_secret(member),
+                "pdu_community": self._pdu_community(member),
             }
             for member in self.fleet.of(uid, cluster)
         ]
@@ -121,7 +128,7 @@ class Nodes:
     ) -> dict[str, Any]:
         """Put an uploaded image into the node's CD drive: {"node", "media"}."""
         member = self.fleet.find(uid, reference)
-        await self.media.insert_uploaded(member.uuid, sha256, name)
+        await self.media.insert_uploaded(member.uuid, sha256, name, owner=uid)
         return {"node": member.path, "media": name}
 
     async def eject(self, uid: int, reference: str) -> dict[str, Any]:
@@ -177,6 +184,12 @@ class Nodes:
     def _pdu_secret(self, member: Member) -> str:
         served = self.bmcs.status(member.uuid)
         return served.config.pdu_secret if served is not None else ""
+
+    def _pdu_community(self, member: Member) -> str:
+        served = self.bmcs.status(member.uuid)
+        if served is None or served.bmc.outlet is None or not served.bmc.outlet.v2c:
+            return ""
+        return snmp_community(served.config.pdu_secret)
 
     def _about(self, member: Member) -> dict[str, Any]:
         served = self.bmcs.status(member.uuid)

@@ -5,21 +5,21 @@ Nothing is changed here, so that a plan can be asked for as often as one likes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from functools import partial
 from ipaddress import IPv4Network
 from uuid import UUID, uuid4
 
 from nospoon.control import usage
+from nospoon.control.access import Access
 from nospoon.control.accounts import accounts_for
 from nospoon.control.borrowed import existing_volumes, refuse_borrowers
 from nospoon.control.certificates import certificate_digest
 from nospoon.control.enrolment import RULES as ENROLMENT_RULES
 from nospoon.control.enrolment import Enrolment, Sought
 from nospoon.control.files import Files
+from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts, routes_here
 from nospoon.control.named_files import NamedFiles
 from nospoon.control.pending import known_places
@@ -33,15 +33,18 @@ from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import Way
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService
 from nospoon.plan import identity
+from nospoon.plan.access import overlapping_routes, public_addresses
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.found import completed
 from nospoon.plan.hosts import HostFacts
 from nospoon.plan.losses import lost_snapshots
+from nospoon.plan.macs import against_macs
 from nospoon.plan.nova import inventories
 from nospoon.plan.numbers import in_order
 from nospoon.plan.occupants import occupants
+from nospoon.plan.plain_redfish import plain_redfish
 from nospoon.plan.ports import Neighbour, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.remembered import Remembered, Said, remembered
@@ -49,7 +52,9 @@ from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import elsewhere, only
 from nospoon.providers.base import Capabilities, Driver
+from nospoon.runtime.workers import Workers
 from nospoon.spec.load import load
+from nospoon.spec.nearest import nearest
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import snapshots
@@ -62,6 +67,11 @@ OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
     for kind, shape in ((Kind.BMC, Bmc), (Kind.NETBOOT, NetbootService))
 }
 """The daemon serves these kinds itself: every field may change while they run."""
+
+THREADS = 4
+"""Users whose files and plans are worked on at a time; others wait, and nothing else does."""
+MAX_NAMED = 200
+"""Characters of a name that nobody knows, in the message that says so."""
 
 PortsInUse = Callable[[], frozenset[tuple[str, int]]]
 
@@ -78,14 +88,19 @@ class Planner:
         hosts: Hosts,
         drivers_of: DriversOf,
         ports_in_use: PortsInUse,
+        fleet: Fleet,
+        boot_port: Callable[[], int],
         enrolment: Enrolment,
+        access: Access,
         pool_root: str,
         default_uri: str,
     ) -> None:
-        self.enrolment = enrolment
+        self.enrolment, self.access = enrolment, access
+        self.workers = Workers("planning", THREADS)
         self._database, self._cipher, self._hosts = database, cipher, hosts
-        self._named = NamedFiles(files)
-        self._drivers_of, self._ports_in_use = drivers_of, ports_in_use
+        self._named = NamedFiles(files, self.workers)
+        self._drivers_of, self._ports_in_use, self._fleet = drivers_of, ports_in_use, fleet
+        self._boot_port = boot_port
         self._pool_root, self._default_uri = pool_root, default_uri
         self._proposed: dict[tuple[int, str], UUID] = {}
 
@@ -95,7 +110,7 @@ class Planner:
 
     async def cluster_of(self, request: Request) -> Cluster:
         """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
-        return await asyncio.to_thread(self.read, request.file, request.text)
+        return await self.workers.run(request.uid, self.read, request.file, request.text)
 
     async def prepare(
         self, request: Request, cluster: Cluster, *, surveyed: Surveyed | None = None
@@ -107,30 +122,34 @@ class Planner:
         wanted = await self._wanted(request, seen)
         require(request, seen.away, wanted.stranded)
         plan = await self._compared(request, wanted)
-        _refuse_stale(request.fingerprint, plan)
+        await self.workers.run(request.uid, _refuse_stale, request.fingerprint, plan)
         return replace(wanted, plan=plan)
 
     async def _known(self, request: Request, cluster: Cluster, surveyed: Surveyed | None) -> Seen:
         """What is remembered, and what the hosts say of themselves."""
+        await self.access.check_file(request, cluster, self.workers)
         refuse_borrowers(cluster, request.uid)
         earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.uid)
         before = earlier.uploads if earlier is not None else {}
+        known = await self.hosts_of(earlier) if earlier is not None else ()
+        self.access.check_hosts(request.uid, known)
         uploads, images = await self._named.of(cluster, request, before)
         ask = partial(self._ask, volumes=existing_volumes(cluster))
         surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
         return Seen(
             id=cluster_id,
+            uid=request.uid,
             cluster=cluster,
             earlier=earlier,
             rows=await self._database.call(stored.nodes_of, cluster_id),
             uploads=uploads,
             images=images,
             surveyed=surveyed,
-            places=Places(await self.hosts_of(earlier) if earlier else (), cluster.hosts),
+            places=Places(known, cluster.hosts),
         )
 
     async def _look(self, known: Seen) -> Seen:
@@ -155,17 +174,26 @@ class Planner:
         """What is to be, and where; how it comes about is not told yet."""
         cluster, surveyed = seen.cluster, seen.surveyed
         allocations = await self._allocate(request, seen)
-        accounts = accounts_for(cluster, seen.id, {r.uuid: r for r in seen.rows}, self._cipher)
+        rows = {row.uuid: row for row in seen.rows}
+        accounts = await self.workers.run(
+            seen.uid, accounts_for, cluster, seen.id, rows, self._cipher
+        )
         around = Surroundings(
             pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
             images=seen.images,
             credentials_keys={name: account.key for name, account in accounts.items()},
             facts=surveyed.facts,
+            boot_port=self._boot_port(),
             certificate=certificate_digest(cluster, seen.uploads),
         )
-        desired = await asyncio.to_thread(resolve, cluster, seen.id, allocations, around)
+        desired = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
         neighbours = await self._neighbours(seen.id, request.uid)
-        _refuse([*against_twins(cluster.hosts), *against_ports(desired.values(), neighbours)])
+        twins = list(against_twins(cluster.hosts))
+        taken = await self.workers.run(
+            seen.uid, lambda: list(against_ports(desired.values(), neighbours))
+        )
+        macs = against_macs(desired.values(), partial(self._holder, seen.id, request.uid))
+        _refuse([*twins, *taken, *macs])
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
         return Prepared(seen, accounts, allocations, desired, nothing)
 
@@ -173,7 +201,7 @@ class Planner:
         """The file of before; None for one of an earlier version, which alone understood it."""
         text = self._cipher.decrypt(earlier.text.encode())
         try:
-            return await asyncio.to_thread(self.read, earlier.file, text)
+            return await self.workers.run(earlier.uid, self.read, earlier.file, text)
         except SpecError:
             return None
 
@@ -182,7 +210,8 @@ class Planner:
         may be recovered in part, or not yet.
         """
         decided = await self._remembered(seen)
-        return completed(decided, seen.observed, {row.name for row in seen.rows})
+        names = {row.name for row in seen.rows}
+        return await self.workers.run(seen.uid, completed, decided, seen.observed, names)
 
     async def _remembered(self, seen: Seen) -> Allocations:
         """Earlier versions numbered hosts in the order of their file."""
@@ -198,7 +227,11 @@ class Planner:
         """How what is becomes what is to be."""
         seen, desired, facts = wanted.seen, wanted.desired, wanted.seen.surveyed
         cluster = seen.cluster
-        plan = await asyncio.to_thread(
+        cautioned = await self.workers.run(
+            seen.uid, lambda: list(cautions(cluster, wanted.allocations, facts.facts))
+        )
+        plan = await self.workers.run(
+            seen.uid,
             diff,
             cluster=cluster.name,
             cluster_id=seen.id,
@@ -208,7 +241,9 @@ class Planner:
             why=_reasons(wanted),
             notes=(
                 *_notes(facts.capabilities),
-                *cautions(cluster, wanted.allocations, facts.facts),
+                *cautioned,
+                *public_addresses(cluster),
+                *plain_redfish(desired.values()),
             ),
         )
         plan = elsewhere(plan, seen.away, wanted.stranded)
@@ -238,7 +273,7 @@ class Planner:
         if seen.earlier is None or before is None:
             return ()
         then, now = Said(before, seen.earlier.uploads), Said(seen.cluster, seen.uploads)
-        return await asyncio.to_thread(remembered, then, now)
+        return await self.workers.run(seen.uid, remembered, then, now)
 
     def drivers(self, hosts: Iterable[Host]) -> dict[tuple[str, Kind], Driver]:
         """Every driver of these hosts."""
@@ -251,7 +286,12 @@ class Planner:
     async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
         """Where a cluster may have things. Daemons before schema 0006 knew only the last file."""
         known = await self._database.call(stored.hosts_of, row.id)
-        return known or self.read(row.file, self._cipher.decrypt(row.text.encode())).hosts
+        return known or (await self.stored_cluster(row)).hosts
+
+    async def stored_cluster(self, row: ClusterRow) -> Cluster:
+        """The cluster of a file that is in the store. Raises `SpecError`."""
+        text = self._cipher.decrypt(row.text.encode())
+        return await self.workers.run(row.uid, self.read, row.file, text)
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:
@@ -290,16 +330,22 @@ class Planner:
     async def _allocate(self, request: Request, seen: Seen) -> Allocations:
         cluster, facts = seen.cluster, seen.surveyed.all_facts
         before = await self._decided(seen)
-        allocations, reasons = await asyncio.to_thread(
-            allocate, cluster, before, await self._occupied(request, seen),
+        allocations, reasons = await self.workers.run(
+            seen.uid, allocate, cluster, before, await self._occupied(request, seen),
             facts=facts, unmade=seen.unmade(before.hosts), first_choice=seen.id.int,
             rebalance=request.rebalance,
         )  # fmt: skip
         answering = {name: each for name, each in facts.items() if not each.away}
-        reasons += reasons_against(cluster, seen.id, allocations, answering, before=before)
+        reasons += await self.workers.run(
+            seen.uid,
+            lambda: list(reasons_against(cluster, seen.id, allocations, answering, before=before)),
+        )
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
-            reasons += against_pool(pool, allocations, await routes_here())
+            routes = await routes_here()
+            reasons += against_pool(pool, allocations, routes)
+            if not self.access.is_admin(request.uid):
+                reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)
         _refuse(reasons)
         return allocations
 
@@ -324,8 +370,10 @@ class Planner:
             endpoints | self._ports_in_use(),
             usage=await usage.of_others(self._database, self._hosts, seen.id),
             standing=await usage.standing(self._database, seen.id),
-            nics=await asyncio.to_thread(
-                tuple, occupants(seen.observed, cluster=seen.cluster, targets=request.targets)
+            nics=await self.workers.run(
+                seen.uid,
+                tuple,
+                occupants(seen.observed, cluster=seen.cluster, targets=request.targets),
             ),
             unseen=seen.unseen,
         )
@@ -337,6 +385,13 @@ class Planner:
             for _, bmc, tag in await self._database.call(bmc_rows.records, None)
             if tag.cluster != cluster_id
         ]
+
+    def _holder(self, cluster_id: UUID, uid: int, mac: str) -> str:
+        """Which other cluster has this MAC; that of another user is not named."""
+        member = self._fleet.has_mac(mac, but=cluster_id)
+        if member is None:
+            return ""
+        return f"your cluster {member.cluster}" if member.uid == uid else "another cluster"
 
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""
@@ -369,9 +424,9 @@ def _refuse_stale(fingerprint: str, plan: Plan) -> None:
 def _refuse_unknown(targets: Iterable[str], names: Collection[str]) -> None:
     for target in targets:
         if target not in names:
-            near = get_close_matches(target, names, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"no node {target!r} in the file", hint=hint)
+            near = nearest(target, names)
+            hint = f"Did you mean {near!r}?" if near else ""
+            raise UsageError(f"no node {target[:MAX_NAMED]!r} in the file", hint=hint)
 
 
 def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:

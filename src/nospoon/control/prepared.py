@@ -23,11 +23,12 @@ from nospoon.store.clusters import ClusterRow, NodeRow
 class Seen:
     """What is asked for, what is remembered, and what there is.
 
-    `earlier` is None for a new cluster, `rows` are its nodes as they are remembered. `away`:
-    host -> why nobody knows what is there.
+    `uid`: who asks. `earlier` is None for a new cluster, `rows` are its nodes as they are
+    remembered. `away`: host -> why nobody knows what is there.
     """
 
     id: UUID
+    uid: int
     cluster: Cluster
     earlier: ClusterRow | None
     rows: Sequence[NodeRow]

@@ -29,6 +29,7 @@ from nospoon.model.machine import KeptState
 from nospoon.model.resources import Kind, Machine, Observed
 from nospoon.plan import notes
 from nospoon.plan.found import completed, found_allocations
+from nospoon.runtime import running
 from nospoon.runtime.clock import Clock
 from nospoon.spec.recovered import FILE, cluster_file, with_more
 from nospoon.store import clusters as stored
@@ -130,7 +131,8 @@ class Recovery:
         self._one_at_a_time = asyncio.Lock()
 
     async def recover(self, uid: int, scope: Scope, *, of: Cluster | None = None) -> dict[str, Any]:
-        """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}}}.
+        """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}},
+        "running": [deployment]}: other deployments, and which of them have a daemon here.
 
         `of`: a file's cluster, and no other. `uid`: the owner of clusters whose tags name none.
         """
@@ -148,14 +150,21 @@ class Recovery:
             "clusters": [row for row in rows if row],
             "away": {each.name: each.away for each in seen if each.away},
             "others": {each.name: each.others for each in seen if each.others},
+            "running": sorted({d for each in seen for d in each.others if running.runs(d)}),
         }
 
     async def adopt(self, deployment: str, scope: Scope) -> None:
         """From its next start on the daemon is this deployment, whose state was lost.
 
-        Raises `Conflict` when it has clusters already, `NotFound` when nothing carries that tag.
+        Raises `Conflict` when it has clusters already or a daemon of that deployment runs on this
+        machine, `NotFound` when nothing carries that tag.
         """
-        if await self._database.call(stored.all_clusters):
+        if running.runs(deployment):
+            raise Conflict(
+                f"a daemon of deployment {deployment} runs on this machine: its state is not lost",
+                hint="Use that daemon, or stop it before you take its deployment over.",
+            )
+        if await self._database.call(stored.holdings):
             raise Conflict(
                 "this daemon has clusters: it cannot become another deployment",
                 hint="Recover with an empty state: set NOSPOON_STATE_DIR to a new directory.",

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from nospoon.control.hosts import Hosts
@@ -14,6 +13,7 @@ from nospoon.control.planner import Planner
 from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import NospoonError, UsageError
 from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.destinations import LibvirtUri, Transport
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind, Observed
 from nospoon.providers.base import Driver
@@ -86,10 +86,14 @@ class Survey:
     async def known(self) -> Scope:
         """The hosts and Ironics of all clusters, and this machine."""
         hosts, ironics = [host_at("here", self._default_uri)], []
+        access, owner = self._planner.access, dict[UUID, int]()
         for row in await self._database.call(stored.all_clusters):
-            hosts += await self._planner.hosts_of(row)
+            owner[row.id] = row.uid
+            known = await self._planner.hosts_of(row)
+            hosts += [host for host in known if not access.why_not(row.uid, host)]
             ironics.append(self._planner.enrolment.place_of(row))
-        hosts += [row.host for row in await self._database.call(stored.all_nodes)]
+        nodes = await self._database.call(stored.all_nodes)
+        hosts += [row.host for row in nodes if not access.why_not(owner[row.cluster_id], row.host)]
         by_place = {each.where: each for each in ironics if each is not None}
         return Scope(tuple(_each_once(hosts)), tuple(by_place.values()))
 
@@ -146,14 +150,11 @@ def host_at(name: str, uri: str) -> Host:
     """A host by its libvirt URI, or `simulated`. Raises `UsageError`."""
     if uri == "simulated":
         return Host(name, ConnectionKind.SIMULATED, uri="")
-    parts = urlsplit(uri)
-    driver, _, transport = parts.scheme.partition("+")
-    if driver not in {"qemu", "test"}:
-        raise UsageError(
-            f"{uri!r} is no libvirt URI of QEMU",
-            hint="Write `qemu:///system`, `qemu+ssh://HOST/system` or `simulated`.",
-        )
-    ssh = f"ssh://{parts.netloc}" if transport == "ssh" else ""
+    try:
+        where = LibvirtUri.parse(uri)
+    except ValueError as error:
+        raise UsageError(str(error), hint="`simulated` is a host of this daemon.") from error
+    ssh = f"ssh://{where.authority}" if where.transport is Transport.SSH else ""
     return Host(name, uri=uri, ssh=ssh)
 
 

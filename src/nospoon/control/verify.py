@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -165,7 +166,7 @@ class Verifier:
             cmdline=command_line(member.machine.arch, ipv6=member.machine.ipv6),
         )
         offset = await self._consoles.size(member.uuid)
-        reported = self._authority.probe(member.uuid, profile)
+        reported = self._authority.probe(member.uuid, profile, secrets.token_urlsafe())
         await self._publish(member.uuid)
         await self._bmcs.set_override(member.uuid, NETWORK_ONCE)
         command = PowerCommand.CYCLE if self._is_on(member.uuid) else PowerCommand.ON

@@ -10,7 +10,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import structlog
-from sqlalchemy import Connection
 
 from nospoon.control.authority import Publish
 from nospoon.control.certificates import certificate_files
@@ -24,10 +23,12 @@ from nospoon.control.pending import Pending, as_it_is, moving
 from nospoon.control.planner import Planner
 from nospoon.control.prepared import Prepared
 from nospoon.control.request import Request
+from nospoon.control.saved import refuse_anothers_bridges, save
+from nospoon.control.space import text_of
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
-from nospoon.errors import Conflict, HostUnreachable, SpecError, Stale
+from nospoon.errors import Conflict, HostUnreachable, SpecError
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.ironic import Leaving
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
@@ -176,6 +177,7 @@ class Work:
         hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
         hosts |= {host.name: host for host in await self._planner.hosts_of(row)}
+        self._planner.access.check_hosts(row.uid, hosts.values())
         drivers: Drivers = self._planner.drivers(hosts.values())
         enrolment = self._planner.enrolment
         ironic = enrolment.drivers(enrolment.place_of(row), force=how.force)
@@ -191,9 +193,16 @@ class Work:
         rows = await self._database.call(stored.all_nodes)
         clusters = {row.id: row for row in await self._database.call(stored.all_clusters)}
         profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
+        refused: dict[tuple[int, Host], str] = {}
         for node in rows:
             row = clusters[node.cluster_id]
-            self._fleet.put(_member(row, node, profiles[row.id].get(node.profile)))
+            place = (row.uid, node.host)
+            if place not in refused:
+                refused[place] = self._planner.access.why_not(*place)
+                if refused[place]:
+                    log.warning("host not used", cluster=row.name, uid=row.uid, why=refused[place])
+            member = _member(row, node, profiles[row.id].get(node.profile))
+            self._fleet.put(member, reached=not refused[place])
         return len(rows)
 
     async def _execute(
@@ -240,7 +249,13 @@ class Work:
         )
         wanted = list(self._node_rows(prepared))
         nodes = list(_rows_now(wanted, prepared, left))
-        await self._database.call(_save, row, nodes, seen.cluster.hosts)
+        refuse_anothers_bridges(seen.cluster, seen.id, self._fleet.bridges(but=seen.id))
+        held, space = text_of(row.id), self._files.space
+        space.refuse_full(len(row.text))
+        space.refuse_beyond(row.uid, len(row.text) - space.held(row.uid, held))
+        limited = not self._planner.access.is_admin(row.uid)
+        await self._database.call(save, row, nodes, seen.cluster.hosts, limited=limited)
+        space.hold(row.uid, held, len(row.text))
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
         self._give_certificate(seen.cluster, seen.uploads)
         for node in nodes:
@@ -325,14 +340,15 @@ class Work:
         for node in await self._database.call(stored.nodes_of, row.id):
             self._fleet.drop(node.uuid)
         await self._database.call(stored.remove, row.id)
-        rest = await self._database.call(stored.all_clusters)
+        self._files.space.release(row.uid, text_of(row.id))
+        rest = await self._database.call(stored.holdings)
         used = {digest for other in rest for digest in other.uploads.values()}
         await asyncio.to_thread(self._files.keep_only, used)
-        known = self._known_cluster(row)
+        known = await self._planner.workers.run(row.uid, self._known_cluster, row)
         files = certificate_files(known) if known is not None else ()
         given = {row.uploads.get(name, "") for name in files}
         for digest in given - used - {""}:
-            self._files.drop(digest)  # a key waits for nobody who may name it again
+            self._files.release(digest, row.uid)  # a key waits for nobody who may name it again
 
     def _cluster_of(self, row: ClusterRow) -> Cluster:
         return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()))
@@ -342,7 +358,7 @@ class Work:
         try:
             return self._cluster_of(row)
         except SpecError as error:
-            log.warning("its file is refused now", cluster=row.name, why=str(error))
+            log.warning("its file is refused now", cluster=row.name, uid=row.uid, why=str(error))
             return None
 
     def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
@@ -398,32 +414,6 @@ def served_profiles(
         return ServedProfile(each.name, served(each.kernel), initrd, each.cmdline, each.script)
 
     return {each.name: profile(each) for each in cluster.profiles}
-
-
-def _save(
-    connection: Connection, row: ClusterRow, nodes: list[NodeRow], hosts: Sequence[Host]
-) -> None:
-    for other in stored.all_clusters(connection):
-        if other.id == row.id and (other.uid, other.name) != (row.uid, row.name):
-            raise Conflict(f"the id {row.id} was given to another cluster meanwhile")
-        if other.id == row.id and other.generation >= row.generation:
-            raise Stale(
-                "the plan is stale: the cluster was changed since",
-                hint="Look at a new one with `nospoon plan`.",
-            )
-        if other.id != row.id and (other.uid, other.name) == (row.uid, row.name):
-            raise Stale(
-                f"the plan is stale: a cluster {row.name} came meanwhile, with another id",
-                hint="Somebody recovered it, or made it: look at a new plan with `nospoon plan`.",
-            )
-        if other.id != row.id and other.allocations.collides(row.allocations):
-            raise Stale(
-                "the plan is stale: another cluster took the same addresses or networks",
-                hint="Look at a new one with `nospoon plan`.",
-            )
-    stored.save(connection, row)
-    stored.put_nodes(connection, nodes)
-    stored.put_hosts(connection, row.id, hosts)
 
 
 def _rows_now(

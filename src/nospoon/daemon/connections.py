@@ -11,6 +11,7 @@ from nospoon.control.files import Files
 from nospoon.daemon.builds import Builds
 from nospoon.daemon.remote import Remotes, copied
 from nospoon.daemon.simulation import Simulations
+from nospoon.errors import MissingTool
 from nospoon.model.cluster import Arch, ConnectionKind, Host
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection
@@ -44,8 +45,18 @@ class Connections:
                 return self._libvirt(host)
 
     def _libvirt(self, host: Host) -> Connection:
-        from nospoon.providers.libvirt.connection import LibvirtConnection  # noqa: PLC0415  (an extra)
-        from nospoon.providers.libvirt.kvm import Trial  # noqa: PLC0415
+        try:
+            from nospoon.providers.libvirt.connection import (  # noqa: PLC0415  (an extra)
+                LibvirtConnection,
+            )
+            from nospoon.providers.libvirt.kvm import Trial  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise MissingTool(
+                f"host {host.name!r} needs libvirt's Python module, which is not installed for "
+                "the daemon",
+                hint="Install it with `pip install 'nospoon[libvirt]'` and restart the daemon "
+                f"(`nospoon daemon stop`), or write `hosts: {{{host.name}: simulated}}`.",
+            ) from error
 
         runner = runner_for(host.ssh, self.sockets)
         if host.ssh:

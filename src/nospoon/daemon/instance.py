@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nospoon.errors import Conflict
+from nospoon.settings import make_directory
 
 SOCKET_MODE = 0o666
 """Everybody may connect; who may do what is decided by peer credentials."""
@@ -18,7 +19,7 @@ SOCKET_MODE = 0o666
 @contextlib.contextmanager
 def locked(pid_file: Path) -> Iterator[None]:
     """Hold the pid file's lock. Raises `Conflict` when another daemon does."""
-    pid_file.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    make_directory(pid_file.parent, 0o755)
     descriptor = os.open(pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,7 +38,14 @@ def locked(pid_file: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """The unix socket; a stale one of a dead daemon is replaced (we hold the lock)."""
+    """The unix socket: systemd's, where it passes one, which stays when the daemon ends; else one
+    of our own, in place of a stale one of a dead daemon (we hold the lock).
+    """
+    passed = _passed(path)
+    if passed is not None:
+        with passed:
+            yield passed
+        return
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -47,3 +55,20 @@ def listening(path: Path) -> Iterator[socket.socket]:
             yield listener
         finally:
             path.unlink(missing_ok=True)
+
+
+def _passed(path: Path) -> socket.socket | None:
+    """The socket at this path that systemd listens on for us (sd_listen_fds(3)), if it does."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    for descriptor in range(_FIRST_PASSED, _FIRST_PASSED + int(os.environ.get("LISTEN_FDS", "0"))):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003  (os has no other signature)
+        listener = socket.socket(fileno=descriptor)
+        if listener.family == socket.AF_UNIX and listener.getsockname() == str(path):
+            return listener
+        listener.close()
+    return None
+
+
+_FIRST_PASSED = 3
+"""SD_LISTEN_FDS_START."""

@@ -16,10 +16,13 @@ import structlog
 
 from nospoon import __version__
 from nospoon.daemon.instance import listening, locked
-from nospoon.errors import NospoonError, Superseded
-from nospoon.runtime import logs
+from nospoon.errors import NospoonError, Superseded, UsageError
+from nospoon.runtime import logs, systemd
+from nospoon.runtime.hardening import protect_memory, restrict
 from nospoon.runtime.heap import starting
-from nospoon.settings import Settings, settings_for
+from nospoon.runtime.http_limits import raise_descriptor_limit
+from nospoon.runtime.tasks import Tasks
+from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_for
 
 log = structlog.get_logger()
 
@@ -32,9 +35,14 @@ datagram may wait for it several times.
 def main() -> None:
     """Run the daemon in the foreground until SIGTERM or SIGINT."""
     arguments = _parser().parse_args()
-    settings = settings_for(os.environ, uid=os.getuid())
+    try:
+        settings = settings_for(os.environ, uid=os.getuid())
+    except UsageError as error:
+        sys.exit(f"nospoond: {error}")
     os.umask(0o022)
     logs.configure(settings.log_level)
+    raise_descriptor_limit()
+    protect_memory()
     sys.setswitchinterval(TURN_SECONDS)
     try:
         _prepare(settings)
@@ -45,6 +53,7 @@ def main() -> None:
         _leave(1)
     except NospoonError as error:
         log.error("cannot start", error=str(error))
+        _tell(arguments.ready_fd, f"{REFUSED}{error}")
         _leave(1)
     _leave(0)
 
@@ -64,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nospoond", description="Virtual bare metal: the daemon.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument(
-        "--ready-fd", type=int, help="write 'ready' to this descriptor when requests are answered"
+        "--ready-fd",
+        type=int,
+        help="write 'ready' to this descriptor when requests are answered, or why they are not",
     )
     return parser
 
@@ -75,8 +86,10 @@ def _prepare(settings: Settings) -> None:
         (settings.state, 0o711),
         (settings.cache, 0o755),
         (settings.pools, 0o711),
+        (settings.runtime, 0o755),
     ):
-        directory.mkdir(parents=True, exist_ok=True, mode=mode)
+        make_directory(directory, mode)
+        restrict(directory, mode)
 
 
 async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | None) -> None:
@@ -90,22 +103,23 @@ async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | No
         with starting():
             daemon = await end.enter_async_context(Daemon(settings, listener, ending))
         log.info("ready", version=__version__, socket=str(settings.socket), pid=os.getpid())
-        _tell_ready(ready_fd)
+        _tell(ready_fd, f"{READY}\n")
+        systemd.notify("READY=1")
+        tasks = await end.enter_async_context(Tasks("daemon"))
+        tasks.start(systemd.feed_watchdog(), name="watchdog")
         await ending.wait()
+        systemd.notify("STOPPING=1")
         log.info("stopping")
     if daemon.superseded:
         raise Superseded(daemon.superseded)
     log.info("stopped")
 
 
-def _tell_ready(ready_fd: int | None) -> None:
+def _tell(ready_fd: int | None, how: str) -> None:
+    """Who started this daemon reads how that went."""
     if ready_fd is not None:
-        os.write(ready_fd, b"ready\n")
-        os.close(ready_fd)
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-            notify.sendto(b"READY=1", address.replace("@", "\0", 1))
+        with contextlib.suppress(OSError), os.fdopen(ready_fd, "w") as ready:
+            ready.write(how)
 
 
 if __name__ == "__main__":

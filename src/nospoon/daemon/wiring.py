@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -15,8 +17,10 @@ from uuid import UUID
 import structlog
 
 from nospoon.api.app import create_app
-from nospoon.api.peer import PeerHttp, PeerWebSocket
+from nospoon.api.peer import PeerHttp, PeerWebSocket, members
+from nospoon.control.access import Access
 from nospoon.control.authority import Authority
+from nospoon.control.client_downloads import ClientDownloads, Limits
 from nospoon.control.controller import Controller
 from nospoon.control.enrolment import Enrolment
 from nospoon.control.exports import Exports
@@ -32,6 +36,7 @@ from nospoon.control.pending import Pending
 from nospoon.control.planner import Planner
 from nospoon.control.recover import Recovery
 from nospoon.control.snapshots import Snapshots
+from nospoon.control.space import text_of
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Work
@@ -40,6 +45,7 @@ from nospoon.daemon.builds import Builds
 from nospoon.daemon.connections import Connections
 from nospoon.daemon.enrolling import Enrolling
 from nospoon.daemon.fenced import FencedConnection, FencedDriver
+from nospoon.daemon.grants import read_grants
 from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes
 from nospoon.daemon.simulation import Simulations
@@ -50,12 +56,15 @@ from nospoon.model.machine import MachineEvent
 from nospoon.model.resources import Kind, Machine, Resource
 from nospoon.providers.base import Connection, Driver
 from nospoon.providers.ironic.connection import Ironics
-from nospoon.runtime import clock
+from nospoon.runtime import clock, running
+from nospoon.runtime.hardening import restrict
 from nospoon.runtime.heap import Heap
+from nospoon.runtime.http_limits import CONTROL
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import ports_in_use
-from nospoon.services.agents.service import AgentService
+from nospoon.services.agents.service import AgentService, Bounds
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.driver import BmcDriver
 from nospoon.services.bmcs.service import BmcService
@@ -63,6 +72,7 @@ from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app as create_boot_app
+from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
@@ -87,8 +97,18 @@ class Daemon:
         self._end = contextlib.AsyncExitStack()
         self._fences: dict[Driver, Driver] = {}
         self.database = _opened(settings)
+        self._end.callback(running.hold(self.database.deployment).close)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
-        self.files = Files(settings.state / "files")
+        self.files = Files.at(
+            settings.state / "files", reserve=settings.free_space, quota=settings.owner_space
+        )
+        self.reach = Reach(settings.media_networks)
+        self.downloads = ClientDownloads(
+            self._tasks,
+            Limits(reach=self.reach, largest=settings.media_size),
+            self.files.space,
+            self._owner_of,
+        )
         self.records = Records(settings.state / "consoles")
         self.lease = Lease(
             self.database,
@@ -98,7 +118,9 @@ class Daemon:
         )
         self.superseded = ""
         self.builds = Builds(settings.cache, settings.state / "boot-iso", self._boot_http_port)
-        self.agents = AgentService(self._tasks, HttpDiscs(self._http_boot_of).cmdline)
+        discs = HttpDiscs(self._http_boot_of, self.files, self.downloads)
+        bounds = Bounds(self.reach, lambda uuid: self.enrolment.endpoint_of(self.fleet.get(uuid)))
+        self.agents = AgentService(self._tasks, discs.cmdline, bounds=bounds)
         self.simulations = Simulations(
             settings.state / "simulated",
             self.database.deployment,
@@ -135,7 +157,13 @@ class Daemon:
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
         self.consoles = ConsoleService(self.hosts.driver, self.records, fetch=self._fetch_record)
         store = StoredRuntime(database, self.cipher, self._tasks)
-        self.media = Media(self.files, self.hosts, self._is_kept, self._note_media)
+        self.media = Media(
+            self.files,
+            self.hosts,
+            self.downloads,
+            is_kept=self._is_kept,
+            note=self._note_media,
+        )
         self.certificates = Certificates(settings.state / "certificates")
         self.bmcs = BmcService(
             self.hosts,
@@ -146,6 +174,7 @@ class Daemon:
             certificates=self.certificates,
             restart_seconds=settings.bmc_restart,
             account_key=self.cipher.derived("accounts"),
+            reach=self.reach,
         )
 
     def _wire_boot(self) -> None:
@@ -153,13 +182,15 @@ class Daemon:
         settings, database = self._settings, self.database
         self.authority = Authority(self._boot_of, self._http_boot_of, self.bmcs.boot_observed)
         self.fleet = Fleet(self.hosts, self.authority, self.bmcs.reshape)
-        app = create_boot_app(self.authority, ready=lambda: self._ready)
+        self.peers = Peers(self._owner_of)
+        app = create_boot_app(self.authority, self.peers, ready=lambda: self._ready)
         self.boot_http = HttpListeners(app, port=_boot_port(settings))
         self.netboot = NetbootDriver(
             state=settings.state / "netboot",
             deployment=database.deployment,
             http=self.boot_http,
             authority=self.authority,
+            peers=self.peers,
             clock=clock.unix,
             find_grub=self.builds.grub,
         )
@@ -181,14 +212,24 @@ class Daemon:
             bmcs=self.bmcs,
             require=self.lease.require,
         )
+        admins = frozenset({0, os.getuid()})
+        self.access = Access(
+            admins, partial(read_grants, settings.grants, owners=admins), str(settings.grants)
+        )
+        self.enrolment = Enrolment(
+            self.cipher, self.enrolling.drivers, self.ironics.nodes, database
+        )
         self.planner = Planner(
-            enrolment=Enrolment(self.cipher, self.enrolling.drivers, self.ironics.nodes),
+            access=self.access,
+            enrolment=self.enrolment,
             database=database,
             cipher=self.cipher,
             files=self.files,
             hosts=self.hosts,
             drivers_of=self._drivers_of,
             ports_in_use=lambda: ports_in_use("udp"),
+            fleet=self.fleet,
+            boot_port=self._boot_http_port,
             pool_root=str(settings.pools),
             default_uri=settings.default_uri,
         )
@@ -219,7 +260,14 @@ class Daemon:
         )
         self.controller = self._controller()
         api = create_app(self.controller, group=settings.group)
-        self.api = HttpServer(api, [self._listener], http=PeerHttp, ws=PeerWebSocket)
+        self.api = HttpServer(
+            api,
+            [self._listener],
+            limits=CONTROL,
+            identify=members(settings.group),
+            http=PeerHttp,
+            ws=PeerWebSocket,
+        )
 
     def _controller(self) -> Controller:
         verifier = Verifier(
@@ -302,6 +350,8 @@ class Daemon:
             await self._end.aclose()
             raise
         self._end.push_async_callback(self.lease.give_back)
+        self._end.callback(self.downloads.close)
+        self._end.callback(self.planner.workers.close)
         self._end.push_async_callback(self.enrolling.close)  # after the tasks that look at it
         self._end.push_async_callback(self._tasks.close)
         self._end.push_async_callback(self.agents.close)
@@ -344,7 +394,9 @@ class Daemon:
     def _settings_directories(self) -> None:
         """virtlogd and dnsmasq's user look into these; what is secret has a mode of its own."""
         for name in ("consoles", "netboot"):
-            (self._settings.state / name).mkdir(exist_ok=True, mode=0o711)
+            directory = self._settings.state / name
+            directory.mkdir(exist_ok=True, mode=0o711)
+            restrict(directory, 0o711)
 
     async def _restore_bmcs(self) -> dict[str, str]:
         records = await self.database.call(bmc_rows.records)
@@ -379,12 +431,21 @@ class Daemon:
 
     async def _tidy_files(self) -> None:
         """What no cluster names was left by a daemon that ended."""
-        rows = await self.database.call(stored.all_clusters)
+        rows = await self.database.call(stored.holdings)
         named = {digest for row in rows for digest in row.uploads.values()}
         await asyncio.to_thread(self.files.begin, named)
+        owned = defaultdict[int, set[str]](set)
+        for row in rows:
+            owned[row.uid].update(row.uploads.values())
+            self.files.space.hold(row.uid, text_of(row.id), row.text)
+        self.files.space.begin(owned)
+
+    def _owner_of(self, machine: UUID) -> int | None:
+        member = self.fleet.get(machine)
+        return member.uid if member is not None else None
 
     async def _is_kept(self, sha256: str) -> bool:
-        rows = await self.database.call(stored.all_clusters)
+        rows = await self.database.call(stored.holdings)
         return any(sha256 in row.uploads.values() for row in rows)
 
     async def _note_media(self, uuid: UUID, name: str) -> None:
@@ -435,11 +496,23 @@ def _boot_port(settings: Settings) -> int:
     if settings.boot_port:
         return settings.boot_port
     kept: Path = settings.state / "boot-port"
-    if not kept.exists():
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    port = int(kept.read_text()) if kept.exists() else 0
+    free = _free_port(port)
+    if free != port:
+        kept.write_text(str(free))
+    return free
+
+
+def _free_port(wanted: int) -> int:
+    """The wanted one, or any other when that is taken meanwhile."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, wanted))
+        except OSError:
             probe.bind((LOOPBACK, 0))
-            kept.write_text(str(probe.getsockname()[1]))
-    return int(kept.read_text())
+            log.warning("another boot port", taken=wanted, port=probe.getsockname()[1])
+        return int(probe.getsockname()[1])
 
 
 def _found(nodes: int, interrupted: list[str], calls: int, failed: dict[str, str]) -> str:

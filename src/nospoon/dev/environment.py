@@ -20,6 +20,8 @@ LONGEST_INSTALL = 1800.0
 """Seconds in which 400 MB come through a slow line."""
 STAMP = "complete"
 KEY_DIGITS = 16
+_LOCKED = ("--require-hashes", "--requirement")
+"""Options of pip and uv: only the very files that the lock file names are installed."""
 
 
 def place(cache: Path, name: str, lock: Path) -> Path:
@@ -104,8 +106,8 @@ def _commands(where: Path, lock: Path) -> list[list[str]]:
     if uv is not None:
         return [
             [uv, "venv", "--quiet", "--python", sys.executable, str(where)],
-            [uv, "pip", "install", "--quiet", "--python", python, "--requirement", str(lock)],
+            [uv, "pip", "install", "--quiet", "--python", python, *_LOCKED, str(lock)],
         ]
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     base = Path(sys.base_prefix) / "bin" / Path(sys.executable).resolve().name
-    return [[str(base), "-m", "venv", str(where)], [*pip, "--requirement", str(lock)]]
+    return [[str(base), "-m", "venv", str(where)], [*pip, *_LOCKED, str(lock)]]

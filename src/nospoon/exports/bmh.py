@@ -12,6 +12,7 @@ from typing import Any
 from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered, unsaid
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Bmc
+from nospoon.plan.root_device import known_disks, root_disk
 
 BOOT_MODES = {
     Firmware.BIOS: "legacy",
@@ -24,7 +25,6 @@ HINTS: Mapping[str, tuple[str, type]] = {
     "model": ("model", str),
     "vendor": ("vendor", str),
     "serial": ("serialNumber", str),
-    "size": ("minSizeGigabytes", int),
     "wwn": ("wwn", str),
     "wwn_with_extension": ("wwnWithExtension", str),
     "wwn_vendor_extension": ("wwnVendorExtension", str),
@@ -33,6 +33,8 @@ HINTS: Mapping[str, tuple[str, type]] = {
 """Ironic's hints for the root device -> Metal3's, and what those are."""
 _OPERATOR = re.compile(r"(<in>|<all-in>|<or>|s?(==|!=|>=|<=|>|<)|=) ")
 """With what Ironic's hints may begin, and Metal3's may not (oslo.utils, specs_matcher)."""
+AT_LEAST = re.compile(r"(?:>=|=) (\d+)")
+"""A size in GiB that Metal3 can say: minSizeGigabytes becomes Ironic's hint `>= N`."""
 MEDIA, VIRTUAL_MEDIA = "redfish-virtual-media", "redfish-virtualmedia"
 """The boot interface in Ironic's words, and in those of a BMC's address."""
 BY_BOOT_MODE = frozenset({"", "boot_mode", "secure_boot"})
@@ -120,23 +122,38 @@ def _host(inventory: Inventory, place: Place, found: Registered, address: str) -
 
 
 def _hints(place: Place, found: Registered) -> Iterator[tuple[str, Any]]:
-    """Those of the file; else the first disk's serial number, for the default is /dev/sda."""
+    """Those of the file; the serial number of the disk that they mean where one of them cannot be
+    said, and of the first disk where there are none, for the default is /dev/sda.
+    """
     given = found.properties.get("root_device") or {}
-    yield from ((HINTS[name][0], value) for name, value in given.items() if _sayable(name, value))
-    if not given and place.machine.disks:
-        yield "serialNumber", place.machine.disks[0].serial
+    said = {name: _hint(name, value) for name, value in given.items()}
+    yield from (each for each in said.values() if each is not None)
+    if None in said.values() or not given:
+        disks = known_disks(place.machine, place.bmc.disk_sizes)
+        chosen = root_disk(given, disks) if given else next(iter(disks), None)
+        if chosen is not None and "serial" not in given:
+            yield "serialNumber", chosen.serial
 
 
-def _sayable(name: str, value: Any) -> bool:
-    known = name in HINTS and type(value) is HINTS[name][1]
-    return known and not _OPERATOR.match(str(value))
+def _hint(name: str, value: Any) -> tuple[str, Any] | None:
+    """Metal3's hint; None for what it cannot say."""
+    if name == "size":
+        least = AT_LEAST.fullmatch(str(value))
+        return ("minSizeGigabytes", int(least[1])) if least is not None else None
+    if name not in HINTS:
+        return None
+    label, kind = HINTS[name]
+    if kind is str and isinstance(value, str):
+        value = value.removeprefix("s== ")  # Metal3 compares text alone in the same way
+    known = type(value) is kind and not _OPERATOR.match(str(value))
+    return (label, value) if known else None
 
 
 def _unsaid(place: Place, found: Registered, *, media: bool) -> Iterator[str]:
     """`media`: its address tells that it boots from virtual media."""
     hints = found.properties.get("root_device") or {}
     for name, value in hints.items():
-        if not _sayable(name, value):
+        if _hint(name, value) is None:
             yield f"root device hint {name} of {place.name}: Metal3 has none like {value!r}"
     if not found.boot_mac:
         yield f"bootMACAddress of {place.name}: it boots from none of its ports"

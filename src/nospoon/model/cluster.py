@@ -159,7 +159,9 @@ class Network:
 
     `cidr` None, and no `cidr6` either: a free network is chosen when the plan is made. With both
     its machines have addresses of both kinds. `mtu` in bytes.
-    `nat`: its guests reach what the host reaches, from the host's address.
+    `nat`: its guests reach what the host reaches, from the host's address. `host_ports`: ports of
+    the host that they reach besides what nospoon serves; None: all.
+    `anti_spoofing`: each NIC sends from its own MAC and IPv4 address alone.
     """
 
     name: str
@@ -171,6 +173,8 @@ class Network:
     vlan: int | None = None
     mtu: int = 1500
     nat: bool = False
+    host_ports: tuple[int, ...] | None = None
+    anti_spoofing: bool = False
     switch: Switch = Switch.BRIDGE
     overlay: Overlay | None = None
 
@@ -262,10 +266,14 @@ class BootProfile:
 
 @dataclass(frozen=True, slots=True)
 class PduAddressing:
-    """How many nodes a PDU feeds, and the SNMP ports of PDUs without an address of their own."""
+    """How many nodes a PDU feeds, and the SNMP ports of PDUs without an address of their own.
+
+    `v2c`: they answer SNMP v1 and v2c as well as v3.
+    """
 
     outlets: int = 24
     ports: tuple[int, int] = (16230, 17229)
+    v2c: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +305,7 @@ class Credentials:
     """Fixed credentials from the file. An empty name or password is generated, per node.
 
     `k_g`: the key K_G (IPMI 2.0 §13.31) in 40 hexadecimal digits, "" for none.
-    `pdu_secret`: community and pass phrases of the PDU that feeds the node; "": made for it.
+    `pdu_secret`: pass phrases of the PDU that feeds the node; "": made for it.
     """
 
     username: str = ""

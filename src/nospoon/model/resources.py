@@ -123,7 +123,8 @@ class Link:
 
     `address` and `address6` in CIDR form ("172.30.0.1/24"), "" when the host has none there. `nat`:
     the host leads out of it by network address translation (RFC 3022); else it is isolated.
-    `tunnel` leads to the same network on other hosts.
+    `tunnel` leads to the same network on other hosts. `host_ports`: ports at the host's addresses
+    that guests reach besides DHCP, TFTP and ICMP, and nothing else of the host; None: all of it.
     """
 
     bridge: str
@@ -132,6 +133,7 @@ class Link:
     nat: bool = False
     tunnel: Tunnel | None = None
     address6: str = ""
+    host_ports: tuple[int, ...] | None = None
 
 
 class Loader(StrEnum):
@@ -238,6 +240,8 @@ class MachineNic:
 
     `port`: name of its port on the bridge, the same at each start; "": the host's choice.
     `vlan`: id of the VLAN that it is in, untagged; `trunk`: of those that reach it tagged.
+    `sends_from`: None: whatever it likes; else its own MAC and this IPv4 address alone, "": the
+    first one that it uses.
     """
 
     mac: str
@@ -247,6 +251,7 @@ class MachineNic:
     switch: Switch = Switch.BRIDGE
     vlan: int | None = None
     trunk: tuple[int, ...] = ()
+    sends_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,13 +302,17 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """The outlet that feeds a node: its number on a PDU, which answers SNMP at address and port."""
+    """The outlet that feeds a node: its number on a PDU, which answers SNMP at address and port.
+
+    `v2c`: SNMP v1 and v2c as well as v3.
+    """
 
     pdu: UUID
     name: str
     address: str
     port: int
     number: int
+    v2c: bool = True
 
 
 @dataclass(frozen=True, slots=True)

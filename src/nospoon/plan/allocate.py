@@ -88,7 +88,9 @@ class Allocations:
 
 
 def _ports(given: Allocations) -> set[tuple[str, int]]:
-    return {(each.address, each.ipmi_port) for each in given.endpoints.values()}
+    """UDP ports of IPMI; nodes with Redfish alone have none, and share their address."""
+    ends = given.endpoints.values()
+    return {(each.address, each.ipmi_port) for each in ends if each.ipmi_port}
 
 
 def _overlap(one: Allocations, other: Allocations) -> bool:

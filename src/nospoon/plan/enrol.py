@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -27,11 +26,10 @@ from nospoon.model.ironic import (
 )
 from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource, Secrets
 from nospoon.plan import identity
+from nospoon.plan.root_device import GIB, known_disks, root_disk
 
 PLACE = "ironic"
 """What stands for a host in the keys of everything in Ironic."""
-GIB = 1 << 30
-LEAST_ROOT = 4 * GIB
 HINTS = {"root_device", "skip_block_devices"}
 """What says on which disk to deploy, as properties of a node or for an instance."""
 PDU_USER = "nospoon"
@@ -104,10 +102,10 @@ def _roots(node: Node, machine: Machine, sizes: Sequence[int]) -> tuple[str, ...
     boots = {values(each).get("boot_index") for each in said.targets}
     if 0 in boots and values(said.interfaces).get("storage", "noop") != "noop":
         return ()
-    large = [each for each in zip(sizes, volumes, strict=True) if each[0] >= LEAST_ROOT]
-    if not large or HINTS & {*values(said.properties), *values(said.instance)}:
+    if HINTS & {*values(said.properties), *values(said.instance)}:
         return tuple(volumes)
-    return (min(large, key=itemgetter(0))[1],)
+    chosen = root_disk({}, known_disks(machine, sizes))
+    return (chosen.volume,) if chosen is not None else tuple(volumes)
 
 
 def driver_of(node: Node) -> str:
@@ -164,7 +162,13 @@ def _access(node: Node, bmc: Bmc) -> dict[str, Any]:
                 "snmp_address": bmc.outlet.address,
                 "snmp_port": bmc.outlet.port,
                 "snmp_outlet": bmc.outlet.number,
-                **_snmp(str(values(node.enrolment.driver_info).get("snmp_version", "2c"))),
+                **_snmp(
+                    str(
+                        values(node.enrolment.driver_info).get(
+                            "snmp_version", "2c" if bmc.outlet.v2c else "3"
+                        )
+                    )
+                ),
             }
         case _:
             return {}
@@ -183,7 +187,7 @@ def login(told: Mapping[str, Any], secrets: Secrets) -> dict[str, str]:
         case "snmp" if str(told.get("driver_info/snmp_version")) == "3":
             info = {"snmp_auth_key": secrets.pdu_secret, "snmp_priv_key": secrets.pdu_secret}
         case "snmp":
-            info = {"snmp_community": secrets.pdu_secret}
+            info = {"snmp_community": identity.snmp_community(secrets.pdu_secret)}
         case "ipmi":
             info = {"ipmi_password": secrets.password, "ipmi_hex_kg_key": secrets.k_g}
         case "redfish":
@@ -217,11 +221,13 @@ def _properties(node: Node, machine: Machine, bmc: Bmc) -> dict[str, Any]:
     told: dict[str, Any] = {"capabilities": listed, "cpu_arch": str(machine.arch)}
     if node.enrolment.state is Standing.INSPECTED:
         return told
-    first = bmc.disk_sizes[0] if bmc.disk_sizes else 0
+    disks = known_disks(machine, bmc.disk_sizes)
+    hints = values(node.enrolment.properties).get("root_device") or {}
+    chosen = root_disk(hints, disks) or next(iter(disks), None)
     return told | {
         "cpus": machine.cpus,
         "memory_mb": machine.memory >> 20,
-        "local_gb": first // GIB or None,
+        "local_gb": chosen.size // GIB or None if chosen is not None else None,
     }
 
 

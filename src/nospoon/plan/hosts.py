@@ -9,6 +9,7 @@ from typing import Any
 
 from nospoon.model.cluster import Arch, Cluster, Disk, Firmware, Host, Network, Node, Switch
 from nospoon.model.resources import ExistingVolume
+from nospoon.plan.identity import made_for_a_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class HostFacts:
     `ovs_bridges`: bridges of Open vSwitch, which are no Linux bridges.
     `volumes`: of those that the file names as existing, what is there, by POOL/VOLUME.
     `identity`: hosts of one identity are one machine with several connections, counted once.
+    `anti_spoofing`: it can keep NICs to their own MAC and address.
     `away`: why nobody could ask it, "" for one that answers.
     """
 
@@ -46,6 +48,7 @@ class HostFacts:
     masters: Mapping[str, str] = field(default_factory=dict)
     bridges: frozenset[str] = frozenset()
     ovs_bridges: frozenset[str] = frozenset()
+    anti_spoofing: bool = False
     away: str = ""
     volumes: Mapping[str, ExistingVolume] = field(default_factory=dict)
 
@@ -114,10 +117,29 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
                 f"{unprivileged} has user-mode networking only. Leave `cidr` out, or use "
                 "qemu:///system."
             )
-    if not network.existing or facts.links is None:
-        return
+        if network.anti_spoofing:
+            yield f"{unprivileged} may not filter what guests send. Use qemu:///system."
+    elif network.anti_spoofing and not facts.anti_spoofing:
+        yield (
+            f"host {host.name} has no network filter clean-traffic, by which `anti_spoofing` "
+            "works. Install libvirt-daemon-config-nwfilter there and restart libvirtd (see "
+            "`virsh nwfilter-list`), or leave `anti_spoofing` out."
+        )
+    if network.existing:
+        yield from _against_bridge(network, host, facts)
+
+
+def _against_bridge(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a host cannot plug into somebody else's bridge."""
     bridge = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
-    if not bridge:
+    if made_for_a_cluster(bridge) or made_for_a_cluster(facts.bridge(bridge)):
+        yield (
+            f"host {host.name}: {bridge} is, or is plugged into, a bridge that nospoon makes for "
+            "one cluster, and for no other. Name a bridge that you made."
+        )
+    elif facts.links is None:
+        return
+    elif not bridge:
         yield f"host {host.name} maps no bridge to physical network {network.physnet}."
     elif bridge not in facts.links:
         yield (

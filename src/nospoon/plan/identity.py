@@ -6,10 +6,14 @@ administered, unicast; IEEE 802 §8.4) and 40 bits of the node's UUID and the NI
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
+import re
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid5
 
+COMMUNITY_BYTES = 15
 USUAL_SOCKET = "/run/libvirt/libvirt-sock"
 BRIDGE_NAME_LENGTH = 15
 """IFNAMSIZ less the closing zero (Linux if.h)."""
@@ -23,6 +27,14 @@ def node_uuid(cluster: UUID, node: str) -> UUID:
 def pdu_uuid(cluster: UUID, pdu: int) -> UUID:
     """The UUID of PDU number `pdu`; no node has a name with a slash."""
     return uuid5(cluster, f"pdu/{pdu}")
+
+
+def snmp_community(secret: str) -> str:
+    """The community of a PDU, of its secret: 100 bits that tell nothing of the pass phrases, for it
+    goes over the wire in the clear (RFC 3584 §5.2). "" of none.
+    """
+    made = hmac.digest(secret.encode(), b"nospoon SNMP community", "sha256")[:COMMUNITY_BYTES]
+    return base64.b32encode(made).decode().lower().rstrip("=") if secret else ""
 
 
 def mac_address(node: UUID, nic: int) -> str:
@@ -52,6 +64,14 @@ def bridge_name(cluster: UUID, network: str) -> str:
     """Name of the bridge of a network: short enough for Linux, the same each time."""
     digest = hashlib.sha256(cluster.bytes + network.encode()).hexdigest()[:6]
     return f"ns{digest}-{network}"[:BRIDGE_NAME_LENGTH].rstrip("-")
+
+
+def made_for_a_cluster(bridge: str) -> bool:
+    """Whether a bridge has a name of `bridge_name`, of whichever cluster and deployment."""
+    return _OWN_BRIDGE.match(bridge) is not None
+
+
+_OWN_BRIDGE = re.compile(r"ns[0-9a-f]{6}-")
 
 
 def network_identifier(cluster: UUID, network: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network
 from uuid import UUID
 
@@ -70,7 +70,8 @@ class Surroundings:
     """What the file does not say: where pools live, which images are which, and credentials.
 
     `pool_roots` by host; `images` by their `source`; `credentials_keys` by node;
-    `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives.
+    `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives. `boot_port`:
+    where boot scripts are served by HTTP.
     """
 
     pool_roots: Mapping[str, str]
@@ -78,6 +79,7 @@ class Surroundings:
     credentials_keys: Mapping[str, str]
     facts: Mapping[str, HostFacts] = field(default_factory=dict)
     certificate: str = ""
+    boot_port: int = 8069
 
 
 def resolve(
@@ -98,6 +100,7 @@ class _Resolver:
         self.networks = {network.name: network for network in cluster.networks}
         self.pool = identity.pool_name(cluster_id, cluster.name)
         self._reserved: dict[str, defaultdict[str, list[tuple[Node, int, str, str]]]] = {}
+        self._senders: dict[str, dict[tuple[str, int], str]] = {}
         self.used_hosts = [h for h in self.hosts if h in set(allocations.hosts.values())]
 
     def resources(self) -> Iterator[Resource]:
@@ -143,10 +146,17 @@ class _Resolver:
                     nat=network.nat,
                     tunnel=self._tunnel(host, network),
                     address6=self._host_address6(host, network),
+                    host_ports=self._host_ports(network),
                 ),
             )
             if network.netboot is Netboot.BUILTIN and host.kind is not ConnectionKind.SIMULATED:
                 yield self._netboot(host, network)
+
+    def _host_ports(self, network: Network) -> tuple[int, ...] | None:
+        if network.host_ports is None:
+            return None
+        served = {self.around.boot_port} if network.netboot is Netboot.BUILTIN else set()
+        return tuple(sorted({*network.host_ports, *served}))
 
     def _cidr(self, network: Network) -> IPv4Network | None:
         text = self.allocations.cidrs.get(network.name)
@@ -188,12 +198,16 @@ class _Resolver:
         key = Key(Kind.NETBOOT, host.name, network.name)
         return Resource(key, shape, (Key(Kind.NETWORK, host.name, network.name),))
 
-    def _reservations(self, host: Host, network: Network) -> Iterator[Reservation]:
+    def _reserved_on(self, network: Network) -> defaultdict[str, list[tuple[Node, int, str, str]]]:
+        """By host: node, number of its NIC, and that NIC's addresses."""
         if network.name not in self._reserved:
             by_host = self._reserved[network.name] = defaultdict(list)
             for each in reserved(self.cluster, network, self.allocations):
                 by_host[self.allocations.hosts[each[0].name]].append(each)
-        for node, index, address, address6 in self._reserved[network.name][host.name]:
+        return self._reserved[network.name]
+
+    def _reservations(self, host: Host, network: Network) -> Iterator[Reservation]:
+        for node, index, address, address6 in self._reserved_on(network)[host.name]:
             uuid = identity.node_uuid(self.id, node.name)
             mac = node.nics[index].mac or identity.mac_address(uuid, index)
             yield Reservation(mac, address, node.name, uuid, _loader(node), address6)
@@ -288,7 +302,10 @@ class _Resolver:
                 for i, disk in enumerate(node.disks)
             ),
             nics=tuple(
-                self._machine_nic(host, nic, mac, identity.port_name(uuid, i))
+                replace(
+                    self._machine_nic(host, nic, mac, identity.port_name(uuid, i)),
+                    sends_from=self._sends_from(host, node, i),
+                )
                 for i, ((mac, _), nic) in enumerate(zip(self._nics(node), node.nics, strict=True))
             ),
             boot_order=node.boot_order,
@@ -311,6 +328,21 @@ class _Resolver:
             vlan=network.vlan,
             trunk=tuple(each for each in nic.trunk if each != network.vlan),
         )
+
+    def _sends_from(self, host: Host, node: Node, index: int) -> str | None:
+        """What a NIC is given by DHCP of ours, "" where another server gives it."""
+        network = self.networks[node.nics[index].network]
+        if not network.anti_spoofing or host.unprivileged:
+            return None
+        if network.netboot is not Netboot.BUILTIN or not host.bridged:
+            return ""
+        if network.name not in self._senders:
+            self._senders[network.name] = {
+                (node.name, index): address
+                for given in self._reserved_on(network).values()
+                for node, index, address, _ in given
+            }
+        return self._senders[network.name].get((node.name, index), "")
 
     def _bridge(self, host: Host, name: str) -> str:
         network = self.networks[name]
@@ -351,6 +383,7 @@ class _Resolver:
             address=socket.address,
             port=socket.port,
             number=socket.number,
+            v2c=self.cluster.addressing.pdu.v2c,
         )
 
 

@@ -93,13 +93,19 @@ def _part_text(part: MachineDisk | MachineNic | Tunnel | Reservation) -> str:
             vlan = f" VLAN {part.vlan}" if part.vlan is not None else ""
             trunk = f" trunk {field_text('trunk', part.trunk)}" if part.trunk else ""
             place = f"{part.bridge or 'user-mode network'}{port}{vlan}{trunk}"
-            return f"{part.mac} on {place}, {part.model}"
+            return f"{part.mac} on {place}, {part.model}{_sender(part.sends_from)}"
         case Tunnel():
             return f"VNI {part.vni} from {part.local} to {', '.join(part.peers) or 'nobody'}"
         case Reservation():
             where = " ".join(filter(None, (part.address, part.address6)))
             macs = " and ".join(part.macs)
             return f"{part.hostname} {macs} {where} by {part.loader}"
+
+
+def _sender(sends_from: str | None) -> str:
+    if sends_from is None:
+        return ""
+    return f", sends only from {sends_from or 'its first address'}"
 
 
 def _rotation(rate: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
@@ -11,20 +13,63 @@ PATIENCE = 60.0
 """Seconds until somebody who says nothing is away; Ironic's API itself waits so long for its
 conductor.
 """
+MAX_TEXT = 16 << 10
+"""Bytes of a refusal that are looked at."""
+MAX_TOLD = 500
+"""Characters of it that are told."""
 
 
-def answered(adapter: Any, path: str, method: str, **how: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, decoded. `text`: the beginning of its body; `size`: of all of it, in bytes."""
+
+    status_code: int
+    text: str
+    size: int = 0
+    value: object = None
+    wrong: str = ""
+
+    def json(self) -> Any:
+        """Raises `ValueError` for what is no JSON."""
+        if self.wrong:
+            raise ValueError(self.wrong)
+        return self.value
+
+
+def answered(adapter: Any, path: str, method: str, **how: Any) -> Answered:
     """What an adapter of keystoneauth's is answered. A connection that was kept may be closed by
-    the other end at any time: who only looks asks once more.
+    the other end at any time: who only looks asks once more. Run it in a thread.
     """
     from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
 
     try:
-        return adapter.request(path, method, **how)
+        return decoded(adapter.request(path, method, **how))
     except exceptions.ConnectFailure:
         if method != "GET":
             raise
-        return adapter.request(path, method, **how)
+        return decoded(adapter.request(path, method, **how))
+
+
+def decoded(answer: Any) -> Answered:
+    """Of an answer of requests, whose decoding may take a while."""
+    status, body = answer.status_code, answer.content
+    text = body[:MAX_TEXT].decode(errors="replace")
+    if status >= 400:
+        return Answered(status, text, len(body))
+    value, wrong = None, ""
+    try:
+        value = json.loads(body) if body else None
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        wrong = str(error)[:200] or "no JSON"
+    return Answered(status, text, len(body), value, wrong)
+
+
+def said_json(text: str) -> Any:
+    """A refusal's body as JSON, None for anything else."""
+    try:
+        return json.loads(text[:MAX_TEXT])
+    except (ValueError, RecursionError):
+        return None
 
 
 def judged(answer: Any, call: str, *, said: Callable[[str], str]) -> Any:
@@ -52,5 +97,5 @@ def _body(answer: Any, call: str) -> Any:
     try:
         return answer.json()
     except ValueError as error:
-        told = " ".join(answer.text.split())[:60]
+        told = " ".join(answer.text[:MAX_TOLD].split())[:60]
         raise HostUnreachable(f"{call} was answered with no JSON: {told!r}") from error

@@ -53,6 +53,7 @@ class Capabilities:
 
     `rules`: per kind, field name -> rule; a field that is not named is replaced.
     `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`.
+    `anti_spoofing`: NICs of its machines can be kept to their own MAC and IPv4 address.
     `snapshots`: `take`, `revert` and `drop` of its machines do what they say.
     `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
     the machine behind the connection; those of one identity share what it has.
@@ -67,6 +68,7 @@ class Capabilities:
     accelerator: str
     accelerator_note: str = ""
     snapshots: bool = False
+    anti_spoofing: bool = False
     cpus: int = 0
     memory: int = 0
     identity: str = ""

@@ -12,10 +12,12 @@ from urllib.parse import urlsplit
 import httptools
 
 from nospoon.errors import ProviderError
+from nospoon.runtime.reach import ANYWHERE, Reach, places_of
 
-_PORTS = {"http": 80, "https": 443}
+_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 16
-LONGEST_ANSWER = 1 << 24
+LONGEST_ANSWER, LONGEST_HEAD = 1 << 24, 1 << 16
 """Bytes; who answers with more is no partner of ours."""
 
 
@@ -35,11 +37,17 @@ async def request(
     headers: Sequence[tuple[str, str]] = (),
     verify: bool,
     patience: float,
+    reach: Reach = ANYWHERE,
+    most: int = LONGEST_ANSWER,
 ) -> Answer:
-    """The whole answer. Raises `ProviderError` when there is none within `patience` seconds."""
+    """The whole answer, whose body has at most `most` bytes. Raises `ProviderError` when there is
+    none within `patience` seconds, or its server is where `reach` does not.
+    """
     try:
         async with asyncio.timeout(patience):
-            return await _exchange(method, url, body, headers, _context(url, verify=verify))
+            connection = await _connected(url, _context(url, verify=verify), reach)
+            asked = _head(method, url, len(body), headers) + body
+            return await _exchange(connection, asked, most)
     except TimeoutError:
         raise ProviderError(f"{url} did not answer within {patience:.0f} s") from None
     except (OSError, ValueError, httptools.HttpParserError) as error:
@@ -56,22 +64,28 @@ def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
     return context
 
 
-async def _exchange(
-    method: str,
-    url: str,
-    body: bytes,
-    headers: Sequence[tuple[str, str]],
-    context: ssl.SSLContext | None,
-) -> Answer:
+async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> _Connection:
     parts = urlsplit(url)
-    if parts.scheme not in _PORTS:
+    if parts.scheme not in PORTS or not parts.hostname:
         raise ValueError("it is no http or https URL")
-    port = parts.port or _PORTS[parts.scheme]
-    reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
+    host, port = parts.hostname, parts.port or PORTS[parts.scheme]
+    trouble: OSError | None = None
+    for place in await places_of(host, port, reach):
+        try:
+            return await asyncio.open_connection(
+                place, port, ssl=context, server_hostname=host if context is not None else None
+            )
+        except OSError as error:
+            trouble = error
+    raise trouble or OSError(f"{host} has no address")
+
+
+async def _exchange(connection: _Connection, asked: bytes, most: int) -> Answer:
+    reader, writer = connection
     try:
-        writer.write(_head(method, url, len(body), headers) + body)
+        writer.write(asked)
         await writer.drain()
-        return await _Reading().answer(reader)
+        return await _Reading(most).answer(reader)
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -81,13 +95,18 @@ async def _exchange(
 class _Reading:
     """What httptools tells of an answer as it comes in."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = LONGEST_ANSWER) -> None:
         self._parser = httptools.HttpResponseParser(self)
+        self._most, self._head = most, 0
         self._body: list[bytes] = []
         self._size, self._headed, self._until_end, self._whole = 0, False, True, False
 
     async def answer(self, reader: asyncio.StreamReader) -> Answer:
         while not self._whole and (data := await reader.read(_PIECE)):
+            self._head += 0 if self._headed else len(data)
+            # a header that comes in pieces is copied with each of them
+            if self._head > LONGEST_HEAD + _PIECE:
+                raise ValueError(f"its headers are longer than {LONGEST_HEAD} bytes")
             self._parser.feed_data(data)
         if not self._whole and not (self._headed and self._until_end):
             raise ValueError("it hung up before the end of its answer")
@@ -103,8 +122,8 @@ class _Reading:
 
     def on_body(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > LONGEST_ANSWER:
-            raise ValueError(f"its answer is longer than {LONGEST_ANSWER} bytes")
+        if self._size > self._most:
+            raise ValueError(f"its answer is longer than {self._most} bytes")
         self._body.append(data)
 
     def on_message_complete(self) -> None:

@@ -28,6 +28,16 @@ class Joined(asyncio.Transport):
             data, self._parts = b"".join(self._parts), []
             self._transport.write(data)
 
+    def can_write_eof(self) -> bool:
+        return self._transport.can_write_eof()
+
+    def write_eof(self) -> None:
+        self._flush()
+        self._transport.write_eof()
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self._parts)) + self._transport.get_write_buffer_size()
+
     def close(self) -> None:
         self._flush()
         self._transport.close()

@@ -7,6 +7,10 @@ import sys
 from typing import Any, TextIO
 
 import structlog
+from structlog.typing import EventDict
+
+from nospoon.model.visible import visible, visible_line
+from nospoon.runtime.log_rate import Forward
 
 
 class Unfailing:
@@ -36,19 +40,33 @@ class Unfailing:
             self.lost += 1
 
 
+def escaped(logger: Any, method: str, event: EventDict) -> EventDict:
+    """What others sent cannot act on the terminal that shows the log, nor make lines of its own."""
+    del logger, method
+    trace = event.pop("exception", None)
+    shown = {
+        name: visible_line(value) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+    return shown | ({"exception": visible(trace)} if isinstance(trace, str) else {})
+
+
 def configure(level: str) -> None:
     """Set logging up for a process. `level`: debug, info, warning or error."""
     stream: Any = Unfailing(sys.stderr)
     threshold = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
-    logging.basicConfig(level=max(threshold, logging.WARNING), stream=stream, format="%(message)s")
+    logging.basicConfig(level=max(threshold, logging.WARNING), handlers=[Forward()])
     terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if terminal else [structlog.processors.format_exc_info]),
-            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
+            structlog.processors.format_exc_info,
+            escaped,
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+            if terminal
+            else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=structlog.PrintLoggerFactory(stream),

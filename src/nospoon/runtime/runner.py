@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nospoon.errors import HostUnreachable
+from nospoon.model.destinations import SshDestination
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 
@@ -40,6 +41,7 @@ class SshRunner:
 
     Commands share one connection, whose socket is in `sockets`; it ends when nobody used it for a
     minute (ssh_config(5), ControlPersist), so that a command costs milliseconds and no login.
+    A destination of another form than `SshDestination` is refused: it may be from an older store.
     """
 
     def __init__(self, destination: str, sockets: Path | None = None) -> None:
@@ -52,14 +54,23 @@ class SshRunner:
     async def run(
         self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
     ) -> Finished:
-        command = f"{shlex.join(argv)}{NOT_SSHS_OWN}"
-        ssh = ["ssh", *self._options, self.destination, "--", command]
-        done = await process.run(ssh, stdin=stdin, check=False)
+        try:
+            SshDestination.parse(self.destination)
+        except ValueError as error:
+            raise HostUnreachable(str(error)) from error
+        done = await process.run(self.command(argv), stdin=stdin, check=False)
         if done.status == SSH_FAILED:
             raise HostUnreachable(f"ssh to {self.destination} failed: {done.stderr.strip()}")
         if check and done.status != 0:
             process.refuse(done)
         return done
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """The ssh command line. Options end before the destination; what follows it is the command,
+        a second `--` included (ssh.c, opt_terminated).
+        """
+        command = f"{shlex.join(argv)}{NOT_SSHS_OWN}"
+        return ["ssh", *self._options, "--", self.destination, command]
 
 
 def runner_for(ssh: str, sockets: Path | None = None) -> Runner:

@@ -6,17 +6,57 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
+from nospoon.runtime.accepting import Acceptor, Identify, by_address
+from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
+from nospoon.runtime.limited_http import LimitedHttp, LimitedState
 from nospoon.runtime.tasks import Tasks
 
 
-class _Quiet(uvicorn.Server):
-    """uvicorn without its signal handlers: signals belong to the composition root."""
+class _Server(uvicorn.Server):
+    """uvicorn with our own accepting, and without its signal handlers: signals belong to the
+    composition root.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        limits: HttpLimits,
+        connections: Connections,
+        identify: Identify,
+    ) -> None:
+        super().__init__(config)
+        self.server_state: LimitedState = LimitedState(limits)
+        self._limits, self._connections, self._identify = limits, connections, identify
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+
+        def make() -> LimitedHttp:
+            made: LimitedHttp = self.config.http_protocol_class(  # type: ignore[call-arg, assignment]
+                config=self.config, server_state=self.server_state, app_state={}, _loop=loop
+            )
+            return made
+
+        self.servers = [self._acceptor(each, make) for each in sockets or ()]
+        self.started = True
+
+    def _acceptor(self, listener: socket.socket, make: Callable[[], LimitedHttp]) -> Any:
+        """In the place of an `asyncio.Server`: all that uvicorn does is to close it."""
+        return Acceptor(
+            listener,
+            make,
+            limits=self._limits,
+            connections=self._connections,
+            identify=self._identify,
+            context=self.config.ssl,
+            backlog=self.config.backlog,
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -24,18 +64,35 @@ class _Quiet(uvicorn.Server):
 
 
 class HttpServer:
-    """One application on some sockets. Start it, close it; closing ends open connections soon."""
+    """One application on some sockets. Start it, close it; closing ends open connections soon.
 
-    def __init__(self, app: Any, sockets: list[socket.socket], **config: Any) -> None:
+    `connections`: counts those of several servers together. `identify`: whom a connection is
+    counted for, and who may connect.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        sockets: list[socket.socket],
+        *,
+        limits: HttpLimits = LIMITS,
+        connections: Connections | None = None,
+        identify: Identify = by_address,
+        **config: Any,
+    ) -> None:
         settings = {
             "lifespan": "off",
             "log_config": None,
             "access_log": False,
-            "http": "httptools",
+            "http": LimitedHttp,
+            "timeout_keep_alive": limits.keep_alive,
             "proxy_headers": False,  # nobody stands between, who could say who asks
         }
-        self._server = _Quiet(
-            uvicorn.Config(app, timeout_graceful_shutdown=1, **{**settings, **config})
+        self._server = _Server(
+            uvicorn.Config(app, timeout_graceful_shutdown=1, **{**settings, **config}),
+            limits,
+            Connections(limits) if connections is None else connections,
+            identify,
         )
         self._sockets = sockets
         for each in sockets:

@@ -19,6 +19,8 @@ from cryptography.x509.oid import NameOID
 from nospoon.runtime import clock
 
 YEARS = 10
+LARGEST_KEY = 4096
+"""Bits of an RSA key; each handshake costs the daemon a signature with it."""
 UNSPECIFIED = frozenset({"0.0.0.0", "::"})  # noqa: S104  (compared with, not bound to)
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -60,14 +62,34 @@ def why_unusable(certificate: Path, key: Path, *, now: float) -> tuple[str, str]
     if why:
         return "certificate", why
     try:
-        found = serialization.load_pem_private_key(key.read_bytes(), None)
+        found = private_key(key.read_bytes())
     except TypeError:
         return "key", "it has a pass phrase: give one without"
-    except (ValueError, UnsupportedAlgorithm):
+    except UnsupportedAlgorithm:
         return "key", "it is no private key in PEM"
+    except ValueError as error:
+        return "key", str(error)
     if public_bytes(found.public_key()) != wanted:
         return "key", "it is not that of the certificate"
     return _why_not_served(certificate, key)
+
+
+def private_key(data: bytes) -> Key:
+    """The private key in some PEM. Raises `ValueError`, `TypeError` for one with a pass phrase, and
+    `UnsupportedAlgorithm`.
+
+    Whether the primes of an RSA key are primes is not asked: that takes seconds to hours of a
+    processor, as whoever brings the key likes. That it is the certificate's is asked.
+    """
+    try:
+        found = serialization.load_pem_private_key(data, None, unsafe_skip_rsa_key_validation=True)
+    except ValueError:
+        raise ValueError("it is no private key in PEM") from None
+    if not isinstance(found, Key):
+        raise ValueError("it is neither an RSA nor an elliptic curve key")  # noqa: TRY004  (a value)
+    if found.key_size > LARGEST_KEY:
+        raise ValueError(f"expected a key of at most {LARGEST_KEY} bits, got {found.key_size}")
+    return found
 
 
 def _out_of_time(certificate: x509.Certificate, now: datetime) -> str:

@@ -65,9 +65,27 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     if network.nat and existing:
         message = "expected no NAT on an existing bridge: its owner leads out of it"
         yield Complaint((*path, "nat"), message)
+    if network.anti_spoofing:
+        why = (Complaint((*path, "anti_spoofing"), *what) for what in _unfiltered(network))
+        yield from why
     yield from (Complaint((*path, "mtu"), *what) for what in _mtu(network, existing=bool(existing)))
     for each in network.cidr:
         yield from (Complaint((*path, "cidr"), *what) for what in _unusable(each, network))
+
+
+def _unfiltered(network: NetworkSection) -> Iterator[tuple[str, str]]:
+    """(What libvirt's filter `clean-traffic` cannot let through, how to mend it): it knows IPv4 and
+    ARP without tags, on Linux bridges (https://libvirt.org/formatnwfilter.html).
+    """
+    drop = "or drop `anti_spoofing`"
+    if network.switch is Switch.OVS:
+        message = "expected a Linux bridge: ports of Open vSwitch, with or without VLANs and trunks"
+        yield f"{message}, have no filters", f"Use Open vSwitch's own means, {drop}"
+    elif network.vlan is not None:
+        yield "expected no `vlan`: the filter drops tagged frames", f"Leave `vlan` out, {drop}"
+    if network.ipv6 is not None:
+        message = f"expected IPv4 alone, got {network.ipv6}: the filter drops IPv6"
+        yield message, f"Take an IPv4 `cidr` alone, {drop}"
 
 
 def _mtu(network: NetworkSection, *, existing: bool) -> Iterator[tuple[str, str]]:

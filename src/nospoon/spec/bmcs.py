@@ -87,7 +87,13 @@ class PduSection(Section):
     )
     secret: PassPhrase | None = Field(
         None,
-        description="Community of SNMP v1 and v2c, both pass phrases of v3; default: one a PDU.",
+        description="Both pass phrases of SNMP v3, from which the community of v1 and v2c is "
+        "derived; default: one a PDU.",
+    )
+    v2c: bool = Field(
+        default=True,
+        description="Whether SNMP v1 and v2c are answered, too, whose community anybody may read "
+        "on the way.",
     )
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pydantic import BaseModel
 
 from nospoon.spec.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
+from nospoon.spec.cloud import CloudAuthSection, CloudSection
 from nospoon.spec.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.spec.ironic import (
     ConnectorSection,
@@ -105,8 +106,8 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     AgentsSection: dict.fromkeys(AgentsSection.model_fields, Rule.LIVE),
     OvercommitSection: _all(Rule.NEW_NODES, "cpus", "memory", "disk"),
     NetworkSection: {
-        **_all(Rule.LIVE, "cidr", "netboot", "mtu", "overlay", "nat"),
-        **_all(Rule.AT_POWER_OFF, "physnet", "bridge", "vlan", "switch"),
+        **_all(Rule.LIVE, "cidr", "netboot", "mtu", "overlay", "nat", "host_ports"),
+        **_all(Rule.AT_POWER_OFF, "physnet", "bridge", "vlan", "switch", "anti_spoofing"),
     },
     HardwareSection: {
         **_all(Rule.AT_POWER_OFF, "cpus", "memory", "firmware", "tpm", "disks", "nics"),
@@ -148,7 +149,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         "pdu": Rule.PARTS,
     },
     TlsSection: _all(Rule.LIVE, "certificate", "key"),
-    PduSection: {"vendor": Rule.FIXED, **_all(Rule.LIVE, "outlets", "ports", "secret")},
+    PduSection: {"vendor": Rule.FIXED, **_all(Rule.LIVE, "outlets", "ports", "secret", "v2c")},
     EnrolmentSection: {
         **dict.fromkeys(EnrolmentSection.model_fields, Rule.LIVE),
         "volumes": Rule.PARTS,
@@ -165,6 +166,11 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.REFUSED, "endpoint", "cloud"),
         **_all(Rule.LIVE, "auth", "username", "password"),
     },
+    CloudSection: {
+        **dict.fromkeys(CloudSection.model_fields, Rule.REFUSED),
+        **_all(Rule.FIXED, "cacert", "cert", "key"),
+    },
+    CloudAuthSection: dict.fromkeys(CloudAuthSection.model_fields, Rule.REFUSED),
 }
 """By the section that declares a field; those that inherit it inherit its rule."""
 

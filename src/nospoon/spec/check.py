@@ -175,6 +175,12 @@ def _portgroups(expansion: Expansion) -> Iterator[Complaint]:
         for name in sorted(known.keys() - members):
             hint = f"Write `portgroup: {name}` at its NICs"
             told.add(Complaint(path, f"portgroup {name!r} has no NIC", hint))
+        for name in sorted(members & known.keys()):
+            networks = sorted({nic.network for nic in node.nics if nic.portgroup == name})
+            if len(networks) > 1:
+                message = f"portgroup {name!r} has NICs on several networks: {', '.join(networks)}"
+                hint = "A bond is on one network (Ironic: one physical network); use one bond each"
+                told.add(Complaint(path, message, hint))
         for each in node.portgroups:
             mine = f"{node.name} {each.name}"
             if each.address and owners.setdefault(each.address, mine) != mine:

@@ -9,17 +9,24 @@ unique), `<<` has no meaning, and a document that grows by aliases beyond reason
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from nospoon.errors import Problem, SpecError
+from nospoon.spec.compose import MAX_DEPTH, BoundError, compose
 
 MAX_VALUES = 2_000_000
 """Values a file may hold with its aliases written out; 10,000 nodes in full are some 300,000."""
 
-MAX_DEPTH = 100
+MAX_PROBLEMS = 200
+"""Problems of a file after which the rest of it is not read: to find and word each takes time."""
+
+MAX_KEY = 100
+"""Characters of a key in the path of a problem: an alias may repeat a long one."""
+
 TOO_DEEP = f"lists and mappings nested more than {MAX_DEPTH} deep"
 
 Plain = str | int | float | bool | None
@@ -31,8 +38,8 @@ _SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], Plain]], ...] = (
     (re.compile(r"(?:true|True|TRUE)\Z"), lambda _: True),
     (re.compile(r"(?:false|False|FALSE)\Z"), lambda _: False),
     (re.compile(r"[-+]?[0-9]{1,100}\Z"), int),
-    (re.compile(r"0o[0-7]+\Z"), lambda text: int(text, 0)),
-    (re.compile(r"0x[0-9a-fA-F]+\Z"), lambda text: int(text, 0)),
+    (re.compile(r"0o[0-7]{1,100}\Z"), lambda text: int(text, 0)),
+    (re.compile(r"0x[0-9a-fA-F]{1,100}\Z"), lambda text: int(text, 0)),
     (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"), float),
 )
 _PLAIN_TAGS = frozenset(
@@ -44,6 +51,20 @@ _PLAIN_TAGS = frozenset(
 _MAYBE_NOT_TEXT = frozenset("nN~tTfF+-.0123456789")
 
 
+class _Built(NamedTuple):
+    """A node's value, how many values it holds, and how many levels with aliases written out."""
+
+    value: Value
+    size: int
+    height: int
+
+
+def _around(value: Value, parts: Iterable[_Built]) -> _Built:
+    sizes = [(part.size, part.height) for part in parts]
+    size, height = 1 + sum(each for each, _ in sizes), 1 + max((h for _, h in sizes), default=0)
+    return _Built(value, size, height)
+
+
 class Document:
     """A parsed file: its value, and where each part of it stands."""
 
@@ -51,9 +72,10 @@ class Document:
         self.file, self._text = file, text
         self.problems: list[Problem] = []
         self._root = self._compose(text)
-        self._built: dict[int, tuple[Value, int]] = {}
+        self._built: dict[int, _Built] = {}
+        self._keys: dict[int, dict[str, tuple[Node, Node]]] = {}
         self._open: set[int] = set()
-        self.value: Value = self._build(self._root, ())[0] if self._root is not None else {}
+        self.value: Value = self._build(self._root, ()).value if self._root is not None else {}
 
     def problem(self, path: Path, message: str, hint: str = "", *, at_key: bool = False) -> Problem:
         """A problem at this path, or at its nearest enclosing part that is in the file."""
@@ -65,7 +87,7 @@ class Document:
         node: Node | None = self._root
         key: Node | None = None
         for part in path:
-            found = _child(node, part)
+            found = self._child(node, part)
             if found is None:
                 continue
             key, node = found
@@ -83,49 +105,61 @@ class Document:
         """The text with what stands at a path replaced."""
         node: Node | None = self._root
         for part in path:
-            found = _child(node, part)
+            found = self._child(node, part)
             node = found[1] if found is not None else node
         assert node is not None, "a path that is in the file"
         return self._text[: node.start_mark.index] + by + self._text[node.end_mark.index :]
 
+    def _child(self, node: Node | None, part: str | int) -> tuple[Node | None, Node] | None:
+        if isinstance(node, MappingNode):
+            if id(node) not in self._keys:
+                pairs = reversed(node.value)
+                self._keys[id(node)] = {
+                    key.value: (key, value) for key, value in pairs if isinstance(key, ScalarNode)
+                }
+            return self._keys[id(node)].get(part) if isinstance(part, str) else None
+        if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+            return None, node.value[part]
+        return None
+
     def _compose(self, text: str) -> Node | None:
         try:
-            return yaml.compose(text, Loader=yaml.CSafeLoader)
-        except RecursionError as error:
-            raise SpecError([Problem(self.file, 1, 1, "", TOO_DEEP)]) from error
+            return compose(text)
+        except BoundError as error:
+            problem = Problem(self.file, error.line, error.column, "", str(error))
+            raise SpecError([problem]) from error
         except yaml.YAMLError as error:
             raise SpecError([_syntax_problem(error, self.file)]) from error
 
-    def _build(self, node: Node, path: Path) -> tuple[Value, int]:
-        """The node's value and how many values it holds."""
+    def _build(self, node: Node, path: Path) -> _Built:
         known = self._built.get(id(node))
+        if len(path) + (known.height if known is not None else 0) > MAX_DEPTH:
+            raise SpecError([self.problem(path[:MAX_DEPTH], TOO_DEEP)])
         if known is not None:
             return known
-        if len(path) > MAX_DEPTH:
-            raise SpecError([self.problem(path[:MAX_DEPTH], TOO_DEEP)])
         if id(node) in self._open:
             raise SpecError([self.problem(path, "an alias that contains itself")])
         self._open.add(id(node))
         built = self._construct(node, path)
         self._open.discard(id(node))
-        if built[1] > MAX_VALUES:
+        if built.size > MAX_VALUES:
             raise SpecError([self.problem(path, f"more than {MAX_VALUES} values, through aliases")])
         if not isinstance(node, ScalarNode):
             self._built[id(node)] = built
         return built
 
-    def _construct(self, node: Node, path: Path) -> tuple[Value, int]:
+    def _construct(self, node: Node, path: Path) -> _Built:
         if isinstance(node, ScalarNode):
-            return self._scalar(node, path), 1
+            return _Built(self._scalar(node, path), 1, 0)
         if isinstance(node, SequenceNode):
             built = [self._build(item, (*path, index)) for index, item in enumerate(node.value)]
-            return [value for value, _ in built], 1 + sum(size for _, size in built)
+            return _around([each.value for each in built], built)
         assert isinstance(node, MappingNode)
         return self._mapping(node, path)
 
-    def _mapping(self, node: MappingNode, path: Path) -> tuple[Value, int]:
+    def _mapping(self, node: MappingNode, path: Path) -> _Built:
         result: dict[str, Value] = {}
-        total = 1
+        parts: list[_Built] = []
         for key_node, value_node in node.value:
             name = key_node.value if isinstance(key_node, ScalarNode) else None
             if name is None:
@@ -136,13 +170,13 @@ class Document:
                 self._refuse(
                     key_node,
                     (*path, name),
-                    f"duplicate key {name!r}",
+                    f"duplicate key {name[:MAX_KEY]!r}",
                     f"First used on line {first}.",
                 )
                 continue
-            result[name], size = self._build(value_node, (*path, name))
-            total += size
-        return result, total
+            parts.append(self._build(value_node, (*path, name)))
+            result[name] = parts[-1].value
+        return _around(result, parts)
 
     def _scalar(self, node: ScalarNode, path: Path) -> Plain:
         text: str = node.value
@@ -158,6 +192,8 @@ class Document:
         self.problems.append(
             Problem(self.file, mark.line + 1, mark.column + 1, dotted(path), message, hint)
         )
+        if len(self.problems) > MAX_PROBLEMS:
+            raise SpecError(self.problems)
 
 
 def resolve(text: str) -> Plain:
@@ -177,7 +213,7 @@ def dotted(path: Path) -> str:
 
 def _segments(path: Path) -> Iterator[str]:
     for part in path:
-        yield f"[{part}]" if isinstance(part, int) else f".{part}"
+        yield f"[{part}]" if isinstance(part, int) else f".{part[:MAX_KEY]}"
 
 
 def _marks(node: Node | None, value: str, seen: set[int]) -> Iterator[tuple[int, int]]:
@@ -192,16 +228,6 @@ def _marks(node: Node | None, value: str, seen: set[int]) -> Iterator[tuple[int,
     for part in node.value:
         for each in part if isinstance(part, tuple) else (part,):
             yield from _marks(each, value, seen)
-
-
-def _child(node: Node | None, part: str | int) -> tuple[Node | None, Node] | None:
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            if isinstance(key, ScalarNode) and key.value == part:
-                return key, value
-    if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return None, node.value[part]
-    return None
 
 
 def _syntax_problem(error: yaml.YAMLError, file: str) -> Problem:

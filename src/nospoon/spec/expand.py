@@ -28,7 +28,7 @@ from nospoon.spec.document import Path
 from nospoon.spec.fields import NAME_PATTERN
 from nospoon.spec.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.spec.ironic import enrolment
-from nospoon.spec.models import NodeGroupSection
+from nospoon.spec.models import MAX_CLUSTER, NodeGroupSection
 from nospoon.spec.sections import Sections
 
 DEFAULT_MEMORY = 1 << 30
@@ -60,6 +60,11 @@ def expand(sections: Sections, *, default_network: str) -> Expansion:
     """All nodes that the groups describe."""
     result = Expansion()
     counters: dict[str, int] = {}
+    total = sum(group.count for group in sections.groups.values())
+    if total > MAX_CLUSTER:
+        message = f"expected at most {MAX_CLUSTER} nodes in a cluster, got {total}"
+        result.complaints.append(Complaint(("nodes",), message, "Make several clusters of it"))
+        return result
     for index, group in sections.groups.items():
         names = list(_names(group, index, counters, result))
         _check_overrides(group, index, names, result)

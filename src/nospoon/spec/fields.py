@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.protocols import checksums
 from nospoon.spec.section import parse_text
 
@@ -23,6 +25,8 @@ UNITS = {
     "TB": 10**12,
     "TiB": 2**40,
 }
+SIZES_END = 1 << 63
+"""Bytes: sizes of files and volumes are signed 64-bit numbers (off_t)."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min)\Z")
@@ -43,6 +47,8 @@ def parse_size(value: Any) -> int:
         guess = _unit_like(unit)
         raise ValueError(f"expected a size with a unit, got {value!r}. Write {number}{guess}")
     size = float(number) * UNITS[unit]
+    if size >= SIZES_END:
+        raise ValueError(f"expected a size of less than {SIZES_END // UNITS['TiB']}TiB")
     if size != int(size) or size <= 0:
         raise ValueError(f"expected a whole, positive number of bytes, got {value!r}")
     return int(size)
@@ -114,7 +120,25 @@ def parse_url(value: Any) -> Any:
     """An http or https URL, without slashes at its end."""
     if not parse_text(value).startswith(("http://", "https://")):
         raise ValueError(f"expected a URL that begins with http:// or https://, got {value!r}")
+    wrong = wrong_in_url(value)
+    if wrong:
+        raise ValueError(f"expected a URL, got {value!r}: {wrong}")
     return value.rstrip("/")
+
+
+def wrong_in_url(url: str) -> str:
+    """Why it is none by RFC 3986 §3, "" where it is one: a host, a port that may be, nothing that
+    would have to be escaped.
+    """
+    try:
+        parts = urlsplit(url)
+        wrong = "" if parts.hostname else "it names no host"
+        _ = parts.port  # looked at here, where it is read
+    except ValueError as error:
+        wrong = str(error)
+    if not wrong and any(char.isspace() or not char.isprintable() for char in url):
+        wrong = "it has a blank; write %20"
+    return wrong
 
 
 def parse_checksum(value: Any) -> Any:
@@ -141,16 +165,30 @@ def parse_volume(value: Any) -> Any:
     return value
 
 
+def parse_libvirt(value: Any) -> Any:
+    """A libvirt connection URI without a query: that may name programs to run."""
+    LibvirtUri.parse(parse_text(value))
+    return value
+
+
+def parse_ssh(value: Any) -> Any:
+    """An ssh destination, "" for this machine; it ends in a command line."""
+    if parse_text(value):
+        SshDestination.parse(value)
+    return value
+
+
 def parse_networks(value: Any) -> Any:
     """One network, or a list of an IPv4 and an IPv6 one, in CIDR form without host bits."""
     listed = value if isinstance(value, list) else [value] if value is not None else []
-    found = tuple(_network(each) for each in listed)
+    found = tuple(parse_network(each) for each in listed)
     if len({each.version for each in found}) < len(found):
         raise ValueError("expected at most one IPv4 and one IPv6 network")
     return found
 
 
-def _network(value: Any) -> IPv4Network | IPv6Network:
+def parse_network(value: Any) -> IPv4Network | IPv6Network:
+    """A network in CIDR form without host bits."""
     try:
         if isinstance(value, str) and "/" in value:
             return ip_network(value)

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from nospoon.errors import UsageError
 from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing, Way
 from nospoon.plan.enrol import settings
+from nospoon.spec.cloud import CloudOrName, CloudSection
 from nospoon.spec.fields import parse_url
 from nospoon.spec.section import Section, Text, Whole
 
@@ -164,10 +165,10 @@ class IronicSection(EnrolmentSection):
     endpoint: Annotated[str, BeforeValidator(parse_url)] | None = Field(
         None, description="URL of a standalone Ironic; or:"
     )
-    cloud: Text | dict[str, Any] | None = Field(
+    cloud: CloudOrName | None = Field(
         None,
-        description="A cloud of your clouds.yaml; `envvars`: what `OS_*` says. Its place is taken "
-        "by what openstacksdk knows of it.",
+        description="A cloud of your clouds.yaml; `envvars`: what `OS_*` says. The nospoon command "
+        "puts its settings in place of the name.",
     )
     auth: IronicAuth = Field(
         IronicAuth.NONE, description="How it knows its callers: `none` (default) or `http_basic`."
@@ -188,14 +189,13 @@ def place(section: IronicSection) -> IronicPlace:
     """Which Ironic it is. Raises `UsageError` for a cloud of which there is only the name."""
     if section.endpoint is not None:
         return IronicPlace(section.endpoint, section.auth, section.username, section.password)
-    if not isinstance(section.cloud, dict):
+    if not isinstance(section.cloud, CloudSection):
         raise UsageError(
             f"nobody here knows the cloud {section.cloud!r}",
             hint="The nospoon command reads clouds.yaml and writes out what it says.",
         )
-    told = dict(section.cloud)
-    name = str(told.pop("name", ""))
-    return IronicPlace(cloud=json.dumps(told, sort_keys=True), name=name)
+    told = json.dumps(section.cloud.told(), sort_keys=True)
+    return IronicPlace(cloud=told, name=section.cloud.name)
 
 
 def enrolment(layers: Sequence[EnrolmentSection | None]) -> Enrolment:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from ipaddress import ip_address
+from itertools import chain, islice
 from uuid import UUID
 
 from nospoon.errors import Problem, SpecError
@@ -28,11 +29,11 @@ from nospoon.model.cluster import (
 from nospoon.model.ironic import IronicPlace
 from nospoon.spec.bmcs import BmcSection
 from nospoon.spec.check import check
-from nospoon.spec.document import Document
+from nospoon.spec.document import MAX_PROBLEMS, Document
 from nospoon.spec.expand import Complaint, expand
 from nospoon.spec.fields import NAME_PATTERN
 from nospoon.spec.ironic import place
-from nospoon.spec.models import HostSection
+from nospoon.spec.models import HostSection, NetworkSection
 from nospoon.spec.nova import wanted
 from nospoon.spec.references import LocalFile, LocalPair
 from nospoon.spec.sections import Sections, read_sections
@@ -63,7 +64,8 @@ def load(
     if not isinstance(document.value, dict):
         raise SpecError(sections.problems)
     expansion = expand(sections, default_network=_default_network(sections))
-    complaints = [*expansion.complaints, *check(sections, expansion, local_file, local_pair)]
+    found = chain(expansion.complaints, check(sections, expansion, local_file, local_pair))
+    complaints = islice(found, MAX_PROBLEMS)
     problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
     if problems:
         raise SpecError(
@@ -85,7 +87,11 @@ def load(
             tls=bool(sections.bmc.tls),
             certificate=_given_certificate(sections.bmc),
             pool=sections.bmc.pool,
-            pdu=PduAddressing(outlets=sections.bmc.pdu.outlets, ports=sections.bmc.pdu.ports),
+            pdu=PduAddressing(
+                outlets=sections.bmc.pdu.outlets,
+                ports=sections.bmc.pdu.ports,
+                v2c=sections.bmc.pdu.v2c,
+            ),
         ),
         id=UUID(sections.id) if sections.id else None,
         ironic=_ironic(sections),
@@ -199,8 +205,17 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             vlan=n.vlan,
             mtu=n.mtu,
             nat=n.nat,
+            host_ports=_host_ports(n),
+            anti_spoofing=n.anti_spoofing,
             switch=n.switch,
             overlay=n.overlay,
         )
         for name, n in sections.networks.items()
     )
+
+
+def _host_ports(given: NetworkSection) -> tuple[int, ...] | None:
+    """None: all of them."""
+    if given.host_ports == "all" or (given.host_ports is None and given.nat):
+        return None
+    return tuple(sorted(set(given.host_ports or ())))

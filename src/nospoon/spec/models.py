@@ -8,30 +8,48 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Annotated, Any, Literal
+from unicodedata import category
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
 from nospoon.spec.bmcs import BmcSection
-from nospoon.spec.fields import Name, Networks, parse_address, parse_url
+from nospoon.spec.fields import (
+    Name,
+    Networks,
+    parse_address,
+    parse_libvirt,
+    parse_ssh,
+    parse_url,
+)
 from nospoon.spec.hardware import HardwareSection
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.nova import NovaSection
 from nospoon.spec.section import OneOrMore, Section, Text, Whole, listed, parse_text
 from nospoon.spec.simulated import OrSwitch, SimulatedSection, switched
 
+_CONTROLS = frozenset({"Cc", "Zl", "Zp"})
+"""Unicode's categories of control characters, and separators of lines and paragraphs."""
 _ENDS_A_COMMAND = frozenset({"||", "&&", ";", "#"})
 
 
 def _command_line(value: Any) -> Any:
-    """Words that no kernel takes, and that iPXE would take for its own (ipxe.org/scripting)."""
-    found = sorted(_ENDS_A_COMMAND & set(parse_text(value).split()))
+    """One line, without words that no kernel takes, and that iPXE would take for its own
+    (ipxe.org/scripting). YAML's folded text ends in a line end, which is none of it.
+    """
+    line = parse_text(value).rstrip("\n")
+    found = sorted(_ENDS_A_COMMAND & set(line.split()))
     if found:
         raise ValueError(f"expected a kernel command line, got the word {found[0]!r}")
-    return value
+    control = next((char for char in line if category(char) in _CONTROLS and char != "\t"), "")
+    if control:
+        raise ValueError(f"expected a kernel command line in one line, got {control!r} in it")
+    return line
 
 
 CommandLine = Annotated[str, BeforeValidator(_command_line)]
+MAX_CLUSTER = 20_000
+"""Nodes of a cluster: what is planned in seconds, and beyond what anybody's conductor takes."""
 Ratio = Annotated[float, Field(gt=0, le=1000)]
 
 
@@ -46,16 +64,18 @@ class OvercommitSection(Section):
 class HostSection(Section):
     """A place where machines are made."""
 
-    libvirt: Text | None = Field(
+    libvirt: Annotated[Text, BeforeValidator(parse_libvirt)] | None = Field(
         None,
         description="libvirt connection URI: `qemu:///system`, `qemu:///session`, "
-        "`qemu+ssh://HOST/system`.",
+        "`qemu+ssh://[USER@]HOST[:PORT]/system` or `qemu+tls`; no query.",
     )
     simulated: Annotated[SimulatedSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None, description="Machines without processes, inside the daemon, and how they behave."
     )
-    ssh: Text = Field(
-        "", description="How commands are run there, as ssh(1) takes it; empty: here."
+    ssh: Annotated[Text, BeforeValidator(parse_ssh)] = Field(
+        "",
+        description="How commands are run there: `[USER@]HOST` or `ssh://[USER@]HOST[:PORT]`, as "
+        "ssh(1) takes it; empty: here.",
     )
     physnets: dict[Name, Text] = Field(
         default_factory=dict,
@@ -116,6 +136,19 @@ class NetworkSection(Section):
         description="Lead out: guests reach what the host reaches, from its address; default no.",
     )
 
+    host_ports: Literal["all"] | list[Annotated[Whole, Field(ge=1, le=65535)]] | None = Field(
+        None,
+        description="Ports at the host's address that guests reach besides what nospoon serves "
+        "there (DHCP, TFTP, boot files, ICMP), such as those of an Ironic; `all`: everything. "
+        "Default: none, and all with `nat`.",
+    )
+    anti_spoofing: bool = Field(
+        default=False,
+        description="Each NIC sends only from its own MAC and IPv4 address (libvirt's filter "
+        "`clean-traffic`); no IPv6, VLANs, Open vSwitch or `qemu:///session`. Simulated hosts "
+        "filter nothing. Default no.",
+    )
+
     @property
     def ipv4(self) -> IPv4Network | None:
         return next((each for each in self.cidr if isinstance(each, IPv4Network)), None)
@@ -138,7 +171,9 @@ class NodeSection(HardwareSection):
     traits: list[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]] | None = Field(
         None, description="Traits such as CUSTOM_GOLD."
     )
-    labels: dict[str, Text] | None = Field(None, description="Free key-value labels.")
+    labels: dict[str, Text] | None = Field(
+        None, max_length=64, description="Free key-value labels, at most 64."
+    )
 
 
 class PlacementSection(Section):
@@ -168,7 +203,9 @@ class NodeGroupSection(NodeSection):
     """Nodes that are alike."""
 
     flavor: Name | None = Field(None, description="Flavor; may be left out where only one fits.")
-    count: Annotated[Whole, Field(ge=0, le=100_000)] = Field(1, description="How many.")
+    count: Annotated[Whole, Field(ge=0, le=MAX_CLUSTER)] = Field(
+        1, description="How many; a cluster has at most 20,000 nodes."
+    )
     name: Text = Field("node-{n}", description="Name; `{n}` counts from `start`, `{n:03}` pads.")
     start: Annotated[Whole, Field(ge=0)] = Field(0, description="First number in names.")
     placement: PlacementSection = Field(

@@ -34,6 +34,8 @@ def cluster_file(name: str, id_: UUID, hosts: Sequence[Host], found: Sequence[Ob
     for bridge in sorted(set(_bridges(machines.values())) - set(by_bridge)):
         by_bridge[bridge] = name_of(bridge) if bridge else NETWORK
         networks.setdefault(by_bridge[bridge], {"bridge": bridge} if bridge else {})
+    for bridge in _filtered(machines.values()):
+        networks[by_bridge[bridge]]["anti_spoofing"] = True
     sections: dict[str, Any] = {
         "cluster": name,
         "id": str(id_),
@@ -71,6 +73,17 @@ def _bridges(machines: Iterable[Observed]) -> Iterator[str]:
     for each in machines:
         if isinstance(each.shape, Machine):
             yield from (nic.bridge for nic in each.shape.nics)
+
+
+def _filtered(machines: Iterable[Observed]) -> set[str]:
+    """Bridges on which a machine may send from its own address alone."""
+    return {
+        nic.bridge
+        for each in machines
+        if isinstance(each.shape, Machine)
+        for nic in each.shape.nics
+        if nic.sends_from is not None and nic.bridge
+    }
 
 
 def _host(host: Host) -> dict[str, Any]:

@@ -6,11 +6,12 @@ Read from the plain values, so that a section with an error in it hides none of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from urllib.parse import urlsplit
+from dataclasses import dataclass
 
 from nospoon.spec.document import Path, Value, as_sequence
 from nospoon.spec.expand import Complaint
-from nospoon.spec.sections import Sections, did_you_mean
+from nospoon.spec.fields import wrong_in_url
+from nospoon.spec.sections import Sections, did_you_mean, shown
 
 LocalFile = Callable[[str], str]
 """Why a file beside the cluster file cannot be read, "" when it can."""
@@ -18,22 +19,28 @@ LocalFile = Callable[[str], str]
 LocalPair = Callable[[str, str], tuple[str, str] | None]
 """Of a certificate and its key: which of both ("certificate", "key") is of no use, and why."""
 
+MAX_HINTS = 10
+"""Names of a file that nothing defines which are compared with those that there are."""
+
+MAX_LISTED = 12
+"""Flavors that a hint lists."""
+
 URL = ("http://", "https://")
 
 
 def references(sections: Sections) -> Iterator[Complaint]:
     """Every use of a name that nothing defines."""
-    names = sections.names
+    names, hints = sections.names, Hints()
     networks = names["networks"] or frozenset({"provision"})
     hosts = names["hosts"] or frozenset({"here"})
     for path, layer in _layers(sections.raw):
         for nic_path, network in _networks_of(path, layer):
-            yield from _refers(nic_path, network, networks, "network")
-        yield from _refers((*path, "boot"), layer.get("boot"), names["boot"], "boot profile")
-        yield from _refers((*path, "host"), layer.get("host"), hosts, "host")
+            yield from hints.refers(nic_path, network, networks, "network")
+        yield from hints.refers((*path, "boot"), layer.get("boot"), names["boot"], "boot profile")
+        yield from hints.refers((*path, "host"), layer.get("host"), hosts, "host")
     for index, group in enumerate(as_sequence(sections.raw.get("nodes"))):
         if isinstance(group, dict):
-            yield from _flavor(index, group.get("flavor"), names["flavors"])
+            yield from _flavor(index, group.get("flavor"), names["flavors"], hints)
 
 
 def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complaint]:
@@ -71,15 +78,7 @@ def wrong_urls(sections: Sections) -> Iterator[Complaint]:
 
 
 def _url(path: Path, name: str) -> Iterator[Complaint]:
-    """By RFC 3986 §3: a host, a port that may be, nothing that would have to be escaped."""
-    try:
-        parts = urlsplit(name)
-        wrong = "" if parts.hostname else "it names no host"
-        _ = parts.port  # looked at here, where it is read
-    except ValueError as error:
-        wrong = str(error)
-    if not wrong and any(char.isspace() or not char.isprintable() for char in name):
-        wrong = "it has a blank; write %20"
+    wrong = wrong_in_url(name)
     if wrong:
         yield Complaint(path, f"expected a URL, got {name!r}: {wrong}")
 
@@ -137,18 +136,29 @@ def _pair(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
             yield ("bmc", "tls", name), value
 
 
-def _flavor(index: int, flavor: Value, known: frozenset[str]) -> Iterator[Complaint]:
+def _flavor(index: int, flavor: Value, known: frozenset[str], hints: Hints) -> Iterator[Complaint]:
     if flavor is not None:
-        yield from _refers(("nodes", index, "flavor"), flavor, known, "flavor")
+        yield from hints.refers(("nodes", index, "flavor"), flavor, known, "flavor")
     elif len(known) > 1:
-        hint = f"Add `flavor:` with one of {', '.join(sorted(known))}"
+        some = sorted(known)[:MAX_LISTED]
+        hint = f"Add `flavor:` with one of {', '.join(map(str, some))}"
         yield Complaint(("nodes", index), "several flavors, none chosen", hint)
 
 
-def _refers(path: Path, name: Value, known: Iterable[str], what: str) -> Iterator[Complaint]:
-    """Anything but text is refused where sections are read."""
-    if isinstance(name, str) and name not in known:
-        yield Complaint(path, f"no {what} named {name!r}", did_you_mean(name, known))
+@dataclass(slots=True)
+class Hints:
+    """What was meant by names that nothing defines, for the first `MAX_HINTS` of a file."""
+
+    left: int = MAX_HINTS
+
+    def refers(
+        self, path: Path, name: Value, known: Iterable[str], what: str
+    ) -> Iterator[Complaint]:
+        """Anything but text is refused where sections are read."""
+        if isinstance(name, str) and name not in known:
+            hint = did_you_mean(name, known) if self.left else ""
+            self.left = max(0, self.left - 1)
+            yield Complaint(path, f"no {what} named {shown(name)}", hint)
 
 
 def _mapping(value: Value) -> Mapping[str, Value]:

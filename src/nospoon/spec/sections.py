@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from nospoon.errors import Problem
 from nospoon.spec.bmcs import BmcSection
-from nospoon.spec.document import Document, Path, Value, as_sequence
+from nospoon.spec.document import MAX_PROBLEMS, Document, Path, Value, as_sequence
 from nospoon.spec.fields import NAME_PATTERN, Name
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.models import (
@@ -23,6 +23,7 @@ from nospoon.spec.models import (
     NetworkSection,
     NodeGroupSection,
 )
+from nospoon.spec.nearest import MAX_LETTERS, nearest
 from nospoon.spec.nova import NovaSection
 
 M = TypeVar("M", bound=BaseModel)
@@ -49,6 +50,10 @@ class Sections:
     groups: dict[int, NodeGroupSection] = field(default_factory=dict)
     names: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def hopeless(self) -> bool:
+        return len(self.problems) > MAX_PROBLEMS
 
 
 def read_sections(document: Document) -> Sections:
@@ -86,10 +91,10 @@ def _refuse_unknown_sections(
 ) -> None:
     known = list(ClusterFile.model_fields)
     for key in value:
-        if key not in known:
+        if key not in known and not found.hopeless:
             found.problems.append(
                 document.problem(
-                    (key,), f"unknown key {key!r}", did_you_mean(key, known), at_key=True
+                    (key,), f"unknown key {shown(key)}", did_you_mean(key, known), at_key=True
                 )
             )
 
@@ -127,6 +132,8 @@ def _read_mapping(
         )
         given = {}
     for name, body in given.items():
+        if found.hopeless:
+            break
         _read(document, (section, name), name, _NAME.validate_python, found)
         body = {} if body is None else body  # noqa: PLW2901  (`here:` alone means all defaults)
         parsed = _read(document, (section, name), body, model.model_validate, found)
@@ -161,6 +168,8 @@ def _read_groups(document: Document, value: Mapping[str, Value], found: Sections
             )
         )
     for index, body in enumerate(as_sequence(nodes)):
+        if found.hopeless:
+            break
         group = _read(document, ("nodes", index), body, NodeGroupSection.model_validate, found)
         if group is not None:
             found.groups[index] = group
@@ -175,19 +184,20 @@ def _read(
     try:
         return parse(value)
     except ValidationError as error:
-        found.problems += _translated(document, path, value, error)
+        found.problems += translated(document, path, value, error)
         return None
 
 
-def _translated(
+def translated(
     document: Document, path: Path, value: Value, error: ValidationError
 ) -> Iterable[Problem]:
-    for detail in error.errors(include_url=False):
+    """What pydantic found wrong with a value at a path, as problems of the file."""
+    for detail in islice(error.errors(include_url=False), MAX_PROBLEMS):
         inner = _existing(value, detail["loc"])
         if detail["type"] == "extra_forbidden":
             key = str(detail["loc"][-1])
             yield document.problem(
-                (*path, *inner), f"unknown key {key!r}", _meant(detail, error), at_key=True
+                (*path, *inner), f"unknown key {shown(key)}", _meant(detail, error), at_key=True
             )
         elif detail["type"] == "missing":
             yield document.problem((*path, *inner), f"missing key {str(detail['loc'][-1])!r}")
@@ -196,7 +206,9 @@ def _translated(
             yield document.problem((*path, *inner), message, hint)
 
 
-SECRETS = (("password",), ("k_g",), ("secret",))
+SECRETS = (
+    ("password",), ("k_g",), ("secret",), ("token",), ("application_credential_secret",),
+)  # fmt: skip
 """Keys whose values no message repeats."""
 
 
@@ -266,7 +278,9 @@ def _pattern_message(pattern: str, got: str) -> tuple[str, str]:
 def _meant(detail: ErrorDetails, error: ValidationError) -> str:
     """Of the keys of the section in which the unknown one is."""
     *path, key = detail["loc"]
-    section = READ[error.title]
+    section = READ.get(error.title)
+    if section is None:
+        return ""
     for part in path:
         field = section.model_fields.get(str(part))
         section = next(_sections(field.annotation), section) if field is not None else section
@@ -293,13 +307,13 @@ READ: Mapping[str, type[BaseModel]] = {
 def did_you_mean(given: object, known: Iterable[str]) -> str:
     """A hint that names the nearest known word, or all of them when there are few."""
     words = [str(word) for word in known]
-    listed = f"Known: {', '.join(sorted(words))}" if 0 < len(words) <= 12 else ""
-    return _nearest(given, words) or listed
+    few = 0 < len(words) <= 12 and max(map(len, words)) <= MAX_LETTERS
+    return _nearest(given, words) or (f"Known: {', '.join(sorted(words))}" if few else "")
 
 
 def _nearest(given: object, words: list[str]) -> str:
-    near = difflib.get_close_matches(str(given), words, n=1, cutoff=0.6)
-    return f"Did you mean {near[0]!r}?" if near else ""
+    near = nearest(given, words)
+    return f"Did you mean {near!r}?" if near else ""
 
 
 def shown(value: object) -> str:

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 
 from nospoon.protocols.agent.commands import NAMES, TIMED
 from nospoon.spec.fields import Duration, parse_address, parse_url
-from nospoon.spec.section import Section, Text, Whole
+from nospoon.spec.section import Section, Text, Whole, parse_text
 
 
 def switched(value: Any) -> Any:
@@ -38,6 +38,17 @@ def _one_of(names: Collection[str]) -> Callable[[str], str]:
         raise ValueError(f"{name!r} {what}; {hint}")
 
     return check
+
+
+MOST_CONSOLE = 64 << 10
+"""Bytes that a guest says at each boot: a Linux with all its services says less."""
+
+
+def _said(value: Any) -> Any:
+    size = len(parse_text(value).encode())
+    if size > MOST_CONSOLE:
+        raise ValueError(f"expected at most {MOST_CONSOLE} bytes, got {size}")
+    return value
 
 
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -96,7 +107,9 @@ class SimulatedSection(Section):
     boot: Duration = Field(
         0.0, description="From power-on until the guest says `console`; default none."
     )
-    console: Text = Field("", description="What the guest says when it has booted.")
+    console: Annotated[str, BeforeValidator(_said)] = Field(
+        "", description="What the guest says when it has booted; at most 64 KiB."
+    )
     power_failures: Part = Field(
         0.0, description="The part of power commands that fail, from 0 to 1; default 0."
     )

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
@@ -37,6 +37,19 @@ class ClusterRow:
     allocations: Allocations
     created: float
     enrolled: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a cluster has, without its file, which may be megabytes. `text`: bytes of that."""
+
+    id: UUID
+    name: str
+    uid: int
+    generation: int
+    uploads: Mapping[str, str]
+    allocations: Allocations
+    text: int
 
 
 class Source(StrEnum):
@@ -91,6 +104,29 @@ def all_clusters(connection: Connection, *, uid: int | None = None) -> list[Clus
     if uid is not None:
         query = query.where(clusters.c.uid == uid)
     return [_cluster(row) for row in connection.execute(query)]
+
+
+def holdings(connection: Connection, *, uid: int | None = None) -> list[Holding]:
+    """Of all clusters, or those of one user, by name."""
+    query = _HOLDINGS if uid is None else _HOLDINGS.where(clusters.c.uid == uid)
+    return [
+        Holding(
+            UUID(row.id), row.name, row.uid, row.generation, row.uploads,
+            msgspec.convert(row.allocations, Allocations), row.text,
+        )
+        for row in connection.execute(query)
+    ]  # fmt: skip
+
+
+_HOLDINGS = select(
+    clusters.c.id,
+    clusters.c.name,
+    clusters.c.uid,
+    clusters.c.generation,
+    clusters.c.uploads,
+    clusters.c.allocations,
+    func.length(clusters.c.text).label("text"),  # encrypted, and so one byte a character
+).order_by(clusters.c.name)
 
 
 def save(connection: Connection, row: ClusterRow) -> None:

@@ -24,11 +24,13 @@ from uuid import uuid4
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError
 from sqlalchemy.sql.dml import UpdateBase
 
+from nospoon import __version__
 from nospoon.errors import HostUnreachable, MissingTool, ProviderError, UsageError
 from nospoon.store import leases, tables
 
@@ -145,6 +147,13 @@ class Database:
                 migrate(connection)
             with engine.begin() as connection:
                 return cls(engine, _deployment(connection, deployment))
+        except CommandError as error:
+            engine.dispose()
+            raise UsageError(
+                "the database was written by a newer version of nospoon, which this version "
+                f"({__version__}) cannot read",
+                hint="Upgrade nospoon, or restore the database from a backup of this version.",
+            ) from error
         except DatabaseError as error:
             engine.dispose()
             shown = engine.url.render_as_string(hide_password=True)

@@ -16,7 +16,7 @@ from nospoon.store import tables
 operations, events, journal = tables.operations, tables.events, tables.journal
 
 KEPT_OPERATIONS = 200
-"""Ended operations that are remembered; older ones go with their events."""
+"""Ended operations of one user that are remembered; older ones go with their events."""
 
 
 class OperationState(StrEnum):
@@ -61,7 +61,7 @@ def begin(connection: Connection, row: OperationRow) -> None:
             result={},
         )
     )
-    _forget_old(connection)
+    _forget_old(connection, row.uid)
 
 
 def finish(
@@ -188,10 +188,10 @@ def close_intents(connection: Connection, cluster_id: UUID) -> None:
     )
 
 
-def _forget_old(connection: Connection) -> None:
+def _forget_old(connection: Connection, uid: int) -> None:
     old = (
         select(operations.c.id)
-        .where(operations.c.state != OperationState.RUNNING)
+        .where(operations.c.uid == uid, operations.c.state != OperationState.RUNNING)
         .order_by(operations.c.created.desc())
         .offset(KEPT_OPERATIONS)
     )

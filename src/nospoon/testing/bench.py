@@ -148,8 +148,15 @@ class MemoryMedia:
         await self.service.media_changed(machine, url)
 
     async def fetch(
-        self, url: str, *, username: str = "", password: str = "", verify: bool = True
+        self,
+        machine: UUID,
+        url: str,
+        *,
+        username: str = "",
+        password: str = "",
+        verify: bool = True,
     ) -> str:
+        del machine
         self.fetched.append((url, username, password, verify))
         if self.gate is not None:
             await self.gate.wait()

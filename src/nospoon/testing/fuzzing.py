@@ -19,7 +19,7 @@ from nospoon.bmc.pdu import apc
 from nospoon.bmc.pdu.device import Outlet, Pdu
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.probe import record
-from nospoon.protocols.ipmi.endpoint import Call, Endpoint
+from nospoon.protocols.ipmi.endpoint import Call, Endpoint, Send
 from nospoon.protocols.ipmi.session import Identity
 from nospoon.protocols.ipmi.sol import Sol
 from nospoon.protocols.ipmi.wire import Garbage
@@ -70,7 +70,7 @@ def _logged_in() -> tuple[Endpoint, Console]:
 
     def ask(datagram: bytes) -> bytes:
         (sent,) = endpoint.receive(datagram, HERE, now=0.0, random=_random)
-        assert not isinstance(sent, Call)
+        assert isinstance(sent, Send)
         return bytes(sent.data)
 
     console.take_open(ask(console.open_request()))

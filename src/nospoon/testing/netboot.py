@@ -13,8 +13,12 @@ from uuid import UUID
 import structlog
 
 from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import Key, Kind, NetbootService, Reservation
 from nospoon.probe.record import Record, find
+from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer
+
+TOKEN = "told"
 
 
 class ToldAuthority:
@@ -33,8 +37,22 @@ class ToldAuthority:
     async def booted(self, uuid: UUID) -> None:
         self.boots.append(uuid)
 
+    def awaits(self, uuid: UUID, token: str) -> bool:
+        return token == TOKEN and uuid not in [each for each, _ in self.reports]
+
     async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
         self.reports.append((uuid, record))
+
+
+def peers_of(machine: UUID, address: str, *, users: Mapping[int, int] | None = None) -> Peers:
+    """Those of one service at 172.31.0.1, which has reserved this address for this machine, whose
+    owner is user 1000. `users`: port of a connection from this host -> its user; all others root's.
+    """
+    made = Peers(lambda _: 1000, lambda peer, _: (users or {}).get(peer[1], 0))
+    reserved = Reservation("02:00:00:00:00:01", address, "node-1", machine)
+    shape = NetbootService("br0", "172.31.0.1/24", ("", ""), (reserved,))
+    made.serve(machine, Key(Kind.NETBOOT, "here", "provision"), shape)
+    return made
 
 
 log = structlog.get_logger()

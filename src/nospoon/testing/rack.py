@@ -47,7 +47,11 @@ class Rack:
         places = {
             f"NOSPOON_{n}_DIR": f"{directory}/{n.lower()}" for n in ("STATE", "RUNTIME", "POOL")
         }
-        port = {"NOSPOON_BOOT_PORT": "0", "NOSPOON_CACHE_DIR": str(CACHE)}
+        port = {
+            "NOSPOON_BOOT_PORT": "0",
+            "NOSPOON_CACHE_DIR": str(CACHE),
+            "NOSPOON_MEDIA_NETWORKS": "127.0.0.0/8, ::1",  # where tests serve images
+        }
         path = f"{BIN}:/usr/sbin:/sbin:{os.environ['PATH']}"
         return cls(directory, {**os.environ, **places, **port, "PATH": path, **more})
 
@@ -105,7 +109,9 @@ class Rack:
         return name
 
     def bmcs(self, cluster: str) -> dict[str, dict[str, str]]:
-        return {row["node"]: row for row in self.json("bmc", "list", "--cluster", cluster)}
+        """Its nodes' BMCs with their passwords; none of a cluster that is down."""
+        rows = self.json("bmc", "list", "--show-secrets")
+        return {row["node"]: row for row in rows if row["cluster"] == cluster}
 
     def ipmitool(self, bmc: dict[str, str], *argv: str) -> str:
         host, port = bmc["ipmi"].rsplit(":", 1)

@@ -21,7 +21,8 @@ class Terminal:
         self.before = termios.tcgetattr(self.slave)
         self.heard = b""
         self.process = subprocess.Popen(
-            argv, stdin=self.slave, stdout=self.slave, stderr=self.slave, env=env,
+            ["env", "--default-signal=INT", *argv],
+            stdin=self.slave, stdout=self.slave, stderr=self.slave, env=env,
             start_new_session=True,
         )  # fmt: skip
 

@@ -104,7 +104,7 @@ def real_node(place: Path) -> Iterator[Target]:
         bmc = rack.bmc(tls="true")
         text = f"cluster: {rack.name()}\nnetworks: {{lan: {{}}}}\n{bmc}nodes: [{NODE}]\n"
         rack.run("up", "--yes", rack.file(text))
-        (bmc,) = rack.json("bmc", "list")
+        (bmc,) = rack.json("bmc", "list", "--show-secrets")
         disc = place / "disc.iso"
         disc.write_bytes(bytes(4096))
         rack.run("node", "media", "insert", "n", str(disc))

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from fastapi.responses import Response
 
 from nospoon.api.depends import Called, Controlled
+from nospoon.api.leaving import unless_gone
 from nospoon.api.peer import Caller
 from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import ClusterRequest, DownRequest, VerifyRequest
 from nospoon.control.request import Request
 from nospoon.control.work import Removal
 from nospoon.model.ironic import Leaving
+from nospoon.plan.steps import Plan
 from nospoon.plan.text import plan_json, plan_text
 
 router = APIRouter(tags=["clusters"])
+_JSON = msgspec.json.Encoder()
+"""Encodes in a tenth of json's time, in which no other thread has its turn."""
 
 
 def _request(body: ClusterRequest, caller: Caller) -> Request:
@@ -33,11 +42,23 @@ def _request(body: ClusterRequest, caller: Caller) -> Request:
     )
 
 
+def _planned(plan: Plan, more: Mapping[str, Any]) -> Response:
+    """`{plan, text}` and `more`. Run it in a thread: 20,000 nodes take seconds."""
+    content = {"plan": plan_json(plan), "text": plan_text(plan), **more}
+    parts = (
+        msgspec.json.encode(name) + b":" + _JSON.encode(each) for name, each in content.items()
+    )
+    return Response(b"{" + b",".join(parts) + b"}", media_type="application/json")
+
+
 @router.post("/plan")
-async def plan(body: ClusterRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
-    """What `up` would do: `{plan, text}`; changes nothing."""
-    prepared = await controller.plan(_request(body, caller))
-    return {"plan": plan_json(prepared), "text": plan_text(prepared)}
+async def plan(
+    body: ClusterRequest, request: HttpRequest, controller: Controlled, caller: Called
+) -> Response:
+    """What `up` would do: `{plan, text}`; changes nothing. One at a time for each user."""
+    with controller.heap.postponed():
+        prepared = await unless_gone(request, controller.plan(_request(body, caller)))
+        return await controller.planner.workers.run(caller.uid, _planned, prepared, {})
 
 
 @router.post("/fetch", status_code=202)
@@ -57,18 +78,24 @@ async def list_hosts(controller: Controlled, caller: Called) -> list[dict[str, A
 
 @router.post("/hosts/check")
 async def check_hosts(
-    body: ClusterRequest, controller: Controlled, caller: Called
+    body: ClusterRequest, request: HttpRequest, controller: Controlled, caller: Called
 ) -> list[dict[str, Any]]:
     """What the hosts of a file have of what they need, a row a finding; changes nothing."""
-    return [asdict(each) for each in await controller.check_hosts(_request(body, caller))]
+    found = await unless_gone(request, controller.check_hosts(_request(body, caller)))
+    return [asdict(each) for each in found]
 
 
 @router.post("/clusters", status_code=202)
-async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> Response:
     """Bring a cluster to its file: `{plan, text, operation}`, the last null for nothing to do."""
-    prepared, row = await controller.up(_request(body, caller))
-    operation = operation_json(row) if row is not None else None
-    return {"plan": plan_json(prepared), "text": plan_text(prepared), "operation": operation}
+    with controller.heap.postponed():
+        prepared, row = await controller.up(_request(body, caller))
+        operation = operation_json(row) if row is not None else None
+        answer = await controller.planner.workers.run(
+            caller.uid, _planned, prepared, {"operation": operation}
+        )
+    answer.status_code = HTTPStatus.ACCEPTED
+    return answer
 
 
 @router.get("/clusters")
@@ -91,11 +118,11 @@ async def removal(
     *,
     force: bool = False,
     enrolment: Leaving = Leaving.REMOVE,
-) -> dict[str, Any]:
+) -> Response:
     """What `down` would remove: `{plan, text}`; changes nothing."""
     how = Removal(force=force, enrolment=enrolment)
     prepared = await controller.removal(caller.uid, name, how)
-    return {"plan": plan_json(prepared), "text": plan_text(prepared)}
+    return await controller.planner.workers.run(caller.uid, _planned, prepared, {})
 
 
 @router.get("/clusters/{name}/export/{to}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
@@ -18,6 +18,8 @@ from nospoon.errors import NotFound
 from nospoon.store.operations import OperationRow
 
 router = APIRouter(tags=["operations"])
+MAX_EVENT = 2**53
+"""Of an event's number: what JSON's readers keep exact (RFC 8259 §6), and SQLite takes."""
 
 
 def operation_json(row: OperationRow) -> dict[str, Any]:
@@ -62,7 +64,7 @@ async def events(
     id: UUID,  # noqa: A002
     controller: Controlled,
     caller: Called,
-    after: int = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_EVENT)] = 0,
 ) -> StreamingResponse:
     """Its events as they happen (text/event-stream); the last one has `state`."""
     await _own(controller, caller, id)

@@ -16,8 +16,7 @@ router = APIRouter(tags=["daemon"])
 @router.get("/daemon")
 async def daemon(controller: Controlled, caller: Called) -> dict[str, Any]:
     """Version, pid, uptime, clusters, and what start-up found."""
-    del caller
-    return await controller.about()
+    return await controller.about(caller.uid)
 
 
 @router.post("/daemon/stop", status_code=202)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nospoon.bmc.ipmi import set_in_progress
 from nospoon.bmc.ipmi.vocabulary import (
     INVALID_FIELD,
     OK,
@@ -17,6 +18,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     Result,
 )
 from nospoon.bmc.messages import ClearingRequested, OverrideRequested
+from nospoon.bmc.state import Parameters
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.protocols.ipmi.session import Privilege
 
@@ -39,6 +41,8 @@ _CODE_OF = {
     BootDevice.SETUP: 0x6,
 }
 VALID, PERSISTENT, EFI = 0x80, 0x40, 0x20
+_SIZES = {0: 1, 3: 1, 4: 2, 5: 5}
+"""Bytes of each parameter (table 28-14)."""
 
 
 def decode_flags(flags: bytes) -> BootOverride | None:
@@ -64,31 +68,33 @@ def encode_flags(override: BootOverride) -> bytes:
 
 
 def _set_boot_option(context: Context, data: bytes) -> Result:
-    """§28.12: parameters 3 and 5 mean something; 0 and 4 are a handshake with system firmware."""
-    del context
+    """§28.12: parameters 3 and 5 mean something; 4 is a handshake with system firmware. No value
+    at all only locks a parameter, which nothing needs here.
+    """
     parameter, value = data[0] & 0x7F, data[1:]
+    if parameter not in _SIZES:
+        return Reply(PARAMETER_NOT_SUPPORTED)
+    if len(value) != _SIZES[parameter]:
+        return Reply(WRONG_LENGTH)
     match parameter:
-        case 0 | 4:
-            return Reply(OK)
-        case 3 if value:
+        case set_in_progress.PARAMETER:
+            return set_in_progress.put(context, Parameters.BOOT, value)
+        case 3:
             return Ask(ClearingRequested(value[0] & 0x1F))
-        case 5 if len(value) >= 5:
-            override = decode_flags(value[:5])
-            flags = value[:5]
+        case 5:
+            override = decode_flags(value)
             if override is None:
                 return Reply(INVALID_FIELD)
-            return Ask(OverrideRequested(override, flags=flags))
-        case 3 | 5:
-            return Reply(WRONG_LENGTH)
-        case _:
-            return Reply(PARAMETER_NOT_SUPPORTED)
+            return Ask(OverrideRequested(override, flags=value))
+    return Reply(OK)
 
 
 def _get_boot_option(context: Context, data: bytes) -> Result:
     """§28.13: parameter version 1, then the parameter's number and value."""
     runtime, parameter = context.bmc.runtime, data[0] & 0x7F
     flags = runtime.boot_flags or encode_flags(runtime.override)
-    values = {0: b"\x00", 3: bytes([runtime.clearing]), 4: b"\x00\x00", 5: flags}
+    progress = set_in_progress.get(context, Parameters.BOOT)
+    values = {0: progress, 3: bytes([runtime.clearing]), 4: b"\x00\x00", 5: flags}
     if parameter not in values:
         return Reply(PARAMETER_NOT_SUPPORTED)
     return Reply(OK, bytes([0x01, parameter]) + values[parameter])

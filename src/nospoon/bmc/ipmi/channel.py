@@ -14,6 +14,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     NO_PRIVILEGE,
     OK,
     READ_ONLY,
+    WRONG_LENGTH,
     Ask,
     Close,
     Command,
@@ -31,8 +32,12 @@ from nospoon.protocols.ipmi.session import Privilege, Session
 _NONE, _USER, _ADMINISTRATOR = Privilege.NONE, Privilege.USER, Privilege.ADMINISTRATOR
 _ACCESS = bytes([0x22, Privilege.ADMINISTRATOR])
 """§22.23: always available, every message authenticated, no alerts; administrator at most."""
+_OEM = 5
+"""The level of OEMs, above administrator: nobody here has it (§6.8)."""
 _MULTI_SESSION = 0x80
 _RMCP_PLUS = 0x10
+_SESSION_INFO_MORE = {0xFE: 1, 0xFF: 4}
+"""Bytes of a handle and of an id, which follow the index that says so (§22.20)."""
 _READ_KEY, _SET_KEY = 0, 1
 _KG, _KEY_SIZE, _NOT_LOCKABLE = 1, 20, 0x00
 KEY_TOO_SHORT, KEY_TOO_LONG, KR_NOT_USED = 0x81, 0x82, 0x84
@@ -65,7 +70,7 @@ def _set_privilege(context: Context, data: bytes) -> Result:
     """§22.18: 0 asks what it is."""
     session = context.held
     wanted = data[0] & 0x0F
-    if wanted > Privilege.ADMINISTRATOR or wanted == Privilege.CALLBACK:
+    if wanted > _OEM or wanted == Privilege.CALLBACK:
         return Reply(INVALID_FIELD)
     if wanted > session.limit:
         return Reply(LEVEL_TOO_HIGH)
@@ -95,6 +100,8 @@ def _close_session(context: Context, data: bytes) -> Result:
 
 def _session_info(context: Context, data: bytes) -> Result:
     """§22.20: of the session that asks, the nth, or one by handle or id."""
+    if len(data) != 1 + _SESSION_INFO_MORE.get(data[0], 0):
+        return Reply(WRONG_LENGTH)
     active = _active(context)
     handle = _handle(context, active, data)
     if not 0 < handle <= len(active):
@@ -172,12 +179,12 @@ def _security_keys(context: Context, data: bytes) -> Result:
 
 COMMANDS: Group = {
     (0x06, 0x38): Command(
-        "Get Channel Authentication Capabilities", _NONE, 2, _authentication_capabilities, more=None
+        "Get Channel Authentication Capabilities", _NONE, 2, _authentication_capabilities
     ),
-    (0x06, 0x54): Command("Get Channel Cipher Suites", _NONE, 3, _cipher_suites, more=None),
+    (0x06, 0x54): Command("Get Channel Cipher Suites", _NONE, 3, _cipher_suites),
     (0x06, 0x3B): Command("Set Session Privilege Level", _USER, 1, _set_privilege),
-    (0x06, 0x3C): Command("Close Session", _USER, 4, _close_session, more=1),
-    (0x06, 0x3D): Command("Get Session Info", _USER, 1, _session_info, more=None),
+    (0x06, 0x3C): Command("Close Session", Privilege.CALLBACK, 4, _close_session, more=1),
+    (0x06, 0x3D): Command("Get Session Info", _USER, 1, _session_info, more=4),
     (0x06, 0x40): Command("Set Channel Access", _ADMINISTRATOR, 3, _set_channel_access),
     (0x06, 0x41): Command("Get Channel Access", _USER, 2, _channel_access),
     (0x06, 0x56): Command(

@@ -4,6 +4,7 @@ the plan's.
 
 from __future__ import annotations
 
+from nospoon.bmc.ipmi import set_in_progress
 from nospoon.bmc.ipmi.vocabulary import (
     CHANNEL,
     INVALID_FIELD,
@@ -11,6 +12,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     OUT_OF_RANGE,
     PARAMETER_NOT_SUPPORTED,
     READ_ONLY,
+    WRONG_LENGTH,
     Command,
     Context,
     Group,
@@ -19,17 +21,30 @@ from nospoon.bmc.ipmi.vocabulary import (
     Result,
     on_this_channel,
 )
+from nospoon.bmc.state import Parameters
 from nospoon.protocols.ipmi.crypto import SUITES
 from nospoon.protocols.ipmi.session import Privilege
 
 _OPERATOR, _ADMINISTRATOR = Privilege.OPERATOR, Privilege.ADMINISTRATOR
 REVISION = 0x11
-_IN_PROGRESS, _STATIC = 0, 1
+_STATIC = 1
 _STATIC6, _DYNAMIC6 = 56, 59
 SELECTED = frozenset({_STATIC6, _DYNAMIC6})
 """Parameters of which there may be several: a set selector goes before their value."""
 _NO_ADDRESS6 = bytes([0, *bytes(16), 0, 1])
 """Nowhere from, with prefix length 0, disabled."""
+
+
+def _suite_privileges() -> bytes:
+    """Sixteen nibbles, administrator for each suite. Table 23-4 numbers suites by their place in
+    parameter 23, and so does ipmitool; FreeIPMI takes the nibble at the suite's id.
+    """
+    places = {*range(len(SUITES)), *(suite.id for suite in SUITES if suite.id < 16)}
+    nibbles: int = sum(int(Privilege.ADMINISTRATOR) << 4 * place for place in places)
+    return nibbles.to_bytes(8, "little")
+
+
+_SUITE_PRIVILEGES = _suite_privileges()
 
 
 def _mask(prefix: int) -> bytes:
@@ -40,7 +55,6 @@ def parameters(lan: Lan) -> dict[int, bytes]:
     """Table 23-4, as far as it means something without alerting and VLANs."""
     v6 = len(lan.address) != len(bytes(4))
     suites = bytes([0, *(suite.id for suite in SUITES)])
-    administrators = bytes([0x44] * ((len(SUITES) + 1) // 2))
     return {
         0: b"\x00",
         1: b"\x00",
@@ -63,7 +77,7 @@ def parameters(lan: Lan) -> dict[int, bytes]:
         21: b"\x00",
         22: bytes([len(SUITES)]),
         23: suites.ljust(17, b"\0"),
-        24: b"\x00" + administrators.ljust(8, b"\0"),
+        24: b"\x00" + _SUITE_PRIVILEGES,
         26: bytes(6),
         50: bytes([v6]),
         51: bytes([v6]),
@@ -76,6 +90,12 @@ def parameters(lan: Lan) -> dict[int, bytes]:
 KNOWN = frozenset(parameters(Lan()))
 
 
+def _value(context: Context, parameter: int) -> bytes:
+    if parameter == set_in_progress.PARAMETER:
+        return set_in_progress.get(context, Parameters.LAN)
+    return parameters(context.lan())[parameter]
+
+
 def _get(context: Context, data: bytes) -> Result:
     """§23.2: parameter revision alone when bit 7 asks for it."""
     if not on_this_channel(data):
@@ -84,7 +104,7 @@ def _get(context: Context, data: bytes) -> Result:
         return Reply(OK, bytes([REVISION]))
     if data[1] not in KNOWN:
         return Reply(PARAMETER_NOT_SUPPORTED)
-    value = parameters(context.lan())[data[1]]
+    value = _value(context, data[1])
     if data[1] not in SELECTED:
         return Reply(OK, bytes([REVISION]) + value)
     if data[2]:
@@ -97,12 +117,14 @@ def _set(context: Context, data: bytes) -> Result:
     if not on_this_channel(data):
         return Reply(INVALID_FIELD)
     parameter, value = data[1], data[2:]
-    if parameter == _IN_PROGRESS:
-        return Reply(OK)
+    if parameter == set_in_progress.PARAMETER:
+        return set_in_progress.put(context, Parameters.LAN, value)
     if parameter not in KNOWN:
         return Reply(PARAMETER_NOT_SUPPORTED)
-    known = parameters(context.lan())[parameter]
+    known = _value(context, parameter)
     known = b"\x00" + known if parameter in SELECTED else known
+    if len(value) > len(known):
+        return Reply(WRONG_LENGTH)
     return Reply(OK if value == known else READ_ONLY)
 
 

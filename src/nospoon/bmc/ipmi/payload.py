@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nospoon.bmc.ipmi import set_in_progress
 from nospoon.bmc.ipmi.vocabulary import (
     CHANNEL,
     INVALID_FIELD,
@@ -11,6 +12,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     OK,
     PARAMETER_NOT_SUPPORTED,
     READ_ONLY,
+    WRONG_LENGTH,
     Activate,
     Ask,
     Command,
@@ -23,6 +25,7 @@ from nospoon.bmc.ipmi.vocabulary import (
 )
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.runtime import SolSettings
+from nospoon.bmc.state import Parameters
 from nospoon.protocols.ipmi.session import Privilege
 from nospoon.protocols.ipmi.sol import MAX_CHARACTERS
 from nospoon.protocols.ipmi.wire import Payload
@@ -118,7 +121,7 @@ def parameters(context: Context) -> dict[int, bytes]:
     """Table 26-5."""
     now = _settings(context)
     return {
-        0: b"\x00",
+        0: set_in_progress.get(context, Parameters.SOL),
         1: bytes([context.sol is not None and now.enabled]),
         2: bytes([_FORCED | now.privilege]),
         3: bytes([now.interval, now.threshold]),
@@ -165,11 +168,15 @@ def _set(context: Context, data: bytes) -> Result:
     if not on_this_channel(data):
         return Reply(INVALID_FIELD)
     parameter, value = data[1], data[2:]
+    if parameter == set_in_progress.PARAMETER:
+        return set_in_progress.put(context, Parameters.SOL, value)
     values = parameters(context)
-    if parameter == 0 or value == values.get(parameter):
-        return Reply(OK)
     if parameter not in values:
         return Reply(PARAMETER_NOT_SUPPORTED)
+    if len(value) != len(values[parameter]):
+        return Reply(WRONG_LENGTH)
+    if value == values[parameter]:
+        return Reply(OK)
     if parameter in _FIXED:
         return Reply(READ_ONLY)
     if parameter == 1 and context.sol is None:

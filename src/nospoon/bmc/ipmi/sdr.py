@@ -37,6 +37,8 @@ ENTITIES: Mapping[int, tuple[int, int]] = {
 }  # fmt: skip
 """Sensor -> entity id (table 43-13) and instance; the system board for the rest."""
 _SYSTEM_BOARD = (0x07, 1)
+_UNIT = 64
+"""Bytes of an allocation unit: what a full record needs at most (§43.1)."""
 RESERVATION = 1
 """The repository never changes, so that a reservation is never lost (§33.11)."""
 
@@ -122,9 +124,9 @@ def _info(context: Context, data: bytes) -> Result:
 
 
 def _allocation(context: Context, data: bytes) -> Result:
-    """§33.10: full."""
+    """§33.10: full; the largest record takes one unit."""
     del context, data
-    return Reply(OK, struct.pack("<HHHHB", len(RECORDS), 64, 0, 0, 0))
+    return Reply(OK, struct.pack("<HHHHB", len(RECORDS), _UNIT, 0, 0, 1))
 
 
 def _reserve(context: Context, data: bytes) -> Result:

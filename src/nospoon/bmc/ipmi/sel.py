@@ -19,7 +19,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     Reply,
     Result,
 )
-from nospoon.bmc.log import CAPACITY, encode
+from nospoon.bmc.log import CAPACITY, OEM_TIMESTAMPED, SYSTEM_EVENT, encode
 from nospoon.bmc.messages import LogAddRequested, LogEraseRequested, SettingsRequested
 from nospoon.bmc.runtime import NO_UTC_OFFSET
 from nospoon.protocols.ipmi.session import Privilege
@@ -38,13 +38,9 @@ def _stamp(at: float) -> int:
     return int(at) & 0xFFFFFFFF
 
 
-def _reservation(context: Context) -> int:
-    """Holds until something is erased (§31.4)."""
-    return context.bmc.log.erasures % 0xFFFF + 1
-
-
 def _is_reserved(context: Context, data: bytes) -> bool:
-    return int.from_bytes(data[:2], "little") == _reservation(context)
+    reservation = int.from_bytes(data[:2], "little")
+    return bool(reservation) and reservation == context.bmc.log.reservation
 
 
 def _info(context: Context, data: bytes) -> Result:
@@ -67,7 +63,7 @@ def _allocation(context: Context, data: bytes) -> Result:
 def _reserve(context: Context, data: bytes) -> Result:
     """§31.4."""
     del data
-    return Reply(OK, _reservation(context).to_bytes(2, "little"))
+    return Reply(OK, context.bmc.log.reserve().to_bytes(2, "little"))
 
 
 def _get(context: Context, data: bytes) -> Result:
@@ -91,6 +87,8 @@ def _get(context: Context, data: bytes) -> Result:
 
 def _add(context: Context, data: bytes) -> Result:
     """§31.6: the BMC gives the record its id, and its time where it has one."""
+    if data[2] != SYSTEM_EVENT and data[2] < OEM_TIMESTAMPED:
+        return Reply(INVALID_FIELD)  # reserved types of record (§32)
     added = context.bmc.log.next_id.to_bytes(2, "little")
     return Ask(LogAddRequested(data[:RECORD_SIZE]), added)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nospoon.bmc.ipmi import set_in_progress
 from nospoon.bmc.ipmi.sdr import SENSOR_SPECIFIC, raw, threshold_bytes
 from nospoon.bmc.ipmi.vocabulary import (
-    INVALID_FIELD,
     NOT_PRESENT,
     OK,
     PARAMETER_NOT_SUPPORTED,
     READ_ONLY,
+    WRONG_RECORD_TYPE,
     Ask,
     Command,
     Context,
@@ -20,6 +21,7 @@ from nospoon.bmc.ipmi.vocabulary import (
 )
 from nospoon.bmc.messages import LogAddRequested
 from nospoon.bmc.sensors import BY_NUMBER, Analog, Discrete, reading, states
+from nospoon.bmc.state import Parameters
 from nospoon.protocols.ipmi.session import Privilege
 
 _USER, _OPERATOR = Privilege.USER, Privilege.OPERATOR
@@ -97,7 +99,7 @@ def _thresholds(context: Context, data: bytes) -> Result:
             mask, limits = threshold_bytes(sensor)
             return Reply(OK, bytes([mask]) + limits)
         case Discrete():
-            return Reply(INVALID_FIELD)
+            return Reply(WRONG_RECORD_TYPE)
         case None:
             return Reply(NOT_PRESENT)
 
@@ -109,7 +111,7 @@ def _hysteresis(context: Context, data: bytes) -> Result:
         case Analog():
             return Reply(OK, b"\0\0")
         case Discrete():
-            return Reply(INVALID_FIELD)
+            return Reply(WRONG_RECORD_TYPE)
         case None:
             return Reply(NOT_PRESENT)
 
@@ -122,7 +124,7 @@ def _factors(context: Context, data: bytes) -> Result:
             following = min(255, data[1] + 1)
             return Reply(OK, bytes([following, step, 0, 0, 0, 0, 0]))
         case Discrete():
-            return Reply(INVALID_FIELD)
+            return Reply(WRONG_RECORD_TYPE)
         case None:
             return Reply(NOT_PRESENT)
 
@@ -160,13 +162,15 @@ def _pef_capabilities(context: Context, data: bytes) -> Result:
 
 
 _PEF: Mapping[int, bytes] = {
-    0: b"\0", 1: b"\0", 2: b"\0", 3: b"\0", 4: b"\0", 5: b"\0", 8: b"\0", 11: b"\0",
+    1: b"\0", 2: b"\0", 3: b"\0", 4: b"\0", 5: b"\0", 8: b"\0", 11: b"\0",
 }  # fmt: skip
 """§30.3: all off, and empty tables."""
 
 
 def _pef(context: Context, data: bytes) -> Result:
     parameter = data[0] & 0x7F
+    if parameter == set_in_progress.PARAMETER:
+        return Reply(OK, b"\x11" + set_in_progress.get(context, Parameters.PEF))
     if parameter == 10:
         return Reply(OK, b"\x11\x00" + context.identity.guid)
     if parameter not in _PEF:
@@ -176,9 +180,8 @@ def _pef(context: Context, data: bytes) -> Result:
 
 def _set_pef(context: Context, data: bytes) -> Result:
     """§30.2: nothing can be filtered, so nothing can be set."""
-    del context
-    if data[0] == 0:
-        return Reply(OK)
+    if data[0] == set_in_progress.PARAMETER:
+        return set_in_progress.put(context, Parameters.PEF, data[1:])
     return Reply(READ_ONLY if data[0] in _PEF else PARAMETER_NOT_SUPPORTED)
 
 
@@ -193,7 +196,7 @@ def _last_processed(context: Context, data: bytes) -> Result:
 
 COMMANDS: Group = {
     (0x04, 0x01): Command("Get Event Receiver", _USER, 0, _event_receiver),
-    (0x04, 0x02): Command("Platform Event Message", _OPERATOR, 7, _platform_event, more=None),
+    (0x04, 0x02): Command("Platform Event Message", _OPERATOR, 7, _platform_event, more=1),
     (0x04, 0x10): Command("Get PEF Capabilities", _USER, 0, _pef_capabilities),
     (0x04, 0x12): Command(
         "Set PEF Configuration Parameters", Privilege.ADMINISTRATOR, 2, _set_pef, more=None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nospoon.bmc.ipmi import set_in_progress
 from nospoon.bmc.ipmi.vocabulary import (
     INVALID_FIELD,
     OK,
@@ -19,10 +20,11 @@ from nospoon.bmc.ipmi.vocabulary import (
 )
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.software import Component, told
+from nospoon.bmc.state import Parameters
 from nospoon.protocols.ipmi.session import Privilege
 
 _REVISION, _BLOCK, _LAST_BLOCK = 0x11, 16, 15
-_IN_PROGRESS, _FIRMWARE, _NAME, _TEXTS = 0, 1, 2, range(1, 8)
+_FIRMWARE, _NAME, _TEXTS = 1, 2, range(1, 8)
 """1 version of the system's firmware, not the BMC's, 2 system name, 3 and 4 operating system, 5 its
 version, 6 and 7 URLs.
 """
@@ -45,8 +47,9 @@ def _get(context: Context, data: bytes) -> Result:
     if data[0] & 0x80:
         return Reply(OK, bytes([_REVISION]))
     parameter, block = data[1], data[2]
-    if parameter == _IN_PROGRESS:
-        return Reply(OK, bytes([_REVISION, 0]))
+    if parameter == set_in_progress.PARAMETER:
+        progress = set_in_progress.get(context, Parameters.SYSTEM_INFO)
+        return Reply(OK, bytes([_REVISION]) + progress)
     if parameter not in _TEXTS:
         return Reply(PARAMETER_NOT_SUPPORTED)
     content = _text(context, parameter)[block * _BLOCK : (block + 1) * _BLOCK]
@@ -58,15 +61,15 @@ def _get(context: Context, data: bytes) -> Result:
 def _set(context: Context, data: bytes) -> Result:
     """§22.14a."""
     parameter, content = data[0] & 0x7F, data[1:]
-    if parameter == _IN_PROGRESS:
-        return Reply(OK)
+    if parameter == set_in_progress.PARAMETER:
+        return set_in_progress.put(context, Parameters.SYSTEM_INFO, content)
     if parameter not in _TEXTS:
         return Reply(PARAMETER_NOT_SUPPORTED)
     if parameter == _FIRMWARE:
         return Reply(READ_ONLY)
-    if len(content) < 2:
+    if not 2 <= len(content) <= 1 + _BLOCK:
         return Reply(WRONG_LENGTH)
-    block, text = content[0], content[1 : 1 + _BLOCK]
+    block, text = content[0], content[1:]
     if block > _LAST_BLOCK:
         return Reply(INVALID_FIELD)
     return _stored(context, parameter, block, text)

@@ -170,9 +170,9 @@ def _set_payload_access(context: Context, data: bytes) -> Result:
 COMMANDS: Group = {
     (0x06, 0x43): Command("Set User Access", _ADMINISTRATOR, 3, _set_access, more=1),
     (0x06, 0x44): Command("Get User Access", _OPERATOR, 2, _get_access),
-    (0x06, 0x45): Command("Set User Name", _ADMINISTRATOR, 2, _set_name, more=None),
+    (0x06, 0x45): Command("Set User Name", _ADMINISTRATOR, 2, _set_name, more=NAME_SIZE - 1),
     (0x06, 0x46): Command("Get User Name", _OPERATOR, 1, _get_name),
-    (0x06, 0x47): Command("Set User Password", _ADMINISTRATOR, 2, _password, more=None),
+    (0x06, 0x47): Command("Set User Password", _ADMINISTRATOR, 2, _password, more=LONG),
     (0x06, 0x4C): Command("Set User Payload Access", _ADMINISTRATOR, 6, _set_payload_access),
     (0x06, 0x4D): Command("Get User Payload Access", _OPERATOR, 2, _get_payload_access),
 }

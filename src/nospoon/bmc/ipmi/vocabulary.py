@@ -20,6 +20,7 @@ OUT_OF_RANGE: Final = 0xC9
 CANNOT_RETURN_SO_MANY: Final = 0xCA
 NOT_PRESENT: Final = 0xCB
 INVALID_FIELD: Final = 0xCC
+WRONG_RECORD_TYPE: Final = 0xCD  # illegal for this type of sensor or record
 UNAVAILABLE: Final = 0xD3
 NO_PRIVILEGE: Final = 0xD4
 WRONG_STATE: Final = 0xD5
@@ -31,6 +32,7 @@ LEVEL_TOO_HIGH: Final = 0x81  # command specific: set session privilege
 NEVER_SET: Final = 0x80  # command specific: reset watchdog timer
 WRONG_PASSWORD: Final = 0x80  # command specific: set user password, test
 WRONG_PASSWORD_SIZE: Final = 0x81  # the same
+SET_IN_PROGRESS: Final = 0x81  # command specific: set parameters
 READ_ONLY: Final = 0x82  # command specific: set parameters
 WRITE_PROTECTED: Final = 0x80  # command specific: write FRU data
 

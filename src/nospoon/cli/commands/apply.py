@@ -8,25 +8,43 @@ from pathlib import Path
 import click
 
 from nospoon.cli import connect
-from nospoon.cli.commands.up import confirm
+from nospoon.cli.commands.bmc import COLUMNS
+from nospoon.cli.commands.up import confirm, show_bmcs
+from nospoon.cli.echo import echo
+from nospoon.cli.files import read_request
 from nospoon.cli.follow import finish, follow
+from nospoon.cli.output import check_columns, output_options
 from nospoon.errors import UsageError
 
 
 @click.command("apply")
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def command(plan: str, yes: bool) -> None:  # noqa: FBT001  (click passes options by name)
+@output_options
+def command(
+    plan: str,
+    yes: bool,  # noqa: FBT001  (click passes options by name)
+    format_: str,
+    columns: tuple[str, ...],
+) -> None:
     """Carry out a plan saved with `nospoon plan -o PLAN`; refused when it is stale."""
+    check_columns(columns, COLUMNS)
     try:
-        request = json.loads(Path(plan).read_text())["request"]
+        saved = json.loads(Path(plan).read_text())
+        text = saved["text"]
+        path, request = saved["request"]["path"], {**saved["request"]}
+        del request["path"]
     except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{plan} is no saved plan", hint="Make one: `plan -o`.") from error
+        raise UsageError(
+            f"{plan} is not a saved plan", hint="Save one with `nospoon plan FILE -o PLAN`."
+        ) from error
+    echo(text, err=True)
     if not yes:
-        confirm("Carry out the saved plan?")
+        confirm("Carry out this plan?")
     client = connect.client()
-    began = client.post("/v1/clusters", request)
+    began = client.post("/v1/clusters", {**read_request(client, path), **request})
     if began["operation"] is None:
-        click.echo(began["text"], err=True)
-        return
-    finish(follow(client, began["operation"]))
+        echo(began["text"], err=True)
+    else:
+        finish(follow(client, began["operation"]))
+    show_bmcs(client, began["plan"]["cluster"], format_, columns)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import click
 
 from nospoon.cli import connect
-from nospoon.cli.output import output_options, print_rows
+from nospoon.cli.output import check_columns, output_options, print_rows
 
-COLUMNS = ("node", "power", "ipmi", "redfish", "username", "password", "pdu", "pdu_secret", "uuid")
+COLUMNS = (
+    *("node", "cluster", "power", "ipmi", "redfish", "username", "password"),
+    *("pdu", "pdu_secret", "pdu_community", "uuid"),
+)
+SECRET = ("password", "pdu_secret", "pdu_community")
+"""Columns that are shown on request only: tables end up in logs."""
 
 
 @click.group("bmc")
@@ -17,8 +22,16 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--cluster", default="", help="Only of this cluster.")
+@click.option("--show-secrets", is_flag=True, help="Show passwords, too.")
 @output_options
-def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
-    """List your BMCs with their credentials."""
+def list_(
+    cluster: str,
+    show_secrets: bool,  # noqa: FBT001  (click passes options by name)
+    format_: str,
+    columns: tuple[str, ...],
+) -> None:
+    """List your BMCs: addresses, ports and accounts; passwords with --show-secrets."""
+    check_columns(columns, COLUMNS)
     rows = connect.client().get("/v1/bmcs", cluster=cluster)
-    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+    secret = () if show_secrets else SECRET
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=secret)

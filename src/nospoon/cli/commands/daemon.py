@@ -8,8 +8,11 @@ import sys
 
 import click
 
+from nospoon.api.client import Client
 from nospoon.cli import connect
+from nospoon.cli.echo import echo
 from nospoon.cli.output import output_options, print_record
+from nospoon.cli.units import SERVICE, SOCKET, units_for
 from nospoon.errors import HostUnreachable, NospoonError
 
 STOP_TIMEOUT = 30.0
@@ -28,10 +31,10 @@ def start(foreground: bool) -> None:  # noqa: FBT001  (click passes options by n
     if foreground:
         os.execv(sys.executable, [sys.executable, "-m", "nospoon.daemon.main"])  # noqa: S606  (becomes the daemon)
     if connect.answers(settings.socket):
-        click.echo(f"runs already: {settings.socket}", err=True)
+        echo(f"runs already: {settings.socket}", err=True)
         return
     connect.start(settings)
-    click.echo(f"listens on {settings.socket}", err=True)
+    echo(f"listens on {settings.socket}", err=True)
 
 
 @command.command("stop")
@@ -39,8 +42,17 @@ def stop() -> None:
     """Stop the daemon. Machines go on; BMCs are silent until it runs again."""
     client = connect.running_client()
     if client is None:
-        click.echo("no daemon runs", err=True)
+        echo("no daemon runs", err=True)
         return
+    settings = connect.current_settings()
+    units = units_for(settings, os.environ)
+    if client.socket_path == settings.socket and units.are_installed() and units.manager_runs():
+        units.systemctl("stop", SOCKET, SERVICE)  # else its socket would start it again
+        return
+    _stop(client)
+
+
+def _stop(client: Client) -> None:
     pid = client.get("/v1/daemon")["pid"]
     watched = os.pidfd_open(pid)
     client.post("/v1/daemon/stop")
@@ -48,6 +60,45 @@ def stop() -> None:
     os.close(watched)
     if not ended:
         raise NospoonError(f"the daemon (pid {pid}) did not end within {STOP_TIMEOUT:.0f} s")
+
+
+@command.command("install")
+def install() -> None:
+    """Install systemd units: the daemon starts with the machine, and again after a crash.
+
+    For root the system's, for a user their own.
+    """
+    units = units_for(connect.current_settings(), os.environ)
+    units.write()
+    if not units.manager_runs():
+        echo(
+            f"wrote {units.directory}/{SERVICE}; systemd does not run here, so enable it where it "
+            f"does: systemctl {'' if units.system else '--user '}enable --now {SERVICE}",
+            err=True,
+        )
+        return
+    units.systemctl("daemon-reload")
+    if connect.answers(units.settings.socket):
+        _stop(Client(units.settings.socket))
+    units.systemctl("enable", "--now", SOCKET, SERVICE)
+    echo(f"{SERVICE} runs, and starts with the machine", err=True)
+    if not units.system:
+        echo("To keep it running while you are logged out: loginctl enable-linger", err=True)
+
+
+@command.command("uninstall")
+def uninstall() -> None:
+    """Stop the daemon and remove its systemd units. Machines go on."""
+    units = units_for(connect.current_settings(), os.environ)
+    if not units.are_installed():
+        echo(f"no units in {units.directory}", err=True)
+        return
+    if units.manager_runs():
+        units.systemctl("disable", "--now", SOCKET, SERVICE)
+    units.remove()
+    if units.manager_runs():
+        units.systemctl("daemon-reload")
+    echo(f"removed {units.directory}/{SERVICE} and {SOCKET}", err=True)
 
 
 @command.command("status")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.echo import echo
 from nospoon.cli.output import output_options, print_record
 from nospoon.dev import disk_image, ironic, ramdisk
 from nospoon.dev.configuration import CLOUD, Auth, Wanted
@@ -54,13 +56,19 @@ def up(
         address, port, Auth(auth), database, files_port or 0, options, advertise,
         disk_image.kept_loader(settings.cache), str(settings.cache),
     )  # fmt: skip
-    click.echo("Ironic: environment, database, API and conductor …", err=True)
+    echo("Ironic: environment, database, API and conductor …", err=True)
     state = settings.state / "dev" / "ironic"
     found = asyncio.run(ironic.up(wanted, state=state, cache=settings.cache))
     print_record(_told(found, answers=True), format_=format_, columns=columns)
-    click.echo(
-        f"Use it: export OS_CLIENT_CONFIG_FILE={found.clouds_file} OS_CLOUD={CLOUD}", err=True
-    )
+    echo(f"Use it: export OS_CLIENT_CONFIG_FILE={found.clouds_file} OS_CLOUD={CLOUD}", err=True)
+    told = ip_address(advertise or address)
+    if told.is_loopback and not any(told in each for each in settings.media_networks):
+        echo(
+            f"Its media are at {told}, where BMCs do not reach by default. For virtual media and "
+            f"HTTP boot start nospoon's daemon with NOSPOON_MEDIA_NETWORKS={told}, or give "
+            "--advertise.",
+            err=True,
+        )
 
 
 @ironic_group.command("down")
@@ -70,7 +78,7 @@ def down(purge: bool) -> None:  # noqa: FBT001  (click passes options by name)
     settings = connect.current_settings()
     state = settings.state / "dev" / "ironic"
     there = asyncio.run(ironic.down(state=state, cache=settings.cache, purge=purge))
-    click.echo("Ironic is gone" if there else "no Ironic is here: nothing to remove", err=True)
+    echo("Ironic is gone" if there else "no Ironic is here: nothing to remove", err=True)
 
 
 @ironic_group.command("status")
@@ -79,14 +87,12 @@ def status(format_: str, columns: tuple[str, ...]) -> None:
     """Show where it answers; exit status 1 when it does not run, or not all of it."""
     found = ironic.running(connect.current_settings().state / "dev" / "ironic")
     if found is None:
-        click.echo("no Ironic runs. Start it with `nospoon dev ironic up`.", err=True)
+        echo("no Ironic runs. Start it with `nospoon dev ironic up`.", err=True)
         raise click.exceptions.Exit(1)
     told = _told(found, answers=asyncio.run(ironic.answers(found)))
     print_record(told, format_=format_, columns=columns)
     if not found.whole:
-        click.echo(
-            "what serves its files has ended; `nospoon dev ironic up` starts it again", err=True
-        )
+        echo("what serves its files has ended; `nospoon dev ironic up` starts it again", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -103,7 +109,7 @@ def build(format_: str, columns: tuple[str, ...]) -> None:
     From Debian's packages and PyPI; what is there already for the same inputs is taken.
     """
     settings = connect.current_settings()
-    click.echo("Deploy agent, disk image, loader …", err=True)
+    echo("Deploy agent, disk image, loader …", err=True)
     print_record(asyncio.run(_built(settings.cache)), format_=format_, columns=columns)
 
 

@@ -7,6 +7,7 @@ import os
 import click
 
 from nospoon.cli.checks import Level, findings, mending
+from nospoon.cli.echo import echo
 from nospoon.cli.output import output_options, print_rows
 
 COLUMNS = ("what", "verdict", "detail")
@@ -21,9 +22,9 @@ def command(format_: str, columns: tuple[str, ...]) -> None:
     rows = [{"what": f.name, "verdict": f.verdict, "detail": f.detail} for f in found]
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
     if not any(not each.present and each.level is Level.NEEDED for each in found):
-        click.echo("\nNothing needed is missing.", err=True)
+        echo("\nNothing needed is missing.", err=True)
         return
     mend = mending(found, privileged=privileged)
     mended = f"This mends it:\n  {mend}" if mend else "No command mends that: see the details."
-    click.echo(f"\n{mended}", err=True)
+    echo(f"\n{mended}", err=True)
     raise click.exceptions.Exit(1)

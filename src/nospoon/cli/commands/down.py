@@ -6,6 +6,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.commands.up import confirm
+from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import finish, follow
 from nospoon.errors import UsageError
@@ -38,12 +39,12 @@ def command(
     how = {"force": str(force).lower(), "enrolment": enrolment}
     answer = client.get(f"/v1/clusters/{name}/removal", **how)
     if answer["plan"]["steps"] and not yes:
-        click.echo(answer["text"], err=True)
+        echo(answer["text"], err=True)
         confirm("Remove all of this?")
     operation = client.post(
         f"/v1/clusters/{name}/down", {"purge": purge, "force": force, "enrolment": enrolment}
     )
     if not wait:
-        click.echo(operation["id"])
+        echo(operation["id"])
         return
     finish(follow(client, operation, timeout=timeout))

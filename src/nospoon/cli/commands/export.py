@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.echo import echo, echo_file
 from nospoon.cli.files import cluster_name
-from nospoon.cli.output import writable
+from nospoon.cli.output import writable, write_private
 from nospoon.exports.formats import FORMATS
 
 LIST = "\n".join(f"  {name:<14} {each.about}" for name, each in FORMATS.items())
@@ -27,16 +25,8 @@ def command(cluster: str, to: str, out: str | None) -> None:
     target = writable(out) if out is not None else None
     answer = connect.client().get(f"/v1/clusters/{cluster_name(cluster)}/export/{to}")
     for each in answer["left_out"]:
-        click.echo(f"Left out: {each}", err=True)
+        echo(f"Left out: {each}", err=True)
     if target is None:
-        click.echo(answer["text"], nl=False)
+        echo_file(answer["text"])
     else:
-        _write(target, answer["text"])
-
-
-def _write(target: Path, text: str) -> None:
-    """For its owner alone, also where there was a file that others could read."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-        os.fchmod(descriptor, 0o600)
-        opened.write(text)
+        write_private(target, answer["text"].encode())

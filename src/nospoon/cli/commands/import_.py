@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from nospoon.cli import ansible
-from nospoon.cli.output import writable
+from nospoon.cli.echo import echo, echo_file
+from nospoon.cli.output import writable, write_private
 from nospoon.errors import UsageError
 
 FORMATS = ("tenks", "instackenv")
@@ -45,16 +46,16 @@ def command(
     beside = Path(file).with_name("state.yml")
     if state is None and tool == "tenks" and beside.is_file():
         state = str(beside)
-        click.echo(f"Its cluster runs: nodes and their hosts are taken from {beside}", err=True)
+        echo(f"Its cluster runs: nodes and their hosts are taken from {beside}", err=True)
     running = _text(state) if state is not None else ""
     imported = READERS[tool](Source(Path(file).name, _text(file), name, listed, running, cloud))
     for each in imported.left_out:
-        click.echo(f"Not carried over: {each}", err=True)
+        echo(f"Not carried over: {each}", err=True)
     if target is None:
-        click.echo(imported.text, nl=False)
+        echo_file(imported.text)
         return
-    target.write_text(imported.text)
-    click.echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
+    write_private(target, imported.text.encode())
+    echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
 
 
 def _new(path: str) -> Path:

@@ -10,6 +10,7 @@ import click
 
 from nospoon.bmc.faults import Kind
 from nospoon.cli import connect
+from nospoon.cli.echo import echo
 from nospoon.cli.files import upload
 from nospoon.cli.numbers import FINITE, FiniteRange
 from nospoon.cli.output import output_options, print_record, print_rows
@@ -52,10 +53,10 @@ def power(node: str, what: str) -> None:
     """Give NODE's BMC a chassis command, or show its power."""
     client = connect.client()
     if what == "status":
-        click.echo(client.get(f"/v1/nodes/{node}/show")["power"])
+        echo(client.get(f"/v1/nodes/{node}/show")["power"])
         return
     answer = client.post(f"/v1/nodes/{node}/power", {"command": what})
-    click.echo(f"{answer['node']}: {answer['result']}", err=True)
+    echo(f"{answer['node']}: {answer['result']}", err=True)
 
 
 @command.command("boot")
@@ -70,7 +71,7 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
     enabled = OverrideEnabled.CONTINUOUS if persistent else OverrideEnabled.ONCE
     body = {"target": None if target == "none" else target, "enabled": enabled, "mode": mode}
     answer = connect.client().post(f"/v1/nodes/{node}/boot", body)
-    click.echo(f"{answer['node']}: {answer['boot']}", err=True)
+    echo(f"{answer['node']}: {answer['boot']}", err=True)
 
 
 @command.command("fault")
@@ -134,7 +135,7 @@ def insert(
     else:
         body = {"sha256": upload(client, Path(image)), "name": Path(image).name}
     answer = client.post(f"/v1/nodes/{node}/media", body)
-    click.echo(f"{answer['node']}: inserted {image}", err=True)
+    echo(f"{answer['node']}: inserted {image}", err=True)
 
 
 @media.command("eject")
@@ -142,7 +143,7 @@ def insert(
 def eject(node: str) -> None:
     """Empty NODE's CD drive."""
     answer = connect.client().delete(f"/v1/nodes/{node}/media")
-    click.echo(f"{answer['node']}: ejected", err=True)
+    echo(f"{answer['node']}: ejected", err=True)
 
 
 @command.command("console")

@@ -7,6 +7,7 @@ from uuid import UUID
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.echo import echo
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import output_options, print_record, print_rows
 
@@ -48,4 +49,4 @@ def watch(operation: UUID) -> None:
 def cancel(operation: UUID) -> None:
     """Stop an operation. What it made stays; `up` or `down` goes on from there."""
     record = connect.client().post(f"/v1/operations/{operation}/cancel")
-    click.echo(f"{record['kind']} {record['cluster']}: {record['state']}", err=True)
+    echo(f"{record['kind']} {record['cluster']}: {record['state']}", err=True)

@@ -8,6 +8,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.commands.up import confirm
+from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import output_options, print_rows
@@ -55,8 +56,6 @@ def command(
 def _tell(found: Any) -> None:
     for host, others in found["others"].items():
         for deployment, count in others.items():
-            click.echo(
-                f"host {host}: {count} things of deployment {deployment}: left alone", err=True
-            )
+            echo(f"host {host}: {count} things of deployment {deployment}: left alone", err=True)
     for host, reason in found["away"].items():
-        click.echo(f"host {host} is not looked at: {reason}", err=True)
+        echo(f"host {host} is not looked at: {reason}", err=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name, read_request
-from nospoon.cli.output import writable
+from nospoon.cli.output import report, writable, write_private
+from nospoon.errors import NospoonError, UsageError
 
-CHANGES = 2
+FAILED, CHANGES = 1, 2
+"""Exit codes with --detailed-exitcode, as Terraform has them; 0: no changes."""
 
 
 @click.command("plan")
@@ -20,7 +24,11 @@ CHANGES = 2
 @click.option("--down", "removal", is_flag=True, help="Show what `down` would remove.")
 @click.option("--rebalance", is_flag=True, help="Place all nodes anew, also those that are made.")
 @click.option("-t", "--target", "targets", multiple=True, help="Only this node; again for more.")
-@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    help="Exit with 0 for no changes, 1 for an error, 2 for changes.",
+)
 def command(
     file: str,
     format_: str,
@@ -31,6 +39,36 @@ def command(
     detailed_exitcode: bool,  # noqa: FBT001
 ) -> None:
     """Show what `up FILE` would do, and why. Changes nothing."""
+    if removal and out is not None:
+        raise UsageError(
+            "--down and --out cannot be combined: only plans of `up` are saved",
+            hint="`nospoon down` shows the plan and asks before it removes anything.",
+        )
+    try:
+        changes = _show(file, format_, out, removal=removal, rebalance=rebalance, targets=targets)
+    except NospoonError as error:
+        if not detailed_exitcode:
+            raise
+        report(error)
+        raise click.exceptions.Exit(FAILED) from error
+    if detailed_exitcode and changes:
+        raise click.exceptions.Exit(CHANGES)
+
+
+def _show(
+    file: str,
+    format_: str,
+    out: str | None,
+    *,
+    removal: bool,
+    rebalance: bool,
+    targets: tuple[str, ...],
+) -> bool:
+    """Whether there are changes. A saved plan names the file, which may hold passwords, and has
+    nothing of it.
+    """
+    if out is not None and file == "-":
+        raise UsageError("a plan of standard input cannot be saved", hint="Write it to a file.")
     target = writable(out) if out is not None else None
     client = connect.client()
     if removal:
@@ -40,13 +78,15 @@ def command(
         body = {**read_request(client, file), "rebalance": rebalance, "targets": targets}
         answer = client.post("/v1/plan", body)
     plan = answer["plan"]
-    click.echo(json.dumps(plan, indent=2) if format_ == "json" else answer["text"])
+    echo(json.dumps(plan, indent=2) if format_ == "json" else answer["text"])
     if target is not None and body is not None:
         saved = {
-            **body,
+            "path": str(Path(file).resolve()),
+            "rebalance": rebalance,
+            "targets": targets,
             "cluster_id": plan["cluster_id"],
             "fingerprint": plan["fingerprint"],
         }
-        target.write_text(json.dumps({"request": saved, "plan": plan}, indent=2))
-    if detailed_exitcode and (plan["steps"] or plan.get("remembered")):
-        raise click.exceptions.Exit(CHANGES)
+        content = {"request": saved, "plan": plan, "text": answer["text"]}
+        write_private(target, json.dumps(content, indent=2).encode())
+    return bool(plan["steps"] or plan.get("remembered"))

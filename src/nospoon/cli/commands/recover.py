@@ -10,6 +10,7 @@ import click
 
 from nospoon.api.client import Client
 from nospoon.cli import connect
+from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import NospoonError
@@ -58,7 +59,7 @@ def command(
     print_rows(found["clusters"], format_=format_, columns=columns, names=COLUMNS)
     _tell(found)
     if not file and any(row["said"] == "recovered" for row in found["clusters"]):
-        click.echo(NO_FILE, err=True)
+        echo(NO_FILE, err=True)
     if found["away"]:
         raise click.exceptions.Exit(3)
 
@@ -77,19 +78,22 @@ def _become(client: Client, body: dict[str, Any]) -> Client:
 
 def _tell(found: Any) -> None:
     if not found["clusters"]:
-        click.echo("Nothing was found that is not known.", err=True)
+        echo("Nothing was found that is not known.", err=True)
     for host, reason in found["away"].items():
-        click.echo(f"host {host} is not looked at: {reason}", err=True)
+        echo(f"host {host} is not looked at: {reason}", err=True)
     for host, others in found["others"].items():
         for deployment, count in others.items():
-            click.echo(
-                f"host {host}: {count} things of deployment {deployment}. If no daemon of that "
-                f"deployment lives any more: nospoon recover --deployment {deployment}",
-                err=True,
-            )
+            echo(_about(host, deployment, count, found["running"]), err=True)
     if any(row["said"].startswith(("recovered", "completed")) for row in found["clusters"]):
-        click.echo(
+        echo(
             "BMCs have new passwords, except where the cluster file gives them, and are served "
             "again by `nospoon up FILE`.",
             err=True,
         )
+
+
+def _about(host: str, deployment: str, count: int, running: list[str]) -> str:
+    there = f"host {host}: {count} resources of deployment {deployment}"
+    if deployment in running:
+        return f"{there}, whose daemon runs on this machine"
+    return f"{there}. If it has no daemon any more: nospoon recover --deployment {deployment}"

@@ -6,10 +6,12 @@ import json
 
 import click
 
+from nospoon.cli.echo import echo
+
 
 @click.command("schema")
 def command() -> None:
     """Print the JSON Schema of cluster files, for editors."""
     from nospoon.spec.schema import json_schema  # noqa: PLC0415  (imports pydantic)
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    echo(json.dumps(json_schema(), indent=2))

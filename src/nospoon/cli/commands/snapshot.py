@@ -8,6 +8,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.commands.up import confirm
+from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import output_options, print_rows
@@ -32,7 +33,7 @@ def create(cluster: str, name: str | None) -> None:
     name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")  # noqa: TID251  (for people)
     path = f"/v1/clusters/{cluster_name(cluster)}/snapshots"
     finish(follow(client, client.post(path, {"name": name})))
-    click.echo(name)
+    echo(name)
 
 
 @command.command("list")

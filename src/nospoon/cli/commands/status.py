@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.output import output_options, print_rows
 
@@ -29,4 +30,4 @@ def command(cluster: str | None, format_: str, columns: tuple[str, ...]) -> None
     names = NODE_COLUMNS if format_ not in NESTING and not columns else WITH_NESTED
     print_rows(answer["nodes"], format_=format_, columns=columns, names=names)
     for line in answer["drift"]:
-        click.echo(line, err=True)
+        echo(line, err=True)

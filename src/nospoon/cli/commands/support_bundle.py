@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
-from nospoon.cli.output import writable
+from nospoon.cli.output import writable, write_private
 
 
 @click.command("support-bundle")
@@ -17,5 +18,5 @@ def command(cluster: str, out: str) -> None:
     name = cluster_name(cluster) if cluster else ""
     target = writable(out)
     data = connect.client().text("/v1/support-bundle", cluster=name)
-    target.write_bytes(data)
-    click.echo(out)
+    write_private(target, data)
+    echo(out)

@@ -9,10 +9,11 @@ import click
 
 from nospoon.api.client import Client
 from nospoon.cli import connect
-from nospoon.cli.commands.bmc import COLUMNS
+from nospoon.cli.commands.bmc import COLUMNS, SECRET
+from nospoon.cli.echo import echo
 from nospoon.cli.files import read_request
 from nospoon.cli.follow import INTERRUPTED, finish, follow
-from nospoon.cli.output import output_options, print_rows
+from nospoon.cli.output import check_columns, output_options, print_rows
 from nospoon.errors import UsageError
 
 
@@ -43,15 +44,16 @@ def command(
     columns: tuple[str, ...],
 ) -> None:
     """Bring a cluster to what FILE says: plan, confirm, apply, wait."""
+    check_columns(columns, COLUMNS)
     client = connect.client()
     chosen = {"rebalance": rebalance, "targets": targets, "parallel": parallel}
     body = {**read_request(client, file), **chosen}
     if yes and not dry_run:
         answer = _begin(client, body)
-        click.echo(answer["text"], err=True)
+        echo(answer["text"], err=True)
     else:
         answer = client.post("/v1/plan", body)
-        click.echo(answer["text"], err=True)
+        echo(answer["text"], err=True)
         plan = answer["plan"]
         if not dry_run and (plan["steps"] or plan["remembers"]):
             confirm("Carry out this plan?")
@@ -59,7 +61,7 @@ def command(
             answer = _begin(client, {**body, **agreed})
     operation = answer.get("operation")
     if operation is not None and not wait:
-        click.echo(operation["id"])
+        echo(operation["id"])
         return
     if operation is not None:
         finish(follow(client, operation, timeout=timeout))
@@ -71,17 +73,19 @@ def _begin(client: Client, body: dict[str, Any]) -> Any:
     try:
         return client.post("/v1/clusters", body)
     except KeyboardInterrupt:
-        click.echo("\nIt may have begun: `nospoon operation list` tells.", err=True)
+        echo("\nIt may have begun: `nospoon operation list` tells.", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def confirm(question: str) -> None:
-    """Ask on a terminal; elsewhere somebody must have said --yes."""
+    """Ask on a terminal; elsewhere --yes is required."""
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to confirm", hint="Add --yes.")
+        raise UsageError("Cannot ask for confirmation without a terminal", hint="Use --yes.")
     click.confirm(question, abort=True, err=True)
 
 
 def show_bmcs(client: Client, cluster: str, format_: str, columns: tuple[str, ...]) -> None:
     rows: list[dict[str, Any]] = client.get("/v1/bmcs", cluster=cluster)
-    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=SECRET)
+    if rows and format_ == "table" and not columns:
+        echo(f"Passwords: nospoon bmc list --cluster {cluster} --show-secrets", err=True)

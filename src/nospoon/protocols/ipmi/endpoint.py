@@ -4,7 +4,11 @@ Rules:
 
 - Garbage gets no reply. What is answered without authentication is what the standard requires:
   the presence pong, channel authentication capabilities, cipher suites, the GUID, the handshake.
-- Who did not log in gets so many answers a second, and no more (`limit`).
+- Who sends what has no valid MAC of an active session gets so many answers a second, and no more
+  bytes than it sent but for an allowance, of this BMC and of all together (`limit`). Bits in a
+  header prove nothing.
+- Where logins failed, handshakes for that user from there get no answer for a while (`failures`);
+  a source cannot be forged here, for what proves it was sent to it.
 - State is bounded: so many sessions that are active and so many that are being opened, of one
   address and in all; the oldest handshake gives way to a new one, first of the same address, so
   that a flood from one does not shut out others. An active session never gives way, and one more
@@ -16,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from nospoon.protocols.failures import Failures
 from nospoon.protocols.ipmi.session import (
+    OWNER,
     GaveUp,
     Identity,
     Privilege,
@@ -42,9 +48,13 @@ from nospoon.protocols.ipmi.wire import (
     pong,
     rmcp,
 )
-from nospoon.protocols.limit import Limiter
+from nospoon.protocols.limit import OF_A_BMC, Asking, Budgets, Limiter
 
 MAX_SESSIONS = 16
+OF_A_USER, FOR_THE_OWNER = 4, 4
+"""Sessions of one added user, of which the oldest gives way, and those that only the node's own
+account gets: no other user can keep the owner out.
+"""
 MAX_HANDSHAKES = 16
 HANDSHAKES_PER_ADDRESS = 8
 Random = Callable[[int], bytes]
@@ -72,11 +82,43 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginFailed:
+    """Somebody did not prove the password. `count`: how often, from there and for this user."""
+
+    user: bytes
+    source: Source
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Typed:
     """A console typed these characters, and, with `breaks`, a break."""
 
     data: bytes
     breaks: bool = False
+
+
+Event = Send | Call | Typed | LoginFailed
+
+
+def _is_protected(decoded: Ping | Plain | Packet) -> bool:
+    """Whether it is for an active session, which answers nothing that has no valid MAC."""
+    return (
+        isinstance(decoded, Packet)
+        and decoded.session != 0
+        and decoded.payload_type in (Payload.IPMI, Payload.SOL)
+    )
+
+
+_CONTINUING = (Payload.RAKP1, Payload.RAKP3)
+"""Parts of a handshake that begin with the number of a session that we gave (§13.20, §13.22)."""
+
+
+def _kind(decoded: Ping | Plain | Packet) -> Asking:
+    if isinstance(decoded, Ping):
+        return Asking.PING
+    begins = isinstance(decoded, Packet) and decoded.payload_type == Payload.OPEN_REQUEST
+    return Asking.LOGIN if begins else Asking.COMMAND
 
 
 class Endpoint:
@@ -85,14 +127,26 @@ class Endpoint:
     `now` in seconds of any clock that does not go back.
     """
 
-    __slots__ = ("_limiter", "identity", "most", "sessions", "sol")
+    __slots__ = (
+        "_budget",
+        "_failures",
+        "_limiter",
+        "_shared",
+        "identity",
+        "most",
+        "sessions",
+        "sol",
+    )
 
-    def __init__(self, identity: Identity) -> None:
-        self.identity = identity
+    def __init__(self, identity: Identity, shared: Budgets | None = None) -> None:
+        """`shared`: the budgets of all BMCs together."""
+        self.identity, self._shared = identity, shared
+        self._budget: Budgets | None = None
         self.most = MAX_SESSIONS
         self.sessions: dict[int, Session] = {}
         self.sol: Sol | None = None
         self._limiter: Limiter | None = None
+        self._failures: Failures | None = None
 
     @property
     def deadline(self) -> float | None:
@@ -122,7 +176,7 @@ class Endpoint:
 
     def receive(
         self, data: bytes, source: Source, *, now: float, random: Random
-    ) -> tuple[Send | Call | Typed, ...]:
+    ) -> tuple[Event, ...]:
         """Take a datagram. Never raises."""
         self.expire(now)
         try:
@@ -130,12 +184,30 @@ class Endpoint:
         except Garbage:
             return ()
 
-    def _receive(
-        self, data: bytes, source: Source, now: float, random: Random
-    ) -> Iterator[Send | Call | Typed]:
+    def _receive(self, data: bytes, source: Source, now: float, random: Random) -> Iterator[Event]:
         decoded = decode(data)
-        if not isinstance(decoded, Packet) or not decoded.authenticated:
-            self._limit(source, now)
+        if _is_protected(decoded):
+            yield from self._decoded(decoded, source, now, random)
+            return
+        kind = _kind(decoded)
+        self._limit(kind, source, now, len(data))
+        free = self._is_reachable(decoded, source)
+        for each in self._decoded(decoded, source, now, random):
+            if free or not isinstance(each, Send) or self._pays(kind, source, len(each.data)):
+                yield each
+
+    def _is_reachable(self, decoded: Ping | Plain | Packet, source: Source) -> bool:
+        """Whether this continues a handshake with the number that was sent to this very source: it
+        is not forged (compare RFC 9000 §8.1).
+        """
+        if not isinstance(decoded, Packet) or decoded.payload_type not in _CONTINUING:
+            return False
+        session = self.sessions.get(int.from_bytes(decoded.payload[4:8], "little"))
+        return session is not None and session.source.address == source.address
+
+    def _decoded(
+        self, decoded: Ping | Plain | Packet, source: Source, now: float, random: Random
+    ) -> Iterator[Event]:
         match decoded:
             case Ping(tag=tag):
                 yield Send(pong(tag), source)
@@ -146,20 +218,37 @@ class Endpoint:
             case Packet() as packet:
                 yield from self._packet(packet, source, now, random)
 
-    def _limit(self, source: Source, now: float) -> None:
-        if self._limiter is None:
-            self._limiter = Limiter()
+    def _limit(self, kind: Asking, source: Source, now: float, size: int) -> None:
+        """Nothing is kept for a BMC that no stranger ever spoke to."""
+        if self._limiter is None or self._budget is None:
+            self._limiter, self._budget = Limiter(), Budgets(OF_A_BMC)
+        self._budget.came(kind, source.address, size, now)
+        if self._shared is not None:
+            self._shared.came(kind, source.address, size, now)
         if not self._limiter.allows(source.address, now):
             raise Garbage("too many at once from somebody who did not log in")
 
+    def _pays(self, kind: Asking, source: Source, size: int) -> bool:
+        """Whether an answer of this size may go to who did not log in."""
+        if self._budget is None or not self._budget.pays(kind, source.address, size):
+            return False
+        return self._shared is None or self._shared.pays(kind, source.address, size)
+
+    def _proved(self, source: Source) -> None:
+        """It knows a password."""
+        if self._budget is not None:
+            self._budget.proved(source.address)
+            if self._shared is not None:
+                self._shared.proved(source.address)
+
     def _packet(
         self, packet: Packet, source: Source, now: float, random: Random
-    ) -> Iterator[Send | Call | Typed]:
+    ) -> Iterator[Event]:
         match packet.payload_type:
             case Payload.OPEN_REQUEST:
                 yield Send(self._open(packet.payload, source, now, random), source)
             case Payload.RAKP1:
-                yield Send(self._named(packet.payload, random), source)
+                yield from self._named(packet.payload, source, now, random)
             case Payload.RAKP3:
                 session = self._handshaking(packet.payload)
                 yield from self._finish(session, packet.payload, source, now)
@@ -169,6 +258,7 @@ class Endpoint:
                 session = self._session(packet.session)
                 plain_payload = session.open_packet(packet, now=now)
                 session.source = source
+                self._proved(source)
                 yield Call(decode_message(plain_payload), session.id, source)
             case Payload.SOL if packet.session:
                 yield from self._serial(packet, source, now, random)
@@ -224,13 +314,38 @@ class Endpoint:
     def _active(self) -> int:
         return sum(each.active for each in self.sessions.values())
 
-    def _named(self, payload: bytes, random: Random) -> bytes:
+    def _named(
+        self, payload: bytes, source: Source, now: float, random: Random
+    ) -> Iterator[Send | LoginFailed]:
         session = self._handshaking(payload)
         if session.active:
             raise Garbage("the handshake is over")
         if self._active >= self.most:
-            return self._full(session, Payload.RAKP2, payload)
-        return session.rakp1(payload, random=random(16))
+            yield Send(self._full(session, Payload.RAKP2, payload), source)
+            return
+        answer = session.rakp1(payload, random=random(16))
+        if session.claims:
+            self._check_wait(session, source, now)
+        elif session.unknown:
+            yield LoginFailed(session.unknown, source, 0)
+        yield Send(answer, source)
+
+    def _has_place(self, session: Session) -> bool:
+        """Whether an added user may have one more session; the user's oldest gives way."""
+        others = [each for each in self.sessions.values() if each.active and each is not session]
+        mine = [each for each in others if each.user == session.user]
+        if len(mine) >= OF_A_USER:
+            del self.sessions[mine[0].id]
+            self._end_sol()
+            return True
+        added = sum(each.user != OWNER for each in others)
+        return added < self.most - FOR_THE_OWNER
+
+    def _check_wait(self, session: Session, source: Source, now: float) -> None:
+        """Silence, and a client that repeats what it sent is answered later."""
+        failures = self._failures
+        if failures is not None and failures.wait("", source.address, session.claims, now=now) > 0:
+            raise Garbage("logins failed: the next one has to wait")
 
     def _full(self, session: Session, kind: Payload, payload: bytes) -> bytes:
         """Others were quicker: this handshake ends here."""
@@ -263,31 +378,46 @@ class Endpoint:
 
     def _finish(
         self, session: Session, payload: bytes, source: Source, now: float
-    ) -> Iterator[Send]:
+    ) -> Iterator[Send | LoginFailed]:
         if session.active:
             yield Send(session.confirmed_again(payload), source)
             return
         if self._active >= self.most:
             yield Send(self._full(session, Payload.RAKP4, payload), source)
             return
+        self._check_wait(session, source, now)
         try:
             answer = session.rakp3(payload, now=now)
         except GaveUp:
             del self.sessions[session.id]
             raise
-        if not session.active:
+        failed = not session.active
+        if not failed and session.user != OWNER and not self._has_place(session):
+            yield Send(self._full(session, Payload.RAKP4, payload), source)
+            return
+        if failed:
             del self.sessions[session.id]
+            self._failures = self._failures or Failures()
+            count = self._failures.failed("", source.address, session.claims, now=now)
+            yield LoginFailed(session.claims.encode("latin-1"), source, count)
+        else:
+            self._proved(source)
+            if self._failures is not None:
+                self._failures.worked("", source.address, session.claims)
         yield Send(answer, source)
 
     def reply(self, call: Call, code: int, data: bytes = b"", *, random: Random) -> Send | None:
-        """The answer to a call; None when its session has ended meanwhile."""
+        """The answer to a call; None when its session has ended meanwhile, or enough went to one
+        who did not log in.
+        """
         message = encode_reply(call.message, code, data)
         if call.session:
             session = self.sessions.get(call.session)
             return Send(session.seal(message, iv=random(16)), call.source) if session else None
-        if call.legacy:
-            return Send(plain(message), call.source)
-        return Send(rmcp(plus(Payload.IPMI, message)), call.source)
+        data = plain(message) if call.legacy else rmcp(plus(Payload.IPMI, message))
+        return (
+            Send(data, call.source) if self._pays(Asking.COMMAND, call.source, len(data)) else None
+        )
 
     def close(self, session: int | None) -> None:
         """End a session, or with None all of them."""

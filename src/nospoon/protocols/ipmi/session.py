@@ -188,6 +188,7 @@ class Session:
         "limit",
         "privilege",
         "source",
+        "unknown",
     )
 
     def __init__(
@@ -202,6 +203,7 @@ class Session:
     ) -> None:
         self.id, self.source = id, source
         self.active = False
+        self.unknown = b""
         self.expires = now + HANDSHAKE_TIMEOUT
         self.limit = Privilege(asked.privilege or Privilege.ADMINISTRATOR)
         self.privilege = Privilege.NONE
@@ -216,6 +218,11 @@ class Session:
     def user(self) -> int:
         """The number of the user who logged in."""
         return self._login.id
+
+    @property
+    def claims(self) -> str:
+        """The user that RAKP 1 named and that there is, "" before."""
+        return self._named.name.decode("latin-1") if self._named is not None else ""
 
     @property
     def may_use_sol(self) -> bool:
@@ -244,6 +251,7 @@ class Session:
         tag, named = self._decode_rakp1(payload, random)
         login = self._identity.find(named.name)
         status = self._check(named, login)
+        self.unknown = named.name if status is Status.UNAUTHORIZED_NAME else b""
         if status is not Status.OK:
             return self.refused(Payload.RAKP2, tag=tag, status=status)
         self._named, self._login = named, login or NOBODY

@@ -125,12 +125,12 @@ def reservation(each: Reservation) -> str:
     """
     macs = ",".join(each.macs).lower()
     tag = f"set:{SECURE}," if each.loader is Loader.SHIM else ""
-    six = _addresses6(each.address6) if each.address6 else ()
+    six = addresses6(each.address6) if each.address6 else ()
     where = ",".join(filter(None, (each.address, *(f"[{address}]" for address in six))))
     return f"{macs},{tag}{where},{each.hostname}\n"
 
 
-def _addresses6(first: str) -> Iterator[str]:
+def addresses6(first: str) -> Iterator[str]:
     """A NIC's addresses, the one that is given first at the end: dnsmasq reads them backwards.
 
     Firmware and operating system ask as different clients (RFC 8415 §11), which have different

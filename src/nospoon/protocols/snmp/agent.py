@@ -35,6 +35,9 @@ from nospoon.protocols.snmp.usm import AUTH, PRIV, REPORTABLE, Secured, Security
 MAX_REPLY = 1400
 """Bytes of a response, so that it is one datagram on every network."""
 MAX_REPEATS = 1000
+"""Repetitions of a GetBulk (RFC 3416 §4.2.3)."""
+MAX_LOOKS = 256
+"""Variables that a GetBulk looks up, whatever it asks for; more hardly fit into MAX_REPLY."""
 Random = Callable[[int], bytes]
 
 _V1_STATUS = {
@@ -74,6 +77,9 @@ class Report(Enum):
         return (*_SNMP_MODULES, *self.value)
 
 
+_WRONG = frozenset({Report.UNKNOWN_USER_NAMES, Report.WRONG_DIGESTS, Report.DECRYPTION_ERRORS})
+
+
 class Mib(Protocol):
     """What the agent answers from."""
 
@@ -92,7 +98,10 @@ class Mib(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask. `boots` grows with every start of the daemon, which was at `started`."""
+    """Who may ask. `boots` grows with every start of the daemon, which was at `started`.
+
+    `community` b"": v1 and v2c are not answered.
+    """
 
     community: bytes = field(repr=False)
     user: User
@@ -121,13 +130,16 @@ class _Scoped:
 class Agent:
     """Answers for one MIB. `now` in seconds of any clock that does not go back."""
 
-    __slots__ = ("_counts", "_keys", "_limiter", "access", "mib")
+    __slots__ = ("_counts", "_keys", "_limiter", "access", "failed_logins", "mib")
 
     def __init__(self, access: Access, mib: Mib) -> None:
         self.access, self.mib = access, mib
         self._keys: dict[tuple[str, str], bytes] = {}
         self._counts = dict.fromkeys(Report, 0)
         self._limiter = Limiter()
+        self.failed_logins = 0
+        """Wrong communities, users and digests. They delay nobody: a source is forged too easily,
+        and who forges another's would shut it out."""
 
     def receive(self, data: bytes, *, source: str, now: float, random: Random) -> bytes | None:
         """The answer to a datagram from an address, None for silence. Never raises."""
@@ -137,7 +149,9 @@ class Agent:
             message = read_message(data)
         except Garbage:
             return None
-        if not hmac.compare_digest(message.community, self.access.community):
+        known = self.access.community
+        if not known or not hmac.compare_digest(message.community, known):
+            self.failed_logins += 1
             return None
         answer = self._answer(message.pdu, message.version, now)
         return write_message(replace(message, pdu=answer)) if answer is not None else None
@@ -148,6 +162,7 @@ class Agent:
             key = self._authenticated(data, message, now)
             asked, cipher = self._opened(message, key)
         except Refused as refused:
+            self.failed_logins += refused.report in _WRONG
             allowed = self._limiter.allows(source, now)
             return self._report(message, refused, now) if allowed else None
         stray = self._stray(asked)
@@ -297,11 +312,13 @@ class Agent:
         return _response(pdu, tuple(bindings))
 
     def _bulk_bindings(self, pdu: Pdu, now: float) -> Iterator[Binding]:
-        once = max(0, min(pdu.status, len(pdu.bindings)))
-        for each in pdu.bindings[:once]:
+        asked = pdu.bindings[:MAX_LOOKS]
+        once = max(0, min(pdu.status, len(asked)))
+        for each in asked[:once]:
             yield self._next(each.oid, now)
-        row = [each.oid for each in pdu.bindings[once:]]
-        for _ in range(max(0, min(pdu.index, MAX_REPEATS)) if row else 0):
+        row = [each.oid for each in asked[once:]]
+        most = (MAX_LOOKS - once) // len(row) if row else 0
+        for _ in range(max(0, min(pdu.index, MAX_REPEATS, most))):
             found = [self._next(oid, now) for oid in row]
             yield from found
             row = [each.oid for each in found]

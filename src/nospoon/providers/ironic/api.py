@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, TypeVar
 
-from nospoon.errors import Gone, HostUnreachable, MissingTool, NospoonError, ProviderError
+from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import PATIENCE, answered, judged
+from nospoon.providers.answers import Answered, answered, judged
+from nospoon.providers.clouds import connection
 from nospoon.providers.ironic.errors import Crowded, is_full, said
 
 NEWEST = (1, 95)
@@ -24,6 +27,10 @@ PAGE = 1000
 LIST_TRIES = 5
 LOCKED_TRIES = 20
 LOCKED_DELAY = 0.5
+MAX_LISTED = 256 << 20
+"""Bytes of all pages of a list: 20,000 nodes in full are some 200 million."""
+MAX_PAGES = 2000
+_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 R = TypeVar("R")
 
 
@@ -54,9 +61,14 @@ class Api:
 
     async def _listed(self, what: str, query: str) -> Sequence[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
-        marker = ""
-        while True:
-            answer = await self.get(f"/{what}?limit={PAGE}{query}{marker}")
+        marker, size = "", 0
+        for _ in range(MAX_PAGES):
+            path = f"/{what}?limit={PAGE}{query}{marker}"
+            told = await self._answer("GET", path, None)
+            size += told.size
+            if size > MAX_LISTED:
+                break
+            answer = self._object(path, self._judged(told, "GET", path))
             page = answer.get(what.rpartition("/")[2])
             if not isinstance(page, list) or not all(map(_is_record, page)):
                 raise self._somebody_else(f"/{what}", answer)
@@ -64,15 +76,21 @@ class Api:
             if not page or not answer.get("next"):
                 return found
             marker = f"&marker={page[-1]['uuid']}"
+        raise ProviderError(
+            f"Ironic at {self.place}: expected a list of /{what} of at most {MAX_LISTED} bytes and "
+            f"{MAX_PAGES} pages, got more"
+        )
 
     async def get(self, path: str) -> Mapping[str, Any]:
-        answer: object = await self._call("GET", path, None)
+        return self._object(path, await self._call("GET", path, None))
+
+    def _object(self, path: str, answer: object) -> Mapping[str, Any]:
         if not isinstance(answer, dict):
             raise self._somebody_else(path, answer)
         return answer
 
     def _somebody_else(self, path: str, answer: object) -> HostUnreachable:
-        told = json.dumps(answer)[:60]
+        told = "".join(islice(json.JSONEncoder().iterencode(answer), 60))[:60]
         return HostUnreachable(f"{self.place} is no Ironic: it answered GET {path} with {told}")
 
     async def post(self, path: str, body: Any) -> Any:
@@ -93,12 +111,18 @@ class Api:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _call(self, method: str, path: str, body: Any) -> Any:
+        return self._judged(await self._answer(method, path, body), method, path)
+
+    async def _answer(self, method: str, path: str, body: Any) -> Answered:
         await self._connected()
         for _ in range(LOCKED_TRIES):
             answer = await self._thread(lambda: self._send(method, path, body))
             if not _busy(answer):
                 break
             await asyncio.sleep(LOCKED_DELAY)  # nobody tells when it is free again
+        return answer
+
+    def _judged(self, answer: Answered, method: str, path: str) -> Any:
         if is_full(answer.status_code, answer.text):
             raise Crowded(f"Ironic's {method} {path}: {said(answer.text)}")
         return judged(answer, f"Ironic's {method} {path}", said=said)
@@ -141,6 +165,8 @@ class Api:
                 raise _Away(str(error)) from error
             except exceptions.ClientException as error:
                 raise ProviderError(f"Ironic at {self.place}: {error}") from error
+            except RecursionError as error:  # of keystoneauth's own look at a service
+                raise _Away("it answers with JSON that is nested too deeply") from error
 
         return guarded
 
@@ -150,11 +176,13 @@ class Api:
         base = base if base.endswith("/v1") else f"{base}/v1"
         answer = self._adapter.get(base, raise_exc=False)
         newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "1.80")
-        major, minor = newest.split(".")
-        known = min((int(major), int(minor)), NEWEST)
+        found = _VERSION.fullmatch(newest)
+        if found is None:
+            raise _Away(f"expected a version such as 1.80, got {newest[:60]!r}")
+        known = min((int(found[1]), int(found[2])), NEWEST)
         return base, f"{known[0]}.{known[1]}"
 
-    def _send(self, method: str, path: str, body: Any) -> Any:
+    def _send(self, method: str, path: str, body: Any) -> Answered:
         headers = {"X-OpenStack-Ironic-API-Version": self._version}
         more = {} if body is None else {"json": body}
         if method == "PUT":  # keystoneauth would repeat it, and keep a thread for many seconds
@@ -168,7 +196,7 @@ def _is_record(entry: object) -> bool:
     return isinstance(entry, dict) and "uuid" in entry
 
 
-def _busy(answer: Any) -> bool:
+def _busy(answer: Answered) -> bool:
     """A conductor looks at the node, or somebody else writes into its SQLite."""
     conductor = answer.status_code == 409 and "is locked by host" in answer.text
     return conductor or (answer.status_code == 500 and "database is locked" in answer.text)
@@ -179,12 +207,6 @@ class _Away(Exception):
 
 
 def _adapter(place: IronicPlace) -> Any:
-    try:
-        import openstack  # noqa: PLC0415  (an extra)
-    except ImportError as error:
-        raise MissingTool(
-            "openstacksdk is needed to enrol nodes", hint="pip install 'nospoon[ironic]'"
-        ) from error
     auth = {"endpoint": place.endpoint}
     if place.username:
         auth |= {"username": place.username, "password": place.password}
@@ -194,6 +216,4 @@ def _adapter(place: IronicPlace) -> Any:
         "baremetal_endpoint_override": place.endpoint,
     }
     told = json.loads(place.cloud) if place.cloud else told
-    usual = {"api_timeout": PATIENCE, "load_yaml_config": False, "load_envvars": False}
-    connection = openstack.connect(**{**usual, **told})
-    return connection.baremetal
+    return connection(told, purpose="enroll nodes").baremetal

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from nospoon.errors import HostUnreachable
+from nospoon.providers.answers import MAX_TEXT, MAX_TOLD, said_json
 
 FULL = ("concurrent action limit", "lack of free conductor workers")
 
@@ -22,16 +21,13 @@ def is_full(status: int, text: str) -> bool:
 
 def said(text: str) -> str:
     """The fault's words. Ironic puts JSON in a string in JSON (api-ref, Errors)."""
-    told = text
+    told = text[:MAX_TEXT]
     for _ in range(3):
-        try:
-            value = json.loads(told)
-        except ValueError:
-            break
+        value = said_json(told)
         if not isinstance(value, dict):
             break
         inner = value.get("error_message", value.get("faultstring", value.get("error", "")))
         if isinstance(inner, dict):
             inner = inner.get("faultstring", inner.get("message", ""))
         told = str(inner)
-    return " ".join(told.split())[:500] or "no reason given"
+    return " ".join(told.split())[:MAX_TOLD] or "no reason given"

@@ -179,7 +179,7 @@ class StandingDriver:
         ours, why, force = is_ours(record), use_of(record), self._around.force
         force = force or (ours and _standing(observed.shape).state == ORPHANED)
         if why and not (ours or force):
-            raise _in_use(name, why, "Undeploy it, or take it down with `--force`.")
+            raise _in_use(name, why, "Undeploy it, or remove it with `nospoon down --force`.")
         if not force:
             record = await self._ended(node, name=name)
             if ours:

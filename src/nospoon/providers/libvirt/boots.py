@@ -24,7 +24,7 @@ from nospoon.model.machine import MachineChange, PowerState
 from nospoon.providers.libvirt.added import Added
 from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, fault_of
 from nospoon.providers.libvirt.monitor import Domain, execute, set_order
 from nospoon.providers.libvirt.nvram import Nvram, edits_for, enters_setup
 from nospoon.providers.libvirt.presence import Presence
@@ -32,6 +32,8 @@ from nospoon.providers.libvirt.roster import Known, Roster
 
 log = structlog.get_logger()
 NAMESPACE = "https://nospoon.dev/boot/1"
+DISTURBED, TRIES = "Failed to apply firewall rules", 4
+"""What libvirt says of filters that it could not make, and how often it is asked to start."""
 RESET_SECONDS = 10.0
 """A reset of a paused machine takes milliseconds; its event may come late on a busy host."""
 
@@ -56,7 +58,7 @@ class Boots:
         await self.added.bring(machine, boot.volumes)
         if known.script or (boot.now, boot.after) == (known.order, known.order):
             await self.hypervisor.work(
-                lambda connect: self.roster.find(connect, machine).create(), f"start {machine}"
+                lambda connect: start_domain(self.roster.find(connect, machine)), f"start {machine}"
             )
             return
         await self._start_paused(machine, boot)
@@ -102,7 +104,7 @@ class Boots:
         def begin(connect: Connect) -> None:
             domain = self.roster.find(connect, machine)
             write_intent(domain, boot)
-            domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+            start_domain(domain, libvirt.VIR_DOMAIN_START_PAUSED)
 
         self.presence.starting.add(machine)
         try:
@@ -170,6 +172,23 @@ class Boots:
                 lambda connect: set_order(self.roster.find(connect, machine), after),
                 f"set the boot order of {machine}",
             )
+
+
+def start_domain(domain: Domain, flags: int = 0) -> None:
+    """Rules of its NICs' filters that another program's rules got in the way of are made again:
+    ebtables 1.8 on nf_tables fails ("RULE_DELETE failed") where both are changed at one time, and
+    libvirt starts nothing without them.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            domain.createWithFlags(flags)
+        except libvirt.libvirtError as error:
+            if DISTURBED not in fault_of(error).text:
+                raise
+            log.info("filters were disturbed; starting again", why=fault_of(error).text)
+        else:
+            return
+    domain.createWithFlags(flags)
 
 
 def write_intent(domain: Domain, boot: BootPlan) -> None:

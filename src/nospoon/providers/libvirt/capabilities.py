@@ -14,8 +14,9 @@ import libvirt
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources import Kind
 from nospoon.providers.base import ChangeRule
-from nospoon.providers.libvirt.domain_xml import MACHINE_TYPES
+from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC, MACHINE_TYPES
 from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.faults import NO_NWFILTER, NO_SUPPORT
 from nospoon.providers.libvirt.hypervisor import Connect
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
@@ -24,6 +25,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         "address6": ChangeRule.LIVE,
         "mtu": ChangeRule.LIVE,
         "nat": ChangeRule.LIVE,
+        "host_ports": ChangeRule.LIVE,
         "tunnel": ChangeRule.LIVE,
     },
     Kind.VOLUME: {"size": ChangeRule.LIVE},
@@ -43,6 +45,9 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     },
 }
 """How fields may change; what is not named is replaced. A boot order is for later starts."""
+
+
+NO_FILTERS = frozenset({NO_NWFILTER, NO_SUPPORT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,19 @@ def ask_facts(connect: Connect) -> HostFacts:
         memory=_memory(connect),
         name=str(connect.getHostname()),
     )
+
+
+def has_filter(connect: Connect) -> bool:
+    """Whether it has the filter that anti-spoofing is. libvirt comes with or without its filters,
+    and for a user's own libvirtd it has none at all.
+    """
+    try:
+        connect.nwfilterLookupByName(CLEAN_TRAFFIC)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in NO_FILTERS:
+            return False
+        raise
+    return True
 
 
 def _domain_capabilities(connect: Connect, arch: Arch) -> ET.Element | None:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from nospoon.model.cluster import Arch, Host
+from nospoon.model.destinations import LibvirtUri
 from nospoon.model.resources import ExistingVolume, Kind
 from nospoon.providers.base import BootMethod, Capabilities, Driver, OpenImage
-from nospoon.providers.libvirt.capabilities import RULES, HostFacts, ask_facts
+from nospoon.providers.libvirt.capabilities import RULES, HostFacts, ask_facts, has_filter
 from nospoon.providers.libvirt.existing import existing_volumes
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.image_cache import ImageCache
@@ -30,7 +31,8 @@ class LibvirtConnection:
     """A `Connection`. `records`: directory on the host for console records; `verdicts`: the
     daemon's directory for what was learned about KVM; `trial`: what to try it with, None never;
     `boot_iso`: makes the ISO that machines with `boot_iso` boot; `turns`: those of all connections
-    of this deployment.
+    of this deployment. `opened`: the URI to open instead of the host's, for tests whose libvirtd
+    has a socket of its own; the host's is opened only if it is a `LibvirtUri`.
     """
 
     def __init__(
@@ -46,9 +48,10 @@ class LibvirtConnection:
         boot_iso: BootIso | None = None,
         clock: Clock = clocks.unix,
         turns: Turns | None = None,
+        opened: str = "",
     ) -> None:
         self.host = host
-        self._hypervisor = Hypervisor(host.uri, host.name)
+        self._hypervisor = Hypervisor(opened or host.uri, host.name, refused=_refused(host, opened))
         self._kvm = KvmTrial(self._hypervisor, runner, trial, verdicts)
         self._machines = MachineDriver(
             self._hypervisor,
@@ -101,6 +104,7 @@ class LibvirtConnection:
             memory=facts.memory,
             identity=facts.name,
             snapshots=True,
+            anti_spoofing=await self._hypervisor.ask(has_filter, "look for filters"),
             rules=RULES,
         )
 
@@ -129,3 +133,14 @@ class LibvirtConnection:
     async def close(self) -> None:
         await self._machines.close()
         await self._hypervisor.close()
+
+
+def _refused(host: Host, opened: str) -> str:
+    """Why the host's URI is not opened: a store of an earlier version has URIs with queries, by
+    which libvirt would run programs.
+    """
+    try:
+        LibvirtUri.parse(host.uri if not opened else "qemu:///system")
+    except ValueError as error:
+        return f"host {host.name}: {error}"
+    return ""

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources import Ends, Machine, MachineDisk, MachineNic
+from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC
 from nospoon.providers.libvirt.elements import attribute_of, text_of
 from nospoon.providers.libvirt.owner import Owner
 from nospoon.providers.libvirt.storage_xml import ADDED, BOOT_ISO, EARLIER_DISK, disk_name
@@ -141,7 +142,23 @@ def nics_of(root: ET.Element) -> Iterator[MachineNic]:
             switch=_switch(nic),
             vlan=_access_vlan(nic),
             trunk=_trunk(nic),
+            sends_from=_sends_from(nic),
         )
+
+
+def _sends_from(nic: ET.Element) -> str | None:
+    """By its filter; of one that we would not write, its name and what it is told."""
+    found = nic.find("filterref")
+    if found is None:
+        return None
+    told = [(each.get("name", ""), each.get("value", "")) for each in found.iterfind("parameter")]
+    match found.get("filter", ""), told:
+        case (str(name), []) if name == CLEAN_TRAFFIC:
+            return ""
+        case (str(name), [("IP", address)]) if name == CLEAN_TRAFFIC and address:
+            return address
+        case (name, _):
+            return f"{name}({', '.join(f'{what}={value}' for what, value in told)})"
 
 
 def _switch(nic: ET.Element) -> Switch:

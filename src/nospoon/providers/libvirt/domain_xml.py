@@ -22,6 +22,10 @@ MACHINE_TYPES = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
 CDROM_BUS = {Arch.X86_64: "sata", Arch.AARCH64: "scsi"}
 TPM_MODEL = {Arch.X86_64: "tpm-crb", Arch.AARCH64: "tpm-tis"}
 DISK_PREFIX = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
+CLEAN_TRAFFIC = "clean-traffic"
+"""A filter that libvirt comes with (https://libvirt.org/formatnwfilter.html): MAC, IPv4 and ARP of
+a NIC are its own, and nothing else passes.
+"""
 SECURE_FEATURES = {Firmware.UEFI: "no", Firmware.UEFI_SECURE: "yes"}
 
 
@@ -228,12 +232,23 @@ def _nic(nic: MachineNic, place: int | None, *, rom: bool) -> ET.Element:
         element("source", bridge=nic.bridge) if nic.bridge else None,
         element("virtualport", type="openvswitch") if nic.switch is Switch.OVS else None,
         _vlan(nic),
+        _filter(nic),
         element("target", dev=nic.port) if nic.port else None,
         element("model", type=nic.model),
         _boot(place),
         None if rom else element("rom", enabled="no"),
         type="bridge" if nic.bridge else "user",
     )
+
+
+def _filter(nic: MachineNic) -> ET.Element | None:
+    """Its MAC is libvirt's to fill in. Without an address libvirt learns the first that the guest
+    uses.
+    """
+    if nic.sends_from is None:
+        return None
+    told = element("parameter", name="IP", value=nic.sends_from) if nic.sends_from else None
+    return element("filterref", told, filter=CLEAN_TRAFFIC)
 
 
 def _vlan(nic: MachineNic) -> ET.Element | None:

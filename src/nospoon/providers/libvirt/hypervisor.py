@@ -47,10 +47,14 @@ def ignoring(*codes: int) -> Iterator[None]:
 
 
 class Hypervisor:
-    """The libvirt at `uri`, which the user calls `host`."""
+    """The libvirt at `uri`, which the user calls `host`. `refused`: why it must not be opened, ""
+    where it may.
+    """
 
-    def __init__(self, uri: str, host: str, patience: Patience = PATIENCE) -> None:
-        self.uri, self.host, self._patience = uri, host, patience
+    def __init__(
+        self, uri: str, host: str, patience: Patience = PATIENCE, *, refused: str = ""
+    ) -> None:
+        self.uri, self.host, self._patience, self._refused = uri, host, patience, refused
         self._lines = Lines(uri, host, patience)
         self._quick = ThreadPoolExecutor(QUICK_THREADS, thread_name_prefix=f"libvirt-{host}")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix=f"libvirt-slow-{host}")
@@ -86,6 +90,8 @@ class Hypervisor:
         return await self._run(self._quick, partial(self._taking, function), doing)
 
     async def _run(self, threads: ThreadPoolExecutor, call: Callable[[], T], doing: str) -> T:
+        if self._refused:
+            raise HostUnreachable(self._refused)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(threads, self._in_thread, call, doing)
 

@@ -19,13 +19,14 @@ from nospoon.providers.libvirt.owner import NAMESPACE, OWNER, Owner, owner_eleme
 DEFAULT_MTU = 1500
 
 
-def render_network(link: Link, owner: Owner) -> str:
-    """The XML of a network, which is named as its bridge."""
+def render_network(link: Link, owner: Owner, *, uuid: str = "") -> str:
+    """The XML of a network, which is named as its bridge. `uuid`: of one that runs on."""
     return written(
         element(
             "network",
             leaf("name", link.bridge),
-            element("metadata", _tagged(owner, link.tunnel)),
+            leaf("uuid", uuid) if uuid else None,
+            element("metadata", _tagged(owner, link)),
             _forward(link),
             element("bridge", name=link.bridge, stp="off", delay="0"),
             element("mtu", size=str(link.mtu)) if link.mtu != DEFAULT_MTU else None,
@@ -42,12 +43,17 @@ def _forward(link: Link) -> ET.Element | None:
     return element("forward", element("nat", ipv6="yes") if link.address6 else None, mode="nat")
 
 
+GUARD = f"{{{NAMESPACE}}}guard"
 TUNNEL = f"{{{NAMESPACE}}}tunnel"
 
 
-def _tagged(owner: Owner, tunnel: Tunnel | None) -> ET.Element:
-    """libvirt knows no tunnels, and keeps one element of a namespace: ours holds it."""
-    tag = owner_element(owner)
+def _tagged(owner: Owner, link: Link) -> ET.Element:
+    """libvirt knows no tunnels and no such rules, and keeps one element of a namespace: ours holds
+    them.
+    """
+    tag, tunnel = owner_element(owner), link.tunnel
+    if link.host_ports is not None:
+        ET.SubElement(tag, GUARD, ports=" ".join(map(str, link.host_ports)))
     if tunnel is not None:
         peers = " ".join(tunnel.peers)
         ET.SubElement(tag, TUNNEL, vni=str(tunnel.vni), local=tunnel.local, peers=peers)
@@ -60,6 +66,11 @@ def _parsed_tunnel(root: ET.Element) -> Tunnel | None:
         return None
     peers = tuple(found.get("peers", "").split())
     return Tunnel(int(found.get("vni", "0")), found.get("local", ""), peers)
+
+
+def _parsed_guard(root: ET.Element) -> tuple[int, ...] | None:
+    found = root.find(f"./metadata/{OWNER}/{GUARD}")
+    return tuple(map(int, found.get("ports", "").split())) if found is not None else None
 
 
 def _address(address: str) -> ET.Element:
@@ -80,6 +91,7 @@ def parse_network(root: ET.Element) -> Link:
         mtu=int(attribute_of(root, "mtu", "size", str(DEFAULT_MTU))),
         nat=attribute_of(root, "forward", "mode") == "nat",
         tunnel=_parsed_tunnel(root),
+        host_ports=_parsed_guard(root),
     )
 
 

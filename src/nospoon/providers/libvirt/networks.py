@@ -22,6 +22,7 @@ from nospoon.providers.libvirt.faults import (
     NO_NETWORK,
     OPERATION_INVALID,
 )
+from nospoon.providers.libvirt.host_guard import HostGuard
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
@@ -44,13 +45,14 @@ class NetworkDriver:
         self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
         self._runner = runner
         self._tunnels = Tunnels(runner, f"nospoon {deployment}")
+        self._guard = HostGuard(runner, f"nospoon {deployment}")
         self._plugs = Plugs(hypervisor, runner, deployment)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.ask(
             lambda connect: self._list(connect, cluster), "list networks"
         )
-        standing = await self._with_taps(await self._with_bridge(found))
+        standing = await self._with_guard(await self._with_taps(await self._with_bridge(found)))
         return [await self._with_tunnel(each) for each in standing]
 
     async def _with_bridge(self, found: Sequence[Observed]) -> Sequence[Observed]:
@@ -94,6 +96,16 @@ class NetworkDriver:
             for each in found
         ]
 
+    async def _with_guard(self, found: Sequence[Observed]) -> Sequence[Observed]:
+        """Networks whose guests reach more of the host than they should are at fault."""
+        links = [each.shape for each in found if isinstance(each.shape, Link) and not each.fault]
+        lacking = await self._guard.lacking(links)
+        fault = "the rules that keep its guests from the host are not there"
+        return [
+            replace(each, fault=fault) if not each.fault and _bridge_of(each) in lacking else each
+            for each in found
+        ]
+
     async def _with_tunnel(self, observed: Observed) -> Observed:
         link = observed.shape
         assert isinstance(link, Link)
@@ -126,6 +138,7 @@ class NetworkDriver:
         )
         if not exists:
             await self._refuse_bridge(link, name)
+        await self._guard.make(link)  # before a guest can be there
         ports = await self._ports(link.bridge)
         stands = exists and not await self._gone([link.bridge])
         await self._hypervisor.work(
@@ -171,7 +184,10 @@ class NetworkDriver:
             parse_network(parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))) == link
         )
         if network is not None and network.isActive():
-            if stands and same and _live_matches(network, link):
+            if stands and _live_matches(network, link):
+                if not same:  # what it is on the outside only: rules, which need no other bridge
+                    told = render_network(link, owner, uuid=network.UUIDString())
+                    connect.networkDefineXML(told)
                 return
             network.destroy()
         network = self._defined(connect, network, render_network(link, owner))
@@ -212,6 +228,7 @@ class NetworkDriver:
     async def delete(self, observed: Observed) -> None:
         assert isinstance(observed.shape, Link)
         bridge = _bridge_of(observed)
+        await self._guard.remove(bridge)
         if observed.shape.tunnel is not None:
             await self._tunnels.remove(bridge)
         await self._hypervisor.work(
@@ -260,5 +277,6 @@ def _bridge_of(observed: Observed) -> str:
 
 
 def _live_matches(network: VirNetwork, link: Link) -> bool:
-    """What runs may be older than what is defined."""
-    return parse_network(parsed(network.XMLDesc(0))) == link
+    """What runs may be older than what is defined. Rules are no part of what runs."""
+    live = parse_network(parsed(network.XMLDesc(0)))
+    return replace(live, host_ports=None) == replace(link, host_ports=None)

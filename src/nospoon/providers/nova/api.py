@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from nospoon.errors import HostUnreachable, MissingTool, ProviderError
+from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import PATIENCE, answered, judged
+from nospoon.providers.answers import MAX_TOLD, answered, judged, said_json
+from nospoon.providers.clouds import connection
 
 PARALLEL = 4
 
@@ -68,30 +69,22 @@ class Api:
             raise HostUnreachable(f"{name} of {self.place} does not answer: {error}") from error
         except exceptions.ClientException as error:
             raise ProviderError(f"{name} of {self.place}: {error}") from error
+        except RecursionError as error:  # of keystoneauth's own look at a service
+            raise HostUnreachable(f"{name} of {self.place} answers with no JSON") from error
 
 
 def words_of(text: str) -> str:
     """The fault's words: Nova wraps them in one key, Placement in a list of errors as well."""
-    try:
-        told = json.loads(text)
-    except ValueError:
-        return text[:500]
+    told = said_json(text)
+    if told is None:
+        return text[:MAX_TOLD]
     inner = next(iter(told.values()), "") if isinstance(told, dict) else told
     if isinstance(inner, list) and inner:
         inner = inner[0]
     if isinstance(inner, dict):
         inner = inner.get("message") or inner.get("detail") or inner
-    return str(inner)[:500]
+    return str(inner)[:MAX_TOLD]
 
 
 def _adapter(place: IronicPlace, service: Service) -> Any:
-    try:
-        import openstack  # noqa: PLC0415  (an extra)
-    except ImportError as error:
-        raise MissingTool(
-            "openstacksdk is needed for flavors", hint="pip install 'nospoon[ironic]'"
-        ) from error
-    told = json.loads(place.cloud)
-    usual = {"api_timeout": PATIENCE, "load_yaml_config": False, "load_envvars": False}
-    connection = openstack.connect(**{**usual, **told})
-    return getattr(connection, service.proxy)
+    return getattr(connection(json.loads(place.cloud), purpose="make flavors"), service.proxy)

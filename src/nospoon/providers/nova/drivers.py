@@ -108,7 +108,7 @@ class FlavorDriver:
         if servers and not self._force:
             raise Conflict(
                 f"flavor {shape.name} is in use in Nova: instance {servers[0]['id']} has it",
-                hint="Delete the instance, or take it down with `--force`.",
+                hint="Delete the instance, or remove the cluster with `nospoon down --force`.",
             )
 
 

@@ -22,6 +22,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         "address6": ChangeRule.LIVE,
         "mtu": ChangeRule.LIVE,
         "nat": ChangeRule.LIVE,
+        "host_ports": ChangeRule.LIVE,
     },
     Kind.VOLUME: {"size": ChangeRule.LIVE},
     Kind.MACHINE: {
@@ -94,6 +95,7 @@ class SimulatedConnection:
             managed_networks=True,
             accelerator="simulated",
             snapshots=True,
+            anti_spoofing=True,
             rules=RULES,
         )
 

@@ -17,6 +17,10 @@ from nospoon.runtime.tasks import Tasks
 log = structlog.get_logger()
 AGAIN = 2.0
 """Seconds until what could not be written is tried again."""
+MOST_RECORD = 2 << 20
+"""Bytes of a machine's record; at more, its older half goes. virtlogd's files are as large."""
+MOST_WAITING = 64 << 20
+"""Bytes that wait to be written, as on a full disk; what comes then is not recorded."""
 
 
 class SimulatedConsole:
@@ -53,6 +57,7 @@ class Recorder:
     def __init__(self, directory: Path | None, tasks: Tasks) -> None:
         self._directory, self._tasks = directory, tasks
         self._said: deque[tuple[Path, bytes]] = deque()
+        self.waiting = 0
         self._writing: asyncio.Task[None] | None = None
 
     def path(self, machine: UUID) -> Path | None:
@@ -62,8 +67,9 @@ class Recorder:
     def take(self, machine: UUID, data: bytes) -> None:
         """Write this soon, after what was taken before."""
         path = self.path(machine)
-        if path is None:
+        if path is None or self.waiting + len(data) > MOST_WAITING:
             return
+        self.waiting += len(data)
         self._said.append((path, data))
         if self._writing is None:
             self._writing = self._tasks.start(self._write(), name="write console records")
@@ -77,6 +83,7 @@ class Recorder:
         try:
             while self._said:
                 why = await asyncio.to_thread(_append, self._said)
+                self.waiting = sum(len(data) for _, data in self._said)
                 if why:
                     log.warning("records of consoles wait for room", why=why)
                     await asyncio.sleep(AGAIN)
@@ -97,9 +104,14 @@ def _append(said: deque[tuple[Path, bytes]]) -> str:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """All of it or nothing."""
-    with path.open("ab", buffering=0) as file:
-        before = file.tell()
+    """All of it or nothing; of a record that would be too long, the end."""
+    data = data[-MOST_RECORD // 2 :]
+    with path.open("a+b", buffering=0) as file:
+        if file.seek(0, os.SEEK_END) + len(data) > MOST_RECORD:
+            file.seek(-(MOST_RECORD // 2 - len(data)), os.SEEK_END)
+            data = file.read() + data
+            file.truncate(0)  # not another file: the archive has a link to this one
+        before = file.seek(0, os.SEEK_END)
         try:
             if file.write(data) == len(data):
                 return

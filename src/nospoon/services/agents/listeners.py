@@ -10,11 +10,13 @@ import json
 import socket
 import ssl
 import tempfile
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,6 +25,7 @@ from starlette.routing import Route
 from nospoon.errors import ProviderError
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import AGENT_VERSION, Reply, fault
+from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tls import self_signed
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from nospoon.services.agents.service import AgentService
 
 BACKLOG = 1024
+MAX_BODY = 8 << 20
+"""Bytes of a command: a node and its ports as Ironic has them, and a config drive in base64."""
 Setting = tuple[str, int, bool]
 
 
@@ -86,7 +91,10 @@ async def _opened(app: Starlette, setting: Setting) -> Listener:
     key, certificate = self_signed(address, name="simulated agents")
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # its owner alone reads it
         Path(file.name).write_bytes(key + certificate)
-        secured = {"ssl_certfile": file.name, "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+        secured: dict[str, Any] = {
+            "ssl_certfile": file.name,
+            "ssl_version": ssl.PROTOCOL_TLS_SERVER,
+        }
         server = HttpServer(app, [bound], ws="none", **secured)
         await server.start()
     return Listener(url, server, certificate.decode())
@@ -99,9 +107,17 @@ def _app(service: AgentService) -> Starlette:
             return _response(fault(404, "not found"))
         if request.method != "POST":
             return _response(service.commands(machine, token=token))
+        refused = service.refusal(machine, token=token)  # strangers have nothing parsed
+        if refused is not None:
+            return _response(refused)
+        data = await _received(request)
+        if data is None:
+            return _response(fault(413, f"expected a body of at most {MAX_BODY} bytes, got more"))
+        if is_too_deep(data):
+            return _response(fault(400, f"expected at most {DEEPEST} levels, got more"))
         try:
-            body = json.loads(await request.body())
-        except ValueError:
+            body = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _response(fault(400, "The body is no JSON"))
         waits = request.query_params.get("wait", "").lower() == "true"
         return _response(await service.command(machine, body, token=token, waits=waits))
@@ -125,6 +141,20 @@ def _app(service: AgentService) -> Starlette:
             Route("/{machine}/v1/status", status),
         ]
     )
+
+
+async def _received(request: Request) -> bytes | None:
+    """None: it is too long, by what it says or by what comes (RFC 9112 §7.1)."""
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > MAX_BODY:
+        return None
+    found = bytearray()
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            found += chunk
+            if len(found) > MAX_BODY:
+                return None
+    return bytes(found)
 
 
 def _machine(request: Request) -> UUID | None:

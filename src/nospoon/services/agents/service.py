@@ -1,5 +1,9 @@
 """Runs agents: their requests, their timers, and what they do to their machines.
 
+Who controls a BMC chooses what its machine boots, and so by an ISO where the agent finds its API:
+such a URL leads only where BMC clients may have the daemon connect to. What the cluster file names
+(`api`, `boot_script` and where that leads, `ironic.endpoint`) leads anywhere.
+
 An agent that runs has one timer, and a task only while the API is asked; a machine without one
 costs nothing.
 """
@@ -7,10 +11,12 @@ costs nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import structlog
@@ -33,7 +39,8 @@ from nospoon.protocols.agent.commands import Ending
 from nospoon.protocols.agent.parameters import Parameters, parameters
 from nospoon.providers.simulated.guests import Guest
 from nospoon.runtime import clock
-from nospoon.runtime.http import Answer, request
+from nospoon.runtime.http import PORTS, Answer, request
+from nospoon.runtime.reach import ANYWHERE, Reach, places_of
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.agents import scripts
 from nospoon.services.agents.listeners import Listeners
@@ -51,21 +58,39 @@ class Running:
 
     guest: Guest
     agent: Agent
+    trusted: frozenset[Origin] | None
+    """Where its API may be besides what clients may reach; None: anywhere, as its owner says."""
     timer: asyncio.TimerHandle | None = None
     waiting: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
 
 
 HttpBoot = Callable[[UUID], Awaitable[str | None]]
 """Machine -> what the ISO that it boots by HTTP tells its kernel; None: it boots otherwise."""
+Origin = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where APIs may be that a BMC client names. `endpoint_of`: machine -> URL of the Ironic that
+    its cluster file names, "" for none.
+    """
+
+    reach: Reach
+    endpoint_of: Callable[[UUID], Awaitable[str]]
 
 
 class AgentService:
     """Guests of simulated machines. `chance` gives numbers from 0 to 1."""
 
     def __init__(
-        self, tasks: Tasks, http_boot: HttpBoot, chance: random.Random | None = None
+        self,
+        tasks: Tasks,
+        http_boot: HttpBoot,
+        chance: random.Random | None = None,
+        *,
+        bounds: Bounds,
     ) -> None:
-        self._tasks, self._http_boot = tasks, http_boot
+        self._tasks, self._http_boot, self._bounds = tasks, http_boot, bounds
         self._chance = chance if chance is not None else random.SystemRandom()
         self._starting: dict[UUID, asyncio.Task[None]] = {}
         self._running: dict[UUID, Running] = {}
@@ -95,18 +120,21 @@ class AgentService:
 
     async def _start(self, guest: Guest) -> None:
         try:
-            told = await self._parameters(guest)
+            told, by_client = await self._parameters(guest)
             if told is not None:
-                await self._begin(guest, told)
+                trusted = await self._trusted(guest, told) if by_client else None
+                await self._begin(guest, told, trusted)
         except NospoonError as error:
             self._say(guest, f"did not start: {error}")
         finally:
             if self._starting.get(guest.machine) is asyncio.current_task():
                 del self._starting[guest.machine]
 
-    async def _parameters(self, guest: Guest) -> Parameters | None:
-        """None when the machine boots something else, or nothing."""
-        api = guest.behaviour.api
+    async def _parameters(self, guest: Guest) -> tuple[Parameters | None, bool]:
+        """And whether a BMC client chose what told them. None when the machine boots something
+        else, or nothing.
+        """
+        api, by_client = guest.behaviour.api, True
         if guest.cmdline is not None:
             found = parameters(guest.cmdline, api=api)
         elif (cmdline := await self._http_boot(guest.machine)) is not None:
@@ -115,16 +143,31 @@ class AgentService:
             target = await scripts.follow(guest.behaviour.boot_script, guest.hardware.macs)
             if isinstance(target, scripts.LocalDisk):
                 guest.hands.boot_disk(guest.machine)
-                return None
+                return None, False
             cmdline = target.cmdline if isinstance(target, scripts.Ramdisk) else ""
-            found = parameters(cmdline, api=api if cmdline else "")
+            found, by_client = parameters(cmdline, api=api if cmdline else ""), False
         else:
-            found = parameters("", api=api)
+            found, by_client = parameters("", api=api), False
         if found is None:
             self._say(guest, "nothing to boot: no boot script, medium or ISO names an API")
-        return found
+        return found, by_client
 
-    async def _begin(self, guest: Guest, told: Parameters) -> None:
+    async def _trusted(self, guest: Guest, told: Parameters) -> frozenset[Origin]:
+        """What the cluster file names. Raises `Unfetchable` for a URL that is not among it, and
+        where no client may reach.
+        """
+        endpoint = await self._bounds.endpoint_of(guest.machine)
+        named = (guest.behaviour.api, guest.behaviour.boot_script, endpoint)
+        trusted = frozenset(found for each in named if (found := origin(each)) is not None)
+        for there in {origin(told.api), origin(told.inspection)} - trusted - {None}:
+            assert there is not None, "it was taken away"
+            with contextlib.suppress(OSError):  # a name that is not known yet: requests will tell
+                await places_of(there[1], there[2], self._bounds.reach)
+        return trusted
+
+    async def _begin(
+        self, guest: Guest, told: Parameters, trusted: frozenset[Origin] | None
+    ) -> None:
         listener = await self._listeners.use(guest.behaviour)
         birth = Birth(
             machine=guest.machine,
@@ -136,7 +179,7 @@ class AgentService:
             spread=self._chance.random(),
             image=guest.image,
         )
-        running = Running(guest, Agent(birth))
+        running = Running(guest, Agent(birth), trusted)
         self._running[guest.machine] = running
         self._say(guest, f"asks {told.api}")
         self._apply(running, running.agent.begin(clock.monotonic()))
@@ -170,18 +213,21 @@ class AgentService:
         self._apply(running, running.agent.expire(clock.monotonic()))
 
     async def _ask(self, running: Running, ask: Ask) -> None:
-        answer = await self._answer(ask)
+        answer = await self._answer(ask, running.trusted)
         if self._running.get(running.guest.machine) is running:
             told = running.agent.answered(answer.status, answer.body, clock.monotonic())
             self._apply(running, told)
 
-    async def _answer(self, ask: Ask) -> Answer:
+    async def _answer(self, ask: Ask, trusted: frozenset[Origin] | None) -> Answer:
         """Status 0 for none."""
+        anywhere = trusted is None or origin(ask.url) in trusted
+        reach = ANYWHERE if anywhere else self._bounds.reach
         async with self._requests:
             try:
                 return await request(
-                    ask.method, ask.url, ask.body, headers=HEADERS, verify=False, patience=PATIENCE
-                )
+                    ask.method, ask.url, ask.body, headers=HEADERS, verify=False,
+                    patience=PATIENCE, reach=reach,
+                )  # fmt: skip
             except ProviderError as error:
                 log.info("Ironic does not answer an agent", why=str(error))
                 return Answer(0)
@@ -210,6 +256,13 @@ class AgentService:
         guest.hands.say(guest.machine, f"simulated agent: {text}")
 
     # What callers of an agent's API ask; `token` "" when they gave none.
+
+    def refusal(self, machine: UUID, *, token: str) -> Reply | None:
+        """What a caller is answered whose command need not be read."""
+        running = self._running.get(machine)
+        if running is None:
+            return _nobody(machine)
+        return None if running.agent.trusts(token) else _untrusted()
 
     async def command(self, machine: UUID, body: Any, *, token: str, waits: bool) -> Reply:
         running = self._running.get(machine)
@@ -242,6 +295,16 @@ class AgentService:
         if running is None:
             return _nobody(machine)
         return running.agent.result(command) if running.agent.trusts(token) else _untrusted()
+
+
+def origin(url: str) -> Origin | None:
+    """Scheme, host and port (RFC 6454 §4); None for what is no URL of HTTP."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return (parts.scheme, parts.hostname.rstrip("."), port) if parts.hostname else None
 
 
 def _tell(running: Running, command: str) -> None:

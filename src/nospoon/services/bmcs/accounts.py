@@ -8,6 +8,7 @@ account has many nodes.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -16,7 +17,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
-from nospoon.bmc.users import ADMINISTRATOR, OWNER, User
+from nospoon.bmc.users import ADMINISTRATOR, OWNER, User, added
+from nospoon.protocols.failures import Failures
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.bmcs.ports import BmcConfig
 
 LEAST_PRIVILEGE, OPERATOR = 2, 3
@@ -63,6 +66,10 @@ class Accounts:
         self._resting: dict[bytes, set[UUID]] = {}
         self._resting_of: dict[UUID, frozenset[bytes]] = {}
         self._by_token: dict[bytes, RedfishSession] = {}
+        self.failures = Failures()
+        self.log = RateLimitedLog()
+        self.changing = asyncio.Lock()
+        """Held while an account is changed on all its BMCs, which takes many turns of the loop."""
 
     def put(self, config: BmcConfig, users: Sequence[User] = ()) -> None:
         """Who may use this BMC from now on: its account and further users, as over IPMI.
@@ -72,7 +79,7 @@ class Accounts:
         """
         uuid, digests = config.bmc.uuid, self.numbered(config, users)
         privileges = {digests[OWNER]: ADMINISTRATOR}
-        for user in users:
+        for user in added(users):
             named = user.name != config.bmc.username
             if named and user.may_log_in and user.privilege >= LEAST_PRIVILEGE:
                 privileges[digests[user.id]] = user.privilege
@@ -90,8 +97,12 @@ class Accounts:
     def numbered(self, config: BmcConfig, users: Sequence[User]) -> dict[int, bytes]:
         """The accounts of a BMC's users by number, also of those that may not log in now."""
         return {
+            **{
+                user.id: self._digest(user.name, user.password)
+                for user in added(users)
+                if user.name and user.password
+            },
             OWNER: self._digest(config.bmc.username, config.password),
-            **{u.id: self._digest(u.name, u.password) for u in users if u.name and u.password},
         }
 
     def holders(self, account: bytes) -> Iterator[UUID]:
@@ -135,6 +146,11 @@ class Accounts:
         if found is None or system not in found.systems:
             return 0
         return found.limits.get(system, ADMINISTRATOR)
+
+    @property
+    def tokens(self) -> frozenset[bytes]:
+        """Digests of the tokens of all sessions."""
+        return frozenset(self._by_token)
 
     def find(self, username: str, password: str) -> bytes | None:
         """The account with these credentials, None for wrong ones."""

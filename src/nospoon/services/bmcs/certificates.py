@@ -22,7 +22,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 
 from nospoon.errors import ProviderError, UsageError
-from nospoon.runtime.tls import Key, private_pem, public_bytes, self_signed
+from nospoon.runtime.tls import Key, private_key, private_pem, public_bytes, self_signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +139,9 @@ def _general_name(text: str) -> x509.GeneralName:
 def _key_in(data: bytes) -> Key | None:
     """The private key in some PEM, None when there is none that can be used."""
     try:
-        found = serialization.load_pem_private_key(data, None)
+        return private_key(data)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
-    return found if isinstance(found, Key) else None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -133,7 +133,11 @@ class Effects:
             await self._store.save(served.bmc.uuid, effect.runtime)
         except Exception:
             served.aggregate.revert(served.saved)
-            log.exception("BMC state not saved", node=served.config.node)
+            log.exception(
+                "BMC state not saved",
+                node=served.config.node,
+                machine=str(served.config.machine.uuid),
+            )
             reason = "the state could not be stored"
             served.effects = deque(
                 Answer(each.ticket, Verdict.FAILED, reason) if isinstance(each, Answer) else each
@@ -190,7 +194,12 @@ class Effects:
         except NospoonError as error:
             verdict, reason = Verdict.FAILED, str(error)
         if reason:
-            log.warning("power failed", node=served.config.node, why=reason)
+            log.warning(
+                "power failed",
+                node=served.config.node,
+                machine=str(served.config.machine.uuid),
+                why=reason,
+            )
         self.feed(served, CommandEnded(verdict, reason, lied=lied))
 
     async def _lies(self, served: Served, command: PowerCommand) -> bool:
@@ -207,7 +216,12 @@ class Effects:
         try:
             await self._machines.set_boot(served.bmc.uuid, effect.boot)
         except NospoonError as error:
-            log.warning("boot order not told", node=served.config.node, why=str(error))
+            log.warning(
+                "boot order not told",
+                node=served.config.node,
+                machine=str(served.config.machine.uuid),
+                why=str(error),
+            )
         else:
             self.feed(served, BootTold(effect.edition))
 

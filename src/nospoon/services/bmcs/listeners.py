@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import structlog
@@ -18,8 +18,10 @@ from nospoon.errors import Conflict, NospoonError, ProviderError
 from nospoon.model.addresses import same_place
 from nospoon.model.resources import Bmc
 from nospoon.runtime import process
+from nospoon.runtime.http_limits import Connections
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.udp import Peer, UdpSocket, family_of, holder_of, instead
+from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.redfish.app import App
@@ -102,6 +104,8 @@ class Listeners:
         self._open: dict[_Need, _Shared] = {}
         self._lock = asyncio.Lock()
         self.accounts = Accounts(account_key)
+        self._connections = Connections()
+        self.keys = Worker("certificates")
 
     async def open(self, bmc: Bmc, *, instead_of: Bmc | None = None) -> None:
         """Make sure that this BMC can be reached, and no more where it was before.
@@ -142,6 +146,7 @@ class Listeners:
 
     async def close_all(self) -> None:
         """Sockets only: routes are for the next daemon."""
+        self.keys.close()
         for need, shared in list(self._open.items()):
             if need.kind is not _Kind.ROUTE:
                 await self._shut(need, shared)
@@ -233,9 +238,10 @@ class Listeners:
 
     async def _http(self, need: _Need) -> HttpServer:
         """Returned when it serves. Raises `ProviderError` and leaves nothing."""
-        settings = {"ws": "none", "http": RedfishHttp, **self._tls(need)}
+        settings: dict[str, Any] = {"ws": "none", "http": RedfishHttp, **self._tls(need)}
         listener = _bound(need.address, need.port)
-        http = HttpServer(App(self._service, self.accounts), [listener], **settings)
+        app, together = App(self._service, self.accounts), self._connections
+        http = HttpServer(app, [listener], connections=together, **settings)
         try:
             await http.start()
         except OSError as error:  # that of TLS is one, for a certificate that cannot be served

@@ -16,10 +16,12 @@ from nospoon.bmc.pdu import apc, device
 from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
 from nospoon.model.resources import Outlet
 from nospoon.plan.enrol import PDU_USER
+from nospoon.plan.identity import snmp_community
 from nospoon.protocols.snmp.agent import Access, Agent
 from nospoon.protocols.snmp.mib import TableMib
 from nospoon.protocols.snmp.usm import User
 from nospoon.runtime import clock
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.ports import BmcConfig
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.service import BmcService
 
 log = structlog.get_logger()
+failed_logins = RateLimitedLog()
 
 ENGINE = bytes.fromhex("8000013e05")
 """RFC 3411 §5, snmpEngineID: APC's enterprise number, and octets of our choice."""
@@ -40,6 +43,7 @@ class _Served:
     agent: Agent
     place: tuple[str, int]
     secret: str = field(repr=False)
+    v2c: bool
     timer: asyncio.TimerHandle | None = None
     deadline: float | None = None
 
@@ -61,8 +65,9 @@ class Pdus:
         if known is None:
             known = self._pdus[outlet.pdu] = self._made(outlet, config)
             self._by_place[known.place] = known
-        elif known.secret != config.pdu_secret:
-            known.secret, known.agent = config.pdu_secret, self._agent(known.pdu, outlet, config)
+        elif (known.secret, known.v2c) != (config.pdu_secret, outlet.v2c):
+            known.secret, known.v2c = config.pdu_secret, outlet.v2c
+            known.agent = self._agent(known.pdu, outlet, config)
         now = self._service.now
         known.pdu.plug(
             outlet.number, device.Outlet(config.bmc.uuid, config.node, served.aggregate), now
@@ -83,12 +88,12 @@ class Pdus:
         serial = outlet.pdu.hex[:12].upper()
         pdu = Pdu(name=outlet.name, serial=serial, started=self._service.now)
         agent = self._agent(pdu, outlet, config)
-        return _Served(pdu, agent, (outlet.address, outlet.port), config.pdu_secret)
+        return _Served(pdu, agent, (outlet.address, outlet.port), config.pdu_secret, outlet.v2c)
 
     def _agent(self, pdu: Pdu, outlet: Outlet, config: BmcConfig) -> Agent:
         secret = config.pdu_secret.encode()
         access = Access(
-            community=secret,
+            community=snmp_community(config.pdu_secret).encode() if outlet.v2c else b"",
             user=User(PDU_USER.encode(), secret, secret),
             engine=ENGINE + outlet.pdu.bytes,
             boots=int(clock.unix()) & 0x7FFFFFFF,
@@ -102,10 +107,12 @@ class Pdus:
         served = self._by_place.get((peer.local, opened.port))
         if served is None:
             return
-        now = self._service.now
+        now, failed = self._service.now, served.agent.failed_logins
         answer = served.agent.receive(
             data, source=peer.address, now=now, random=secrets.token_bytes
         )
+        if served.agent.failed_logins != failed:
+            failed_logins.warning("login failed", by="SNMP", peer=peer.address, pdu=served.pdu.name)
         told = self._carry_out(served)
         if answer is None:
             return

@@ -69,7 +69,13 @@ class Media(Protocol):
         """
 
     async def fetch(
-        self, url: str, *, username: str = "", password: str = "", verify: bool = True
+        self,
+        machine: UUID,
+        url: str,
+        *,
+        username: str = "",
+        password: str = "",
+        verify: bool = True,
     ) -> str:
         """Fetch an image, look at it and let it go; returns its SHA-256 in hex. Raises the same."""
 

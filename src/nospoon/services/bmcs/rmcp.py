@@ -6,17 +6,18 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from nospoon.bmc import ipmi
 from nospoon.bmc.faults import Kind
 from nospoon.bmc.messages import Answer
 from nospoon.bmc.runtime import Runtime
-from nospoon.plan.identity import mac_address
-from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Call, Send, Typed
+from nospoon.bmc.users import added
+from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Call, LoginFailed, Send, Typed
 from nospoon.protocols.ipmi.session import Identity, Login, Privilege
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.udp import Peer, UdpSocket
+from nospoon.services.bmcs.lan import lan
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.sol import SolLines
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
     from nospoon.services.bmcs.service import BmcService
 
+
+failed_logins = RateLimitedLog()
 
 _DROP, _DELAY = frozenset({Kind.DROP}), frozenset({Kind.DELAY})
 _REFUSE, _ERROR = frozenset({Kind.REFUSE_SESSIONS}), frozenset({Kind.IPMI_ERROR})
@@ -89,6 +92,15 @@ class Rmcp:
                     self._call(opened, served, each, peer)
                 case Typed() if self._sol is not None:
                     self._sol.typed(served, each)
+                case LoginFailed():
+                    failed_logins.warning(
+                        "login failed",
+                        by="IPMI",
+                        peer=peer.address,
+                        node=served.config.node,
+                        account=each.user.decode("latin-1"),
+                        times=each.count,
+                    )
         if self._sol is not None and active is not None:
             self._sol.heard(served)
             self._sol.check(served, active)
@@ -157,24 +169,9 @@ class Rmcp:
             session=endpoint.sessions.get(call.session),
             now=self._service.now,
             sessions=endpoint.sessions,
-            lan=lambda: _lan(served.config),
+            lan=lambda: lan(served.config),
             sol=sol if self._sol is not None else None,
         )
-
-
-BMC_NIC = 0xFFFF
-"""The number under which a BMC's own MAC address is derived: no NIC of the machine has it."""
-
-
-def _lan(config: BmcConfig) -> ipmi.Lan:
-    bmc = config.bmc
-    address = ip_address(bmc.address)
-    return ipmi.Lan(
-        address=address.packed,
-        prefix=ip_network(bmc.pool or bmc.address).prefixlen,
-        mac=bytes.fromhex(mac_address(bmc.uuid, BMC_NIC).replace(":", "")),
-        port=bmc.ipmi_port,
-    )
 
 
 def identity(config: BmcConfig, runtime: Runtime) -> Identity:
@@ -191,7 +188,7 @@ def identity(config: BmcConfig, runtime: Runtime) -> Identity:
             limit=Privilege(user.privilege),
             sol=user.sol,
         )
-        for user in runtime.settings.users
+        for user in added(runtime.settings.users)
         if user.may_log_in
     )
     return Identity(

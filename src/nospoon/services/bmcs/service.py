@@ -51,7 +51,10 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, Pow
 from nospoon.model.resources import Bmc, Machine
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.protocols.ipmi.endpoint import Endpoint
+from nospoon.protocols.limit import OF_THE_DAEMON, Budgets
 from nospoon.runtime import clock
+from nospoon.runtime.reach import ANYWHERE, Reach
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.effects import Effects
@@ -90,10 +93,12 @@ class BmcService:
         certificates: Certificates | None = None,
         restart_seconds: float = RESTART_SECONDS,
         account_key: bytes = b"",
+        reach: Reach = ANYWHERE,
     ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._restart_seconds = restart_seconds
         self._served: dict[UUID, Served] = {}
+        self._strangers = Budgets(OF_THE_DAEMON)
         self._early: dict[UUID, MachineEvent] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
@@ -109,6 +114,7 @@ class BmcService:
         self.media, self.jobs = media, Jobs(tasks, self._job_changed)
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
         self._pdus = Pdus(self, tasks)
+        self.slices = Slices()
         rmcp = Rmcp(self, self._sol).datagram
         self.listeners = Listeners(rmcp, self._pdus.datagram, self, certificates, account_key)
         self.events = Events(
@@ -117,6 +123,7 @@ class BmcService:
             self.listeners.accounts,
             served_at=self.redfish_at,
             is_at=self._redfish_is_at,
+            reach=reach,
         )
 
     async def restore_events(self) -> None:
@@ -193,7 +200,10 @@ class BmcService:
             restart_seconds=self._restart_seconds,
         )
         return Served(
-            config, aggregate, Endpoint(identity(config, config.runtime)), saved=config.runtime
+            config,
+            aggregate,
+            Endpoint(identity(config, config.runtime), self._strangers),
+            saved=config.runtime,
         )
 
     async def remove(self, uuid: UUID) -> None:

@@ -89,7 +89,12 @@ class SolLines:
         try:
             attached = await self._consoles.attach(served.bmc.uuid)
         except NospoonError as error:
-            log.warning("no console for SOL", node=served.config.node, why=str(error))
+            log.warning(
+                "no console for SOL",
+                node=served.config.node,
+                machine=str(served.config.machine.uuid),
+                why=str(error),
+            )
             if served.endpoint.sol is sol:
                 served.endpoint.sol = None
             self._answer(sol, False)  # noqa: FBT003  (as what it calls)

@@ -76,6 +76,14 @@ class Records:
             offset -= size
         return b""
 
+    def tail(self, machine: UUID, most: int) -> bytes:
+        """The end of the record, which may be in several segments."""
+        offset, parts = max(0, self.size(machine) - most), list[bytes]()
+        while most > 0 and (part := self.read(machine, offset, most)):
+            parts.append(part)
+            offset, most = offset + len(part), most - len(part)
+        return b"".join(parts)
+
     async def purge(self, group: str) -> None:
         """Remove all records of a group, for good."""
         await asyncio.to_thread(self._purge, group)

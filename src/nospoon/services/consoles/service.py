@@ -261,6 +261,11 @@ class ConsoleService:
             else:
                 return
 
+    async def tail(self, machine: UUID, most: int) -> bytes:
+        """The end of the record, at most so many bytes."""
+        await self._fetch(machine)
+        return await asyncio.to_thread(self._records.tail, machine, most)
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.to_thread(self._records.sweep)

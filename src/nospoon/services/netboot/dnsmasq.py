@@ -16,9 +16,13 @@ STOP_SECONDS = 5.0
 _TAKEN = ("Address already in use", "failed to bind")
 
 
-async def start(configuration: Path, *, pid_file: Path) -> Process:
-    """Start it and return when it has its sockets. Raises `Conflict`, `MissingTool`."""
-    argv = ["dnsmasq", f"--conf-file={configuration}"]
+async def start(configuration: Path, *, pid_file: Path, group: str) -> Process:
+    """Start it and return when it has its sockets. Raises `Conflict`, `MissingTool`.
+
+    `group`: which it is of once it is no longer root, for only they may enter its directory;
+    "" where it is nobody's but ours.
+    """
+    argv = ["dnsmasq", f"--conf-file={configuration}", *([f"--group={group}"] if group else [])]
     done = await process.run(argv, check=False)
     if done.status != 0 and any(sign in done.stderr for sign in _TAKEN):
         raise Conflict(

@@ -34,9 +34,10 @@ from nospoon.providers.base import ChangeRule
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.owned import Process
 from nospoon.services.netboot import dnsmasq, instructions
+from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAuthority
 from nospoon.services.netboot.serving import Advertiser, HttpListeners
-from nospoon.services.netboot.tree import Saved, Tree
+from nospoon.services.netboot.tree import Saved, Tree, group_of_nobody
 
 log = structlog.get_logger()
 
@@ -63,11 +64,13 @@ class NetbootDriver:
         deployment: str,
         http: HttpListeners,
         authority: BootAuthority,
+        peers: Peers,
         clock: Clock,
         find_grub: FindGrub,
     ) -> None:
         self._state, self._deployment, self._http = state, deployment, http
         self._authority, self._clock, self._find_grub = authority, clock, find_grub
+        self._peers = peers
         self._advertisers: dict[Path, Advertiser] = {}
         self._publishing = asyncio.Lock()
 
@@ -160,6 +163,7 @@ class NetbootDriver:
         await asyncio.to_thread(
             tree.write, saved.shape, http_port=self._http.port, user=user, loaders=loaders
         )
+        self._peers.serve(saved.tag.cluster, saved.key, saved.shape)
         before = tree.reserved()
         told = tree.write_reservations(saved.shape.reservations)
         await self._publish(tree, saved)
@@ -200,7 +204,11 @@ class NetbootDriver:
             await dnsmasq.stop(running)
         tree.drop_left(before)
         index = _bridge_index(saved.shape.bridge)
-        running = await dnsmasq.start(tree.configuration, pid_file=tree.pid_file)
+        running = await dnsmasq.start(
+            tree.configuration,
+            pid_file=tree.pid_file,
+            group=group_of_nobody() if os.geteuid() == 0 else "",
+        )
         tree.save(
             msgspec.structs.replace(
                 saved, pid=running.pid, started=running.started, bridge_index=index
@@ -216,6 +224,7 @@ class NetbootDriver:
             await advertiser.close()
         for address in saved.shape.addresses:
             await self._http.close(address)
+        self._peers.leave(saved.tag.cluster, saved.key)
         if tree.directory.exists():
             await asyncio.to_thread(shutil.rmtree, tree.directory)
         _remove_if_empty(tree.directory.parent)

@@ -3,10 +3,11 @@
     GET  /boot/{uuid}/ipxe, /boot/mac/{mac}/ipxe    an iPXE script
     GET  /boot/{uuid}/grub, /boot/mac/{mac}/grub    a GRUB configuration
     GET  /files/{uuid}/{name}                       a file of what it boots now; Range works
-    POST /probe/{uuid}                              the probe's record, JSON
+    POST /probe/{uuid}/{token}                      the probe's record, JSON
 
-Unknown machines, malformed names and files that aren't offered are 404; while the daemon has not
-read its store yet, everything is 503 with Retry-After, and the scripts try again.
+A machine is told of itself only (`peers`), and HEAD uses up nothing. Others that ask, unknown
+machines, malformed names and files that aren't offered are 404; while the daemon has not read its
+store yet, everything is 503 with Retry-After, and the scripts try again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.probe.record import decode
 from nospoon.protocols.ipxe import grub, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
+from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile, ServedProfile
 
 log = structlog.get_logger()
@@ -49,19 +51,19 @@ TOO_LARGE = 413
 UNAVAILABLE = 503
 
 
-def create_app(authority: BootAuthority, *, ready: Callable[[], bool]) -> ASGIApp:
+def create_app(authority: BootAuthority, peers: Peers, *, ready: Callable[[], bool]) -> ASGIApp:
     """The application; `ready` tells whether the authority knows its machines yet.
 
     To be served by `HttpListeners`: GRUB wants header names as it knows them.
     """
-    service = _Service(authority, ready)
+    service = _Service(authority, peers, ready)
     return _capitalized(
         Starlette(
             routes=[
                 Route("/boot/mac/{mac}/{loader}", service.boot, methods=["GET"]),
                 Route("/boot/{uuid}/{loader}", service.boot, methods=["GET"]),
                 Route("/files/{uuid}/{name}", service.file, methods=["GET"]),
-                Route("/probe/{uuid}", service.report, methods=["POST"]),
+                Route("/probe/{uuid}/{token}", service.report, methods=["POST"]),
             ]
         )
     )
@@ -88,8 +90,8 @@ RENDERERS: dict[str, Callable[[Offer], str]] = {"ipxe": script.answer, "grub": g
 
 
 class _Service:
-    def __init__(self, authority: BootAuthority, ready: Callable[[], bool]) -> None:
-        self._authority, self._ready = authority, ready
+    def __init__(self, authority: BootAuthority, peers: Peers, ready: Callable[[], bool]) -> None:
+        self._authority, self._peers, self._ready = authority, peers, ready
 
     async def boot(self, request: Request) -> Response:
         """The script or configuration for a machine named by UUID or MAC."""
@@ -101,6 +103,8 @@ class _Service:
             return _unknown()
         place = grub_place if loader == "grub" else http_place
         text = RENDERERS[loader](offer(answer, place(_base(request), answer.uuid)))
+        if request.method == "HEAD":  # Starlette answers it where it answers GET
+            return PlainTextResponse(text)
         try:
             await self._authority.booted(answer.uuid)
         except NospoonError as error:
@@ -121,11 +125,13 @@ class _Service:
         return FileResponse(found[0].path, media_type="application/octet-stream")
 
     async def report(self, request: Request) -> Response:
-        """Take the probe's record, if it is one and of this machine."""
+        """Take the probe's record, if it is one and of this machine. Only this boot's probe knows
+        the token, and it is taken once.
+        """
         if not self._ready():
             return _later("nospoon is starting")
-        answer = self._answer(request)
-        if answer is None:
+        answer, token = self._named(request), request.path_params["token"]
+        if answer is None or not self._authority.awaits(answer.uuid, token):
             return _unknown()
         body = await _body(request)
         if body is None:
@@ -133,10 +139,23 @@ class _Service:
         record = decode(body)
         if record is None or record.uuid.lower() != str(answer.uuid):
             return PlainTextResponse("no record of this machine\n", BAD_REQUEST)
+        if not self._authority.awaits(answer.uuid, token):  # somebody was faster meanwhile
+            return _unknown()
         await self._authority.reported(answer.uuid, msgspec.to_builtins(record))
         return Response(status_code=NO_CONTENT)
 
     def _answer(self, request: Request) -> BootAnswer | None:
+        """For the machine that is named, if it is the one that asks."""
+        answer = self._named(request)
+        if answer is None or request.client is None:
+            return None
+        peer, here = request.client, request.scope["server"]
+        if self._peers.may_ask(answer.uuid, peer=(peer.host, peer.port), here=(here[0], here[1])):
+            return answer
+        log.info("told nobody else what a machine boots", uuid=str(answer.uuid), peer=peer.host)
+        return None
+
+    def _named(self, request: Request) -> BootAnswer | None:
         mac = request.path_params.get("mac", "").lower()
         uuid = request.path_params.get("uuid", "").lower()
         if _MAC.fullmatch(mac):

@@ -53,5 +53,8 @@ class BootAuthority(Protocol):
     async def booted(self, uuid: UUID) -> None:
         """The answer was fetched: this boot is observed. Uses up Once of script-booted machines."""
 
+    def awaits(self, uuid: UUID, token: str) -> bool:
+        """Whether a probe with this token runs on the machine, and has not reported yet."""
+
     async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
         """The probe on this machine sent its record over HTTP."""

@@ -89,7 +89,7 @@ if [ -n "$pid" ] && cmp -s "$d/dnsmasq.conf" "$d/dnsmasq.started" &&
 fi
 {STOP}
 command -v dnsmasq >/dev/null || exit 4
-dnsmasq --conf-file="$d/dnsmasq.conf" || exit 5
+dnsmasq --conf-file="$d/dnsmasq.conf" --group="$(id -gn nobody)" || exit 5
 cp "$d/dnsmasq.conf" "$d/dnsmasq.started"
 echo "$index" >"$d/bridge-index"
 """
@@ -285,7 +285,10 @@ class RemoteNetbootDriver:
         if not changed and not gone:
             return
         archive = await asyncio.to_thread(_archive, tree.directory, changed, _text(here))
-        unpack = 'umask 022; d=$1; shift; mkdir -p "$d" && cd "$d" && tar -x && rm -f -- "$@"'
+        # only dnsmasq may enter, as the group of nobody: see `tree`
+        close = 'mkdir -p -m 700 "$d" && chgrp "$(id -gn nobody)" "$d" && chmod 750 "$d"'
+        way = 'mkdir -p -m 755 "$(dirname "$d")"'
+        unpack = f'umask 022; d=$1; shift; {way} && {close} && cd "$d" && tar -x && rm -f -- "$@"'
         await self._sh(unpack, str(tree.there), *gone, stdin=archive)
 
     async def _sh(self, script: str, *words: str, stdin: bytes | None = None) -> str:

@@ -12,10 +12,17 @@ import struct
 from typing import Any, Protocol
 
 import structlog
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from nospoon.errors import Conflict, ProviderError
 from nospoon.protocols.ipxe import advertisement
+from nospoon.runtime.http_limits import Connections, HttpLimits
+from nospoon.runtime.limited_http import LimitedHttp
 from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.titled_head import TitledHead
+
+LIMITS = HttpLimits(keep_alive=30, stalled=300)
+"""Boot loaders read slowly where a guest is emulated, and pause for as long as they unpack."""
 
 log = structlog.get_logger()
 
@@ -29,12 +36,24 @@ class Closable(Protocol):
     async def close(self) -> None: ...
 
 
+class BootHttp(LimitedHttp):
+    """Names of headers reach the wire as the application writes them: GRUB wants `Content-Length`.
+
+    uvicorn writes them in small letters, all of an answer's head at once.
+    """
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.transport = TitledHead(cycle.transport)
+        super()._start_asgi_task(cycle, app)
+
+
 class HttpListeners:
     """The boot application on any number of addresses, all on one port."""
 
     def __init__(self, app: Any, *, port: int) -> None:
         self._app, self._port = app, port
         self._servers: dict[str, HttpServer] = {}
+        self._connections = Connections(LIMITS)
 
     @property
     def port(self) -> int:
@@ -44,8 +63,14 @@ class HttpListeners:
         """Serve on this address; what is served already stays. Raises `Conflict` if it's taken."""
         if address in self._servers:
             return
-        # h11, because httptools writes header names in small letters: see netboot.http
-        server = HttpServer(self._app, [self._bound(address)], http="h11", timeout_keep_alive=30)
+        server = HttpServer(
+            self._app,
+            [self._bound(address)],
+            limits=LIMITS,
+            connections=self._connections,
+            http=BootHttp,
+            ws="none",
+        )
         self._servers[address] = server
         await server.start()
         log.info("boot files are served", address=address, port=self._port)

@@ -7,13 +7,16 @@
     tftp/grub/machines/MAC.cfg, tftp/ipxe/MAC.ipxe, tftp/files/…
                         what machines get whose loaders cannot ask the daemon
 
-dnsmasq reads them as `nobody`, so they are world-readable, and so must be the way to them.
+dnsmasq reads them as `nobody`, so only the group of `nobody` may enter the directory: instructions
+and initrds may have secrets. The way to it must be open to `nobody`.
 """
 
 from __future__ import annotations
 
+import grp
 import hashlib
 import os
+import pwd
 import shutil
 import stat
 from collections.abc import Iterable, Mapping
@@ -36,7 +39,12 @@ LOADERS: Mapping[str, tuple[Path, str]] = {
 }
 """Name below the TFTP root -> where Debian puts the file, and the package that has it."""
 
-READABLE, ENTERABLE = 0o644, 0o755
+READABLE, ENTERABLE, OF_GROUP, PRIVATE = 0o644, 0o755, 0o750, 0o700
+
+
+def group_of_nobody() -> str:
+    """Its name differs between distributions: nogroup, nobody."""
+    return grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -81,7 +89,7 @@ class Tree:
         return self.configuration.exists()
 
     def save(self, saved: Saved) -> None:
-        self._make(self.directory)
+        self._make_closed()
         write(self.saved_file, msgspec.json.encode(saved))
 
     def write(
@@ -170,12 +178,22 @@ class Tree:
 
     def check_way(self) -> None:
         """Raise `ProviderError` where `nobody` could not come to these files."""
-        for each in (self.directory, *self.directory.parents):
+        for each in self.directory.parents:
             if not each.stat().st_mode & stat.S_IXOTH:
                 raise ProviderError(
                     f"dnsmasq runs as nobody and cannot enter {each}",
                     hint=f"Run `chmod o+x {each}`, or set NOSPOON_STATE_DIR to another place.",
                 )
+
+    def _make_closed(self) -> None:
+        """The directory itself: not even for an instant open to everybody."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(exist_ok=True, mode=PRIVATE)
+        if os.geteuid() == 0:
+            os.chown(self.directory, -1, pwd.getpwnam("nobody").pw_gid)
+            self.directory.chmod(OF_GROUP)
+        else:
+            self.directory.chmod(PRIVATE)
 
     def _make(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

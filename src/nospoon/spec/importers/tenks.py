@@ -13,7 +13,7 @@ from typing import Any
 from nospoon.errors import UsageError
 from nospoon.model.cluster import Firmware
 from nospoon.spec.document import as_sequence
-from nospoon.spec.fields import parse_address, parse_ports
+from nospoon.spec.fields import parse_address, parse_libvirt, parse_ports, parse_ssh
 from nospoon.spec.importers import tenks_hosts
 from nospoon.spec.importers.accounts import account
 from nospoon.spec.importers.sizes import size_of
@@ -304,17 +304,20 @@ class _Reader:
             for each in ("libvirt_local_uri", "libvirt_custom_socket_path")
         )
         ssh, authority = tenks_hosts.place(name, variables)
-        reach = partial(tenks_hosts.connection, authority, socket=socket)
+        self.source.parsed(parse_ssh, ssh, f"address of {name}")
+        reach = partial(tenks_hosts.connection, authority)
         libvirt = self.source.parsed(reach, uri, f"libvirt_local_uri of {name}")
         if not libvirt:
-            self.left_out.append(f"inventory: libvirt_local_uri of {name}: {uri} leads to it alone")
+            why = "names a socket of its own" if "?" in uri else "leads to it alone"
+            self.left_out.append(f"inventory: libvirt_local_uri of {name}: {uri} {why}")
             libvirt = reach("")
-        elif uri and socket and "socket=" not in uri:
-            left = f"libvirt_custom_socket_path of {name}: libvirt_local_uri does not use it"
+        self.source.parsed(parse_libvirt, libvirt, f"libvirt_local_uri of {name}")
+        if socket:
+            left = f"libvirt_custom_socket_path of {name}: libvirt is reached at its usual socket"
             self.left_out.append(f"inventory: {left}")
         if ssh:
             yield "ssh", ssh
-        if ssh or uri or socket:
+        if ssh or uri:
             yield "libvirt", libvirt
 
     def _bmc(self, nodes: int) -> Mapping[str, Any]:

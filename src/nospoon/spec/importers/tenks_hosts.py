@@ -95,17 +95,19 @@ def _said(variables: Mapping[str, Any], names: tuple[str, ...]) -> str:
     return next((str(variables[name]) for name in names if variables.get(name)), "")
 
 
-def connection(authority: str, uri: str, socket: str) -> str:
-    """The URI from here of the libvirtd that Tenks reaches there by `uri`, or whose socket is in
-    the directory `socket`. "" for a URI that leads nowhere from here.
+def connection(authority: str, uri: str) -> str:
+    """The URI from here of the libvirtd that Tenks reaches there by `uri`. "" for a URI that leads
+    nowhere from here, or to a socket of its own, which nospoon's URIs do not name.
     """
-    there = uri or (f"qemu+unix:///system?socket={socket}/libvirt-sock" if socket else _USUAL)
+    there = uri.replace("qemu+unix:", "qemu:", 1) or _USUAL
     parts = urlsplit(there)
+    if parts.query:
+        return ""
     if not authority or (parts.netloc and parts.hostname not in _HERE):
         return there
-    if parts.netloc or parts.scheme not in {"qemu", "qemu+unix"}:
+    if parts.netloc or parts.scheme != "qemu":
         return ""
-    return f"qemu+ssh://{authority}{parts.path}" + (f"?{parts.query}" if parts.query else "")
+    return f"qemu+ssh://{authority}{parts.path}"
 
 
 def lost(found: Hypervisors, known: frozenset[str]) -> Iterator[str]:

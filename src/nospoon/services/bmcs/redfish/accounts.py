@@ -91,8 +91,8 @@ def _systems(exchange: Exchange) -> list[Served]:
 
 
 def _owner(served: Served) -> User:
-    name = served.bmc.username
-    return User(OWNER, name, "…", ADMINISTRATOR, enabled=True, messaging=True)
+    """The node's own account as clients see it; its password is not part of this view."""
+    return User(OWNER, served.bmc.username, "", ADMINISTRATOR, enabled=True, messaging=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +114,17 @@ def _level(user: User) -> int:
 
 def _may_log_in(served: Served, user: User) -> bool:
     """Over Redfish; the name of the node's own account is nobody else's."""
+    if user.id == OWNER:
+        return True
     usable = user.may_log_in and user.privilege >= LEAST_PRIVILEGE
-    return usable and (user.id == OWNER or user.name != served.bmc.username)
+    return usable and user.name != served.bmc.username
 
 
 def _known(exchange: Exchange) -> dict[str, _Account]:
     """Accounts that this caller sees, by id."""
     rows: dict[tuple[int, str], list[tuple[Served, User]]] = {}
     for served in _systems(exchange):
-        for user in (_owner(served), *served.aggregate.runtime.settings.users):
+        for user in (_owner(served), *table.added(served.aggregate.runtime.settings.users)):
             if user.name:
                 rows.setdefault((user.id, user.name), []).append((served, user))
     shared = _shared(exchange)
@@ -202,20 +204,24 @@ async def _create(exchange: Exchange) -> Response:
     for name in ("UserName", "Password", "RoleId"):
         if name not in body:
             raise errors.missing_property(name)
-    systems = _systems(exchange)
-    number = _free(systems)
-    fresh = User(number, enabled=True, messaging=True)
-    user = _changed(systems, fresh, body)
-    made = _Account(str(number), tuple((each, user) for each in systems))
-    await _change(exchange, made, table.with_user)
+    async with exchange.accounts.changing:
+        systems = _systems(exchange)
+        number = _free(systems)
+        fresh = User(number, enabled=True, messaging=True)
+        user = _changed(_names(systems, number), fresh, body)
+        made = _Account(str(number), tuple((each, user) for each in systems))
+        await _change(exchange, made, table.with_user)
     made = replace(made, id=_id(number, user.name, _shared(exchange)))
     headers = {"Location": f"{ROOT}/{ACCOUNTS}/{made.id}"}
     return respond(_shown(made), status=201, headers=headers)
 
 
 def _free(systems: Sequence[Served]) -> int:
-    """The lowest number that nobody has on any of them."""
-    taken = {user.id for each in systems for user in each.aggregate.runtime.settings.users}
+    """The lowest number that has a name on none of them. IPMI clients also write rows without one,
+    FreeIPMI's bmc-config all of them: such a row is free.
+    """
+    rows = (user for each in systems for user in each.aggregate.runtime.settings.users)
+    taken = {user.id for user in rows if user.name}
     free = (number for number in range(OWNER + 1, LAST + 1) if number not in taken)
     found = next(free, None)
     if found is None:
@@ -231,17 +237,23 @@ def _free(systems: Sequence[Served]) -> int:
 
 async def _patch(exchange: Exchange) -> Response:
     body = await exchange.body()
+    async with exchange.accounts.changing:
+        return await _patched(exchange, body)
+
+
+async def _patched(exchange: Exchange, body: dict[str, Any]) -> Response:
     before = _one(exchange)
     check_match(exchange, _shown(before))
     if not _is_administrator(exchange) and set(body) - {"Password"}:
         raise errors.forbidden()
     _check_names(body)
     if before.user.id == OWNER:
-        for name in body:
-            raise errors.read_only(name)
-    systems = _systems(exchange)
-    rows = ((served, _changed(systems, user, body)) for served, user in before.rows)
+        return _unchanged(exchange, before, body)
+    await exchange.rest()
+    names = _names(_systems(exchange), before.user.id)
+    rows = ((served, _changed(names, user, body)) for served, user in before.rows)
     after = replace(before, rows=tuple(rows))
+    await exchange.rest()
     if body.get("Enabled"):
         _check_enabled(after)
     await _change(exchange, after, table.with_user)
@@ -249,8 +261,21 @@ async def _patch(exchange: Exchange) -> Response:
     return tagged(exchange, _shown(after))
 
 
+def _unchanged(exchange: Exchange, owner: _Account, body: Mapping[str, Any]) -> Response:
+    """The answer to a PATCH of the node's own account, which only the cluster file changes."""
+    for name in body:
+        if not name.startswith("@odata."):
+            raise errors.read_only(name)
+    return tagged(exchange, _shown(owner))
+
+
 async def _delete(exchange: Exchange) -> Response:
     _need_administrator(exchange)
+    async with exchange.accounts.changing:
+        return await _deleted(exchange)
+
+
+async def _deleted(exchange: Exchange) -> Response:
     gone = _one(exchange)
     if gone.user.id == OWNER:
         raise errors.RedfishError(
@@ -274,14 +299,18 @@ def _check_enabled(account: _Account) -> None:
 
 
 async def _change(exchange: Exchange, account: _Account, change: Change) -> None:
-    """On all its systems; durable when this returns."""
+    """On all its systems; durable when this returns. They may be thousands."""
 
     def asked(served: Served, row: User) -> asyncio.Future[Answer]:
         settings = served.aggregate.runtime.settings
         after = replace(settings, users=change(settings.users, row))
         return exchange.service.ask(served, lambda ticket: SettingsRequested(after, ticket))
 
-    for answer in await asyncio.gather(*(asked(*each) for each in account.rows)):
+    answers = []
+    for each in account.rows:
+        await exchange.rest()
+        answers.append(asked(*each))
+    for answer in await asyncio.gather(*answers):
         done(answer)
     await exchange.service.events.followed()
 
@@ -293,11 +322,21 @@ def _check_names(body: Mapping[str, Any]) -> None:
         raise (errors.read_only if name in _READ_ONLY else errors.unknown_property)(name)
 
 
-def _changed(systems: Sequence[Served], user: User, body: Mapping[str, Any]) -> User:
-    """The user after this body; what it leaves out stays as it is. Raises `RedfishError`."""
+def _names(systems: Sequence[Served], number: int) -> frozenset[str]:
+    """Those that users with other numbers have."""
+    users = (each for s in systems for each in s.aggregate.runtime.settings.users)
+    return frozenset({each.name for each in users if each.id != number}).union(
+        each.bmc.username for each in systems
+    )
+
+
+def _changed(others: AbstractSet[str], user: User, body: Mapping[str, Any]) -> User:
+    """The user after this body; what it leaves out stays as it is. `others`: names that are taken.
+    Raises `RedfishError`.
+    """
     _check_names(body)
     if "UserName" in body and (not user.name or body["UserName"] != user.name):
-        user = replace(user, name=_name(systems, user, body["UserName"]))
+        user = replace(user, name=_name(others, body["UserName"]))
     if "Password" in body:
         user = replace(user, password=_password(body["Password"]), long=False)
     if "RoleId" in body:
@@ -323,7 +362,7 @@ def _truth(name: str, value: Any) -> bool:
     return value
 
 
-def _name(systems: Sequence[Served], user: User, value: Any) -> str:
+def _name(others: AbstractSet[str], value: Any) -> str:
     """One that nobody else has, and that basic authentication and IPMI can carry."""
     if not isinstance(value, str):
         raise errors.wrong_type("UserName", value)
@@ -331,8 +370,6 @@ def _name(systems: Sequence[Served], user: User, value: Any) -> str:
     if not good or not 0 < len(value) <= LONGEST_NAME:
         expected = f"1 to {LONGEST_NAME} printable characters of ASCII without a colon"
         raise errors.wrong_format("UserName", value, expected)
-    others = {each.name for s in systems for each in s.aggregate.runtime.settings.users
-              if each.id != user.id} | {each.bmc.username for each in systems}  # fmt: skip
     if value in others:
         raise errors.RedfishError(
             400,

@@ -67,6 +67,8 @@ def done(answer: Answer) -> None:
     """Raises `RedfishError` for an answer that is not good."""
     if answer.verdict in STATUSES:
         status = STATUSES[answer.verdict]
+        if answer.verdict is Verdict.WRONG_STATE:
+            raise errors.in_standby(answer.reason)
         headers = {"Retry-After": RETRY_AFTER} if status == 503 else None
         raise errors.general(status, answer.reason or str(answer.verdict), headers=headers)
 
@@ -75,9 +77,9 @@ async def reset_system(service: BmcService, served: Served, body: dict[str, Any]
     """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
     kind = RESET.read(body).get("ResetType", "ForceRestart")
     command = shown.RESET_TYPES[kind]
-    if kind == "PushPowerButton" and not served.aggregate.is_on:
-        command = PowerCommand.ON
     restart = kind in shown.RESTARTS
+    if kind in shown.TURN_ON and not served.aggregate.is_on:
+        command, restart = PowerCommand.ON, False
     done(await service.ask(served, lambda ticket: PowerRequested(command, ticket, restart)))
 
 
@@ -99,9 +101,13 @@ async def patch_system(service: BmcService, served: Served, body: dict[str, Any]
     await _change(service, served, [*_boot(served, body), *_settings(served, body), *_light(body)])
 
 
-async def patch_manager(service: BmcService, served: Served, body: dict[str, Any]) -> None:
-    """Its clock is that of the SEL (IPMI 2.0 §31.11), which has room for a time until 2106."""
-    refuse_others(body, (CLOCK,), shown.manager(served))
+async def patch_manager(
+    service: BmcService, served: Served, body: dict[str, Any], known: Mapping[str, Any]
+) -> None:
+    """`known`: how it looks. Its clock is that of the SEL (IPMI 2.0 §31.11), which has room for a
+    time until 2106.
+    """
+    refuse_others(body, (CLOCK,), known)
     if CLOCK not in body:
         return
     settings = served.aggregate.runtime.settings

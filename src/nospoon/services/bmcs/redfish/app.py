@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import msgspec
-import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nospoon.runtime import clock
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.redfish import accounts as account_service
 from nospoon.services.bmcs.redfish import (
@@ -63,6 +63,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     respond,
     tagged,
 )
+from nospoon.services.bmcs.redfish.logins import account_of
 from nospoon.services.bmcs.redfish.parts import PARTS
 
 if TYPE_CHECKING:
@@ -72,7 +73,17 @@ if TYPE_CHECKING:
 VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-log = structlog.get_logger()
+_SECURE = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
+"""No browser takes an answer for a page, or shows it in one."""
+_OVER_TLS = [*_SECURE, (b"strict-transport-security", b"max-age=63072000")]
+"""RFC 6797 §7.2: only over TLS."""
+
+broken = RateLimitedLog()
+"""Requests that broke: whoever finds one may send it again and again."""
 
 
 class App:
@@ -90,9 +101,10 @@ class App:
             response = await self._respond(request)
         except ClientDisconnect:
             return  # in the middle of its body: nobody is there to be answered
-        except Exception:
-            log.exception("a Redfish request broke", method=request.method, path=scope["path"])
+        except Exception:  # noqa: BLE001  (the outermost place; logged with its traceback)
+            broken.exception("a Redfish request broke", method=request.method, path=scope["path"])
             response = _refused(errors.internal())
+        response.raw_headers.extend(_OVER_TLS if scope["scheme"] == "https" else _SECURE)
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
@@ -120,14 +132,14 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
         _check_version(exchange.request)
         handler = resource.methods.get(method)
         if method not in resource.open_ or _asks_for_more(exchange):
-            _log_in(exchange)
+            await _log_in(exchange)
         if method != "GET" and query.KNOWN.intersection(exchange.request.query_params):
             raise query.not_on_operation()
         if handler is None:
             raise errors.not_allowed(resource.allowed)
         if method != "GET":
             # later reads of it do not wait, so that nobody comes between a look and the change
-            await exchange.receive()
+            await exchange.receive(resource.largest)
         response = await handler(exchange)
         if method == "GET" and exchange.request.scope["query_string"]:
             response = await _queried(exchange, response)
@@ -150,7 +162,7 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
     if response.status_code != 200 or "json" not in response.headers.get("content-type", ""):
         return response
     body, asked = msgspec.json.decode(response.body), exchange.request.query_params
-    wanted = await query.apply(body, asked, partial(_fetch, exchange))
+    wanted = await query.apply(body, asked, partial(_fetch, exchange), exchange.rest)
     kept = {name: response.headers[name] for name in ("ETag", "Link")
             if name in response.headers}  # fmt: skip
     return represented(exchange, wanted, kept, anew=query.looks_elsewhere(asked))
@@ -183,26 +195,21 @@ def _refused(error: RedfishError) -> Response:
     return respond(error.body(), status=error.status, headers=error.headers)
 
 
-def _log_in(exchange: Exchange) -> None:
+async def _log_in(exchange: Exchange) -> None:
     """Basic (RFC 7617) or a session's token; 401 when neither fits."""
-    if not exchange.log_in(_account(exchange)):
-        raise errors.unauthorized(exchange.path)
-
-
-def _account(exchange: Exchange) -> bytes | None:
     headers = exchange.request.headers
     token = headers.get("x-auth-token")
     if token is not None:
         session = exchange.accounts.session(token, now=clock.monotonic())
-        if session is None:
-            return None
+        if session is None or not exchange.log_in(session.account):
+            raise errors.unauthorized(exchange.path)
         exchange.username = session.username
-        return session.account
+        return
     credentials = _basic(headers.get("authorization", ""))
     if credentials is None:
-        return None
+        raise errors.unauthorized(exchange.path)
+    await account_of(exchange, *credentials)
     exchange.username = credentials[0]
-    return exchange.accounts.find(*credentials)
 
 
 def _basic(header: str) -> tuple[str, str] | None:
@@ -231,13 +238,17 @@ async def _versions(exchange: Exchange) -> Response:
 
 async def _root(exchange: Exchange) -> Response:
     """By address the root is the BMC's own; shared ones have one of their listener."""
+    return tagged(exchange, {**shown.service_root(_install(exchange)), **registries.LINKS})
+
+
+def _install(exchange: Exchange) -> UUID:
+    """Of the service at this address and port."""
     address, port = exchange.request.scope["server"]
-    install = _install_id(f"{address}:{port}")
-    return tagged(exchange, {**shown.service_root(install), **registries.LINKS})
+    return uuid5(NAMESPACE_DNS, f"nospoon.{address}:{port}")
 
 
-def _install_id(place: str) -> UUID:
-    return uuid5(NAMESPACE_DNS, f"nospoon.{place}")
+async def _manager(exchange: Exchange) -> Response:
+    return tagged(exchange, shown.manager(exchange.served(), _install(exchange)))
 
 
 async def _metadata(exchange: Exchange) -> Response:
@@ -281,9 +292,10 @@ async def _patch_chassis(exchange: Exchange) -> Response:
 
 async def _patch_manager(exchange: Exchange) -> Response:
     served = exchange.administered()
-    check_match(exchange, shown.manager(served))
-    await patch_manager(exchange.service, served, await exchange.body())
-    return tagged(exchange, shown.manager(served))
+    before = shown.manager(served, _install(exchange))
+    check_match(exchange, before)
+    await patch_manager(exchange.service, served, await exchange.body(), before)
+    return tagged(exchange, shown.manager(served, _install(exchange)))
 
 
 async def _reset(exchange: Exchange) -> Response:
@@ -321,7 +333,7 @@ RESOURCES: tuple[Resource, ...] = (
     *event_service.RESOURCES,
     *certificate_service.RESOURCES,
     Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
-    Resource(f"{_V1}/Managers/{{id}}", {"GET": read(shown.manager), "PATCH": _patch_manager}),
+    Resource(f"{_V1}/Managers/{{id}}", {"GET": _manager, "PATCH": _patch_manager}),
     Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),
     Resource(f"{_V1}/Chassis/{{id}}", {"GET": read(shown.chassis), "PATCH": _patch_chassis}),
 )

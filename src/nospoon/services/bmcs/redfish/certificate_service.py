@@ -6,7 +6,6 @@ it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,11 @@ from cryptography.x509.oid import NameOID
 from starlette.responses import Response
 
 from nospoon.bmc.users import ADMINISTRATOR
-from nospoon.errors import UsageError
+from nospoon.errors import Conflict, UsageError
 from nospoon.runtime.tls import Key
 from nospoon.services.bmcs.certificates import Wanted
 from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.actions import RETRY_AFTER
 from nospoon.services.bmcs.redfish.exchange import (
     ODATA,
     ROOT,
@@ -197,9 +197,13 @@ async def _generate(exchange: Exchange) -> Response:
         raise errors.general(409, "This BMC is served without TLS.")
     wanted = Wanted(_subject(given), _alternatives(given), _key(given))
     try:
-        text = await asyncio.to_thread(kept.request, bind_address(served.bmc), wanted)
+        text = await exchange.service.listeners.keys.run(
+            partial(kept.request, bind_address(served.bmc), wanted), client=served.bmc.uuid
+        )
     except UsageError as error:
         raise errors.of(error) from None
+    except Conflict as error:
+        raise _busy(error) from None
     return respond({"CertificateCollection": place, "CSRString": text})
 
 
@@ -247,12 +251,20 @@ async def _replace(exchange: Exchange) -> Response:
     if kept is None:
         raise errors.not_found(exchange.path)
     try:
-        kept.replace(bind_address(served.bmc), text)
+        await exchange.service.listeners.keys.run(
+            partial(kept.replace, bind_address(served.bmc), text), client=served.bmc.uuid
+        )
     except UsageError as error:
         raise errors.of(error) from None
+    except Conflict as error:
+        raise _busy(error) from None
     exchange.service.listeners.renew_certificate(served.bmc)
     place = f"{ROOT}/{_HTTPS.format(id=served.bmc.uuid)}/{ONLY}"
     return Response(status_code=204, headers={**ODATA, "Location": place})
+
+
+def _busy(error: Conflict) -> errors.RedfishError:
+    return errors.general(503, str(error), headers={"Retry-After": RETRY_AFTER})
 
 
 _ACTIONS = f"{ROOT}/{SERVICE}/Actions/CertificateService"

@@ -21,16 +21,28 @@ import structlog
 from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
 from nospoon.errors import ProviderError
 from nospoon.runtime.http import request
+from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
 WORKERS, SLOW_WORKERS, BATCH, WAITING = 8, 32, 32, 256
 PATIENCE, PROMPT = 10.0, 0.5
 LONGEST_WAIT = 3600.0
+LONGEST_ANSWER = 1 << 16
+"""Bytes; only its status is of interest."""
+LINE_BYTES, ALL_BYTES = 1 << 18, 1 << 26
+"""Bytes of JSON that wait for one subscription, and for all of them together."""
 Look = Callable[[str], tuple[EventSettings, Subscription] | None]
 GiveUp = Callable[[str], Awaitable[None]]
 Overrun = Callable[[], dict[str, Any]]
 Wrap = Callable[[Subscription, list[dict[str, Any]]], dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Stock:
+    """What waits for all subscriptions, in bytes."""
+
+    size: int = 0
 
 
 @dataclass(slots=True)
@@ -40,31 +52,59 @@ class _Line:
     `lost`: events for which there was no room, and of which the destination was not told.
     """
 
+    stock: _Stock
     waiting: deque[dict[str, Any]] = field(default_factory=deque)
+    sizes: deque[int] = field(default_factory=deque)
+    size: int = 0
     failures: int = 0
     lost: int = 0
     timer: asyncio.TimerHandle | None = None
 
     def add(self, record: dict[str, Any]) -> int:
         """At the end; returns how many of the oldest gave way."""
+        size = len(msgspec.json.encode(record))
         self.waiting.append(record)
+        self.sizes.append(size)
+        self._count(size)
         return self._shorten()
 
     def take(self) -> list[dict[str, Any]]:
         """What one request carries."""
-        return [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
+        return [self._pop() for _ in range(min(BATCH, len(self.waiting)))]
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self._count(-self.size)
+        self.waiting.clear()
+        self.sizes.clear()
+
+    def _pop(self) -> dict[str, Any]:
+        self._count(-self.sizes.popleft())
+        return self.waiting.popleft()
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        self.stock.size += size
 
     def put_back(self, batch: list[dict[str, Any]]) -> int:
         """At the beginning; returns how many of the oldest gave way."""
+        sizes = [len(msgspec.json.encode(record)) for record in batch]
         self.waiting.extendleft(reversed(batch))
+        self.sizes.extendleft(reversed(sizes))
+        self._count(sum(sizes))
         return self._shorten()
 
     def _shorten(self) -> int:
-        surplus = max(0, len(self.waiting) - WAITING)
-        for _ in range(surplus):
-            self.waiting.popleft()
+        surplus = 0
+        while self.waiting and self._is_too_much():
+            self._pop()
+            surplus += 1
         self.lost += surplus
         return surplus
+
+    def _is_too_much(self) -> bool:
+        mine = len(self.waiting) > WAITING or self.size > LINE_BYTES
+        return mine or self.stock.size > ALL_BYTES
 
 
 @dataclass(slots=True)
@@ -84,15 +124,23 @@ class _Worker:
 class Deliveries:
     """`look` finds a subscription as it is now, `give_up` is told when attempts are used up.
 
-    `overrun` makes the record which says that others were lost.
+    `overrun` makes the record which says that others were lost. `reach`: where destinations may be.
     """
 
     def __init__(
-        self, tasks: Tasks, look: Look, give_up: GiveUp, wrap: Wrap, *, overrun: Overrun
+        self,
+        tasks: Tasks,
+        look: Look,
+        give_up: GiveUp,
+        wrap: Wrap,
+        *,
+        overrun: Overrun,
+        reach: Reach = ANYWHERE,
     ) -> None:
         self._tasks, self._look, self._give_up, self._wrap = tasks, look, give_up, wrap
-        self._overrun = overrun
+        self._overrun, self._reach = overrun, reach
         self._lines: dict[str, _Line] = {}
+        self._stock = _Stock()
         self._prompt, self._slow = _Lane(WORKERS), _Lane(SLOW_WORKERS)
 
     def put(self, subscription: str, record: dict[str, Any]) -> None:
@@ -101,8 +149,8 @@ class Deliveries:
         if line is not None:
             self._note_lost(subscription, line, line.add(record))
             return
-        line = self._lines[subscription] = _Line()
-        line.add(record)
+        line = self._lines[subscription] = _Line(self._stock)
+        self._note_lost(subscription, line, line.add(record))
         self._turn(subscription, line)
 
     def _note_lost(self, subscription: str, line: _Line, number: int) -> None:
@@ -113,7 +161,10 @@ class Deliveries:
     def forget(self, subscription: str) -> None:
         """Nothing more goes there."""
         line = self._lines.pop(subscription, None)
-        if line is not None and line.timer is not None:
+        if line is None:
+            return
+        line.clear()
+        if line.timer is not None:
             line.timer.cancel()
 
     def close(self) -> None:
@@ -182,6 +233,8 @@ class Deliveries:
                 headers=[("OData-Version", "4.0"), *wanted.headers],
                 verify=wanted.verify,
                 patience=PATIENCE,
+                reach=self._reach,
+                most=LONGEST_ANSWER,
             )
         except ProviderError as error:
             return str(error)

@@ -366,6 +366,18 @@ def restarting() -> RedfishError:
     )
 
 
+def too_many_logins() -> RedfishError:
+    """Of a source whose logins fail, and that goes on: others wait before this one."""
+    return RedfishError(
+        503,
+        "ServiceTemporarilyUnavailable",
+        "The service is temporarily unavailable.  Retry in 10 seconds.",
+        args=("10",),
+        resolution="Logins from this address failed. Correct the password, and retry later.",
+        headers={"Retry-After": "10"},
+    )
+
+
 def internal() -> RedfishError:
     """Of an error that nobody expected; the log has it."""
     return RedfishError(
@@ -373,6 +385,17 @@ def internal() -> RedfishError:
         "InternalError",
         "The request failed due to an internal service error.  The service is still operational.",
         resolution="Resubmit the request.",
+    )
+
+
+def in_standby(reason: str) -> RedfishError:
+    """409: the machine is off, or has no AC power."""
+    return RedfishError(
+        409,
+        "ResourceInStandby",
+        "The request could not be performed because the resource is in standby.",
+        resolution="Ensure that the resource is in the correct power state and resubmit the "
+        f"request: {reason}.",
     )
 
 

@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 from nospoon.bmc import events
 from nospoon.bmc.events import EventSettings, Happening, RetryPolicy, Subscription
 from nospoon.runtime import clock
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.ports import RuntimeStore
@@ -73,6 +74,7 @@ class Events:
         *,
         served_at: ServedAt,
         is_at: IsAt,
+        reach: Reach,
     ) -> None:
         self._store, self._accounts = store, accounts
         self._served_at, self._is_at = served_at, is_at
@@ -81,7 +83,7 @@ class Events:
         self._held: dict[str, set[tuple[str, str]]] = {}
         self.streams: dict[str, Stream] = {}
         self._deliveries = Deliveries(
-            tasks, self._look, self._gave_up, _event, overrun=self._overrun
+            tasks, self._look, self._gave_up, _event, overrun=self._overrun, reach=reach
         )
         self._writing, self._following = asyncio.Lock(), asyncio.Lock()
         self._number = 0

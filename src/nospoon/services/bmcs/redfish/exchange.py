@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from nospoon.bmc.faults import HTTP, HTTP_LATE, Kind
 from nospoon.bmc.users import ADMINISTRATOR
+from nospoon.runtime.json_depth import DEEPEST, is_too_deep
+from nospoon.runtime.slices import Slice
 from nospoon.services.bmcs.accounts import OPERATOR, Accounts
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.metadata import odata_type
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
     from nospoon.services.bmcs.service import BmcService
 
-MAX_BODY = 1 << 20
-ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache"}
+MAX_BODY = 64 << 10
+"""Bytes of a request's body."""
+ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache, no-store"}
 _JSON = msgspec.json.Encoder()
 
 
@@ -49,6 +52,8 @@ class Exchange:
     """The BMC whose fault on demand delays the answer, and by how many seconds."""
     _data: bytes | None = None
     """The body, once it was received."""
+    _slice: Slice | None = None
+    """Of long work for this request."""
 
     @property
     def path(self) -> str:
@@ -129,21 +134,32 @@ class Exchange:
         own = self.accounts.systems(self.account)
         return own, self.service.redfish_at(self.request.scope["server"])
 
-    async def receive(self) -> bytes:
+    async def rest(self) -> None:
+        """Between parts of long work: others get their turn on the loop.
+
+        Raises `ClientDisconnect` where nobody waits for what is read any more.
+        """
+        if self._slice is None:
+            self._slice = self.service.slices.begin()
+        waited = await self._slice.rest()
+        if waited and self.request.method in SAFE and await self.request.is_disconnected():
+            raise ClientDisconnect
+
+    async def receive(self, largest: int = MAX_BODY) -> bytes:
         """The request's body, which is kept. Raises `RedfishError`."""
         if self._data is None:
-            self._data = await self._received()
+            self._data = await self._received(largest)
         return self._data
 
-    async def _received(self) -> bytes:
+    async def _received(self, largest: int) -> bytes:
         """However it is framed: chunks tell no length before they come (RFC 9112 §7.1)."""
         found = bytearray()
-        if int(self.request.headers.get("content-length") or 0) > MAX_BODY:
+        if int(self.request.headers.get("content-length") or 0) > largest:
             raise errors.too_large()
         async with aclosing(self.request.stream()) as chunks:
             async for chunk in chunks:
                 found += chunk
-                if len(found) > MAX_BODY:
+                if len(found) > largest:
                     raise errors.too_large()
         return bytes(found)
 
@@ -153,6 +169,8 @@ class Exchange:
         kind = self.request.headers.get("content-type", "application/json")
         if kind.partition(";")[0].strip().lower() != "application/json":
             raise errors.header_invalid(415, f"Content-Type: {kind}", "Use application/json")
+        if is_too_deep(data):
+            raise errors.malformed(f"expected at most {DEEPEST} levels, got more")
         try:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -171,11 +189,15 @@ Handler = Callable[[Exchange], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A path and what its methods do. `open_`: methods that need no login."""
+    """A path and what its methods do. `open_`: methods that need no login.
+
+    `largest`: bytes of a body.
+    """
 
     path: str
     methods: Mapping[str, Handler]
     open_: frozenset[str] = frozenset()
+    largest: int = MAX_BODY
 
     @property
     def allowed(self) -> str:

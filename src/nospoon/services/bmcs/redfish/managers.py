@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from nospoon.bmc.ipmi import Lan
 from nospoon.model.cluster import BmcProtocol
+from nospoon.services.bmcs.lan import lan
 from nospoon.services.bmcs.redfish.actions import reset_manager, reset_to_defaults
 from nospoon.services.bmcs.redfish.exchange import (
     ODATA,
@@ -63,6 +66,47 @@ def serial_interface(served: Served, member: str) -> dict[str, Any] | None:
         "StopBits": "1",
         "FlowControl": "None",
     }
+
+
+def ethernet_interfaces(served: Served) -> list[str]:
+    """The BMC's own; it has one."""
+    del served
+    return ["1"]
+
+
+def ethernet_interface(served: Served, member: str) -> dict[str, Any] | None:
+    """EthernetInterface of the BMC: where it answers, as its LAN parameters have it over IPMI."""
+    if member not in ethernet_interfaces(served):
+        return None
+    network = lan(served.config)
+    path = f"Managers/{served.bmc.uuid}/EthernetInterfaces/{member}"
+    mac = network.mac.hex(":")
+    return {
+        **resource("EthernetInterface", path, member, "Management network"),
+        "MACAddress": mac,
+        "PermanentMACAddress": mac,
+        "InterfaceEnabled": True,
+        "LinkStatus": "LinkUp",
+        "HostName": served.config.node,
+        **_address(ip_address(network.address), network),
+        "Status": OK,
+    }
+
+
+def _address(address: IPv4Address | IPv6Address, network: Lan) -> dict[str, Any]:
+    if isinstance(address, IPv6Address):
+        prefix = {"Address": str(address), "PrefixLength": network.prefix}
+        told = {**prefix, "AddressOrigin": "Static", "AddressState": "Preferred"}
+        return {"IPv4Addresses": [], "IPv6Addresses": [told]}
+    mask = str(ip_network(f"0.0.0.0/{network.prefix}").netmask)
+    gateway = str(ip_address(network.gateway))
+    told = {
+        "Address": str(address),
+        "SubnetMask": mask,
+        "AddressOrigin": "Static",
+        "Gateway": gateway,
+    }
+    return {"IPv4Addresses": [told], "IPv6Addresses": []}
 
 
 async def _reset(exchange: Exchange) -> Response:

@@ -167,7 +167,9 @@ async def patch(owner: str, exchange: Exchange) -> Response:
     check_match(exchange, before)
     body = await exchange.body()
     refuse_others(body, ("VerifyCertificate",), before)
-    verify = body.get("VerifyCertificate")
+    if "VerifyCertificate" not in body:
+        return tagged(exchange, before)
+    verify = body["VerifyCertificate"]
     if not isinstance(verify, bool):
         raise errors.wrong_type("VerifyCertificate", verify)
     settings = replace(served.aggregate.runtime.settings, verify_media=verify)

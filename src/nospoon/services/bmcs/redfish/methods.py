@@ -9,15 +9,16 @@ import re
 from http import HTTPMethod, HTTPStatus
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nospoon.runtime.joined import Joined
+from nospoon.runtime.limited_http import INVALID, LimitedHttp
 from nospoon.services.bmcs.redfish import errors
 
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z0-9!#$%&'*+.^_`|~-]*) \S+ HTTP/1\.[01]\r?\n")
 _KNOWN = frozenset(method.value.encode() for method in HTTPMethod)
 _HEAD = (
-    "HTTP/1.1 {status}\r\nOData-Version: 4.0\r\nCache-Control: no-cache\r\n"
+    "HTTP/1.1 {status}\r\nOData-Version: 4.0\r\nCache-Control: no-cache, no-store\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
     "Content-Type: application/json;charset=utf-8\r\nContent-Length: {length}\r\n"
     "Connection: close\r\n\r\n"
 )
@@ -30,29 +31,26 @@ def _answer(error: errors.RedfishError) -> bytes:
     return _HEAD.format(status=line, length=len(body)).encode("ascii") + body
 
 
-class RedfishHttp(HttpToolsProtocol):
-    """uvicorn's protocol, which would call a well-formed request with such a method malformed, and
-    tell that as text.
+class RedfishHttp(LimitedHttp):
+    """The protocol of all listeners, which would call a well-formed request with such a method
+    malformed, and tell that as text.
 
     It need not begin what was received: the body of the request before it may stand there.
     """
 
-    _received = b""
+    _received_now = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(Joined(transport))
 
     def data_received(self, data: bytes) -> None:
-        self._received = data
+        self._received_now = data
         super().data_received(data)
-        self._received = b""
+        self._received_now = b""
 
-    def send_400_response(self, msg: str) -> None:
-        lines = (line[1] for line in _REQUEST_LINE.finditer(self._received))
+    def refusal(self, status: int, why: str) -> bytes:
+        lines = (line[1] for line in _REQUEST_LINE.finditer(self._received_now))
         unknown = next((method for method in lines if method not in _KNOWN), None)
-        if unknown is None:
-            error = errors.general(400, msg)
-        else:
-            error = errors.not_implemented(unknown.decode("ascii"))
-        self.transport.write(_answer(error))
-        self.transport.close()
+        if status != HTTPStatus.BAD_REQUEST or why != INVALID or unknown is None:
+            return _answer(errors.general(status, why))
+        return _answer(errors.not_implemented(unknown.decode("ascii")))

@@ -45,6 +45,12 @@ _COLLECTIONS: tuple[tuple[str, str, Ids, Make], ...] = (
         environment.power_supply,
     ),
     (
+        "EthernetInterface",
+        f"{_MANAGER}/EthernetInterfaces",
+        managers.ethernet_interfaces,
+        managers.ethernet_interface,
+    ),
+    (
         "SerialInterface",
         f"{_MANAGER}/SerialInterfaces",
         managers.serial_interfaces,

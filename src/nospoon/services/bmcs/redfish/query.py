@@ -7,7 +7,6 @@ one is linked.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,8 +18,8 @@ from nospoon.services.bmcs.redfish import errors, filters
 
 PAGE = 200
 MAX_LEVELS = 3
-TURN, SHORT_TURN = 64, 16
-"""Members that are looked at, and expanded, before others get their turn on the loop."""
+MOST_EXPANDED = 1000
+"""Resources in one answer; further ones stay links."""
 KNOWN = frozenset({"$filter", "$expand", "$select", "$top", "$skip", "only"})
 _EXPAND = re.compile(r"(?P<what>[.*~])(\(\$levels=(?P<levels>[0-9]{1,9})\))?\Z")
 _COUNT = re.compile(r"[0-9]+\Z")
@@ -34,18 +33,28 @@ Fetch = Callable[[str], Awaitable[dict[str, Any] | None]]
 """The body of a resource for this caller, None when there is none."""
 
 
-async def apply(body: dict[str, Any], query: Mapping[str, str], fetch: Fetch) -> dict[str, Any]:
+Rest = Callable[[], Awaitable[None]]
+"""Lets others have their turn on the loop."""
+
+
+async def at_once() -> None:
+    """No rest: for work that is short."""
+
+
+async def apply(
+    body: dict[str, Any], query: Mapping[str, str], fetch: Fetch, rest: Rest = at_once
+) -> dict[str, Any]:
     """The body as it was asked for. Raises `RedfishError`."""
     _check(query)
     if "only" in query:
         return await _only(body, fetch)
     if "$filter" in query:
-        body = await _filtered(body, query["$filter"], fetch)
+        body = await _filtered(body, query["$filter"], fetch, rest)
     expand = _expansion(query["$expand"]) if "$expand" in query else None
     body = _page(body, query, limit=PAGE if expand is not None else None)
     if expand is not None:
         what, levels = expand
-        body = await _expanded(body, what, levels, _in_turns(fetch))
+        body = await _expanded(body, what, levels, _bounded(fetch, rest))
     if "$select" in query:
         body = _selected(body, query["$select"])
     return body
@@ -87,15 +96,14 @@ def filter_of(text: str, known: AbstractSet[str] | None = None) -> filters.Expre
     return found
 
 
-async def _filtered(body: dict[str, Any], text: str, fetch: Fetch) -> dict[str, Any]:
+async def _filtered(body: dict[str, Any], text: str, fetch: Fetch, rest: Rest) -> dict[str, Any]:
     """Members of which it is true, and their count; members that are there in full stay so."""
     expression = filter_of(text)
     if "Members" not in body:
         raise _not_on_resource()
     kept = []
-    for number, each in enumerate(body["Members"], 1):
-        if number % TURN == 0:
-            await asyncio.sleep(0)
+    for each in body["Members"]:
+        await rest()
         found = await fetch(each["@odata.id"]) if set(each) == {"@odata.id"} else each
         if found is not None and filters.matches(expression, found):
             kept.append(each)
@@ -140,14 +148,13 @@ def _count(name: str, query: Mapping[str, str], default: int) -> int:
     return int(text)
 
 
-def _in_turns(fetch: Fetch) -> Fetch:
-    """The same, and every so often others get their turn on the loop: each takes its time."""
-    fetched = itertools.count(1)
+def _bounded(fetch: Fetch, rest: Rest) -> Fetch:
+    """The same, in slices, and not without an end."""
+    fetched = itertools.count()
 
     async def found(path: str) -> dict[str, Any] | None:
-        if next(fetched) % SHORT_TURN == 0:
-            await asyncio.sleep(0)
-        return await fetch(path)
+        await rest()
+        return await fetch(path) if next(fetched) < MOST_EXPANDED else None
 
     return found
 

@@ -40,7 +40,8 @@ RESET_TYPES: Mapping[str, PowerCommand] = {
     "Nmi": PowerCommand.DIAG,
     "PushPowerButton": PowerCommand.SOFT,
 }
-"""PushPowerButton of a machine that is off turns it on; the handler knows."""
+TURN_ON = frozenset({"PushPowerButton", "GracefulRestart", "ForceRestart", "PowerCycle"})
+"""These turn on a machine that is off (ADR 11)."""
 RESTARTS = frozenset({"GracefulRestart"})
 """On again once the guest has shut down."""
 
@@ -88,6 +89,10 @@ STATES: Mapping[PowerState, str] = {
 INDICATORS = ("Lit", "Off")
 
 
+def service_uuid(install: UUID) -> str:
+    return str(uuid5(install, "redfish"))
+
+
 def service_root(install: UUID) -> dict[str, Any]:
     """DSP0268, ServiceRoot: what anybody may read."""
     return {
@@ -96,7 +101,7 @@ def service_root(install: UUID) -> dict[str, Any]:
         "Id": "RootService",
         "Name": "Root Service",
         "RedfishVersion": "1.18.0",
-        "UUID": str(uuid5(install, "redfish")),
+        "UUID": service_uuid(install),
         "Product": f"nospoon {__version__}",
         "Vendor": "nospoon",
         "Systems": ref("Systems"),
@@ -158,8 +163,7 @@ def system(served: Served) -> dict[str, Any]:
         "AssetTag": _asset_tag(served),
         "PowerState": POWER_STATES[served.aggregate.power],
         "PowerRestorePolicy": POLICIES[served.aggregate.runtime.settings.policy],
-        "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
-        "LocationIndicatorActive": served.aggregate.identify,
+        **_light(served),
         "Status": _status(served),
         "Boot": _boot(served, path),
         "ProcessorSummary": {
@@ -185,6 +189,15 @@ def system(served: Served) -> dict[str, Any]:
                 "ResetType@Redfish.AllowableValues": list(RESET_TYPES),
             }
         },
+    }
+
+
+def _light(served: Served) -> dict[str, Any]:
+    """The same light by its two names: the first is deprecated, and what older clients know."""
+    return {
+        "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
+        "IndicatorLED@Redfish.AllowableValues": list(INDICATORS),
+        "LocationIndicatorActive": served.aggregate.identify,
     }
 
 
@@ -218,6 +231,7 @@ def _boot(served: Served, path: str) -> dict[str, Any]:
     active = override.active
     return {
         "BootSourceOverrideEnabled": str(override.enabled) if active else "Disabled",
+        "BootSourceOverrideEnabled@Redfish.AllowableValues": list(ENABLED),
         "BootSourceOverrideTarget": TARGET_NAMES[override.target if active else None],
         "BootSourceOverrideTarget@Redfish.AllowableValues": list(TARGETS),
         "BootSourceOverrideMode": mode_of(served),
@@ -273,8 +287,8 @@ def interface(served: Served, index: int) -> dict[str, Any]:
     }
 
 
-def manager(served: Served) -> dict[str, Any]:
-    """Manager: the BMC itself."""
+def manager(served: Served, install: UUID) -> dict[str, Any]:
+    """Manager: the BMC itself. `install`: of the service through which it is seen."""
     uuid = served.bmc.uuid
     return {
         "@odata.type": "#Manager.v1_19_1.Manager",
@@ -284,13 +298,14 @@ def manager(served: Served) -> dict[str, Any]:
         "ManagerType": "BMC",
         "Model": "nospoon",
         "UUID": str(uuid5(uuid, "manager")),
-        "ServiceEntryPointUUID": str(uuid5(uuid, "redfish")),
+        "ServiceEntryPointUUID": service_uuid(install),
         "FirmwareVersion": software_version(served, Component.BMC),
         CLOCK: when(served.aggregate.state.clock(served.now())),
         "DateTimeLocalOffset": "+00:00",
         "PowerState": "On",
         "Status": {"State": "Enabled", "Health": "OK"},
         "NetworkProtocol": ref(f"Managers/{uuid}/NetworkProtocol"),
+        "EthernetInterfaces": ref(f"Managers/{uuid}/EthernetInterfaces"),
         "SerialInterfaces": ref(f"Managers/{uuid}/SerialInterfaces"),
         "LogServices": ref(f"Managers/{uuid}/LogServices"),
         "VirtualMedia": ref(f"Managers/{uuid}/VirtualMedia"),
@@ -324,8 +339,7 @@ def chassis(served: Served) -> dict[str, Any]:
         "SerialNumber": served.config.machine.serial_number,
         "AssetTag": _asset_tag(served),
         "PowerState": POWER_STATES[served.aggregate.power],
-        "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
-        "LocationIndicatorActive": served.aggregate.identify,
+        **_light(served),
         "Status": _chassis_status(served),
         "Power": ref(f"Chassis/{uuid}/Power"),
         "Thermal": ref(f"Chassis/{uuid}/Thermal"),

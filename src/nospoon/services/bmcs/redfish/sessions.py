@@ -20,8 +20,11 @@ from nospoon.services.bmcs.redfish.exchange import (
     respond,
     tagged,
 )
+from nospoon.services.bmcs.redfish.logins import account_of
 
 SESSIONS = "SessionService/Sessions"
+LARGEST = 16 << 10
+"""Bytes of a body that comes from who has not logged in."""
 
 
 async def _session_service(exchange: Exchange) -> Response:
@@ -45,9 +48,7 @@ async def _create_session(exchange: Exchange) -> Response:
             raise errors.missing_property(name)
         if not isinstance(body[name], str):
             raise errors.wrong_type(name, body[name] if name != "Password" else "…")
-    account = exchange.accounts.find(body["UserName"], body["Password"])
-    if account is None or not exchange.log_in(account):
-        raise errors.unauthorized(exchange.path)
+    account = await account_of(exchange, body["UserName"], body["Password"])
     made = exchange.accounts.log_in(account, body["UserName"], now=clock.monotonic())
     location = f"{ROOT}/{SESSIONS}/{made.id}"
     headers = {"X-Auth-Token": made.token, "Location": location}
@@ -79,7 +80,8 @@ RESOURCES = (
         f"{ROOT}/{SESSIONS}",
         {"GET": _sessions, "POST": _create_session},
         frozenset({"POST"}),
+        LARGEST,
     ),
-    Resource(f"{ROOT}/{SESSIONS}/Members", {"POST": _create_session}, frozenset({"POST"})),
+    Resource(f"{ROOT}/{SESSIONS}/Members", {"POST": _create_session}, frozenset({"POST"}), LARGEST),
     Resource(f"{ROOT}/{SESSIONS}/{{session}}", {"GET": _session, "DELETE": _delete_session}),
 )

@@ -11,12 +11,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from nospoon.bmc import events
 from nospoon.bmc.events import EventType, Happening, Message
 from nospoon.bmc.log import Severity
 from nospoon.runtime import clock
+from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.parameters import Action, Parameter
 
+LARGEST = 4096
+"""Bytes of JSON of an event that a client makes up: each subscription may keep many of them."""
 _HEALTHS = tuple(str(each) for each in Severity)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _A_TIME = "a date and time with its offset (RFC 3339), as 2026-01-31T12:00:00Z"
@@ -45,6 +50,8 @@ SUBMIT = Action(
 
 def event(body: Mapping[str, Any]) -> tuple[Happening, dict[str, Any]]:
     """What happened, for filters, and its record as it is told. Raises `RedfishError`."""
+    if len(msgspec.json.encode(body)) > LARGEST:
+        raise errors.too_large()
     given = SUBMIT.read(body)
     _check(given)
     args = given.get("MessageArgs", [])

@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from nospoon.bmc.events import PREFIXES, EventType, Filter, RetryPolicy, Subscription
 from nospoon.bmc.log import Severity
 from nospoon.services.bmcs.redfish import errors, uris
 from nospoon.services.bmcs.redfish.metadata import VERSIONS
 
+MOST_ENTRIES, LARGEST = 64, 8192
+"""Entries of each list of a subscription, and bytes of JSON of the whole."""
 KINDS = ("ComputerSystem", "LogEntry", "LogService", "ManagerAccountCollection", "Task",
          "VirtualMedia")  # fmt: skip
 """Types of resources that events are of."""
@@ -39,7 +43,14 @@ def _choices(*allowed: str) -> Read:
 def _texts(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise errors.wrong_type(name, value)
-    return tuple(value)
+    return tuple(_few(name, value))
+
+
+def _few(name: str, value: list[Any]) -> list[Any]:
+    """Every event is compared with each of them."""
+    if len(value) > MOST_ENTRIES:
+        raise errors.wrong_format(name, f"{len(value)} entries", f"at most {MOST_ENTRIES} entries")
+    return value
 
 
 def _types(name: str, value: Any) -> tuple[str, ...]:
@@ -63,7 +74,7 @@ def _origins(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise errors.wrong_type(name, value)
     found = []
-    for each in value:
+    for each in _few(name, value):
         match each:
             case {"@odata.id": str(path)}:
                 found.append(path)
@@ -137,6 +148,7 @@ _REST: Mapping[str, tuple[str, Read]] = {
 
 def subscription(id_: str, body: Mapping[str, Any]) -> Subscription:
     """Raises `RedfishError`."""
+    _check_size(body)
     known = {*_FILTER, *_REST, *_FIXED}
     for name, value in body.items():
         if name in _FIXED and value != _FIXED[name]:
@@ -152,11 +164,17 @@ def subscription(id_: str, body: Mapping[str, Any]) -> Subscription:
 
 def changed(before: Subscription, body: Mapping[str, Any]) -> Subscription:
     """After a PATCH; raises `RedfishError`."""
+    _check_size(body)
     for name in body:
         if name not in CHANGEABLE and not name.startswith("@odata."):
             known = name in _FILTER or name in _REST or name in _FIXED or name in _SHOWN
             raise (errors.read_only if known else errors.unknown_property)(name)
     return replace(before, **_read(_REST, body))
+
+
+def _check_size(body: Mapping[str, Any]) -> None:
+    if len(msgspec.json.encode(body)) > LARGEST:
+        raise errors.too_large()
 
 
 _SHOWN = frozenset({"Id", "Name", "Status", "Actions"})

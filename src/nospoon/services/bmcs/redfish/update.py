@@ -183,6 +183,7 @@ async def _update(
     if served.strike(MEDIA, served.now()) is not None:
         raise on_demand(given["ImageURI"])
     digest = await media.fetch(
+        served.bmc.uuid,
         given["ImageURI"],
         username=given.get("Username", ""),
         password=given.get("Password", ""),

@@ -1,0 +1,295 @@
+"""What others notice of hostile requests: how late IPMI is while each of them goes on.
+
+The server is a process of its own with 1,000 BMCs of one account behind one Redfish port. A probe
+asks one BMC for Get Chassis Status, over and over. In the server, a timer of a millisecond measures
+the longest stall: the CPU that the event loop's thread took between two of its turns, so that what
+else runs on this machine does not count. Beside each attack, in the same run: the quiet server. The
+goal is a longest stall below 50 ms. The last attack is a plan of 100,000 nodes; there the probe
+asks the daemon's socket, and only its latency is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import multiprocessing
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+from bmc_requests import POWER_STATUS, Line, log_in, server
+from measure import NOSPOON, private_daemon, timed
+from nospoon.runtime.heap import starting
+from nospoon.runtime.http_limits import raise_descriptor_limit
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.service import BmcService
+from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
+
+COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+SECONDS = 5.0
+GOAL = 0.050
+ROOT = "/redfish/v1"
+TERMS = 120
+IDLE = 3000
+PLANNED = 100_000
+
+Attack = Callable[[BmcConfig], None]
+Probe = Callable[[], None]
+
+
+def configs() -> list[BmcConfig]:
+    """One Redfish port for all; IPMI of the first only."""
+    port, made = free_port(socket.SOCK_STREAM), []
+    for number in range(COUNT):
+        each = config(number, redfish_port=port)
+        ipmi = each.bmc.ipmi_port if not number else 0
+        made.append(replace(each, bmc=replace(each.bmc, ipmi_port=ipmi), password="password-0"))
+    return made
+
+
+@contextmanager
+def connected(to: BmcConfig) -> Iterator[socket.socket]:
+    place = to.bmc.address, to.bmc.redfish_port
+    with contextlib.suppress(OSError), socket.create_connection(place, timeout=30) as line:
+        yield line
+
+
+def ask(to: BmcConfig, method: str, path: str, body: bytes = b"", *, known: bool = True) -> bytes:
+    """The answer, of a connection of its own."""
+    login = base64.b64encode(f"{to.bmc.username}:{to.password}".encode()).decode()
+    head = f"{method} {path} HTTP/1.1\r\nHost: b\r\nConnection: close\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    head += f"Authorization: Basic {login}\r\n\r\n" if known else "\r\n"
+    found = b""
+    with connected(to) as line:
+        line.sendall(head.encode() + body)
+        while data := line.recv(1 << 16):
+            found += data
+    return found
+
+
+def filtered(to: BmcConfig) -> None:
+    terms = quote(" or ".join(["Name eq 'x'"] * TERMS))
+    ask(to, "GET", f"{ROOT}/Systems?$filter={terms}")
+
+
+def expanded(to: BmcConfig) -> None:
+    ask(to, "GET", f"{ROOT}/Systems?$expand=*($levels=2)")
+
+
+def accounts(to: BmcConfig) -> None:
+    body = {"UserName": "bob", "Password": "hunter2222", "RoleId": "Operator"}
+    place = f"{ROOT}/AccountService/Accounts"
+    ask(to, "POST", place, json.dumps(body).encode())
+    ask(to, "PATCH", f"{place}/3", b'{"UserName": "rob"}')
+    ask(to, "DELETE", f"{place}/3")
+
+
+def nested(to: BmcConfig) -> None:
+    ask(to, "POST", f"{ROOT}/SessionService/Sessions", b"[" * (1 << 20), known=False)
+
+
+def wide(to: BmcConfig) -> None:
+    body = b"[" + b"[]," * (1 << 18) + b"[]]"
+    ask(to, "POST", f"{ROOT}/SessionService/Sessions", body, known=False)
+
+
+def headers(to: BmcConfig) -> None:
+    with connected(to) as line:
+        line.sendall(b"GET / HTTP/1.1\r\nHost: b\r\n" + b"a: b\r\n" * (1 << 16))
+        line.recv(100)
+
+
+def idle(to: BmcConfig) -> None:
+    """As many connections that say nothing as there may be."""
+    held = []
+    for _ in range(IDLE):
+        with contextlib.suppress(OSError):
+            held.append(socket.create_connection((to.bmc.address, to.bmc.redfish_port), 5))
+    for each in held:
+        each.close()
+
+
+def guesses(to: BmcConfig) -> None:
+    """Eight at once: they wait for one another."""
+    wrong = replace(to, password="wrong")
+    for _ in range(8):
+        with connected(wrong) as line:
+            login = base64.b64encode(b"admin:wrong").decode()
+            line.sendall(
+                f"GET {ROOT}/Systems HTTP/1.1\r\nHost: b\r\nAuthorization: Basic {login}\r\n\r\n"
+                .encode()
+            )  # fmt: skip
+
+
+ATTACKS: tuple[tuple[str, Attack], ...] = (
+    (f"$filter with {TERMS} terms", filtered),
+    ("$expand of two levels", expanded),
+    ("an account on all BMCs", accounts),
+    ("1 MiB of nested JSON by a stranger", nested),
+    ("1 MiB of empty lists by a stranger", wide),
+    ("64 Ki headers", headers),
+    (f"{IDLE} idle connections", idle),
+    ("wrong passwords", guesses),
+)
+
+
+def latencies(probe: Probe, goes_on: Callable[[], bool]) -> list[float]:
+    """Seconds of each answer, sorted."""
+    found = []
+    while goes_on():
+        began = time.perf_counter()
+        probe()
+        found.append(time.perf_counter() - began)
+        time.sleep(0.0005)
+    return sorted(found)
+
+
+def until(end: float) -> Callable[[], bool]:
+    return lambda: time.perf_counter() < end
+
+
+@contextmanager
+def under(attack: Attack, to: BmcConfig) -> Iterator[None]:
+    """The attack, again and again, by two processes of their own."""
+
+    def run() -> None:
+        while True:
+            attack(to)
+
+    context = multiprocessing.get_context("fork")
+    attackers = [context.Process(target=run, daemon=True) for _ in range(2)]
+    for each in attackers:
+        each.start()
+    try:
+        time.sleep(0.3)
+        yield
+    finally:
+        for each in attackers:
+            each.kill()
+            each.join()
+
+
+class Stalls:
+    """The longest stall of the server's loop, which the probing process reads and resets."""
+
+    def __init__(self) -> None:
+        self._longest = multiprocessing.Value("d", 0.0)
+
+    def watch(self) -> None:
+        """Called in the server."""
+        loop, before = asyncio.get_running_loop(), time.thread_time()
+
+        def tick() -> None:
+            nonlocal before
+            now = time.thread_time()
+            self._longest.value = max(self._longest.value, now - before)
+            before = now
+            loop.call_later(0.001, tick)
+
+        tick()
+
+    def take(self) -> float:
+        found = float(self._longest.value)
+        self._longest.value = 0.0
+        return found
+
+
+def show(
+    what: str, found: list[float], quiet: list[float] | None = None, stall: float | None = None
+) -> float:
+    """Returns what counts for the goal: the stall where it is known, else the longest latency."""
+    middle, p99 = found[len(found) // 2], found[int(len(found) * 0.99)]
+    line = f"{what:<36} latency {middle * 1e3:7.2f}, p99 {p99 * 1e3:7.2f}"
+    line += f", most {found[-1] * 1e3:8.2f} ms"
+    if quiet is not None:
+        line += f"  {p99 / quiet[int(len(quiet) * 0.99)]:6.1f} x quiet"
+    counts = stall if stall is not None else found[-1]
+    if stall is not None:
+        line += f"  stall {stall * 1e3:7.2f} ms"
+    print(line + ("" if counts < GOAL else "  above the goal"), flush=True)
+    return counts
+
+
+def bmcs() -> float:
+    served, stalls = configs(), Stalls()
+
+    async def serve() -> object:
+        raise_descriptor_limit()
+        service = BmcService(MemoryMachines(), MemoryStore(), Tasks("bench"))
+        with starting():  # as the daemon does
+            for each in served:
+                await service.put(each)
+        stalls.watch()
+        return service
+
+    with server(serve):
+        first = served[0]
+        line = Line(first.bmc.address, first.bmc.ipmi_port)
+        console = log_in(line, first)
+
+        def probe() -> None:
+            line.ask(console.request(*POWER_STATUS))
+
+        quiet = latencies(probe, until(time.perf_counter() + SECONDS))
+        stalls.take()
+        show(f"quiet, {COUNT} BMCs", quiet)
+        worst = 0.0
+        for name, attack in ATTACKS:
+            with under(attack, first):
+                found = latencies(probe, until(time.perf_counter() + SECONDS))
+            worst = max(worst, show(name, found, quiet, stalls.take()))
+        return worst
+
+
+def plan_of(count: int) -> float:
+    """How late the daemon's socket is while somebody plans."""
+    with private_daemon() as environment, tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "cluster.yaml"
+        file.write_text(
+            "cluster: hostile\nbmc: {pool: 127.64.0.0/12}\nhosts:\n  here: {simulated: {}}\n"
+            f"nodes: [{{name: 'n-{{n}}', count: {count}}}]\n"
+        )
+        timed("daemon", "start", env=environment)
+        path = f"{environment['NOSPOON_RUNTIME_DIR']}/nospoond.sock"
+
+        def probe() -> None:
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(60)
+                line.connect(path)
+                line.sendall(b"GET /v1/none HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n")
+                while line.recv(1 << 16):
+                    pass
+
+        quiet = latencies(probe, until(time.perf_counter() + SECONDS))
+        show("quiet, the daemon's socket", quiet)
+        planning = subprocess.Popen(
+            [NOSPOON, "plan", str(file)],
+            env=dict(environment),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        found = latencies(probe, lambda: planning.poll() is None)
+        _, said = planning.communicate()
+        print(said.decode().strip()[:200] or "planned")
+        return show(f"a plan of {count} nodes", found, quiet)
+
+
+def main() -> None:
+    worst = bmcs()
+    plan_of(PLANNED)
+    print(f"longest stall {worst * 1e3:.2f} ms; the goal is below {GOAL * 1e3:.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

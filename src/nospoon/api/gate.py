@@ -1,0 +1,119 @@
+"""What stands before every route: who may call at all, and how large and deep a body may be.
+
+Bodies are read here, bounded, before FastAPI decodes them: Python's decoder lets nothing else run
+meanwhile. Uploads (PUT) are streams, which their route bounds itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nospoon.api.errors import encode, status_of
+from nospoon.api.peer import caller_of
+from nospoon.errors import NospoonError, TooLarge
+
+log = structlog.get_logger()
+MAX_BODY = 24 << 20
+"""Bytes of a body: a cluster file of `MAX_TEXT` characters, with JSON's escapes."""
+MAX_BESIDES = 1 << 20
+"""Bytes of a body without its `text`: what is decoded into values."""
+BIG_ROUTES = re.compile(
+    r"/v1/(plan|fetch|clusters|hosts/check|orphans|orphans/reap|recover|recover/deployment"
+    r"|clusters/[^/]+/verify|files/missing)\Z"
+)
+"""Whose bodies have a cluster's text, or names of many nodes or files."""
+MAX_SMALL = 16 << 10
+"""Bytes of a body of any other route."""
+SMALL = 64 << 10
+"""Bytes of a body that is decoded without a look before."""
+REFUSED = 4403
+"""Close code of a websocket (RFC 6455 §7.4.2: 4000 to 4999 are the application's)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """An ASGI application before another one. `group`: whose members may call."""
+
+    inner: ASGIApp
+    group: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.inner(scope, receive, send)
+            return
+        try:
+            caller_of(scope, group=self.group)
+            if scope["type"] == "http" and scope["method"] != "PUT":
+                receive = _given(await _bounded(scope, receive), receive)
+        except NospoonError as error:
+            log.info("refused", path=scope["path"], error=str(error))
+            await (_refuse if scope["type"] == "http" else _close)(error, send)
+            return
+        await self.inner(scope, receive, send)
+
+
+async def _bounded(scope: Mapping[str, Any], receive: Receive) -> bytes:
+    """The body. Raises `TooLarge`."""
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    most = MAX_BODY if BIG_ROUTES.match(scope["path"]) else MAX_SMALL
+    if len(length) > len(str(most)) or (length.isdigit() and int(length) > most):
+        raise TooLarge(f"expected a body of at most {most} bytes, got {length[:20].decode()}")
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise TooLarge(f"expected a body of at most {most} bytes")
+        if not message.get("more_body", False):
+            break
+    body = b"".join(parts)
+    if size > SMALL:
+        await asyncio.to_thread(_check_values, body)
+    return body
+
+
+def _check_values(body: bytes) -> None:
+    """A cluster's text may be long; whatever else there is would become values."""
+    try:
+        found = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        besides = len(body)
+    else:
+        text = bytes(found.get("text", b""))
+        besides = len(body) - (len(text) if text.startswith(b'"') else 0)
+    if besides > MAX_BESIDES:
+        raise TooLarge(
+            f"expected at most {MAX_BESIDES} bytes of JSON beside the cluster file, got {besides}"
+        )
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, and then whatever comes after it, such as the caller's leaving."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> MutableMapping[str, Any]:
+        return waiting.pop() if waiting else await receive()
+
+    return again
+
+
+async def _refuse(error: NospoonError, send: Send) -> None:
+    body = json.dumps(encode(error)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    start = {"type": "http.response.start", "status": status_of(error), "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _close(error: NospoonError, send: Send) -> None:
+    await send({"type": "websocket.close", "code": REFUSED, "reason": str(error)[:120]})

@@ -1,0 +1,68 @@
+"""Who may use what: administrators everything, members what `Grants` says.
+
+The list is read each time it is needed, so that a change holds at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from nospoon.control.request import Request
+from nospoon.errors import Forbidden, PlanRefused
+from nospoon.model.cluster import Cluster, Host
+from nospoon.model.grants import DEFAULTS, Grants
+from nospoon.plan.access import Violation, unlisted, violations
+from nospoon.runtime.workers import Workers
+from nospoon.spec.document import Document
+
+MAX_SHOWN = 200
+"""Things that a member may not have which one answer lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`admins`: user ids without limits. `read`: the list; raises `Forbidden` for a file that is
+    not to be trusted. `file`: its path, for messages.
+    """
+
+    admins: frozenset[int]
+    read: Callable[[], Grants] = lambda: DEFAULTS
+    file: str = "/etc/nospoon/grants.yaml"
+
+    def is_admin(self, uid: int) -> bool:
+        return uid in self.admins
+
+    async def check_file(self, request: Request, cluster: Cluster, workers: Workers) -> None:
+        """Raises `PlanRefused` with everything in a file that its owner may not have."""
+        if self.is_admin(request.uid):
+            return
+        found = list(islice(violations(cluster, self.read()), MAX_SHOWN))
+        if found:
+            raise PlanRefused(await workers.run(request.uid, self._placed, request, found))
+
+    def _placed(self, request: Request, found: Sequence[Violation]) -> list[str]:
+        """Run it in a thread: the file may be a long one."""
+        document = Document(request.text, request.file)
+        return [str(document.problem(each.path, each.message, self._fix)) for each in found]
+
+    def check_hosts(self, uid: int, hosts: Iterable[Host]) -> None:
+        """Raises `PlanRefused` for hosts, remembered from earlier, that a user may not use."""
+        reasons = [f"{why}. {self._fix}" for host in hosts if (why := self.why_not(uid, host))]
+        if reasons:
+            raise PlanRefused(reasons)
+
+    def why_not(self, uid: int, host: Host) -> str:
+        """Why a user's machines on a host are not reached, "" where they are."""
+        if self.is_admin(uid):
+            return ""
+        try:
+            why = self.read().why_not_host(host)
+        except Forbidden as error:
+            why = str(error)
+        return unlisted(host, why) if why else ""
+
+    @property
+    def _fix(self) -> str:
+        return f"Ask an administrator to list it in {self.file}"

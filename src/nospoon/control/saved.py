@@ -1,0 +1,79 @@
+"""What an `up` remembers of its cluster: one transaction, which refuses what is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from nospoon.errors import Conflict, Stale
+from nospoon.model.cluster import Cluster, Host
+from nospoon.plan.identity import bridge_name
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow, Holding, NodeRow
+
+MOST_CLUSTERS = 100
+"""Of one member; administrators may have more."""
+
+
+def save(
+    connection: Connection,
+    row: ClusterRow,
+    nodes: Sequence[NodeRow],
+    hosts: Sequence[Host],
+    *,
+    limited: bool,
+) -> None:
+    """Raises `Stale` when others took what the plan chose, `Conflict` for an id that another has,
+    and for one more cluster than a member may have (`limited`).
+    """
+    others = stored.holdings(connection)
+    for other in others:
+        _refuse(row, other)
+    own = [each.id for each in others if each.uid == row.uid]
+    if limited and row.id not in own and len(own) >= MOST_CLUSTERS:
+        raise Conflict(
+            f"you have {len(own)} clusters, and members may have {MOST_CLUSTERS}",
+            hint="Take one down first: `nospoon status` shows yours.",
+        )
+    stored.save(connection, row)
+    stored.put_nodes(connection, nodes)
+    stored.put_hosts(connection, row.id, hosts)
+
+
+def refuse_anothers_bridges(cluster: Cluster, cluster_id: UUID, others: Collection[str]) -> None:
+    """Names of bridges have 24 bits of a digest of the id, which a file may choose: who wants to be
+    on another cluster's network finds an id that gives its name. `others`: bridges of those.
+    """
+    made = {
+        bridge_name(cluster_id, each.name): each.name
+        for each in cluster.networks
+        if not each.existing
+    }
+    taken = sorted(made.keys() & others)
+    if taken:
+        raise Conflict(
+            f"network {made[taken[0]]}: its bridge would be {taken[0]}, which another cluster has",
+            hint="Choose another `id:`, or drop it, or give the network another name.",
+        )
+
+
+def _refuse(row: ClusterRow, other: Holding) -> None:
+    if other.id == row.id and (other.uid, other.name) != (row.uid, row.name):
+        raise Conflict(f"the id {row.id} was given to another cluster meanwhile")
+    if other.id == row.id and other.generation >= row.generation:
+        raise Stale(
+            "the plan is stale: the cluster was changed since",
+            hint="Look at a new one with `nospoon plan`.",
+        )
+    if other.id != row.id and (other.uid, other.name) == (row.uid, row.name):
+        raise Stale(
+            f"the plan is stale: a cluster {row.name} came meanwhile, with another id",
+            hint="Somebody recovered it, or made it: look at a new plan with `nospoon plan`.",
+        )
+    if other.id != row.id and other.allocations.collides(row.allocations):
+        raise Stale(
+            "the plan is stale: another cluster took the same addresses or networks",
+            hint="Look at a new one with `nospoon plan`.",
+        )

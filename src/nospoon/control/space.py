@@ -1,0 +1,143 @@
+"""Room on the state disk: a reserve that stays free, and a quota for each owner."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from nospoon.errors import OutOfSpace
+
+GIB = 1 << 30
+STEP = 16 << 20
+"""Bytes after which a transfer looks again how much room there is."""
+
+
+@dataclass(slots=True, eq=False)
+class Charge:
+    """What one transfer takes of its owner's quota while it runs. `owner` None: nobody's."""
+
+    space: Space
+    owner: int | None
+    taken: int = 0
+    looked: int = 0
+
+    def expect(self, amount: int) -> None:
+        """Raises `OutOfSpace` when that many bytes would be too many."""
+        self.space.refuse_full(amount)
+        self.space.refuse_beyond(self.owner, amount)
+
+    def take(self, amount: int) -> None:
+        """So many came; raises the same."""
+        self.taken += amount
+        if self.taken - self.looked >= STEP or not self.looked:
+            self.looked = self.taken
+            self.space.refuse_full(0)
+            self.space.refuse_beyond(self.owner, 0)
+
+
+@dataclass(slots=True)
+class Space:
+    """`reserve`, `quota`: bytes, 0 for none. Used by threads, too."""
+
+    directory: Path
+    reserve: int = 0
+    quota: int = 0
+    free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
+    _charges: set[Charge] = field(default_factory=set)
+    _files: defaultdict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def charge(self, owner: int | None) -> Iterator[Charge]:
+        """For the time of a transfer."""
+        charge = Charge(self, owner)
+        with self._lock:
+            self._charges.add(charge)
+        try:
+            yield charge
+        finally:
+            with self._lock:
+                self._charges.discard(charge)
+
+    def kept(self, owner: int | None, name: str) -> None:
+        """A whole file that stays counts as its owner's until it is gone."""
+        path = self.directory / name
+        if owner is not None and path.is_file():
+            with self._lock:
+                self._files[owner][name] = path.stat().st_size
+
+    def hold(self, owner: int, name: str, size: int) -> None:
+        """What is kept elsewhere, and counts as its owner's until it is released."""
+        with self._lock:
+            self._files[owner][name] = size
+
+    def held(self, owner: int, name: str) -> int:
+        """Bytes that count as an owner's under this name; 0 for none."""
+        with self._lock:
+            return self._files[owner].get(name, 0)
+
+    def begin(self, owned: Mapping[int, set[str]]) -> None:
+        """At start-up: whose files there are."""
+        for owner, names in owned.items():
+            for name in names:
+                self.kept(owner, name)
+
+    def gone(self, name: str) -> None:
+        with self._lock:
+            for files in self._files.values():
+                files.pop(name, None)
+
+    def release(self, owner: int | None, name: str) -> None:
+        """An owner needs a file no more."""
+        with self._lock:
+            if owner is not None:
+                self._files[owner].pop(name, None)
+
+    def owned(self, name: str) -> bool:
+        """Whether some owner still needs a file."""
+        with self._lock:
+            return any(name in files for files in self._files.values())
+
+    def used(self, owner: int) -> int:
+        """Bytes of an owner: whole files, and what is under way."""
+        with self._lock:
+            under_way = sum(each.taken for each in self._charges if each.owner == owner)
+            return under_way + sum(self._files[owner].values())
+
+    def refuse_full(self, amount: int) -> None:
+        place = self.directory
+        while not place.exists():
+            place = place.parent
+        free = self.free(place)
+        if self.reserve and free - amount < self.reserve:
+            raise OutOfSpace(
+                f"the disk of {self.directory} has {_gib(free)} free; with {_gib(amount)} more, "
+                f"less than the reserve of {_gib(self.reserve)} would be left",
+                hint="Make room there, or set NOSPOON_FREE_SPACE.",
+            )
+
+    def refuse_beyond(self, owner: int | None, amount: int) -> None:
+        if owner is None or not self.quota:
+            return
+        used = self.used(owner)
+        if used + amount > self.quota:
+            raise OutOfSpace(
+                f"cluster files, uploads and downloads of one user take {_gib(used + amount)}, and "
+                f"may take {_gib(self.quota)}",
+                hint="Take down clusters whose images are not needed, or set NOSPOON_OWNER_SPACE.",
+            )
+
+
+def text_of(cluster: UUID) -> str:
+    """The name under which a cluster's file, in the store, is held; uploads' are digests."""
+    return f"text of {cluster}"
+
+
+def _gib(amount: int) -> str:
+    return f"{amount / GIB:.2f} GiB"

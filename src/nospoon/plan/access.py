@@ -1,0 +1,136 @@
+"""What a cluster takes that members may not have, and what administrators are cautioned about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+
+from nospoon.model.cluster import BmcProtocol, Cluster, ConnectionKind, Host
+from nospoon.model.grants import FIRST_UNPRIVILEGED, PRIVATE, Grants
+from nospoon.plan.hosts import Route
+
+IPMI_PORT, SNMP_PORT = 623, 161
+"""Of BMCs and PDUs with an address of their own (`bmc.pool`)."""
+RANGES = ", ".join(map(str, PRIVATE))
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that members may not have. `path`: where it is in the file."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+def violations(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
+    """Everything of a file that members may not have."""
+    for host in cluster.hosts:
+        yield from _of_host(host, grants)
+    for network in cluster.networks:
+        for cidr in (network.cidr, network.cidr6):
+            if cidr is not None and not grants.has_network(cidr):
+                yield Violation(("networks", network.name, "cidr"), _foreign(str(cidr)))
+    yield from _of_bridges(cluster, grants)
+    yield from _of_bmcs(cluster, grants)
+
+
+def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
+    why = grants.why_not_host(host)
+    if why:
+        yield Violation(("hosts", host.name, "libvirt"), unlisted(host, why))
+    agents = host.simulation.agents
+    if agents is None:
+        return
+    path = ("hosts", host.name, "simulated", "agents")
+    if not grants.has_network(_alone(agents.address)):
+        yield Violation((*path, "address"), _foreign(agents.address))
+    if not grants.has_ports(agents.port, agents.port):
+        yield Violation((*path, "port"), _privileged(str(agents.port)))
+
+
+def _of_bridges(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
+    """On a bridge that is there already, guests reach and hear whoever else is on it."""
+    real = [host for host in cluster.hosts if host.kind is not ConnectionKind.SIMULATED]
+    for network in cluster.networks if real else ():
+        if network.bridge and network.bridge not in grants.bridges:
+            yield Violation(("networks", network.name, "bridge"), _unlisted_bridge(network.bridge))
+    used = {network.physnet for network in cluster.networks if network.physnet}
+    for host in real:
+        for physnet, link in host.physnets:
+            if physnet in used and link not in grants.bridges:
+                path = ("hosts", host.name, "physnets", physnet)
+                yield Violation(path, _unlisted_bridge(link))
+
+
+def _of_bmcs(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
+    given = cluster.addressing
+    spoken = {protocol for node in cluster.nodes for protocol in node.bmc}
+    if given.pool is None and not grants.has_network(_alone(str(given.address))):
+        yield Violation(("bmc", "address"), _foreign(str(given.address)))
+    if given.pool is not None:
+        if not grants.has_network(given.pool):
+            yield Violation(("bmc", "pool"), _foreign(str(given.pool)))
+        for protocol, port in ((BmcProtocol.IPMI, IPMI_PORT), (BmcProtocol.PDU, SNMP_PORT)):
+            if protocol in spoken and not grants.has_ports(port, port):
+                yield Violation(("bmc", "pool"), _privileged(f"{port} on each of its addresses"))
+    else:
+        for path, (first, last) in (
+            (("bmc", "ports"), given.ports),
+            (("bmc", "pdu", "ports"), given.pdu.ports),
+        ):
+            if not grants.has_ports(first, last):
+                yield Violation(path, _privileged(f"{first}-{last}"))
+    if not grants.has_ports(given.redfish_port, given.redfish_port):
+        yield Violation(("bmc", "redfish_port"), _privileged(str(given.redfish_port)))
+
+
+def named(host: Host) -> str:
+    """A host as messages name it."""
+    return f"host {host.name} ({host.uri or host.kind}{f' by ssh {host.ssh}' if host.ssh else ''})"
+
+
+def unlisted(host: Host, why: str) -> str:
+    return f"members may not use {named(host)}: {why}"
+
+
+def _alone(address: str) -> IPv4Network | IPv6Network:
+    return IPv6Network(address) if ":" in address else IPv4Network(address)
+
+
+def _foreign(what: str) -> str:
+    return f"members may not take {what}: it is not in a private network ({RANGES})"
+
+
+def _unlisted_bridge(name: str) -> str:
+    return f"members may not plug nodes into {name} of a host: it is not among the listed bridges"
+
+
+def _privileged(what: str) -> str:
+    return f"members may not listen on port {what}: it is below {FIRST_UNPRIVILEGED}"
+
+
+def overlapping_routes(pool: IPv4Network, own: Iterable[str], routes: Iterable[Route]) -> list[str]:
+    """Routes of this machine that a member's `bmc.pool` would take addresses from. `own`: networks
+    of the cluster.
+    """
+    mine = frozenset(own)
+    return [
+        f"bmc.pool: {pool} overlaps the route {each.network} dev {each.device} of this machine, "
+        "which members may not take addresses from. Choose another `bmc.pool`."
+        for each in routes
+        if each.network.version == 4
+        and each.network.prefixlen
+        and each.network.overlaps(pool)
+        and str(each.network) not in mine
+    ]
+
+
+def public_addresses(cluster: Cluster) -> Iterator[str]:
+    """Cautions about networks that others on the internet have (RFC 6890)."""
+    given = cluster.addressing
+    taken = [(f"network {each.name}", cidr) for each in cluster.networks for cidr in
+             (each.cidr, each.cidr6) if not each.existing]  # fmt: skip
+    for what, cidr in (*taken, ("bmc.pool", given.pool)):
+        if cidr is not None and cidr.is_global:
+            yield f"{what}: {cidr} is public: this machine will not reach its owner's addresses"

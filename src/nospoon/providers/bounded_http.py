@@ -1,0 +1,97 @@
+"""What a service may send that a member names: an adapter of requests that bounds every answer.
+
+requests would read a body whole, guess its encoding, unpack it and follow redirects anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import requests
+import urllib3
+from keystoneauth1.session import TCPKeepAliveAdapter
+from typing_extensions import override
+
+MAX_ANSWER = 16 << 20
+"""Bytes of an answer; 1,000 nodes of Ironic in full are some 10 million."""
+MAX_VALUES = 1_000_000
+"""Values of an answer, by the commas and brackets in it: JSON's smallest take 100 bytes each."""
+MAX_SECONDS = 120.0
+"""From a request to the end of its answer."""
+REDIRECTS = frozenset({301, 302, 303, 305, 307, 308})
+"""Those that keystoneauth follows; Keystone lists its versions with 300."""
+CHUNK = 1 << 16
+Clock = Callable[[], float]
+
+
+class Refused(requests.exceptions.RequestException):
+    """An answer that is not taken."""
+
+
+class BoundedAdapter(TCPKeepAliveAdapter):
+    """Answers are whole, bounded and UTF-8 when it returns them."""
+
+    def __init__(self, now: Clock = time.monotonic) -> None:
+        self._now = now
+        super().__init__()
+
+    @override
+    def send(
+        self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **how: Any
+    ) -> requests.Response:
+        """Raises `RequestException`."""
+        del stream
+        deadline = self._now() + MAX_SECONDS
+        request.headers["Accept-Encoding"] = "identity"
+        answer = super().send(request, True, *args, **how)  # noqa: FBT003  (theirs)
+        try:
+            _refuse_redirect(answer, str(request.url))
+            body = self._body(answer, deadline)
+        except urllib3.exceptions.HTTPError as error:
+            answer.close()
+            raise requests.exceptions.ChunkedEncodingError(str(error)) from error
+        except Refused:
+            answer.close()
+            raise
+        answer.raw.release_conn()
+        answer._content, answer._content_consumed = body, True  # noqa: SLF001  (as iter_content would)
+        answer.encoding = "utf-8"  # RFC 8259 §8.1
+        return answer
+
+    def _body(self, answer: requests.Response, deadline: float) -> bytes:
+        packed = answer.headers.get("Content-Encoding", "identity")
+        if packed.lower() != "identity":
+            raise Refused(f"expected an answer that is not packed, got Content-Encoding {packed!r}")
+        parts, size = [], 0
+        while part := answer.raw.read1(CHUNK, decode_content=False):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_ANSWER:
+                raise Refused(f"expected an answer of at most {MAX_ANSWER} bytes")
+            if self._now() > deadline:
+                raise Refused(f"expected an answer within {MAX_SECONDS:g} s")
+        body = b"".join(parts)
+        if sum(body.count(each) for each in (b",", b"[", b"{")) > MAX_VALUES:
+            raise Refused(f"expected an answer of at most {MAX_VALUES} values")
+        return body
+
+
+def _refuse_redirect(answer: requests.Response, url: str) -> None:
+    """One origin (RFC 6454 §4) is what was named; where else it leads, no one checked."""
+    place = answer.headers.get("Location", "") if answer.status_code in REDIRECTS else ""
+    if place and _origin(there := urljoin(url, place)) != _origin(url):
+        raise Refused(
+            f"expected no redirect to another server, got one to {there[:200]!r}; name that server"
+        )
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError as error:
+        raise Refused(f"expected a URL to be redirected to, got {url[:200]!r}") from error
+    return parts.scheme, parts.hostname or "", port

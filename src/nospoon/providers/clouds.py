@@ -1,0 +1,51 @@
+"""Connections of openstacksdk that know only what they are told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from nospoon.errors import MissingTool, ProviderError
+from nospoon.model.cloud import refused
+from nospoon.providers.answers import PATIENCE
+
+
+def connection(told: Mapping[str, Any], *, purpose: str) -> Any:
+    """An `openstack.connection.Connection`. The daemon's own environment, clouds.yaml, netrc and
+    files are not used. Raises `ProviderError` for settings that are not on the list, which a store
+    of an earlier version may have, and `MissingTool`.
+    """
+    try:
+        import openstack  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise MissingTool(
+            f"openstacksdk is needed to {purpose}", hint="pip install 'nospoon[ironic]'"
+        ) from error
+    wrong = ", ".join(refused(told))
+    if wrong:
+        raise ProviderError(f"settings of a cloud that are not supported: {wrong}")
+    made = openstack.connect(
+        **{"api_timeout": PATIENCE, **told, "load_yaml_config": False, "load_envvars": False}
+    )
+    if made.session.verify is True:  # requests' own way to trust an authority of the site's
+        made.session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
+    _bound(made.session.session)
+    return made
+
+
+def _bound(session: Any) -> None:
+    """Whoever wrote the file chose the server: it is sent nothing of the daemon's environment
+    (proxies, netrc), and its answers are bounded.
+    """
+    from nospoon.providers.bounded_http import BoundedAdapter  # noqa: PLC0415  (an extra)
+
+    session.trust_env = False
+    session.auth = _as_it_is  # else requests would look into the user's netrc
+    session.adapters.clear()  # those of other schemes too
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, BoundedAdapter())
+
+
+def _as_it_is(request: Any) -> Any:
+    return request

@@ -1,0 +1,107 @@
+"""What guests of a network reach on their host: rules of iptables(8), a chain of ours a bridge.
+
+They only take away: what is not refused here goes on to the host's other rules (RETURN, not
+ACCEPT). A daemon that may not change the host's rules makes none, and says so in its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_interface
+
+import structlog
+
+from nospoon.model.resources import Link
+from nospoon.runtime.process import Finished
+from nospoon.runtime.runner import Runner
+
+log = structlog.get_logger()
+FAMILIES = {4: "iptables", 6: "ip6tables"}
+SERVED = {4: ("icmp", (67, 69)), 6: ("ipv6-icmp", (547, 69))}
+"""DHCP and TFTP; what TFTP goes on with from other ports belongs to what was sent (conntrack)."""
+
+MAKE = """
+b=$1 c=$2 owner=$3
+for t in iptables ip6tables; do
+  [ $t = iptables ] && rules=$4 || rules=$5
+  printf '%s' "$rules" | $t-restore -w --noflush || exit 1
+  $t -w -C INPUT -i "$b" -m comment --comment "$owner" -j "$c" 2>/dev/null ||
+    $t -w -I INPUT 1 -i "$b" -m comment --comment "$owner" -j "$c" || exit 1
+done
+"""
+REMOVE = """
+b=$1 c=$2 owner=$3
+for t in iptables ip6tables; do
+  while $t -w -D INPUT -i "$b" -m comment --comment "$owner" -j "$c" 2>/dev/null; do :; done
+  $t -w -F "$c" 2>/dev/null && $t -w -X "$c" 2>/dev/null
+done
+true
+"""
+LOOK = "iptables -w -S INPUT && ip6tables -w -S INPUT"
+
+
+class HostGuard:
+    """The rules of one host. `owner` is the comment of ours; others' are left alone."""
+
+    def __init__(self, runner: Runner, owner: str) -> None:
+        self._runner, self._owner = runner, owner
+
+    async def make(self, link: Link) -> None:
+        """Have these rules and no others; with none wanted, none are there."""
+        if link.host_ports is None:
+            await self.remove(link.bridge)
+            return
+        texts = (rules(link, 4), rules(link, 6))
+        done = await self._sh(MAKE, *self._words(link.bridge), *texts)
+        if done.status:
+            log.warning(
+                "guests reach whatever listens on the host", bridge=link.bridge, why=done.stderr
+            )
+
+    async def remove(self, bridge: str) -> None:
+        await self._sh(REMOVE, *self._words(bridge))
+
+    async def lacking(self, links: Iterable[Link]) -> frozenset[str]:
+        """Bridges whose rules should be there and are not; none where that cannot be seen."""
+        wanted = {each.bridge for each in links if each.host_ports is not None}
+        done = await self._sh(LOOK) if wanted else None
+        if done is None or done.status:
+            return frozenset()
+        lines = done.stdout.splitlines()
+        return frozenset(
+            bridge
+            for bridge in wanted
+            if sum(line.endswith(f"-j {chain(bridge)}") for line in lines) < len(FAMILIES)
+        )
+
+    def _words(self, bridge: str) -> tuple[str, str, str]:
+        return bridge, chain(bridge), self._owner
+
+    async def _sh(self, script: str, *words: str) -> Finished:
+        return await self._runner.run(["sh", "-c", script, "sh", *words], check=False)
+
+
+def chain(bridge: str) -> str:
+    """Its name: at most 28 characters (iptables(8))."""
+    return f"nospoon-{bridge}"
+
+
+def rules(link: Link, version: int) -> str:
+    """For iptables-restore(8): the chain is made, or emptied, and filled in one step."""
+    head = f":{chain(link.bridge)} - [0:0]"
+    return "\n".join(("*filter", head, *_rules(link, version), "COMMIT", ""))
+
+
+def _rules(link: Link, version: int) -> Iterator[str]:
+    """IPv6 guests reach the host's link-local address also where the network has no IPv6."""
+    add, (control, served) = f"-A {chain(link.bridge)}", SERVED[version]
+    yield f"{add} -m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
+    yield f"{add} -p {control} -j RETURN"
+    yield from (f"{add} -p udp --dport {port} -j RETURN" for port in served)
+    text = link.address if version == 4 else link.address6
+    if text:
+        here = ip_interface(text).ip
+        for port in link.host_ports or ():
+            for protocol in ("tcp", "udp"):
+                yield f"{add} -d {here} -p {protocol} --dport {port} -j RETURN"
+    yield f"{add} -j REJECT"

@@ -1,0 +1,153 @@
+"""Accepting connections of an HTTP listener: counted, and refused, before anything is read.
+
+asyncio's own accepting makes a protocol only after the handshake of TLS, takes thousands of
+connections in one turn of the loop, and logs a line for each that it cannot accept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from nospoon.runtime.http_limits import Connection, Connections, HttpLimits, peer_key
+from nospoon.runtime.limited_http import LimitedHttp
+from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.runtime.tasks import Tasks
+
+AT_ONCE = 8
+"""Connections that are accepted in one turn of the loop."""
+PAUSE = 0.5
+"""Seconds for which nothing is accepted once descriptors or memory have run out."""
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+log = RateLimitedLog()
+
+
+class RefusedPeer(Exception):
+    """Who connected may not use this listener. `answer`: what it is sent before the end."""
+
+    def __init__(self, peer: str, answer: bytes) -> None:
+        super().__init__(peer)
+        self.peer, self.answer = peer, answer
+
+
+Identify = Callable[[socket.socket], str]
+"""Whom a connection is counted for. Raises `RefusedPeer`."""
+
+
+def by_address(connection: socket.socket) -> str:
+    """The address that it comes from."""
+    found = connection.getpeername()
+    return peer_key(found[0]) if isinstance(found, tuple) else "local"
+
+
+class Acceptor:
+    """One listening socket. In the place of `asyncio.Server`, which uvicorn closes."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make: Callable[[], LimitedHttp],
+        *,
+        limits: HttpLimits,
+        connections: Connections,
+        identify: Identify = by_address,
+        context: ssl.SSLContext | None = None,
+        backlog: int = 2048,
+    ) -> None:
+        self._listener, self._make, self._context = listener, make, context
+        self._limits, self._connections, self._identify = limits, connections, identify
+        self._loop, self._tasks = asyncio.get_running_loop(), Tasks("accept")
+        self._unbegun: set[socket.socket] = set()
+        self._number = listener.fileno()
+        self._resume: asyncio.TimerHandle | None = None
+        listener.setblocking(False)  # noqa: FBT003  (socket's own signature)
+        listener.listen(backlog)
+        self._loop.add_reader(self._number, self._readable)
+
+    def close(self) -> None:
+        """Nothing more is accepted. Again is harmless."""
+        if self._resume is not None:
+            self._resume.cancel()
+        if self._number >= 0:
+            self._loop.remove_reader(self._number)
+            self._number = -1
+
+    async def wait_closed(self) -> None:
+        """Handshakes that are under way are given up."""
+        await self._tasks.close()
+
+    def _readable(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                connection, _address = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in EXHAUSTED:
+                    self._rest(error)
+                return  # as ECONNABORTED: it was gone before it was accepted (accept(2))
+            self._accepted(connection)
+
+    def _rest(self, error: OSError) -> None:
+        log.warning("connections are not accepted for a while", why=str(error))
+        self._loop.remove_reader(self._number)
+        self._resume = self._loop.call_later(
+            PAUSE, self._loop.add_reader, self._number, self._readable
+        )
+
+    def _accepted(self, connection: socket.socket) -> None:
+        connection.setblocking(False)  # noqa: FBT003  (socket's own signature)
+        try:
+            peer = self._identify(connection)
+        except RefusedPeer as refused:
+            log.warning("connection refused", peer=refused.peer, why="may not use this listener")
+            with contextlib.suppress(OSError):
+                connection.send(refused.answer)
+            connection.close()
+            return
+        except OSError:  # it has gone already
+            connection.close()
+            return
+        protocol = self._make()
+        place = self._connections.admit(
+            peer, self._number, protocol, descriptor=connection.fileno()
+        )
+        if place is None:
+            log.warning("connection refused", peer=peer, why="too many connections")
+            connection.close()
+            return
+        protocol.place = place
+        self._unbegun.add(connection)
+        task = self._tasks.start(self._connect(connection, protocol), name="connection")
+        task.add_done_callback(lambda _: self._connected(connection, protocol, place))
+        protocol.handshake = task
+
+    async def _connect(self, connection: socket.socket, protocol: LimitedHttp) -> None:
+        """From here on the transport closes the socket."""
+        self._unbegun.discard(connection)
+        secured: dict[str, Any] = {}
+        if self._context is not None:
+            secured = {
+                "ssl": self._context,
+                "ssl_handshake_timeout": self._limits.handshake,
+                "ssl_shutdown_timeout": self._limits.linger,
+            }
+        with contextlib.suppress(OSError):  # TLS's errors are such, too
+            await self._loop.connect_accepted_socket(lambda: protocol, connection, **secured)
+
+    def _connected(
+        self, connection: socket.socket, protocol: LimitedHttp, place: Connection
+    ) -> None:
+        """Or not: then nothing else gives back what was taken."""
+        protocol.handshake = None
+        if not protocol.is_connected:
+            place.release()
+        if connection in self._unbegun:
+            self._unbegun.discard(connection)
+            connection.close()

@@ -1,0 +1,171 @@
+"""Limits of an HTTP listener: deadlines, sizes, and how many may be connected at a time.
+
+Deadlines are those of requests. An answer may take as long as it likes, as event streams do, if
+its client goes on to read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import resource
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+RESERVE = 128
+"""Descriptors that listeners for strangers leave to the daemon's socket, its store and hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Of one listener. Times in seconds, sizes in bytes.
+
+    `handshake`: of TLS. `head`: from a connection, or the first byte of a request, to the end of
+    its headers. `keep_alive`: between requests. `body_rate`: bytes a second that a body must bring,
+    measured over `body_window`. `stalled`: how long a client may read nothing of what it is sent.
+    `linger`: how long a refused client is listened to, so that it can read why.
+    `headers`, `header_bytes` (names and values together), `url`: of one request.
+    `pipelined`: requests that may wait for the answer to the one before.
+    `per_peer`, `per_listener`: connections. `reserve`: descriptors that are left to others.
+    """
+
+    handshake: float = 10.0
+    head: float = 10.0
+    keep_alive: float = 5.0
+    body_rate: int = 1024
+    body_window: float = 10.0
+    stalled: float = 60.0
+    linger: float = 2.0
+    headers: int = 100
+    header_bytes: int = 64 << 10
+    url: int = 8 << 10
+    pipelined: int = 32
+    per_peer: int = 256
+    per_listener: int = 1024
+    reserve: int = RESERVE
+
+    @property
+    def highest_descriptor(self) -> int:
+        """A connection with a higher one is refused: descriptors are given lowest first
+        (POSIX `accept`), so that all below are in use.
+        """
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return soft - min(self.reserve, soft // 4) - 1
+
+
+LIMITS = HttpLimits()
+CONTROL = HttpLimits(reserve=0)
+"""Of the daemon's own socket, which may use what the others leave."""
+
+
+def raise_descriptor_limit() -> None:
+    """To what this process may have (setrlimit(2)): BMCs and their clients need many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # as many is what it has, then
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class Droppable(Protocol):
+    """A connection: whether it waits for a request, and its end."""
+
+    @property
+    def is_waiting(self) -> bool: ...
+
+    def drop(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A place that a connection takes until it is released.
+
+    It knows its subject only until then: cycles would leave thousands of connections to Python's
+    garbage collector, which stops the loop for tens of milliseconds.
+    """
+
+    peer: str
+    listener: int
+    subject: Droppable | None
+    of: Connections
+
+    def release(self) -> None:
+        """Again is harmless."""
+        self.subject = None
+        self.of.remove(self)
+
+
+Group = dict[Connection, None]
+K = TypeVar("K")
+
+
+class Connections:
+    """Who is connected to some listeners, the oldest first.
+
+    Where a limit is reached, a connection that waits for a request gives way to a new one, so that
+    clients that say nothing cannot keep others out; where none waits, the new one is refused.
+    """
+
+    def __init__(self, limits: HttpLimits = LIMITS) -> None:
+        self._limits = limits
+        self._peers: dict[str, Group] = {}
+        self._listeners: dict[int, Group] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._listeners.values()))
+
+    def admit(
+        self, peer: str, listener: int, subject: Droppable, *, descriptor: int = 0
+    ) -> Connection | None:
+        """A place for one more; None: it is refused. `descriptor`: the number of its socket."""
+        limits = self._limits
+        same, beside = self._peers.get(peer, {}), self._listeners.get(listener, {})
+        if len(same) >= limits.per_peer and not _give_way(same):
+            return None
+        if len(beside) >= limits.per_listener and not _give_way(beside):
+            return None
+        if descriptor > limits.highest_descriptor and not _give_way(self._most()):
+            return None
+        made = Connection(peer, listener, subject, self)
+        self._peers.setdefault(peer, {})[made] = None
+        self._listeners.setdefault(listener, {})[made] = None
+        return made
+
+    def remove(self, connection: Connection) -> None:
+        _remove(self._peers, connection.peer, connection)
+        _remove(self._listeners, connection.listener, connection)
+
+    def _most(self) -> Group:
+        """The connections of the peer that has the most."""
+        return max(self._peers.values(), key=len, default={})
+
+
+def _remove(groups: dict[K, Group], key: K, connection: Connection) -> None:
+    group = groups.get(key, {})
+    group.pop(connection, None)
+    if not group:
+        groups.pop(key, None)
+
+
+def _give_way(group: Group) -> bool:
+    """The oldest that waits for a request is dropped, where there is one."""
+    for place in group:
+        subject = place.subject
+        if subject is not None and subject.is_waiting:
+            place.release()
+            subject.drop()
+            return True
+    return False
+
+
+def peer_key(address: str) -> str:
+    """What connections are counted by: an IPv4 address, or the /64 of an IPv6 one, which is the
+    least that a site gives a host (RFC 6177 §2).
+    """
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+    return str(found)

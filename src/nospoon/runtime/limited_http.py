@@ -1,0 +1,286 @@
+"""uvicorn's HTTP/1.1 with deadlines and limits (RFC 9112; RFC 6585 §5 for 431).
+
+    waiting ──first byte──▶ head ──headers complete──▶ body ──▶ (answering) ──▶ waiting
+
+Timers run only while something of a request is missing: one that came in one piece costs none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum, auto
+from http import HTTPStatus
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+
+from nospoon.runtime.http_limits import LIMITS, Connection, HttpLimits
+from nospoon.runtime.log_rate import RateLimitedLog
+
+FRAMING = 16
+"""Bytes of chunk headers for one byte of body that are borne (RFC 9112 §7.1)."""
+LONGEST_LENGTH = 19
+"""Digits: of 2**63 bytes. Python refuses to read numbers of thousands of digits."""
+INVALID = "Invalid HTTP request received."
+
+log = RateLimitedLog()
+
+
+class LimitedState(ServerState):
+    """What the connections of a server share."""
+
+    def __init__(self, limits: HttpLimits = LIMITS) -> None:
+        super().__init__()
+        self.limits = limits
+
+
+class _Phase(Enum):
+    """What is expected next of the client."""
+
+    WAITING = auto()
+    HEAD = auto()
+    BODY = auto()
+
+
+class LimitedHttp(HttpToolsProtocol):
+    """One connection. `place` and `handshake` are set by what accepted it."""
+
+    server_state: LimitedState
+    place: Connection | None = None
+    handshake: asyncio.Task[None] | None = None
+    _deadline: asyncio.TimerHandle | None = None
+    _deadline_of = _Phase.WAITING
+    _stalled: asyncio.TimerHandle | None = None
+    _phase = _Phase.WAITING
+    _refusal: tuple[int, str] | None = None
+    _refused = False
+    _received = _head = _body = _seen = 0
+    """Bytes: of this phase as they came; of headers; of the body, and at the last look at it."""
+
+    @property
+    def limits(self) -> HttpLimits:
+        return self.server_state.limits
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is being received or answered: nothing is lost if it is dropped."""
+        return self._phase is not _Phase.BODY and not self.is_answering
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a transport reports to it, or did."""
+        return self.flow is not None
+
+    def drop(self) -> None:
+        """The end, at once."""
+        if self.handshake is not None:
+            self.handshake.cancel()
+        if self.transport is not None:
+            self.transport.abort()
+
+    # what the transport reports
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._stop()
+        if self._stalled is not None:
+            self._stalled.cancel()
+        if self.place is not None:
+            self.place.release()
+            self.place = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self.limits.stalled, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return  # it still sends what was refused
+        self._unset_keepalive_if_required()
+        phase = self._phase
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            else:
+                self._watch()
+            return
+        except httptools.HttpParserError:
+            self.refuse(*(self._refusal or (400, INVALID)))
+            return
+        self._received = self._received + len(data) if self._phase is phase else 0
+        most = self.limits.header_bytes
+        if self._phase is _Phase.HEAD and self._received > most + self.limits.url:
+            self.refuse(431, _too_large(most))
+        elif self._phase is _Phase.BODY and self._received > most + FRAMING * self._body:
+            self.refuse(431, "Too much of the body is framing or trailers.")
+        else:
+            self._watch()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._stop()
+        if self._stalled is not None:
+            self._stalled.cancel()
+        super().handle_websocket_upgrade()
+        successor = self.transport.get_protocol()
+        if isinstance(successor, LimitedWebSocket):
+            successor.place = self.place
+
+    # what the parser reports
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._phase, self._head = _Phase.HEAD, 0
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        if len(self.url) > self.limits.url:
+            self._stop_parsing(414, f"The URL is longer than {self.limits.url} bytes.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        limits = self.limits
+        self._head += len(name) + len(value)
+        if self._head > limits.header_bytes:
+            self._stop_parsing(431, _too_large(limits.header_bytes))
+        if name.lower() == b"content-length" and len(value) > LONGEST_LENGTH:
+            self._stop_parsing(400, "The Content-Length is no number of bytes that anything has.")
+        if len(self.headers) >= limits.headers:
+            self._stop_parsing(431, f"There are more than {limits.headers} headers.")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):
+            self._stop_parsing(400, f"Expected one Host header, got {hosts} (RFC 9112, 3.2).")
+        if len(self.pipeline) >= self.limits.pipelined:
+            self._stop_parsing(400, "Too many requests wait on this connection.")
+        self._phase, self._body, self._seen = _Phase.BODY, 0, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._phase = _Phase.WAITING
+        super().on_message_complete()
+
+    def _stop_parsing(self, status: int, why: str) -> None:
+        self._refusal = status, why
+        raise ValueError(why)  # which the parser turns into its own error
+
+    # answers
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():  # which waits for a client that reads nothing
+            self._arm(_Phase.BODY, self.limits.stalled, self.transport.abort)
+        elif self._phase is _Phase.BODY:  # of a request that is answered: it has an end too
+            self._arm(_Phase.BODY, self.limits.head, self.transport.abort)
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():  # closing would wait for who reads nothing
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
+
+    def refuse(self, status: int, why: str) -> None:
+        """Answer, and close: later requests on this connection cannot be found any more."""
+        peer = self.client[0] if self.client else ""
+        log.warning("HTTP request refused", status=status, why=why, peer=peer)
+        self._refused = True
+        if self.transport.is_closing():
+            return
+        if self.pipeline or (self.is_answering and self.cycle.response_started):
+            self.transport.abort()  # an answer stands half written, or before this one
+            return
+        if self.is_answering:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write(self.refusal(status, why))
+        self._arm(_Phase.WAITING, self.limits.linger, self.transport.abort)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()  # a reset for unread bytes would destroy the answer
+        else:
+            self.transport.close()
+
+    @property
+    def is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def refusal(self, status: int, why: str) -> bytes:
+        """The whole answer."""
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+            "content-type: text/plain; charset=utf-8\r\n"
+            f"content-length: {len(why)}\r\nconnection: close\r\n\r\n"
+        )
+        return (head + why).encode("ascii")
+
+    # deadlines
+
+    def _watch(self) -> None:
+        """The deadline of what is missing now."""
+        if self._phase is _Phase.BODY:
+            if self._deadline is None or self._deadline_of is not _Phase.BODY:
+                self._arm(_Phase.BODY, self.limits.body_window, self._look_at_body)
+        elif self._phase is _Phase.WAITING and self.is_answering:
+            self._stop()
+        elif self._deadline is None or self._deadline_of is not _Phase.HEAD:
+            self._arm(_Phase.HEAD, self.limits.head, self._head_is_late)
+
+    def _arm(self, phase: _Phase, seconds: float, then: Callable[[], None]) -> None:
+        self._stop()
+        self._deadline, self._deadline_of = self.loop.call_later(seconds, then), phase
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _head_is_late(self) -> None:
+        self._deadline = None
+        if self._phase is _Phase.HEAD:
+            self.refuse(408, "The headers did not arrive in time.")
+        else:
+            self.transport.abort()
+
+    def _look_at_body(self) -> None:
+        self._deadline = None
+        wanted = self.limits.body_rate * self.limits.body_window
+        cycle = self.cycle
+        ours = self.flow.read_paused or cycle.body or cycle.waiting_for_100_continue
+        if not ours and self._body - self._seen < wanted:
+            self.refuse(408, "The body did not arrive in time.")
+            return
+        self._seen = self._body
+        self._watch()
+
+
+class LimitedWebSocket(WebSocketsSansIOProtocol):
+    """A connection that became a websocket; pings end it when its client is gone."""
+
+    place: Connection | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.place is not None:
+            self.place.release()
+
+
+def _too_large(most: int) -> str:
+    return f"The headers are longer than {most} bytes."

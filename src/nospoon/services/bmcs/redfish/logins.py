@@ -1,0 +1,37 @@
+"""Logins by password: those that fail are logged, and make the next ones of their source wait."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nospoon.runtime import clock
+from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.exchange import Exchange
+
+
+async def account_of(exchange: Exchange, username: str, password: str) -> bytes:
+    """The account of these credentials, if it may see something here. Raises `RedfishError`.
+
+    Attempts that wait, wait in a queue: many at once are no quicker than one after the other.
+    """
+    failures = exchange.accounts.failures
+    place, source = exchange.request.scope["server"], _source(exchange)
+    waiting = failures.queue(place, source, username, now=clock.monotonic())
+    if waiting is None:
+        raise errors.too_many_logins()
+    if waiting:
+        await asyncio.sleep(waiting)
+    account = exchange.accounts.find(username, password)
+    if account is not None and exchange.log_in(account):
+        failures.worked(place, source, username)
+        return account
+    count = failures.failed(place, source, username, now=clock.monotonic())
+    exchange.accounts.log.warning(
+        "login failed", by="Redfish", peer=source, at=str(place), account=username[:32], times=count
+    )
+    raise errors.unauthorized(exchange.path)
+
+
+def _source(exchange: Exchange) -> str:
+    client = exchange.request.scope.get("client")
+    return client[0] if client else ""

@@ -1,0 +1,128 @@
+"""YAML events -> nodes, with bounds on depth and size before anything is built.
+
+PyYAML's own composer is recursive C: nested brackets overflow its stack, and it lets no other
+thread run until it has ended. This one is a loop over the parser's events, so the daemon's other
+threads have their turns, and what is too deep or too large ends it at once, with its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml.composer import ComposerError
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+MAX_DEPTH = 64
+"""Levels of lists and mappings; a cluster file has some 8."""
+MAX_NODES = 600_000
+"""Values and aliases that a document has as it is written; 20,000 nodes in full are that many."""
+_PLAIN = "tag:yaml.org,2002:str"
+
+
+class BoundError(Exception):
+    """A document is too deep or too large. `line` and `column` from 1."""
+
+    def __init__(self, message: str, mark: Any) -> None:
+        super().__init__(message)
+        self.line, self.column = mark.line + 1, mark.column + 1
+
+
+@dataclass(slots=True)
+class _Composing:
+    """`most`: nodes that there may be; `open`: lists and mappings that are not ended; `keys`: of
+    each, the key that waits.
+    """
+
+    most: int
+    root: Node | None = None
+    open: list[Node] = field(default_factory=list)
+    keys: list[Node | None] = field(default_factory=list)
+    anchors: dict[str, Node] = field(default_factory=dict)
+    documents: int = 0
+    nodes: int = 0
+
+    def take(self, event: Any) -> None:
+        if isinstance(event, NodeEvent):
+            self._take_node(event)
+        elif isinstance(event, SequenceEndEvent | MappingEndEvent):
+            ended = self.open.pop()
+            self.keys.pop()
+            ended.end_mark = event.end_mark
+        elif isinstance(event, DocumentStartEvent):
+            self.documents += 1
+            if self.documents > 1:
+                raise _wrong("expected a single document, but found another one", event)
+
+    def _take_node(self, event: Any) -> None:
+        self.nodes += 1
+        if self.nodes > self.most:
+            raise BoundError(f"more than {self.most} values", event.start_mark)
+        if isinstance(event, AliasEvent):
+            self._attach(self._known(event))
+            return
+        node = _node_of(event)
+        self._name(event, node)
+        self._attach(node)
+        if not isinstance(event, ScalarEvent):
+            self.open.append(node)
+            self.keys.append(None)
+            if len(self.open) > MAX_DEPTH:
+                said = f"lists and mappings nested more than {MAX_DEPTH} deep"
+                raise BoundError(said, event.start_mark)
+
+    def _known(self, event: Any) -> Node:
+        node = self.anchors.get(event.anchor)
+        if node is None:
+            raise _wrong(f"found undefined alias {event.anchor!r}", event)
+        return node
+
+    def _name(self, event: Any, node: Node) -> None:
+        if event.anchor is None:
+            return
+        if event.anchor in self.anchors:
+            raise _wrong(f"found duplicate anchor {event.anchor!r}", event)
+        self.anchors[event.anchor] = node
+
+    def _attach(self, node: Node) -> None:
+        """To the list or mapping in which it stands: keys and values take turns in the latter."""
+        if not self.open:
+            self.root = node
+        elif isinstance(self.open[-1], SequenceNode):
+            self.open[-1].value.append(node)
+        elif (key := self.keys[-1]) is None:
+            self.keys[-1] = node
+        else:
+            self.open[-1].value.append((key, node))
+            self.keys[-1] = None
+
+
+def _wrong(said: str, event: Any) -> ComposerError:
+    return ComposerError(None, None, said, event.start_mark)
+
+
+def _node_of(event: Any) -> Node:
+    start, end = event.start_mark, event.end_mark
+    if isinstance(event, ScalarEvent):
+        tag = _PLAIN if event.tag in (None, "!") else str(event.tag)
+        return ScalarNode(tag, event.value, start, end, style=event.style)
+    kind = SequenceNode if isinstance(event, SequenceStartEvent) else MappingNode
+    return kind(str(event.tag), [], start, end)
+
+
+def compose(text: str, *, most: int = MAX_NODES) -> Node | None:
+    """The root of the only document, None for an empty one. Raises `BoundError`, `YAMLError`."""
+    composing = _Composing(most)
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        composing.take(event)
+    return composing.root

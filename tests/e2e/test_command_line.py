@@ -1,0 +1,107 @@
+"""What scripts rely on: exit codes, columns, the order of rows, and no passwords unasked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from nospoon.testing.rack import Rack
+
+
+def simulated(rack: Rack, count: int = 2) -> tuple[str, str]:
+    name = rack.name()
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}nodes: [{{count: {count}}}]\n"
+    return name, rack.file(text, f"{name}.yaml")
+
+
+def test_detailed_exit_codes_are_those_of_terraform(shared: Rack) -> None:
+    name, file = simulated(shared)
+    shared.run("plan", "--detailed-exitcode", file, status=2)
+    shared.run("up", "--yes", file)
+    shared.run("plan", "--detailed-exitcode", file)
+    broken = shared.file(f"cluster: {name}\nnodes: [{{cpus: many}}]\n", "broken.yaml")
+    said = shared.run("plan", "--detailed-exitcode", broken, status=1).stderr
+    assert "broken.yaml:2:" in said
+    shared.run("plan", broken, status=2)
+
+
+def test_an_unknown_column_is_refused_before_anything_is_done(shared: Rack) -> None:
+    name, file = simulated(shared)
+    said = shared.run("up", "--yes", file, "-c", "bogus", status=2).stderr
+    assert "no column 'bogus'" in said
+    assert name not in {row["name"] for row in shared.json("status")}
+
+
+def test_passwords_are_shown_on_request_only(shared: Rack) -> None:
+    name, file = simulated(shared, 1)
+    up = shared.run("up", "--yes", file)
+    (secret,) = (row["password"] for row in shared.bmcs(name).values())
+    again = shared.run("up", "--yes", "-f", "json", file)
+    listed = shared.run("bmc", "list", "--cluster", name)
+    assert all(secret not in each.stdout + each.stderr for each in (up, again, listed))
+    assert f"bmc list --cluster {name} --show-secrets" in up.stderr
+    asked = shared.run("bmc", "list", "--cluster", name, "-c", "password", "-f", "value")
+    assert asked.stdout.strip() == secret
+
+
+def test_rows_name_their_cluster_and_stand_in_the_order_of_their_numbers(shared: Rack) -> None:
+    name, file = simulated(shared, 11)
+    shared.run("up", "--yes", file)
+    wanted = [(name, f"node-{n}") for n in range(11)]
+    for what in ("bmc", "node"):
+        rows = shared.json(what, "list", "--cluster", name)
+        assert [(row["cluster"], row["node"]) for row in rows] == wanted
+
+
+def test_an_unknown_cluster_is_an_error(shared: Rack) -> None:
+    for what in ("bmc", "node"):
+        assert "no cluster 'nope'" in shared.run(what, "list", "--cluster", "nope", status=2).stderr
+
+
+def test_apply_shows_the_plan_and_then_where_the_bmcs_are(shared: Rack) -> None:
+    name, file = simulated(shared)
+    plan = str(shared.directory / "plan.json")
+    shown = shared.run("plan", file, "-o", plan).stdout
+    applied = shared.run("apply", "--yes", plan)
+    assert shown.splitlines()[0] in applied.stderr
+    assert "node-1" in applied.stdout
+    assert {row["node"] for row in shared.json("node", "list", "--cluster", name)} == {
+        "node-0",
+        "node-1",
+    }
+
+
+def test_apply_asks_only_on_a_terminal_and_after_it_showed_the_plan(shared: Rack) -> None:
+    name, file = simulated(shared)
+    plan = str(shared.directory / "asked.json")
+    shared.run("plan", file, "-o", plan)
+    said = shared.run("apply", plan, status=2).stderr
+    assert "2 to create" in said or "machine node-0" in said
+    assert "use --yes" in said.lower()
+    assert name not in {row["name"] for row in shared.json("status")}
+
+
+def test_a_removal_is_not_saved_and_says_so(shared: Rack) -> None:
+    name, file = simulated(shared)
+    shared.run("up", "--yes", file)
+    out = shared.directory / "removal.json"
+    said = shared.run("plan", "--down", name, "-o", str(out), status=2).stderr
+    assert "--down and --out cannot be combined" in said
+    assert not out.exists()
+
+
+def test_an_older_saved_plan_is_refused_with_what_to_do(shared: Rack, tmp_path: Path) -> None:
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps({"request": {}}))
+    assert "nospoon plan FILE -o PLAN" in shared.run("apply", "--yes", str(old), status=2).stderr
+
+
+def test_clusters_with_redfish_alone_share_an_address(shared: Rack) -> None:
+    """Their nodes have no UDP port that could be taken twice."""
+    first, second = shared.name(), shared.name()
+    rest = f"hosts: {{sim: simulated}}\n{shared.bmc()}nodes: [{{count: 2, bmc: [redfish]}}]\n"
+    for name in (first, second):
+        text = f"cluster: {name}\n{rest}"
+        shared.run("up", "--yes", shared.file(text, f"{name}.yaml"))
+    ends = {row["redfish"].rpartition("/redfish")[0] for row in shared.json("bmc", "list")}
+    assert len(ends) == 1

@@ -1,0 +1,157 @@
+"""Simulated agents: where an ISO of a BMC client may lead them, and what they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agents.test_service import TOKEN, Machine, agents, guest, ironic
+from tests.security.asked import OWNER, a_daemon
+
+from nospoon.model.agent import Agents
+from nospoon.model.ironic import IronicPlace
+from nospoon.runtime.json_depth import DEEPEST
+from nospoon.runtime.reach import Reach
+from nospoon.services.agents.listeners import MAX_BODY
+from nospoon.services.agents.service import origin
+from nospoon.store import clusters
+from nospoon.testing.downloads import LOOPBACK
+
+NOWHERE = Reach()
+"""No media networks: what a daemon has by default."""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"])
+async def test_an_iso_leads_no_agent_to_loopback(host: str) -> None:
+    machine = Machine()
+    async with ironic() as api, agents(reach=NOWHERE) as service:
+        url = api.url.replace("127.0.0.1", host)
+        service.booted(guest(machine, Agents(), cmdline=f"ipa-api-url={url}"))
+        await machine.until(lambda: bool(machine.done))
+    (told,) = machine.done
+    assert told.startswith("say simulated agent: did not start: ")
+    assert "where a BMC may not reach" in told
+    assert "NOSPOON_MEDIA_NETWORKS" in told
+
+
+@pytest.mark.parametrize("named", ["api", "boot_script", "endpoint", "networks", "nothing but it"])
+async def test_an_iso_leads_where_the_file_or_the_daemons_networks_do(named: str) -> None:
+    async with ironic() as api:
+        behaviour = Agents(
+            api=api.url if named == "api" else "",
+            boot_script=f"{api.url}/boot.ipxe" if named == "boot_script" else "",
+        )
+        iso: str | None = f"ipa-api-url={api.url}"
+        if named == "nothing but it":  # no ISO: the API that the file names
+            behaviour, iso = Agents(api=api.url), None
+        reach = LOOPBACK if named == "networks" else NOWHERE
+        endpoint = f"{api.url}/" if named == "endpoint" else ""
+        async with agents(reach=reach, endpoint=endpoint) as service:
+            service.booted(guest(Machine(), behaviour, cmdline=iso))
+            assert (await api.beats.get())["agent_token"] == TOKEN
+
+
+async def test_a_boot_script_of_the_file_leads_anywhere() -> None:
+    async with ironic() as api, ironic() as other, agents(reach=NOWHERE) as service:
+        api.script = f"kernel http://h/k ipa-api-url={other.url}"
+        service.booted(guest(Machine(), Agents(boot_script=f"{api.url}/boot.ipxe")))
+        assert (await other.beats.get())["agent_token"] == TOKEN
+
+
+async def test_an_iso_that_is_booted_by_http_is_checked_too() -> None:
+    machine = Machine()
+    async with ironic() as api, agents(reach=NOWHERE, http=f"ipa-api-url={api.url}") as service:
+        service.booted(guest(machine, Agents()))
+        await machine.until(lambda: bool(machine.done))
+    assert "where a BMC may not reach" in machine.done[0]
+
+
+async def test_the_callback_of_inspection_is_checked_like_the_api() -> None:
+    machine = Machine()
+    async with (
+        ironic() as api,
+        ironic() as other,
+        agents(reach=NOWHERE, endpoint=api.url) as service,
+    ):
+        line = f"ipa-api-url={api.url} ipa-inspection-callback-url={other.url}/there"
+        service.booted(guest(machine, Agents(), cmdline=line))
+        await machine.until(lambda: bool(machine.done))
+    assert "did not start" in machine.done[0]
+    assert "where a BMC may not reach" in machine.done[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "same"),
+    [
+        ("http://ironic.example", True),
+        ("http://IRONIC.example.:80/v1", True),
+        ("https://ironic.example", False),
+        ("http://ironic.example:6385", False),
+        ("http://user@ironic.example/", True),
+        ("http://ironic.example@evil.example/", False),
+        ("ftp://ironic.example", False),
+        ("http://ironic.example:x", False),
+        ("http://[ironic.example", False),
+        ("", False),
+    ],
+)
+def test_one_place_is_one_scheme_host_and_port(url: str, *, same: bool) -> None:
+    assert (origin(url) == origin("http://ironic.example")) is same
+
+
+async def test_the_daemon_knows_the_ironic_that_a_cluster_names(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        daemon = asked.daemon
+        await asked.up(OWNER, "cluster: c\nhosts: {h: {simulated: true}}\nnodes: [{name: n}]\n")
+        (member,) = daemon.fleet.of(OWNER)
+        assert await daemon.enrolment.endpoint_of(member) == ""
+        row = await daemon.database.call(partial(clusters.get, id=member.cluster_id))
+        assert row is not None
+        sealed = daemon.enrolment.sealed(IronicPlace("http://127.0.0.1:6385"))
+        await daemon.database.call(partial(clusters.save, row=replace(row, enrolled=sealed)))
+        assert await daemon.enrolment.endpoint_of(member) == "http://127.0.0.1:6385"
+        assert await daemon.enrolment.endpoint_of(None) == ""
+
+
+async def sent(beat: dict[str, Any], token: str, head: str, body: bytes) -> int:
+    """The status that a command is answered with, whatever of it is sent."""
+    url = beat["callback_url"].removeprefix("https://")
+    place, _, path = url.partition("/")
+    host, _, port = place.partition(":")
+    context = ssl.create_default_context(cadata=beat["agent_verify_ca"])
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    target = f"/{path}/v1/commands/?agent_token={token}"
+    writer.write(f"POST {target} HTTP/1.1\r\nHost: h\r\n{head}\r\n\r\n".encode() + body)
+    async with asyncio.timeout(20):
+        status = int((await reader.readline()).split()[1])
+    writer.close()
+    return status
+
+
+def chunked(body: bytes) -> bytes:
+    return b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+
+
+async def test_commands_are_bounded_and_strangers_have_none_read() -> None:
+    command = {"name": "standby.sync", "params": {}}
+    plain = json.dumps(command).encode()
+    long = json.dumps({**command, "params": {"x": "x" * MAX_BODY}}).encode()
+    deep = b'{"name": "standby.sync", "params": {"x": %s%s}}' % (b"[" * DEEPEST, b"]" * DEEPEST)
+    async with ironic() as api, agents() as service:
+        service.booted(guest(Machine(), Agents(api=api.url)))
+        beat = await api.beats.get()
+        for token, head, body, status in (
+            (TOKEN, f"Content-Length: {len(plain)}", plain, 200),
+            (TOKEN, f"Content-Length: {MAX_BODY + 1}", b"", 413),
+            (TOKEN, "Transfer-Encoding: chunked", chunked(long), 413),
+            (TOKEN, f"Content-Length: {len(deep)}", deep, 400),
+            ("x", f"Content-Length: {MAX_BODY}", b"", 401),
+            ("x", f"Content-Length: {len(deep)}", deep, 401),
+        ):
+            assert await sent(beat, token, head, body) == status

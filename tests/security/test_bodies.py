@@ -1,0 +1,106 @@
+"""Depth and size of what members send: cluster files, and bodies of the API."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.security.asked import OWNER, STRANGER, a_daemon
+
+from nospoon.api.gate import MAX_BESIDES, MAX_BODY
+from nospoon.errors import SpecError
+from nospoon.spec.compose import MAX_DEPTH, MAX_NODES, BoundError, compose
+from nospoon.spec.document import MAX_PROBLEMS, Document
+from nospoon.spec.load import load
+
+
+def problem(text: str) -> tuple[int, int, str]:
+    with pytest.raises(SpecError) as refused:
+        load(text, file="f")
+    first = refused.value.problems[0]
+    return first.line, first.column, first.message
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 20_000, 60_000])
+@pytest.mark.parametrize("closed", ["", "]"])
+def test_lists_too_deep_are_an_error_at_the_level_that_is_too_deep(
+    levels: int, closed: str
+) -> None:
+    line, column, message = problem(f"cluster: c\nnodes: {'[' * levels}{closed * levels}\n")
+    assert (line, column) == (2, len("nodes: ") + MAX_DEPTH)
+    assert message == f"lists and mappings nested more than {MAX_DEPTH} deep"
+
+
+@pytest.mark.parametrize("step", ["- ", "? ", "{a: ", "[{a: "])
+def test_any_nesting_too_deep_is_refused(step: str) -> None:
+    assert "nested more than" in problem(step * 30_000)[2]
+
+
+def test_aliases_that_deepen_what_they_stand_for_are_refused() -> None:
+    deep = "a0: &a0 [" + "[" * 40 + "]" * 40 + "]\n"
+    more = "".join(f"a{n}: &a{n} [[[[[*a{n - 1}]]]]]\n" for n in range(1, 1000))
+    assert "nested more than" in problem(deep + more)[2]
+
+
+def test_what_is_as_deep_as_may_be_is_read() -> None:
+    text = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    assert json.dumps(Document(text, "f").value) == text
+
+
+def test_too_many_values_and_aliases_are_refused_where_they_begin_to_be() -> None:
+    for text in ("[" + "0,\n" * 99 + "]", "- &a x\n" + "- *a\n" * 99, "{" + "a: b,\n" * 50 + "}"):
+        with pytest.raises(BoundError, match="more than 20 values") as refused:
+            compose(text, most=20)
+        assert refused.value.line in (10, 20)
+    assert "values" in problem("[" + "0,\n" * MAX_NODES + "]")[2]
+
+
+def test_a_file_with_very_many_problems_shows_the_first_ones() -> None:
+    text = "cluster: c\nnodes:\n" + "- {cpu: 1}\n" * 5_000
+    with pytest.raises(SpecError) as refused:
+        load(text, file="f")
+    assert MAX_PROBLEMS <= len(refused.value.problems) < 2 * MAX_PROBLEMS
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 50_000, "0o" + "7" * 50_000, "9" * 50_000])
+def test_numbers_of_very_many_digits_are_an_error_of_the_file(number: str) -> None:
+    assert problem(f"cluster: c\nnodes: [{{cpus: {number}}}]\n")[:2] == (2, 16)
+
+
+@pytest.mark.parametrize("size", [f"{'9' * 400}TiB", f"{'9' * 25}TiB"])
+def test_a_size_without_end_is_an_error_of_the_file(size: str) -> None:
+    line, column, message = problem(f"cluster: c\nnodes: [{{disks: [{size}]}}]\n")
+    assert (line, column) == (2, 18)
+    assert message.startswith("expected a size of less than")
+
+
+async def test_bodies_of_the_api_are_bounded(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        deep = b'{"file": "f", "text": ' + b"[" * 60_000
+        many = b'{"file": "f", "text": "x", "uploads": [' + b"[]," * (MAX_BESIDES // 3) + b"[]]}"
+        long = json.dumps({"file": "f", "text": "#" * (MAX_BODY + 1)}).encode()
+        assert (await asked.ask(OWNER, "POST", "/v1/plan", deep)).status in (400, 422)
+        for body in (many, long, many[:-9], b"[" * (MAX_BESIDES + 1)):
+            refused = await asked.ask(OWNER, "POST", "/v1/plan", body)
+            assert (refused.status, refused.json["error"]["type"]) == (413, "TooLarge")
+        least = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
+        text = f"{'# a long file' * (MAX_BESIDES // 8)}\n{least}"
+        taken = await asked.ask(OWNER, "POST", "/v1/plan", {"file": "f", "text": text})
+        assert taken.status == 200
+        assert (await asked.ask(STRANGER, "POST", "/v1/plan", many)).status == 403
+
+
+SHOW = """
+import ctypes, resource
+from nospoon.runtime.hardening import protect_memory
+protect_memory()
+print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
+"""
+
+
+def test_memory_with_passwords_is_dumped_nowhere() -> None:
+    done = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "(0, 0) 0"

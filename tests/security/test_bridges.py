@@ -1,0 +1,121 @@
+"""Whose bridges a network may plug into: of members those that root's list names, and of nobody one
+that nospoon made for another cluster.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tests.security.asked import OTHER, OWNER, a_daemon
+
+from nospoon.control.saved import refuse_anothers_bridges
+from nospoon.errors import Conflict
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.grants import DEFAULTS, Grants
+from nospoon.plan.access import violations
+from nospoon.plan.hosts import HostFacts, against_network
+from nospoon.plan.identity import bridge_name, made_for_a_cluster
+from nospoon.spec.grants import load_grants
+from nospoon.spec.load import load
+
+VICTIM = bridge_name(UUID("11111111-2222-3333-4444-555555555555"), "lan")
+FACTS = HostFacts(
+    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
+    links=frozenset({VICTIM, "vnet7", "eth1", "br-lan", "nstest"}),
+    masters={"vnet7": VICTIM, "eth1": "br-lan"},
+    bridges=frozenset({VICTIM, "br-lan", "nstest"}),
+)  # fmt: skip
+BOTH = """cluster: c
+hosts: {a: {libvirt: 'qemu:///system', physnets: {p: eth1, unused: eth9}}, s: simulated}
+networks:
+  x: {bridge: br-lan, vlan: 7, switch: ovs}
+  y: {physnet: p}
+  z: {}
+nodes: [{host: a, nics: [x, y, z]}]
+"""
+
+
+def test_members_plug_into_listed_bridges_only() -> None:
+    cluster = load(BOTH, file="f")
+    found = [each.path for each in violations(cluster, DEFAULTS)]
+    assert found == [("networks", "x", "bridge"), ("hosts", "a", "physnets", "p")]
+    listed = load_grants("bridges: [br-lan, eth1]\n", file="g")
+    assert listed == Grants(bridges=frozenset({"br-lan", "eth1"}))
+    assert list(violations(cluster, listed)) == []
+
+
+def test_simulated_hosts_have_no_bridges_to_plug_into() -> None:
+    text = "cluster: c\nhosts: {s: simulated}\nnetworks: {x: {bridge: br0}}\nnodes: [{nics: [x]}]\n"
+    assert list(violations(load(text, file="f"), DEFAULTS)) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        (f"{{bridge: {VICTIM}}}", True),
+        ("{bridge: nstest}", False),  # an administrator's own
+        ("{bridge: br-lan}", False),
+        ("{physnet: eth1}", False),
+        ("{physnet: lan}", True),
+        ("{physnet: vnet7}", True),  # a guest's end of that network
+    ],
+)
+def test_nobody_plugs_into_a_bridge_of_another_cluster(given: str, *, refused: bool) -> None:
+    text = (
+        f"cluster: c\nhosts: {{a: {{physnets: {{lan: {VICTIM}, vnet7: vnet7, eth1: eth1}}}}}}\n"
+        f"networks: {{x: {given}}}\nnodes: [{{nics: [x]}}]\n"
+    )
+    cluster = load(text, file="f")
+    for facts in (FACTS, replace(FACTS, links=None)):
+        (network,) = cluster.networks
+        why = "".join(against_network(network, cluster.hosts[0], facts))
+        assert ("for one cluster, and for no other" in why) == refused, why
+
+
+def test_the_names_of_made_bridges_are_known_again() -> None:
+    for network in ("lan", "provision-of-long-name", "x"):
+        assert made_for_a_cluster(bridge_name(UUID(int=7), network))
+    assert not made_for_a_cluster("nspoon0")
+
+
+def test_an_id_that_gives_another_cluster_s_bridge_is_refused() -> None:
+    victim, thief = UUID(int=1), UUID(int=2)
+    text = "cluster: c\nnetworks: {lan: {}, b: {bridge: br0}}\nnodes: [{}]\n"
+    cluster = load(text, file="f")
+    refuse_anothers_bridges(cluster, thief, {bridge_name(victim, "lan"), "br0", ""})
+    with pytest.raises(Conflict, match="network lan: its bridge would be ns"):
+        refuse_anothers_bridges(cluster, victim, {bridge_name(victim, "lan"), "br0", ""})
+
+
+async def test_no_cluster_gets_the_bridge_of_another_one(tmp_path: Path) -> None:
+    """Found by trying ids: 24 bits are few, and here the name of the network is chosen, too."""
+    text = "cluster: {}\nid: {}\nhosts: {{s: simulated}}\nnetworks: {{lan: {{}}}}\nnodes: [{{}}]\n"
+    mine, theirs = UUID(int=3), UUID(int=4)
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, text.format("a", mine))).status == 202
+        (member,) = asked.daemon.fleet.of(OWNER)
+        (nic,) = member.machine.nics
+        assert nic.bridge == bridge_name(mine, "lan")
+        assert asked.daemon.fleet.bridges(but=theirs) == {nic.bridge}
+        assert asked.daemon.fleet.bridges(but=mine) == frozenset()
+        taken = replace(nic, bridge=bridge_name(theirs, "lan"))  # as if the digests were equal
+        machine = replace(member.machine, nics=(taken,))
+        asked.daemon.fleet.put(replace(member, machine=machine))
+        refused = await asked.up(OTHER, text.format("b", theirs))
+        assert refused.status == 409
+        assert "which another cluster has" in refused.json["error"]["message"]
+
+
+async def test_a_member_is_told_where_in_the_file(tmp_path: Path) -> None:
+    text = "cluster: c\nnetworks: {x: {bridge: br0}}\nnodes: [{nics: [x]}]\n"
+    body = {"file": "c.yaml", "text": text}
+    async with a_daemon(tmp_path) as asked:
+        reasons = (await asked.ask(OWNER, "POST", "/v1/plan", body)).json["error"]["reasons"]
+        assert [each.partition(" ")[0] for each in reasons] == ["c.yaml:2:24:"]
+        assert "members may not plug nodes into br0" in reasons[0]
+        answer = await asked.ask(os.getuid(), "POST", "/v1/plan", body)
+        assert "members may not" not in answer.body.decode()

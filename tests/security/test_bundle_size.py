@@ -1,0 +1,57 @@
+"""A support bundle has so much and no more, and is made for one user once at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.security.asked import OTHER, OWNER, a_daemon
+
+from nospoon.control.bundle import MAX_LEFT_OUT, MAX_TEXTS, Texts
+from nospoon.errors import SpecError
+from nospoon.services.consoles.records import Records
+from nospoon.spec.load import load
+
+
+def test_what_does_not_fit_into_a_bundle_is_left_out_and_says_so() -> None:
+    texts = Texts()
+    texts.add("a", "x" * MAX_TEXTS)
+    texts.add("b", "y")
+    texts.add("c", "")
+    assert texts.by_name["b"].startswith("left out")
+    assert (len(texts.by_name["a"]), texts.by_name["c"]) == (MAX_TEXTS, "")
+    for n in range(MAX_LEFT_OUT + 5):
+        texts.add(f"more{n}", "z")
+    assert len(texts.by_name) == MAX_LEFT_OUT + 2
+
+
+async def test_one_bundle_of_a_user_is_made_at_a_time(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        async with asked.daemon.controller.turns.of("bundle", str(OWNER)):
+            waiting = asyncio.ensure_future(asked.ask(OWNER, "GET", "/v1/support-bundle"))  # noqa: TID251
+            assert (await asked.ask(OTHER, "GET", "/v1/support-bundle")).status == 200
+            assert not waiting.done()
+        assert (await waiting).status == 200
+
+
+def test_of_a_console_the_end_is_read_also_where_it_is_in_two_segments(tmp_path: Path) -> None:
+    machine = uuid4()
+    (tmp_path / f"{machine}.log.0").write_text("older")
+    (tmp_path / f"{machine}.log").write_text("newer")
+    records = Records(tmp_path)
+    records.keep(machine, group="c", node="n")
+    assert records.tail(machine, 7) == b"ernewer"
+    assert records.tail(machine, 100) == b"oldernewer"
+    assert records.tail(uuid4(), 10) == b""
+
+
+def test_a_node_has_at_most_so_many_labels() -> None:
+    def labels(count: int) -> str:
+        named = ", ".join(f"l{n}: x" for n in range(count))
+        return f"cluster: c\nhosts: {{s: simulated}}\nnodes: [{{labels: {{{named}}}}}]\n"
+
+    load(labels(64), file="f")
+    with pytest.raises(SpecError, match="at most 64 entries"):
+        load(labels(65), file="f")

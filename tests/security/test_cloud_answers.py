@@ -1,0 +1,189 @@
+"""What a service that a member names may answer: so much, in such a time, from there only."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openstack")
+import requests
+
+from nospoon.errors import HostUnreachable, NospoonError
+from nospoon.model.ironic import IronicPlace
+from nospoon.providers.answers import MAX_TEXT, MAX_TOLD, decoded, judged
+from nospoon.providers.bounded_http import MAX_ANSWER, MAX_SECONDS, MAX_VALUES, BoundedAdapter
+from nospoon.providers.clouds import connection
+from nospoon.providers.ironic.api import Api
+from nospoon.providers.ironic.errors import said
+from nospoon.providers.nova.api import words_of
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Support for InfluxDB"),
+    pytest.mark.filterwarnings("ignore:The 'service_type' parameter"),
+]
+Answering = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def service(answering: Answering) -> Iterator[str]:
+    """A server on loopback, by its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            try:
+                answering(self)
+            except OSError:
+                self.close_connection = True  # the other end had enough
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def giving(body: bytes, status: int = 200, **headers: str) -> Answering:
+    def answer(to: BaseHTTPRequestHandler) -> None:
+        to.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            to.send_header(name.replace("_", "-"), value)
+        to.end_headers()
+        to.wfile.write(body)
+
+    return answer
+
+
+def endless(to: BaseHTTPRequestHandler) -> None:
+    to.send_response(200)
+    to.end_headers()
+    while True:
+        to.wfile.write(b" " * (1 << 20))
+
+
+def got(url: str, **how: Any) -> requests.Response:
+    with requests.Session() as session:
+        session.trust_env = False
+        session.mount("http://", BoundedAdapter(**how))
+        return session.get(url, timeout=20, allow_redirects=False)
+
+
+@pytest.mark.parametrize(
+    ("answering", "told"),
+    [
+        (endless, f"at most {MAX_ANSWER} bytes"),
+        (giving(b"[" + b"{}," * MAX_VALUES + b"{}]"), f"at most {MAX_VALUES} values"),
+        (giving(b"x", Content_Encoding="gzip"), "not packed, got Content-Encoding 'gzip'"),
+        (giving(b"", 302, Location="http://127.0.0.2/x"), "one to 'http://127.0.0.2/x'"),
+        (giving(b"", 301, Location="file:///etc/shadow"), "no redirect to another server"),
+    ],
+)
+def test_an_answer_past_a_limit_is_refused(answering: Answering, told: str) -> None:
+    with service(answering) as url, pytest.raises(requests.RequestException, match=told):
+        got(f"{url}/x")
+
+
+def test_an_answer_that_takes_too_long_is_refused() -> None:
+    times = iter([0.0, MAX_SECONDS + 1])
+    with service(giving(b"{}")) as url, pytest.raises(requests.RequestException, match="within"):
+        got(url, now=lambda: next(times))
+
+
+def test_what_is_within_the_limits_is_taken_and_read_as_utf_8() -> None:
+    with service(giving(b'{"a": "\xc3\xa9"}', Content_Type="text/plain; charset=cp500")) as url:
+        assert got(url).json() == {"a": "é"}
+    with service(giving(b"", 302, Location="/v1/")) as url:
+        assert got(url).headers["Location"] == "/v1/"
+    with service(giving(b"\xe9" * 100_000, 503)) as url:
+        answer = decoded(got(url))
+    assert len(answer.text) == MAX_TEXT
+    with pytest.raises(HostUnreachable, match="503"):
+        judged(answer, "GET /", said=said)
+
+
+def test_json_that_is_too_deep_or_no_utf_8_is_no_json() -> None:
+    for body in (b"[" * 500_000, b'"\xff"', b"[NaN"):
+        with service(giving(body)) as url:
+            answer = decoded(got(url))
+        with pytest.raises(HostUnreachable, match="no JSON"):
+            judged(answer, "GET /", said=str)
+
+
+@pytest.mark.parametrize("words", [said, words_of])
+def test_of_a_refusal_little_is_told(words: Callable[[str], str]) -> None:
+    for text in ("[" * 1_000_000, "x" * 1_000_000, json.dumps({"error": ["y" * 9_000]})):
+        assert len(words(text)) <= MAX_TOLD
+
+
+def versions(version: str) -> Answering:
+    def answer(to: BaseHTTPRequestHandler) -> None:
+        links = [{"rel": "self", "href": f"http://{to.headers['Host']}/v1/"}]
+        v1 = {
+            "id": "v1",
+            "status": "CURRENT",
+            "version": "1.95",
+            "min_version": "1.1",
+            "links": links,
+        }
+        body = json.dumps({"versions": [v1], "version": v1, "default_version": v1}).encode()
+        giving(body, X_OpenStack_Ironic_API_Maximum_Version=version)(to)
+
+    return answer
+
+
+def ironic(pages: Mapping[str, Answering]) -> Answering:
+    """An Ironic that answers `/v1/nodes` and so on in its own way."""
+
+    def answer(to: BaseHTTPRequestHandler) -> None:
+        what = to.path.partition("?")[0].rpartition("/")[2]
+        pages.get(what, versions("1.95"))(to)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answering", "told"),
+    [
+        (endless, f"at most {MAX_ANSWER} bytes"),
+        (giving(b"[" * 900_000), "no JSON"),
+        (giving(b"", 302, Location="http://127.0.0.2:9/"), "no redirect to another server"),
+    ],
+)
+async def test_a_hostile_ironic_is_an_error_and_nothing_more(
+    answering: Answering, told: str
+) -> None:
+    with service(ironic({"nodes": answering})) as url:
+        api = Api(IronicPlace(endpoint=url))
+        with pytest.raises(NospoonError, match=told) as refused:
+            await api.listed("nodes")
+        await api.close()
+    assert len(str(refused.value)) < 1000
+
+
+async def test_a_version_that_is_none_is_an_error() -> None:
+    with service(versions("9" * 9000)) as url:
+        api = Api(IronicPlace(endpoint=url))
+        with pytest.raises(HostUnreachable, match=r"expected a version such as 1\.80"):
+            await api.listed("nodes")
+        await api.close()
+
+
+def test_a_connection_is_bounded_and_has_no_proxy_of_the_daemon() -> None:
+    made = connection({"auth_type": "none", "auth": {"endpoint": "http://i"}}, purpose="test")
+    session = made.session.session
+    assert session.trust_env is False
+    assert {type(each) for each in session.adapters.values()} == {BoundedAdapter}
+    assert made.session.verify in (True, os.environ.get("REQUESTS_CA_BUNDLE"))

@@ -1,0 +1,69 @@
+"""What subscriptions and test events of a BMC client may take of the daemon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nospoon.services.bmcs.redfish import submitted, subscribing
+from nospoon.services.bmcs.redfish.delivery import ALL_BYTES, LINE_BYTES, WAITING, _Line, _Stock
+from nospoon.services.bmcs.redfish.errors import RedfishError
+from nospoon.services.bmcs.redfish.subscribing import MOST_ENTRIES
+
+BODY: dict[str, Any] = {"Destination": "http://192.0.2.1/", "Protocol": "Redfish"}
+
+
+def record(size: int) -> dict[str, Any]:
+    return {"Message": "m" * (size - len('{"Message":""}'))}
+
+
+@pytest.mark.parametrize("name", ["MessageIds", "ExcludeMessageIds"])
+def test_a_list_that_every_event_is_compared_with_is_short(name: str) -> None:
+    ids = [f"TaskEvent.{n}" for n in range(MOST_ENTRIES)]
+    assert subscribing.subscription("a", {**BODY, name: ids}).filter
+    with pytest.raises(RedfishError) as refused:
+        subscribing.subscription("a", {**BODY, name: [*ids, "TaskEvent.more"]})
+    assert refused.value.status == 400
+
+
+def test_origins_are_few_and_a_subscription_is_small() -> None:
+    origins = [{"@odata.id": f"/redfish/v1/{n}"} for n in range(MOST_ENTRIES + 1)]
+    with pytest.raises(RedfishError):
+        subscribing.subscription("a", {**BODY, "OriginResources": origins})
+    with pytest.raises(RedfishError) as refused:
+        subscribing.subscription("a", {**BODY, "Context": "c" * subscribing.LARGEST})
+    assert refused.value.status == 413
+    kept = subscribing.subscription("a", BODY)
+    with pytest.raises(RedfishError):
+        subscribing.changed(kept, {"Context": "c" * subscribing.LARGEST})
+
+
+def test_an_event_that_a_client_makes_up_is_small() -> None:
+    body = {"MessageId": "ResourceEvent.1.3.TestMessage"}
+    assert submitted.event({**body, "Message": "m" * 1000})
+    with pytest.raises(RedfishError) as refused:
+        submitted.event({**body, "Message": "m" * submitted.LARGEST})
+    assert refused.value.status == 413
+
+
+def test_what_waits_for_a_subscription_is_bounded_in_bytes() -> None:
+    line = _Line(_Stock())
+    for _ in range(WAITING):
+        line.add(record(4096))
+    assert line.size == line.stock.size <= LINE_BYTES
+    assert line.lost == WAITING - len(line.waiting) > 0
+    batch = line.take()
+    assert line.size == len(line.waiting) * 4096
+    line.put_back(batch)
+    assert line.size <= LINE_BYTES
+    line.clear()
+    assert line.size == line.stock.size == 0
+
+
+def test_what_waits_for_all_subscriptions_is_bounded_too() -> None:
+    stock = _Stock(ALL_BYTES)
+    line = _Line(stock)
+    assert line.add(record(1000)) == 1
+    assert not line.waiting
+    assert stock.size == ALL_BYTES

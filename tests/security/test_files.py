@@ -1,0 +1,163 @@
+"""What is written where: private files, rights of directories, uploads, and lines of the log."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import stat
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.security.asked import OTHER, OWNER, Asked, a_daemon
+
+from nospoon.cli.output import write_private
+from nospoon.control.bundle import Whose, lines_of
+from nospoon.control.files import Files
+from nospoon.runtime.hardening import restrict
+from nospoon.testing.rack import private_rack
+
+CLUSTER = "cluster: {name}\nhosts: {{s: simulated}}\nnodes: [{{name: n, bmc: [ipmi]}}]\n"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_private_file_takes_the_place_of_one_that_others_may_read(tmp_path: Path) -> None:
+    target = tmp_path / "plan.json"
+    target.write_text("before")
+    target.chmod(0o666)
+    with target.open() as seen:
+        write_private(target, b"secret")
+        assert seen.read() == "before"
+    assert (target.read_bytes(), mode(target)) == (b"secret", 0o600)
+    assert [each.name for each in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_a_link_and_a_device_are_written_through(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "there")
+    write_private(link, b"x")
+    assert link.is_symlink()
+    assert mode(tmp_path / "there") == 0o600
+    write_private(Path("/dev/null"), b"x")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_rights_beyond_the_wanted_ones_are_taken_away_and_none_are_given(tmp_path: Path) -> None:
+    wide, narrow, shared = (tmp_path / name for name in ("wide", "narrow", "shared"))
+    for directory, had in ((wide, 0o777), (narrow, 0o700), (shared, 0o1777)):
+        directory.mkdir()
+        directory.chmod(had)
+        restrict(directory, 0o711)
+    assert [mode(each) for each in (wide, narrow, shared)] == [0o711, 0o700, 0o1777]
+
+
+def test_a_daemon_corrects_its_directories_dumps_no_core_and_saved_plans_have_no_secret() -> None:
+    with private_rack() as rack:
+        for name in ("state", "runtime", "pool"):
+            (rack.directory / name).mkdir()
+            (rack.directory / name).chmod(0o777)
+        rack.run("daemon", "start")
+        modes = {name: mode(rack.directory / name) for name in ("state", "runtime", "pool")}
+        assert modes == {"state": 0o711, "runtime": 0o755, "pool": 0o711}
+        limits = Path(f"/proc/{rack.daemon_pid()}/limits").read_text().splitlines()
+        core = next(line for line in limits if line.startswith("Max core file size"))
+        assert core.split()[4:6] == ["0", "0"]
+        name = rack.name()
+        file = rack.file(
+            f"cluster: {name}\n{rack.bmc(username='joe', password='hush-hush')}"
+            "hosts: {s: simulated}\nnodes: [{name: n}]\n"
+        )
+        plan = rack.directory / "saved"
+        rack.run("plan", file, "-o", str(plan))
+        assert mode(plan) == 0o600
+        assert "hush" not in plan.read_text()
+        rack.run("apply", "--yes", str(plan))
+        rack.run("support-bundle", "-o", str(rack.directory / "bundle"))
+        assert mode(rack.directory / "bundle") == 0o600
+        assert "standard input" in rack.run("plan", "-", "-o", str(plan), status=2, stdin="").stderr
+
+
+async def chunks(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+async def test_an_upload_goes_when_no_user_needs_it_any_more(tmp_path: Path) -> None:
+    files, content = Files.at(tmp_path), b"the same"
+    sha256 = hashlib.sha256(content).hexdigest()
+    await files.receive(sha256, chunks(content), owner=OWNER)
+    assert files.wanted(sha256, owner=OTHER)
+    files.release(sha256, OWNER)
+    assert files.has(sha256)
+    files.release(sha256, None)
+    assert files.has(sha256)
+    files.release(sha256, OTHER)
+    assert not files.has(sha256)
+
+
+async def put(asked: Asked, uid: int, content: bytes) -> str:
+    sha256 = hashlib.sha256(content).hexdigest()
+    missing = (await asked.ask(uid, "POST", "/v1/files/missing", [sha256])).json
+    if missing:
+        assert (await asked.ask(uid, "PUT", f"/v1/files/{sha256}", content)).status == 204
+    return sha256
+
+
+async def test_an_insert_leaves_another_users_upload_of_equal_content(tmp_path: Path) -> None:
+    content = b"\0" * 4096
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OTHER, CLUSTER.format(name="theirs"))
+        sha256 = await put(asked, OWNER, content)
+        await put(asked, OTHER, content)
+        body = {"sha256": sha256, "name": "disc.iso"}
+        inserted = await asked.ask(OTHER, "POST", "/v1/nodes/theirs/n/media", body)
+        assert inserted.status == 200, inserted.body
+        assert (await asked.ask(OWNER, "POST", "/v1/files/missing", [sha256])).json == []
+
+
+def test_lines_of_the_log_are_a_users_by_the_ids_in_their_fields() -> None:
+    whose = Whose(7, {"m1"}, {"o1"})
+    own = [
+        {"uid": 7},
+        {"uid": "7"},
+        {"machine": "m1"},
+        {"uuid": "m1"},
+        {"operation": "o1", "why": "x"},
+    ]
+    other = [
+        {"uid": 8}, {"machine": "m2"}, {"operation": "o2"}, {"host": "h"}, {}, {"cluster": "c"},
+        {"uid": 7, "machine": "m2"}, {"uid": 8, "machine": "m1"}, {"node": "node-0"},
+    ]  # fmt: skip
+    log = (
+        "".join(f"{json.dumps(each)}\n" for each in (*own, *other)) + 'Traceback {"uid": 7}\n[7]\n'
+    )
+    assert [json.loads(line) for line in lines_of(log, whose).splitlines()] == own
+
+
+@pytest.mark.parametrize(("uid", "all_of_it"), [(OWNER, "no"), (os.getuid(), "yes")])
+async def test_the_bundle_of_a_member_has_no_log_of_others(
+    tmp_path: Path, uid: int, all_of_it: str
+) -> None:
+    async with a_daemon(tmp_path) as asked:
+        own = (await asked.up(OWNER, CLUSTER.format(name="mine"))).json["operation"]["id"]
+        other = (await asked.up(OTHER, CLUSTER.format(name="hidden"))).json["operation"]["id"]
+        asked.daemon.controller.found = "BMC of hidden is not served"
+        log = [
+            {"operation": own},
+            {"operation": other},
+            {"event": "start-up found", "what": "hidden"},
+        ]
+        asked.daemon.controller.log_file.write_text("".join(f"{json.dumps(e)}\n" for e in log))
+        answer = await asked.ask(uid, "GET", "/v1/support-bundle")
+    with tarfile.open(fileobj=io.BytesIO(answer.body)) as archive:
+        texts = {
+            each.name.partition("/")[2]: (archive.extractfile(each) or io.BytesIO()).read().decode()
+            for each in archive
+        }
+    assert (own in texts["daemon.log"], other in texts["daemon.log"]) == (True, all_of_it == "yes")
+    assert any("hidden" in text for text in texts.values()) is (all_of_it == "yes")

@@ -1,0 +1,425 @@
+"""Listeners of HTTP: strangers who say nothing, too much or too slowly keep no one else out."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from nospoon.api.peer import PeerHttp, members
+from nospoon.runtime.http_limits import Connections, HttpLimits, peer_key
+from nospoon.runtime.log_rate import Rate
+from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.tls import self_signed
+from nospoon.services.netboot.serving import BootHttp
+from nospoon.testing.bench import bench
+
+SOON = HttpLimits(
+    handshake=0.2, head=0.2, keep_alive=0.2, body_window=0.2, stalled=0.2, linger=0.2
+)  # fmt: skip
+"""Deadlines that are over soon; sizes and numbers as they are."""
+GET = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@dataclass
+class Told:
+    """An application: `/stream` sends without an end, `/body` answers with the size of the body."""
+
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        data = b"ok"
+        if scope["path"] == "/body":
+            data, more = b"", True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    self.gone.set()
+                    return
+                data, more = data + message["body"], message["more_body"]
+            data = str(len(data)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while scope["path"] == "/stream" and not self.gone.is_set():
+            if await self._is_gone(scope, receive, send):
+                self.gone.set()
+        await send({"type": "http.response.body", "body": data})
+
+    async def _is_gone(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        size = int(scope["query_string"] or b"4")
+        await send({"type": "http.response.body", "body": b"x" * size, "more_body": True})
+        try:
+            async with asyncio.timeout(0.01):
+                return bool((await receive())["type"] == "http.disconnect")
+        except TimeoutError:
+            return False
+
+
+@dataclass
+class Served:
+    port: int
+    app: Told
+    connections: Connections
+
+    async def connect(self, **more: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, **more)
+
+    async def emptied(self) -> None:
+        """When no connection is counted any more."""
+        async with asyncio.timeout(20):
+            while len(self.connections):  # noqa: ASYNC110  (the server knows no event of it)
+                await asyncio.sleep(0.01)
+
+    async def ask(self, request: bytes) -> bytes:
+        """All that comes until the connection is closed."""
+        reader, writer = await self.connect()
+        writer.write(request)
+        try:
+            return await ended(reader)
+        finally:
+            writer.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """What is received until the server ends the connection, in good order or not."""
+    found = b""
+    async with asyncio.timeout(20):
+        try:
+            while data := await reader.read(65536):
+                found += data
+        except ConnectionError:
+            pass
+    return found
+
+
+@asynccontextmanager
+async def served(limits: HttpLimits = SOON, **config: Any) -> AsyncIterator[Served]:
+    app, connections = Told(), Connections(limits)
+    bound = socket.create_server(("127.0.0.1", 0))
+    server = HttpServer(app, [bound], limits=limits, connections=connections, ws="none", **config)
+    await server.start()
+    try:
+        yield Served(bound.getsockname()[1], app, connections)
+    finally:
+        await server.close()
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ")[1]) if answer else 0
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (b"", 0),
+        (b"\r\n", 0),
+        (b"GET /small HT", 408),
+        (b"GET /small HTTP/1.1\r\nHost: x\r\nA: b", 408),
+        (b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1234", 408),
+        (b"POST /body HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 408),
+        (b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"0" * 4400 + b"\r\n\r\n", 400),
+        (GET, 200),
+        (GET + b"\r\n", 200),
+        (b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1234", 200),
+    ],
+    ids=["nothing", "an empty line", "half a line", "half a header", "half a body", "no chunk",
+         "a length of thousands of digits",
+         "nothing more", "an empty line more", "half a body of an answered request"],
+)  # fmt: skip
+async def test_a_connection_that_says_no_more_is_closed(said: bytes, answer: int) -> None:
+    async with served() as server:
+        assert status(await server.ask(said)) == answer
+        await server.emptied()
+
+
+async def test_a_head_that_comes_a_byte_at_a_time_is_not_waited_for() -> None:
+    async with served() as server, Tasks("test") as tasks:
+        reader, writer = await server.connect()
+        writer.write(b"GET /small HTTP/1.1\r\nHost: x\r\nA: ")
+        ending = tasks.start(ended(reader), name="read")
+        while not ending.done():
+            writer.write(b"b")
+            await asyncio.sleep(0.01)
+        assert status(ending.result()) == 408
+        writer.close()
+
+
+async def test_a_body_below_the_least_rate_is_given_up_and_one_above_is_not() -> None:
+    async with served(replace(SOON, body_rate=100)) as server, Tasks("test") as tasks:
+        head = b"POST /body HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 400\r\n\r\n"
+        for size, answer in ((1, 408), (20, 200)):
+            reader, writer = await server.connect()
+            writer.write(head)
+            ending = tasks.start(ended(reader), name="read")
+            while not ending.done():
+                writer.write(b"x" * size)
+                await asyncio.sleep(0.02)
+            assert status(ending.result()) == answer
+            writer.close()
+        assert server.app.gone.is_set()
+
+
+async def test_an_answer_may_last_as_long_as_its_client_reads_it() -> None:
+    async with served() as server:
+        reader, writer = await server.connect()
+        writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        async with asyncio.timeout(20):
+            for _ in range(100):  # far beyond every deadline of a request
+                await reader.readuntil(b"xxxx\r\n")
+        writer.close()
+        await server.app.gone.wait()
+
+
+async def test_a_client_that_reads_nothing_of_its_answer_is_dropped() -> None:
+    async with served() as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as line:
+            line.sendall(b"GET /stream?1000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(20):
+                await server.app.gone.wait()
+
+
+def with_headers(*headers: bytes) -> bytes:
+    return b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"%s\r\n" % each for each in headers)
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (with_headers(*[b"a: b"] * 98, b"Connection: close", b""), 200),
+        (with_headers(*[b"a: b"] * 100, b""), 431),
+        (with_headers(*[b"a: " + b"b" * 8000] * 9, b""), 431),
+        (with_headers(b"a: " + b"b" * 70_000, b""), 431),
+        (with_headers(b"a: " + b"b" * 400_000), 431),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET /" + b"a" * 900_000, 414),
+        (b"POST /body HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: "
+         + b"b" * 900_000, 431),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\n\r\n", 200),
+        (b"no request\r\n\r\n", 400),
+        (GET * 1000, 0),
+    ],
+    ids=["100 headers", "101 headers", "headers too long", "a header too long",
+         "a header without an end", "a URL too long", "a URL without an end",
+         "trailers without an end", "no Host", "two Hosts", "no Host in HTTP/1.0", "no HTTP",
+         "1000 requests at once"],
+)  # fmt: skip
+async def test_what_is_too_large_or_malformed_is_refused(request_: bytes, answer: int) -> None:
+    async with served() as server:
+        assert status(await server.ask(request_)) == answer
+        await server.emptied()
+
+
+async def test_boot_files_have_limits_too() -> None:
+    async with served(http=BootHttp) as server:
+        assert status(await server.ask(with_headers(*[b"a: b"] * 100, b""))) == 431
+        assert b"\r\nTransfer-Encoding: chunked\r\n" in await server.ask(GET)
+
+
+async def test_who_may_not_use_the_daemons_socket_is_told_so_and_holds_nothing(
+    tmp_path: Path,
+) -> None:
+    """Before anything is read. Root may always; the caller here is another user."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(tmp_path / "sock"))
+    connections = Connections(SOON)
+
+    def stranger(connection: socket.socket) -> str:
+        return members("no-such-group")(AnotherUsers(connection))  # type: ignore[arg-type]
+
+    server = HttpServer(
+        Told(), [listener], connections=connections, identify=stranger, http=PeerHttp
+    )
+    await server.start()
+    reader, writer = await asyncio.open_unix_connection(str(tmp_path / "sock"))
+    answer = await ended(reader)
+    assert status(answer) == 403
+    assert b"user 65534 may not use this daemon" in answer
+    assert len(connections) == 0
+    writer.close()
+    await server.close()
+
+
+class AnotherUsers:
+    """A connection of user 65534."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        del connection
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_PEERCRED)
+        return struct.pack("3i", 1, 65534, 65534)[:size]
+
+
+async def test_redfish_says_what_is_too_large_as_its_errors_are() -> None:
+    async with bench(1) as b:
+        reader, writer = await asyncio.open_connection(
+            b.first.bmc.address, b.first.bmc.redfish_port
+        )
+        writer.write(with_headers(*[b"a: b"] * 100, b""))
+        head, _, body = (await ended(reader)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 431 ")
+        assert b"@Message.ExtendedInfo" in body
+        writer.close()
+
+
+async def test_a_client_that_says_nothing_gives_way_to_one_that_asks() -> None:
+    few = replace(SOON, head=60.0, per_peer=4)
+    async with served(few) as server:
+        idle = [await server.connect() for _ in range(12)]
+        assert status(await server.ask(GET)) == 200
+        assert len(server.connections) <= few.per_peer
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_requests_under_way_are_not_given_up_for_new_ones() -> None:
+    async with served(replace(SOON, per_listener=2)) as server:
+        busy = [await server.connect() for _ in range(2)]
+        for reader, writer in busy:
+            writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"xxxx")
+        assert await server.ask(GET) == b""
+        for reader, _ in busy:
+            await reader.readuntil(b"xxxx")
+        for _, writer in busy:
+            writer.close()
+
+
+async def test_descriptors_are_left_for_the_daemons_own_socket() -> None:
+    """A listener for strangers whose descriptors are used up, and one that may use the rest."""
+    everything = replace(SOON, reserve=1 << 40)
+    assert everything.highest_descriptor > replace(SOON, reserve=0).highest_descriptor // 2
+    group = Connections(replace(SOON, reserve=0))
+    limit = replace(SOON, reserve=0).highest_descriptor
+    assert group.admit("a", 1, Idle(waiting=False), descriptor=limit) is not None
+    assert group.admit("b", 1, Idle(waiting=False), descriptor=limit + 1) is None
+
+
+@dataclass(eq=False)
+class Idle:
+    waiting: bool = True
+    dropped: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.waiting
+
+    def drop(self) -> None:
+        self.dropped = True
+
+
+def test_where_descriptors_run_out_who_holds_most_gives_way() -> None:
+    group = Connections(SOON)
+    few, many = Idle(), [Idle() for _ in range(3)]
+    group.admit("few", 1, few)
+    for each in many:
+        group.admit("many", 2, each)
+    assert group.admit("new", 1, Idle(), descriptor=1 << 40) is not None
+    assert [each.dropped for each in many] == [True, False, False]
+    assert not few.dropped
+    assert len(group) == 4
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:0:1:2::3", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("uid=5", "uid=5"),
+    ],
+)
+def test_connections_are_counted_by_site_where_addresses_are_many(address: str, key: str) -> None:
+    assert peer_key(address) == key
+
+
+async def test_a_handshake_of_tls_has_a_deadline_and_a_place(tmp_path: Path) -> None:
+    key, certificate = self_signed("127.0.0.1", name="x")
+    file = tmp_path / "pem"
+    file.write_bytes(key + certificate)
+    secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+    async with served(replace(SOON, per_peer=4), **secured) as server:
+        silent = [await server.connect() for _ in range(12)]
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        reader, writer = await server.connect(ssl=context)
+        writer.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        assert status(await ended(reader)) == 200
+        writer.close()
+        for other, line in silent:
+            assert await ended(other) == b""
+            line.close()
+        await server.emptied()
+
+
+def test_lines_that_strangers_cause_are_few() -> None:
+    rate = Rate(lines=2, seconds=10.0)
+    assert [rate.allow("a", 0.0) for _ in range(4)] == [0, 0, None, None]
+    assert rate.allow("b", 0.0) == 0
+    assert rate.allow("a", 10.0) == 2
+    assert [rate.allow(f"k{number}", 11.0) for number in range(1000)] == [0] * 1000
+    assert len(rate._kinds) <= 256
+
+
+async def test_a_connection_that_is_reset_at_once_leaves_nothing() -> None:
+    async with served() as server:
+        for _ in range(50):
+            line = socket.create_connection(("127.0.0.1", server.port))
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            line.close()
+        closing = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        assert status(await server.ask(closing)) == 200
+        await server.emptied()
+
+
+@contextmanager
+def few_descriptors(most: int) -> Iterator[None]:
+    """This process may have so many and no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_strangers_do_not_use_up_the_descriptors_of_the_daemons_socket(
+    tmp_path: Path,
+) -> None:
+    """They come from many addresses, and each asks for what has no end."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(tmp_path / "sock"))
+    own = HttpServer(Told(), [listener], limits=replace(SOON, reserve=0), ws="none")
+    await own.start()
+    strangers = replace(SOON, head=60.0, per_peer=10_000, per_listener=10_000, reserve=40)
+    async with served(strangers) as server:
+        lines = []
+        with few_descriptors(200):
+            for _ in range(150):
+                reader, writer = await server.connect()
+                writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+                lines.append(writer)
+                if await reader.read(1) == b"":
+                    break  # refused: descriptors are left
+            assert len(lines) < 150
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "sock"))
+            writer.write(GET)
+            assert status(await ended(reader)) == 200
+            writer.close()
+        for each in lines:
+            each.close()
+    await own.close()

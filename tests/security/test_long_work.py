@@ -1,0 +1,162 @@
+"""Requests that take long leave the event loop to others, and are bounded before they begin."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nospoon.runtime.json_depth import DEEPEST
+from nospoon.runtime.slices import Slices
+from nospoon.services.bmcs.redfish import query
+from nospoon.services.bmcs.redfish.exchange import MAX_BODY
+from nospoon.services.bmcs.redfish.query import MOST_EXPANDED
+from nospoon.services.bmcs.redfish.sessions import LARGEST
+from nospoon.testing.bench import Bench, bench
+from nospoon.testing.redfish_app import Redfish
+
+ROOT = "/redfish/v1"
+SESSIONS = f"{ROOT}/SessionService/Sessions"
+MANY = 40
+"""BMCs; with a slice for each step, so many turns of the loop at least."""
+
+
+@asynccontextmanager
+async def many_bmcs() -> AsyncIterator[Bench]:
+    """One account may use them all; each slice is over at once."""
+    async with bench(MANY) as b:
+        b.service.slices = Slices(seconds=0.0)
+        for each in b.configs[1:]:
+            await b.service.put(replace(each, password=b.first.password))
+        yield b
+
+
+async def turns_while(work: Any) -> int:
+    """Turns that the loop gives others meanwhile."""
+    turns = 0
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+    return turns
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"{ROOT}/Systems?$filter=" + " or ".join(["Name eq 'x'"] * 100), None),
+        ("GET", f"{ROOT}/Systems?$expand=.", None),
+        ("POST", f"{ROOT}/AccountService/Accounts",
+         {"UserName": "bob", "Password": "hunter2222", "RoleId": "Operator"}),
+    ],
+    ids=["filter", "expand", "accounts"],
+)  # fmt: skip
+async def test_long_work_is_done_in_slices(method: str, path: str, body: Any) -> None:
+    async with many_bmcs() as b:
+        assert await turns_while(Redfish.of(b).ask(method, path, body)) > MANY
+
+
+async def test_slices_of_several_pieces_of_work_are_one_in_a_turn() -> None:
+    slices, order = Slices(seconds=0.0), []
+
+    async def work(name: str) -> None:
+        mine = slices.begin()
+        for _ in range(3):
+            await mine.rest()
+            order.append((name, turn))
+
+    turn = 0
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work(name)) for name in "abc"]
+        while not all(each.done() for each in tasks):
+            turn += 1
+            await asyncio.sleep(0)
+    at = [turn for _, turn in order]
+    assert len(set(at)) == len(at) == 9
+    assert "".join(name for name, _ in order) == "abcabcabc"
+
+
+async def test_work_for_a_client_that_has_gone_ends() -> None:
+    async with many_bmcs() as b:
+        login, sent, asked = Redfish.of(b), [], []
+        scope = login._scope("GET", f"{ROOT}/Systems?$expand=.", {})
+
+        async def receive() -> Any:
+            asked.append(True)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await login.app(scope, receive, send)
+        assert asked
+        assert sent == []
+
+
+async def test_work_that_changes_something_is_finished_though_its_client_has_gone() -> None:
+    async with many_bmcs() as b:
+        login = Redfish.of(b)
+        data = {"UserName": "bob", "Password": "hunter2222", "RoleId": "Operator"}
+        scope = login._scope("POST", f"{ROOT}/AccountService/Accounts", {})
+        messages = [{"type": "http.request", "body": json.dumps(data).encode()}]
+
+        async def receive() -> Any:
+            return messages.pop() if messages else {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            del message
+
+        await login.app(scope, receive, send)
+        served = [b.service.status(each.bmc.uuid) for each in b.configs]
+        assert all(each and each.aggregate.runtime.settings.users for each in served)
+
+
+async def test_an_expansion_has_an_end() -> None:
+    members = [{"@odata.id": f"/x/{number}"} for number in range(200)]
+
+    async def fetch(path: str) -> dict[str, Any]:
+        more = [{"@odata.id": f"{path}/{number}"} for number in range(100)]
+        return {"@odata.id": path, "Below": more}
+
+    body = {"@odata.id": "/x", "Members": members}
+    told = await query.apply(body, {"$expand": ".($levels=3)"}, fetch)
+    assert json.dumps(told).count('"Below"') == MOST_EXPANDED
+
+
+def nested(depth: int) -> bytes:
+    return b'{"UserName":' * depth + b'"x"' + b"}" * depth
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        (SESSIONS, b" " * (LARGEST + 1), 413),
+        (f"{SESSIONS}/Members", b" " * (LARGEST + 1), 413),
+        (SESSIONS, nested(DEEPEST + 1), 400),
+        (SESSIONS, b"[" * LARGEST, 400),
+        (SESSIONS, b'{"UserName": "' + b"[{" * 100 + b'\\"", "Password": "y"}', 401),
+        (SESSIONS, b'{"UserName": "' + b'\\"' * 8000, 400),
+    ],
+    ids=["Sessions", "Members", "deep", "brackets", "brackets in a string", "no end of a string"],
+)
+async def test_what_a_stranger_sends_to_log_in_is_bounded(
+    path: str, body: bytes, status: int
+) -> None:
+    async with bench(1) as b:
+        stranger = Redfish.of(b).without_login()
+        assert (await stranger.ask("POST", path, body)).status == status
+
+
+async def test_bodies_elsewhere_are_bounded_too() -> None:
+    async with bench(1) as b:
+        place = f"{ROOT}/Systems/{b.first.bmc.uuid}"
+        assert (await Redfish.of(b).ask("PATCH", place, b" " * (MAX_BODY + 1))).status == 413
+        assert (await Redfish.of(b).ask("PATCH", place, nested(DEEPEST + 1))).status == 400
+        wide = json.dumps({"AssetTag": "x", "@odata.x": [[1]] * 200}).encode()
+        assert (await Redfish.of(b).ask("PATCH", place, wide)).status == 200

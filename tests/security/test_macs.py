@@ -1,0 +1,103 @@
+"""A MAC is one machine's: nobody takes over, or takes away, what another's machine boots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+from uuid import UUID, uuid4
+
+from nospoon.control.authority import Authority, Bootable
+from nospoon.control.fleet import Fleet, Member
+from nospoon.control.hosts import Hosts
+from nospoon.model.boot import BootPlan
+from nospoon.model.cluster import Host
+from nospoon.model.resources import Key, Kind, Machine, Resource
+from nospoon.plan.macs import against_macs
+from nospoon.testing.probed import MACHINE
+from nospoon.testing.rack import private_rack
+
+MAC = "02:aa:00:00:00:01"
+
+
+def machine(mac: str = MAC) -> Machine:
+    nic = replace(MACHINE.nics[0], mac=mac)
+    return replace(MACHINE, uuid=uuid4(), nics=(nic,))
+
+
+def authority() -> Authority:
+    async def observed(uuid: UUID) -> None:
+        del uuid
+
+    return Authority(lambda _: BootPlan((), ()), lambda _: "", observed)
+
+
+def answered(made: Authority, mac: str = MAC) -> UUID | None:
+    answer = made.answer(mac=mac)
+    return answer.uuid if answer is not None else None
+
+
+def test_who_comes_later_does_not_take_over_a_mac_nor_remove_it() -> None:
+    made, first, second = authority(), machine(), machine(MAC.upper())
+    made.put(Bootable(first))
+    made.put(Bootable(second))
+    assert answered(made) == first.uuid
+    made.remove(second.uuid)
+    assert answered(made) == first.uuid
+    made.put(Bootable(second))
+    made.remove(first.uuid)
+    assert answered(made) == second.uuid
+    made.remove(second.uuid)
+    assert answered(made) is None
+
+
+def test_two_nodes_may_swap_their_macs() -> None:
+    made, one, two = authority(), machine("02:00:00:00:00:01"), machine("02:00:00:00:00:02")
+    for each in (one, two, replace(one, nics=two.nics), replace(two, nics=one.nics)):
+        made.put(Bootable(each))
+    assert answered(made, "02:00:00:00:00:01") == two.uuid
+    assert answered(made, "02:00:00:00:00:02") == one.uuid
+
+
+class NoHosts:
+    """Fleets need to tell nobody here."""
+
+    def settle(self, uuid: UUID, host: Host) -> None:
+        del uuid, host
+
+
+def test_a_plan_refuses_a_mac_that_another_cluster_has() -> None:
+    fleet = Fleet(cast("Hosts", NoHosts()), authority(), lambda _: None)
+    mine, other = uuid4(), uuid4()
+    fleet.put(Member(1000, "theirs", other, "n", Host("here"), machine()))
+    assert fleet.has_mac(MAC.upper(), but=other) is None
+    found = fleet.has_mac(MAC.upper(), but=mine)
+    assert found is not None
+    assert found.cluster == "theirs"
+    assert fleet.has_mac("02:aa:00:00:00:02", but=mine) is None
+    wanted = Resource(Key(Kind.MACHINE, "here", "node-0"), machine(), node="node-0")
+    (told,) = against_macs([wanted], lambda _: "another cluster")
+    assert told == (
+        f"node node-0: another cluster has a NIC with MAC {MAC} already. Give this one another "
+        "`mac`, or none: then it gets one of its own."
+    )
+    assert list(against_macs([wanted], lambda _: "")) == []
+
+
+def test_the_daemon_refuses_the_second_cluster_with_a_mac() -> None:
+    with private_rack() as rack:
+        files = []
+        for _ in range(2):
+            name = rack.name()
+            files.append(
+                rack.file(
+                    f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}"
+                    f"networks: {{n: {{}}}}\n"
+                    f"nodes: [{{name: a, nics: [{{network: n, mac: '{MAC}'}}]}}]\n",
+                    f"{name}.yaml",
+                )
+            )
+        first, second = files
+        rack.run("up", "--yes", first)
+        told = rack.run("plan", second, status=1).stderr
+        assert f"node a: your cluster {rack.names[0]} has a NIC with MAC {MAC} already" in told
+        rack.run("plan", first)

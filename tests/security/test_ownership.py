@@ -1,0 +1,218 @@
+"""Every route of the API, asked by the owner, by another member and by who is no member.
+
+A route without a row in `ROUTES` fails the test: whoever adds one says what others get.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.routing import BaseRoute, Route
+from tests.security.asked import OTHER, OWNER, STRANGER, Asked, a_daemon
+
+TEXT = "cluster: owned\nhosts: {s: simulated}\nnodes: [{name: n, bmc: [ipmi]}]\n"
+THEIRS = "cluster: others\nhosts: {s: simulated}\nnodes: [{name: m, bmc: [ipmi]}]\n"
+FILE = {"file": "f", "text": THEIRS}
+CONTENT = b"\0" * 2048
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Gets(StrEnum):
+    """What another member gets where the owner gets an answer."""
+
+    NOT_FOUND = "404"
+    FORBIDDEN = "403: administrators only"
+    OWN = "what is this member's own, of which the owner has no part"
+    NOTHING = "an empty plan, or an operation that finds nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How a route is asked. `{node}`, `{operation}`, `{uuid}`: the owner's; `owner`: statuses that
+    the owner may get.
+    """
+
+    path: str
+    other: Gets
+    body: Any = None
+    owner: tuple[int, ...] = (200,)
+
+
+NODE = "/v1/nodes/{node}"
+ROUTES: Mapping[tuple[str, str], Row] = {
+    ("GET", "/openapi.json"): Row("/openapi.json", Gets.OWN),
+    ("GET", "/daemon"): Row("/v1/daemon", Gets.OWN),
+    ("POST", "/daemon/stop"): Row("/v1/daemon/stop", Gets.FORBIDDEN, owner=(403,)),
+    ("GET", "/support-bundle"): Row("/v1/support-bundle?cluster=owned", Gets.NOT_FOUND),
+    ("POST", "/files/missing"): Row("/v1/files/missing", Gets.OWN, ["0" * 64]),
+    ("PUT", "/files/{sha256}"): Row(f"/v1/files/{SHA256}", Gets.OWN, CONTENT, (204,)),
+    ("POST", "/plan"): Row("/v1/plan", Gets.OWN, FILE),
+    ("POST", "/fetch"): Row("/v1/fetch", Gets.OWN, FILE, (202,)),
+    ("GET", "/hosts"): Row("/v1/hosts", Gets.OWN),
+    ("POST", "/hosts/check"): Row("/v1/hosts/check", Gets.OWN, FILE),
+    ("POST", "/clusters"): Row("/v1/clusters", Gets.OWN, FILE, (202,)),
+    ("GET", "/clusters"): Row("/v1/clusters", Gets.OWN),
+    ("GET", "/clusters/{name}"): Row("/v1/clusters/owned", Gets.NOT_FOUND),
+    ("GET", "/clusters/{name}/removal"): Row("/v1/clusters/owned/removal", Gets.NOTHING),
+    ("GET", "/clusters/{name}/export/{to}"): Row(
+        "/v1/clusters/owned/export/ironic", Gets.NOT_FOUND
+    ),
+    ("GET", "/nodes"): Row("/v1/nodes", Gets.OWN),
+    ("GET", "/bmcs"): Row("/v1/bmcs", Gets.OWN),
+    ("GET", "/nodes/{node:path}/show"): Row(f"{NODE}/show", Gets.NOT_FOUND),
+    ("POST", "/nodes/{node:path}/power"): Row(f"{NODE}/power", Gets.NOT_FOUND, {"command": "on"}),
+    ("POST", "/nodes/{node:path}/faults"): Row(
+        f"{NODE}/faults", Gets.NOT_FOUND, {"kind": "http-delay"}
+    ),
+    ("GET", "/nodes/{node:path}/faults"): Row(f"{NODE}/faults", Gets.NOT_FOUND),
+    ("DELETE", "/nodes/{node:path}/faults"): Row(f"{NODE}/faults", Gets.NOT_FOUND),
+    ("POST", "/nodes/{node:path}/boot"): Row(f"{NODE}/boot", Gets.NOT_FOUND, {"target": "cdrom"}),
+    ("POST", "/nodes/{node:path}/media"): Row(
+        f"{NODE}/media", Gets.NOT_FOUND, {"sha256": SHA256, "name": "x.iso"}
+    ),
+    ("DELETE", "/nodes/{node:path}/media"): Row(f"{NODE}/media", Gets.NOT_FOUND),
+    ("GET", "/nodes/{node:path}/log"): Row(f"{NODE}/log", Gets.NOT_FOUND),
+    ("websocket", "/nodes/{node:path}/console"): Row(f"{NODE}/console", Gets.NOT_FOUND),
+    ("GET", "/operations"): Row("/v1/operations", Gets.OWN),
+    ("GET", "/operations/{id}"): Row("/v1/operations/{operation}", Gets.NOT_FOUND),
+    ("GET", "/operations/{id}/events"): Row("/v1/operations/{operation}/events", Gets.NOT_FOUND),
+    ("POST", "/operations/{id}/cancel"): Row(
+        "/v1/operations/{operation}/cancel", Gets.NOT_FOUND, owner=(409,)
+    ),
+    ("GET", "/clusters/{name}/snapshots"): Row("/v1/clusters/owned/snapshots", Gets.NOT_FOUND),
+    ("POST", "/clusters/{name}/snapshots"): Row(
+        "/v1/clusters/owned/snapshots", Gets.NOT_FOUND, {"name": "more"}, (202,)
+    ),
+    ("POST", "/clusters/{name}/snapshots/{snapshot}/restore"): Row(
+        "/v1/clusters/owned/snapshots/first/restore", Gets.NOT_FOUND, owner=(202,)
+    ),
+    ("DELETE", "/clusters/{name}/snapshots/{snapshot}"): Row(
+        "/v1/clusters/owned/snapshots/first", Gets.NOT_FOUND, owner=(202,)
+    ),
+    ("POST", "/orphans"): Row("/v1/orphans", Gets.FORBIDDEN, {}, (403,)),
+    ("POST", "/orphans/reap"): Row("/v1/orphans/reap", Gets.FORBIDDEN, {}, (403,)),
+    ("POST", "/recover"): Row("/v1/recover", Gets.FORBIDDEN, {}, (403,)),
+    ("POST", "/recover/deployment"): Row(
+        "/v1/recover/deployment", Gets.FORBIDDEN, {"deployment": "0" * 32}, (403,)
+    ),
+    ("POST", "/clusters/{name}/verify"): Row(
+        "/v1/clusters/owned/verify", Gets.NOT_FOUND, {"timeout": 0.1}, (202,)
+    ),
+    ("POST", "/clusters/{name}/down"): Row("/v1/clusters/owned/down", Gets.NOTHING, {}, (202,)),
+}
+
+
+def routes(app: FastAPI) -> set[tuple[str, str]]:
+    """(method, path) of every route, without the prefix of the version."""
+    return {key for route in app.routes for key in _of(route)}
+
+
+def _of(route: BaseRoute) -> Iterator[tuple[str, str]]:
+    match route:
+        case APIWebSocketRoute():
+            yield "websocket", route.path
+        case APIRoute() | Route():
+            yield from ((method, route.path) for method in route.methods or () if method != "HEAD")
+        case _:
+            for inner in route.original_router.routes:  # type: ignore[attr-defined]
+                yield from _of(inner)
+
+
+async def answered(asked: Asked, uid: int, key: tuple[str, str], ids: Mapping[str, str]) -> Any:
+    """(Status, body) of a route; of a websocket the status that a request would have got."""
+    row = ROUTES[key]
+    path = row.path.replace("{node}", ids["node"]).replace("{operation}", ids["operation"])
+    if key[0] != "websocket":
+        answer = await asked.ask(uid, key[0], path, row.body)
+        return answer.status, answer.body
+    sent = await asked.attach(uid, path)
+    closes = [each for each in sent if each["type"] == "websocket.close"]
+    kinds = {each["type"] for each in sent} - {"websocket.close", "websocket.accept"}
+    codes = {4403: 403, 4000: 404}
+    status = codes.get(closes[0].get("code", 0), 200) if closes else 200
+    assert status == 200 or not kinds, "a console that is refused sends nothing"
+    return status, json.dumps(sent, default=str).encode()
+
+
+async def state(asked: Asked) -> Any:
+    """What the owner has, as the owner sees it."""
+    paths = (
+        "/v1/clusters", "/v1/clusters/owned", "/v1/nodes", "/v1/bmcs", "/v1/nodes/owned/n/show",
+        "/v1/nodes/owned/n/faults", "/v1/clusters/owned/snapshots", "/v1/operations",
+    )  # fmt: skip
+    return [(await asked.ask(OWNER, "GET", path)).json for path in paths]
+
+
+async def ended(asked: Asked, uid: int) -> None:
+    """All operations of a user have."""
+    for each in (await asked.ask(uid, "GET", "/v1/operations")).json:
+        await asked.finished(uid, each["id"])
+
+
+def test_every_route_has_a_row() -> None:
+    from nospoon.api.app import create_app  # noqa: PLC0415
+
+    app = create_app(None, group="")  # type: ignore[arg-type]
+    assert routes(app) == set(ROUTES)
+
+
+async def test_a_route_shows_and_does_nothing_of_other_users(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        begun = (await asked.up(OWNER, TEXT)).json["operation"]["id"]
+        taken = await asked.ask(OWNER, "POST", "/v1/clusters/owned/snapshots", {"name": "first"})
+        assert taken.status == 202, taken.body
+        await ended(asked, OWNER)
+        (bmc,) = (await asked.ask(OWNER, "GET", "/v1/bmcs")).json
+        (cluster,) = (await asked.ask(OWNER, "GET", "/v1/clusters")).json
+        secrets = [bmc["password"], bmc["uuid"], cluster["id"], begun]
+        before = await state(asked)
+        for reference in ("owned/n", bmc["uuid"], "n"):
+            ids = {"node": reference, "operation": begun}
+            for key in ROUTES:
+                await _refused_to_strangers(asked, key, ids)
+                await _nothing_for_others(asked, key, ids, secrets)
+        await ended(asked, OTHER)
+        assert await state(asked) == before
+        for key, row in ROUTES.items():
+            await ended(asked, OWNER)
+            status, body = await answered(
+                asked, OWNER, key, {"node": "owned/n", "operation": begun}
+            )
+            assert status in row.owner, (key, status, body)
+
+
+async def _refused_to_strangers(asked: Asked, key: tuple[str, str], ids: Mapping[str, str]) -> None:
+    status, body = await answered(asked, STRANGER, key, ids)
+    assert status == 403, (key, status)
+    assert b"owned" not in body.replace(ROUTES[key].path.encode(), b"")
+
+
+async def _nothing_for_others(
+    asked: Asked, key: tuple[str, str], ids: Mapping[str, str], secrets: list[str]
+) -> None:
+    status, body = await answered(asked, OTHER, key, ids)
+    shown = body.decode(errors="replace")
+    given = {ids["node"], ids["operation"]}
+    told = [each for each in secrets if each in shown and each not in given]
+    assert not told, (key, told)
+    match ROUTES[key].other:
+        case Gets.NOT_FOUND:
+            assert status == 404, (key, status, shown)
+        case Gets.FORBIDDEN:
+            assert status == 403, (key, status, shown)
+        case Gets.OWN:
+            assert status in ROUTES[key].owner, (key, status, shown)
+            asked_for = key == ("GET", "/operations")  # to take down one of that name of its own
+            assert asked_for or '"owned"' not in shown
+        case Gets.NOTHING:
+            found = json.loads(shown)
+            assert status in (200, 202), (key, status, shown)
+            assert found.get("plan", {"steps": []})["steps"] == []

@@ -1,0 +1,144 @@
+"""Members do not fill the disk of the daemon's state."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Connection
+from tests.security.asked import OTHER, OWNER, Asked, a_daemon
+
+from nospoon.control.saved import MOST_CLUSTERS, save
+from nospoon.control.space import text_of
+from nospoon.errors import Conflict, SpecError
+from nospoon.plan.allocate import Allocations
+from nospoon.providers.simulated.console import MOST_RECORD, MOST_WAITING, Recorder
+from nospoon.runtime.tasks import Tasks
+from nospoon.spec.load import load
+from nospoon.spec.simulated import MOST_CONSOLE
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.database import Database
+
+MACHINE = UUID(int=7)
+
+
+def simulated(name: str, padding: int = 0) -> str:
+    return f"cluster: {name}\nhosts: {{s: simulated}}\nnodes: [{{name: n}}]\n#{'x' * padding}\n"
+
+
+def a_row(name: str, uid: int) -> ClusterRow:
+    return ClusterRow(uuid4(), name, uid, 1, "f", "text", {"a": "ab" * 32}, Allocations(), 1.0)
+
+
+def used(asked: Asked, uid: int) -> int:
+    return asked.daemon.files.space.used(uid)
+
+
+async def test_a_member_s_cluster_files_count_to_the_quota_until_they_are_down(
+    tmp_path: Path,
+) -> None:
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, simulated("a", 100_000))).status == 202
+        first = used(asked, OWNER)
+        assert first > 100_000
+        assert (await asked.up(OWNER, simulated("b", 100_000))).status == 202
+        assert used(asked, OWNER) > first + 100_000
+        asked.daemon.files.space.quota = 400_000
+        assert (await asked.up(OWNER, simulated("a", 120_000))).status == 202  # instead of the old
+        refused = await asked.up(OWNER, simulated("c", 200_000))
+        assert (
+            "cluster files, uploads and downloads of one user take"
+            in refused.json["error"]["message"]
+        )
+        assert (await asked.up(OTHER, simulated("c", 200_000))).status == 202
+        before = used(asked, OWNER)
+    async with a_daemon(tmp_path) as asked:
+        assert used(asked, OWNER) == before
+        for name in ("a", "b"):
+            begun = await asked.ask(OWNER, "POST", f"/v1/clusters/{name}/down", {})
+            await asked.finished(OWNER, begun.json["id"])
+        assert used(asked, OWNER) == 0
+
+
+async def test_a_member_has_at_most_so_many_clusters(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+    rows = [a_row(f"c{number}", OWNER) for number in range(MOST_CLUSTERS)]
+
+    def fill(connection: Connection) -> None:
+        for row in rows:
+            save(connection, row, [], [], limited=True)
+
+    try:
+        await database.call(fill)
+        more = a_row("more", OWNER)
+        with pytest.raises(Conflict, match=f"you have {MOST_CLUSTERS} clusters"):
+            await database.call(save, more, [], [], limited=True)
+        await database.call(save, replace(rows[0], generation=2), [], [], limited=True)
+        await database.call(save, a_row("theirs", OTHER), [], [], limited=True)
+        await database.call(save, more, [], [], limited=False)
+        assert len(await database.call(stored.holdings, uid=OWNER)) == MOST_CLUSTERS + 1
+    finally:
+        database.close()
+
+
+async def test_what_clusters_hold_is_known_without_their_files(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+    row = a_row("c", OWNER)
+    try:
+        await database.call(stored.save, row)
+        (held,) = await database.call(stored.holdings)
+    finally:
+        database.close()
+    assert (held.id, held.name, held.uid, held.generation) == (row.id, "c", OWNER, 1)
+    assert (held.uploads, held.allocations) == (row.uploads, row.allocations)
+    assert held.text == len(row.text)
+    assert text_of(row.id) != text_of(uuid4())
+
+
+@pytest.mark.parametrize(("said", "taken"), [("x" * MOST_CONSOLE, True), ("ü" * 40_000, False)])
+def test_a_simulated_guest_says_at_most_so_much(said: str, *, taken: bool) -> None:
+    text = f"cluster: c\nhosts: {{s: {{simulated: {{console: {said}}}}}}}\nnodes: [{{}}]\n"
+    if taken:
+        assert load(text, file="f").hosts[0].simulation.console == said
+        return
+    with pytest.raises(SpecError, match="expected at most 65536 bytes, got 80000"):
+        load(text, file="f")
+
+
+async def test_the_record_of_a_simulated_machine_keeps_its_end(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
+        tasks = Tasks("test")
+        recorder = Recorder(tmp_path, tasks)
+        path = tmp_path / f"{MACHINE}.log"
+        path.touch()
+        linked = tmp_path / "archived"
+        linked.hardlink_to(path)
+        piece = b"x" * (64 << 10)
+        for number in range(3 * MOST_RECORD // len(piece)):
+            recorder.take(MACHINE, piece + b"%d\n" % number)
+        recorder.take(MACHINE, b"last")
+        await recorder.flush()
+        assert MOST_RECORD // 2 <= path.stat().st_size <= MOST_RECORD
+        assert linked.read_bytes().endswith(b"95\nlast")
+        recorder.take(MACHINE, b"y" * (3 * MOST_RECORD))
+        recorder.take(MACHINE, b"end")
+        await recorder.flush()
+        assert path.stat().st_size <= MOST_RECORD
+        assert path.read_bytes().endswith(b"yend")
+        await tasks.close()
+
+
+async def test_what_waits_for_room_is_bounded(tmp_path: Path) -> None:
+    tasks = Tasks("test")
+    recorder = Recorder(tmp_path, tasks)
+    piece = b"z" * (MOST_WAITING // 4)
+    for _ in range(8):
+        recorder.take(MACHINE, piece)
+    assert recorder.waiting <= MOST_WAITING
+    await recorder.flush()
+    assert recorder.waiting == 0
+    await tasks.close()

@@ -1,0 +1,128 @@
+"""Bodies with very many errors, or of a size that their route has no use for: one short answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from pydantic import ValidationError
+from tests.security.asked import OWNER, Asked, a_daemon
+
+from nospoon.api.gate import MAX_SMALL
+from nospoon.api.wire import MAX_DIGESTS, MAX_FIELDS, ClusterRequest, HostsRequest, VerifyRequest
+from nospoon.spec.document import Document
+from nospoon.spec.models import MAX_CLUSTER
+
+MANY = 100_000
+ONES = b"[" + b",".join([b"1"] * 500_000) + b"]"
+PLAN = b'{"file": "f", "text": "", '
+MAPPING = json.dumps({str(n): 1 for n in range(MAX_CLUSTER)}).encode()
+WRONG = {
+    "digests": ("/v1/files/missing", ONES),
+    "empty digests": ("/v1/files/missing", json.dumps([""] * MANY).encode()),
+    "targets": ("/v1/plan", PLAN + b'"targets": ' + ONES + b"}"),
+    "uploads": ("/v1/plan", PLAN + b'"uploads": ' + MAPPING + b"}"),
+    "fields": ("/v1/plan", PLAN + b",".join(b'"%d": 1' % n for n in range(90_000)) + b"}"),
+    "nodes": ("/v1/clusters/c/verify", b'{"nodes": ' + ONES[: MAX_SMALL * 10] + b"1]}"),
+}  # fmt: skip
+
+
+@pytest_asyncio.fixture
+async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
+    async with a_daemon(tmp_path) as found:
+        yield found
+
+
+async def test_very_many_errors_are_one_short_answer(asked: Asked) -> None:
+    for what, (path, body) in WRONG.items():
+        refused = await asked.ask(OWNER, "POST", path, body)
+        assert (refused.status, what) in ((400, what), (413, what))
+        assert len(refused.body) < 1000, what
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        (ClusterRequest, {"file": "f", "text": "", "targets": [1] * MAX_CLUSTER}),
+        (ClusterRequest, {"file": "f", "text": "", "targets": ["n"] * (MAX_CLUSTER + 1)}),
+        (ClusterRequest, {"file": "f", "text": "", "uploads": dict.fromkeys("abcdef", 1)}),
+        (ClusterRequest, {str(n): 1 for n in range(MAX_FIELDS + 1)}),
+        (HostsRequest, {"hosts": {f"H {n}": "simulated" for n in range(1001)}}),
+        (VerifyRequest, {"nodes": [None] * 10}),
+    ],
+)
+def test_what_is_wrong_many_times_is_one_error(model: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as wrong:
+        model.model_validate(given)
+    assert wrong.value.error_count() == 1
+
+
+async def test_an_answer_tells_the_first_errors_only_and_each_in_short(asked: Asked) -> None:
+    hosts = {f"H{n}{'x' * 500}": "simulated" for n in range(900)}
+    refused = await asked.ask(0, "POST", "/v1/orphans", {"hosts": hosts})
+    assert refused.status == 400
+    assert refused.json["error"]["message"].endswith("and 880 more")
+    assert len(refused.body) < 5000
+
+
+async def test_a_body_larger_than_its_route_needs_is_too_large(asked: Asked) -> None:
+    long = b'"' + b"x" * MAX_SMALL + b'"'
+    for path in ("/v1/nodes/n/power", "/v1/nodes/n/media", "/v1/clusters/c/down", "/v1/nothing"):
+        refused = await asked.ask(OWNER, "POST", path, long)
+        assert (refused.status, refused.json["error"]["type"]) == (413, "TooLarge")
+
+
+async def test_missing_digests_are_asked_for_a_thousand_at_a_time(asked: Asked) -> None:
+    digests = [f"{n:064x}" for n in range(MAX_DIGESTS)]
+    answer = await asked.ask(OWNER, "POST", "/v1/files/missing", digests)
+    assert (answer.status, answer.json) == (200, digests)
+    refused = await asked.ask(OWNER, "POST", "/v1/files/missing", [*digests, "0" * 64])
+    assert "at most 1000 entries, got 1001" in refused.json["error"]["message"]
+
+
+@contextmanager
+def documents_here() -> Iterator[list[FrameType]]:
+    """The documents that are parsed in this thread meanwhile, which is the event loop's."""
+    found: list[FrameType] = []
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        del argument
+        if event == "call" and frame.f_code is Document.__init__.__code__:
+            found.append(frame)
+
+    sys.setprofile(called)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+LEAST = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
+PARSED = {
+    "plan": ("/v1/plan", LEAST, 200),
+    "what a member may not have": ("/v1/plan", f"{LEAST}bmc: {{redfish_port: 80}}\n", 422),
+    "hosts": ("/v1/hosts/check", f"{LEAST}bmc: {{redfish_port: 80}}\n", 422),
+    "fetch": ("/v1/fetch", LEAST.replace("{}", "{disks: [{image: 'http://127.0.0.1:1/x'}]}"), 202),
+}
+
+
+async def test_files_are_never_parsed_in_the_event_loop(asked: Asked) -> None:
+    for path, text, status in PARSED.values():
+        with documents_here() as found:
+            answer = await asked.ask(OWNER, "POST", path, {"file": "f", "text": text})
+        assert (answer.status, len(found)) == (status, 0), answer.body
+
+
+@pytest.mark.parametrize("after", ["-1", str(2**53 + 1), "1" + "0" * 30, "x"])
+async def test_the_number_of_an_event_is_one(asked: Asked, after: str) -> None:
+    operation = (await asked.up(OWNER, LEAST)).json["operation"]["id"]
+    path = f"/v1/operations/{operation}/events"
+    assert (await asked.ask(OWNER, "GET", f"{path}?after={after}")).status == 400
+    assert (await asked.ask(OWNER, "GET", f"{path}?after={2**53}")).status == 200
