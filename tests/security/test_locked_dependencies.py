@@ -57,5 +57,6 @@ def _is_locked(line: str) -> bool:
 
 
 def test_environments_of_development_services_are_locked(tmp_path: Path) -> None:
-    *_, install = environment._commands(tmp_path, TOP / "src/nospoon/dev/ironic.txt")
-    assert "--require-hashes" in install
+    lock = TOP / "src/nospoon/dev/ironic.txt"
+    for ways in (environment._by_uv("uv", tmp_path, lock), environment._by_pip(tmp_path, lock)):
+        assert "--require-hashes" in ways[-1]

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import structlog
 
 from nospoon.errors import Conflict, MissingTool, ProviderError
 from nospoon.runtime import process
@@ -22,6 +25,11 @@ STAMP = "complete"
 KEY_DIGITS = 16
 _LOCKED = ("--require-hashes", "--requirement")
 """Options of pip and uv: only the very files that the lock file names are installed."""
+
+_BESIDE = str(Path(sys.executable).parent)
+"""Where tools are that were installed with us."""
+
+log = structlog.get_logger()
 
 
 def place(cache: Path, name: str, lock: Path) -> Path:
@@ -84,10 +92,12 @@ def _alone(where: Path) -> Iterator[None]:
 
 
 async def _make(where: Path, lock: Path) -> None:
-    if where.exists():
-        shutil.rmtree(where)
+    """By uv where there is one (seconds), else by pip (minutes), which may know another index."""
+    if await _is_made_by_uv(where, lock):
+        return
+    shutil.rmtree(where, ignore_errors=True)
     try:
-        for argv in _commands(where, lock):
+        for argv in _by_pip(where, lock):
             await process.run(argv, timeout=LONGEST_INSTALL)
     except MissingTool:
         raise
@@ -99,15 +109,31 @@ async def _make(where: Path, lock: Path) -> None:
     (where / STAMP).touch()
 
 
-def _commands(where: Path, lock: Path) -> list[list[str]]:
-    """By uv where there is one (seconds), else by pip (a minute)."""
+async def _is_made_by_uv(where: Path, lock: Path) -> bool:
+    uv = shutil.which("uv", path=os.pathsep.join([_BESIDE, *os.get_exec_path()]))
+    if uv is None:
+        return False
+    shutil.rmtree(where, ignore_errors=True)
+    try:
+        for argv in _by_uv(uv, where, lock):
+            await process.run(argv, timeout=LONGEST_INSTALL)
+    except ProviderError as error:
+        log.warning("uv cannot install these packages; pip tries", lock=lock.stem, why=str(error))
+        return False
+    (where / STAMP).touch()
+    return True
+
+
+def _by_uv(uv: str, where: Path, lock: Path) -> list[list[str]]:
     python = str(where / "bin" / "python")
-    uv = shutil.which("uv")
-    if uv is not None:
-        return [
-            [uv, "venv", "--quiet", "--python", sys.executable, str(where)],
-            [uv, "pip", "install", "--quiet", "--python", python, *_LOCKED, str(lock)],
-        ]
+    return [
+        [uv, "venv", "--quiet", "--python", sys.executable, str(where)],
+        [uv, "pip", "install", "--quiet", "--python", python, *_LOCKED, str(lock)],
+    ]
+
+
+def _by_pip(where: Path, lock: Path) -> list[list[str]]:
+    python = str(where / "bin" / "python")
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     base = Path(sys.base_prefix) / "bin" / Path(sys.executable).resolve().name
     return [[str(base), "-m", "venv", str(where)], [*pip, *_LOCKED, str(lock)]]
