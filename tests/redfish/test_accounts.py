@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,9 +16,9 @@ from nospoon.bmc.messages import AcLost, SettingsRequested
 from nospoon.bmc.users import LAST, OWNER, User
 from nospoon.runtime import process
 from nospoon.services.bmcs.accounts import OPERATOR
+from nospoon.testing import dmtf_tools
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, Client, client, system_of
-from nospoon.testing.validated import environment
 
 ACCOUNTS = "/redfish/v1/AccountService/Accounts"
 BOB = {"UserName": "bob", "Password": "hunter2222", "RoleId": "Operator"}
@@ -346,19 +344,7 @@ async def test_what_cannot_log_in_is_not_enabled_without_a_word(row: User, other
 @pytest.mark.tools
 async def test_dmtfs_tool_adds_lists_and_deletes_accounts() -> None:
     async with bench(1) as b:
-        bmc = b.first.bmc
-        program = Path(sys.executable).with_name("rf_accounts.py")
-        login = [str(program), "-u", "admin", "-p", b.first.password]
-        login += ["-r", f"http://{bmc.address}:{bmc.redfish_port}"]
-
-        async def run(*argv: str) -> str:
-            done = await asyncio.to_thread(
-                subprocess.run, [*login, *argv], text=True, capture_output=True, timeout=60,
-                env=environment(), check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stdout + done.stderr
-            return str(done.stdout)
-
+        run = partial(dmtf_tools.run, b, "rf_accounts.py")
         await run("--add", "bob", "hunter2222", "Operator")
         assert (await bob(b).get(SYSTEMS)).status == 200
         assert "bob" in await run()

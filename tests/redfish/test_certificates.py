@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import subprocess
-import sys
 import threading
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -28,10 +25,10 @@ from nospoon.runtime import clock
 from nospoon.runtime.tls import Key, private_pem
 from nospoon.services.bmcs.certificates import Certificates, Wanted
 from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.testing import dmtf_tools
 from nospoon.testing.bench import Bench, bench, config
 from nospoon.testing.certificates import written
 from nospoon.testing.redfish import Answer, client
-from nospoon.testing.validated import environment
 
 SERVICE = "/redfish/v1/CertificateService"
 GENERATE = f"{SERVICE}/Actions/CertificateService.GenerateCSR"
@@ -295,33 +292,16 @@ async def test_others_at_the_same_port_keep_their_certificate(tmp_path: Path) ->
             await b.service.put(other)
 
 
-@asynccontextmanager
-async def tool(tmp_path: Path) -> AsyncIterator[tuple[Bench, list[str]]]:
-    async with bench(1, tls=tmp_path / "certificates") as b:
-        bmc = b.first.bmc
-        program = Path(sys.executable).with_name("rf_certificates.py")
-        login = [str(program), "-u", "admin", "-p", b.first.password]
-        yield b, [*login, "-r", f"https://{bmc.address}:{bmc.redfish_port}"]
-
-
-async def run(argv: list[str]) -> str:
-    done = await asyncio.to_thread(
-        subprocess.run, argv, text=True, capture_output=True, timeout=60, env=environment(),
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout)
-
-
 @pytest.mark.tools
 async def test_dmtfs_tool_requests_and_installs_a_certificate(
     tmp_path: Path, authority: Authority
 ) -> None:
-    async with tool(tmp_path) as (b, argv):
+    async with bench(1, tls=tmp_path / "certificates") as b:
+        run = partial(dmtf_tools.run, b, "rf_certificates.py")
         request, answer = tmp_path / "request.pem", tmp_path / "answer.pem"
         place = collection(b.first)
-        await run([*argv, "csr", "-col", place, "-cn", "by.tool", "-out", str(request)])
+        await run("csr", "-col", place, "-cn", "by.tool", "-out", str(request))
         answer.write_text(authority.answer(request.read_text()))
-        await run([*argv, "install", "-dest", f"{place}/1", "-cert", str(answer)])
+        await run("install", "-dest", f"{place}/1", "-cert", str(answer))
         assert (await served(b.first)).subject == named("by.tool")
-        assert "by.tool" in await run([*argv, "info"])
+        assert "by.tool" in await run("info")

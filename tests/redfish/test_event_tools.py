@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nospoon.model.machine import PowerCommand
-from nospoon.testing.bench import Bench, bench
+from nospoon.runtime import process
+from nospoon.testing import dmtf_tools
+from nospoon.testing.bench import bench
 from nospoon.testing.redfish import client
 from nospoon.testing.validated import environment
 
 from .test_events import SUBSCRIPTIONS, sink
 
 pytestmark = [pytest.mark.tools]
-BIN = Path(sys.executable).parent
 
 SUSHY = """
 import sys
+from functools import partial
 import sushy
 from sushy import auth
 url, user, password, to = sys.argv[1:]
@@ -35,33 +36,18 @@ print(made.identity)
 """
 
 
-async def run(*argv: str) -> str:
-    done = await asyncio.to_thread(
-        subprocess.run, argv, text=True, capture_output=True, env=environment(), timeout=60,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout)
-
-
-async def utility(b: Bench, *argv: str) -> str:
-    bmc = b.first.bmc
-    url = f"http://{bmc.address}:{bmc.redfish_port}"
-    login = ("-u", bmc.username, "-p", b.first.password, "-r", url)
-    return await run(str(BIN / "rf_event_service.py"), *login, *argv)
-
-
 async def test_dmtfs_tool_subscribes_and_is_told() -> None:
     async with bench(1) as b, sink() as to:
-        told = await utility(b, "subscribe", "-dest", to.uri, "-c", "tool", "-rt", "ComputerSystem")
+        run = partial(dmtf_tools.run, b, "rf_event_service.py")
+        told = await run("subscribe", "-dest", to.uri, "-c", "tool", "-rt", "ComputerSystem")
         assert "Created" in told
         await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
         await to.until(lambda: "ResourcePoweredOn" in to.keys)
         assert set(to.keys) == {"ResourcePoweredOn"}
-        listed = await utility(b, "info")
+        listed = await run("info")
         assert to.uri in listed
         (member,) = (await client(b.first).get(SUBSCRIPTIONS)).json["Members"]
-        await utility(b, "unsubscribe", "--id", member["@odata.id"].rpartition("/")[2])
+        await run("unsubscribe", "--id", member["@odata.id"].rpartition("/")[2])
         assert (await client(b.first).get(SUBSCRIPTIONS)).json["Members"] == []
 
 
@@ -71,7 +57,8 @@ async def test_sushy_subscribes_by_type_of_event_and_is_told(tmp_path: Path) -> 
     async with bench(1) as b, sink() as to:
         bmc = b.first.bmc
         url = f"http://{bmc.address}:{bmc.redfish_port}"
-        made = await run(sys.executable, str(script), url, "admin", b.first.password, to.uri)
+        argv = [sys.executable, str(script), url, "admin", b.first.password, to.uri]
+        made = (await process.run(argv, env=environment())).stdout
         await b.service.power(bmc.uuid, PowerCommand.ON)
         await to.until(lambda: "ResourcePoweredOn" in to.keys)
         assert {each["EventType"] for each in to.records} == {"StatusChange"}

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,9 +11,9 @@ from hypothesis import strategies as st
 from nospoon.bmc.log import MEANINGS, Kind, Record
 from nospoon.model.machine import PowerCommand
 from nospoon.services.bmcs.redfish.sel import CODES, SENSOR_TYPES, decoded
+from nospoon.testing import dmtf_tools
 from nospoon.testing.bench import bench
 from nospoon.testing.redfish import client, system_of
-from nospoon.testing.validated import environment
 
 
 def added(*last: int, type_: int = 0x02) -> Record:
@@ -78,14 +74,6 @@ def test_whatever_a_client_adds_is_told(data: bytes) -> None:
 async def test_dmtfs_tool_lists_the_log() -> None:
     async with bench(1) as b:
         await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
-        url = f"http://{b.first.bmc.address}:{b.first.bmc.redfish_port}"
-        tool = Path(sys.executable).with_name("rf_logs.py")
-        argv = [str(tool), "-u", "admin", "-p", b.first.password, "-r", url]
-        done = await asyncio.to_thread(
-            subprocess.run, argv, text=True, capture_output=True, timeout=60, env=environment(),
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "The machine was powered on" in done.stdout
+        assert "The machine was powered on" in await dmtf_tools.run(b, "rf_logs.py")
         entry = f"{system_of(b.first)}/LogServices/SEL/Entries/1"
         assert (await client(b.first).get(entry)).json["GeneratorId"] == "0x0020"

@@ -99,12 +99,12 @@ def _address(address: IPv4Address | IPv6Address, network: Lan) -> dict[str, Any]
         told = {**prefix, "AddressOrigin": "Static", "AddressState": "Preferred"}
         return {"IPv4Addresses": [], "IPv6Addresses": [told]}
     mask = str(ip_network(f"0.0.0.0/{network.prefix}").netmask)
-    gateway = str(ip_address(network.gateway))
+    gateway = ip_address(network.gateway)
     told = {
         "Address": str(address),
         "SubnetMask": mask,
         "AddressOrigin": "Static",
-        "Gateway": gateway,
+        "Gateway": None if gateway.is_unspecified else str(gateway),
     }
     return {"IPv4Addresses": [told], "IPv6Addresses": []}
 
