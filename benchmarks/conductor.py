@@ -11,20 +11,17 @@ scheduler alone costs. `--nodes N` takes another number.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import socket
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-from measure import NOSPOON, private_daemon, timed
+from measure import addresses_of, asked, private_daemon, timed
 from nospoon.testing.console import Console
 
 FEW, MANY, STARTING, ROUNDS = 150, 10_000, 50, 10
@@ -84,20 +81,13 @@ def measure(count: int) -> Measured:
         file = Path(directory, "bench.yaml")
         file.write_text(FILE.format(count=count))
         timed("up", "--yes", str(file), env=env)
-        addresses = [row["ipmi"].rpartition(":")[0] for row in _json(env, "bmc", "list")]
+        addresses = addresses_of(env)
         pid = int(Path(env["NOSPOON_RUNTIME_DIR"], "nospoond.pid").read_text())
         sync, sync_cpu = _sync(addresses, pid)
         slowest_on, others, echo = _while_starting(addresses)
         cycles, lost = _cycles(addresses, env)
         timed("down", "--yes", "--purge", "bench", env=env)
     return Measured(sync, sync_cpu, slowest_on, others, echo, cycles, lost)
-
-
-def _json(env: Mapping[str, str], *argv: str) -> Any:
-    done = subprocess.run(
-        [NOSPOON, *argv, "-f", "json"], env=dict(env), check=True, capture_output=True, text=True
-    )
-    return json.loads(done.stdout)
 
 
 def _cpu(pid: int) -> float:
@@ -119,7 +109,7 @@ def _while_starting(addresses: Sequence[str]) -> tuple[float, float, float]:
     """The slowest answer to `on`, and meanwhile the 99th percentile of another BMC's answers and
     of the echo's, by turns; milliseconds.
     """
-    watched, echo = Session(addresses[-1]), _echo()
+    watched, echo = Session(addresses[-1]), echo_process()
     asks = {"bmc": lambda: watched.ask(STATUS), "echo": lambda: (echo.send(b"?"), echo.recv(16))}
     answers = {name: list[float]() for name in asks}
     slowest = 0.0
@@ -137,7 +127,7 @@ def _p99(seconds: Sequence[float]) -> float:
     return statistics.quantiles(seconds, n=100)[98] * 1e3 if seconds else 0.0
 
 
-def _echo() -> socket.socket:
+def echo_process() -> socket.socket:
     """A socket that is connected to a process which sends back what it gets."""
     server, client = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
     server.bind(("127.0.0.1", 0))
@@ -201,7 +191,7 @@ def _cycles(addresses: Sequence[str], env: Mapping[str, str]) -> tuple[float, in
             assert session.ask(CONTROL, bytes([command]))[0] == 0
             session.close()
     took = time.perf_counter() - began
-    nodes = _json(env, "node", "list")
+    nodes = asked(env, "node", "list")
     lost = sum(1 for node in nodes if node["power"] != "on")
     records = Path(env["NOSPOON_STATE_DIR"], "consoles")
     for node in nodes:

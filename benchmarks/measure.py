@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 NOSPOON = str(Path(sys.executable).with_name("nospoon"))
 
@@ -36,6 +38,19 @@ def timed(*argv: str, env: Mapping[str, str]) -> float:
     if done.returncode != 0:
         raise SystemExit(f"nospoon {' '.join(argv)}: {done.stderr.decode()}")
     return time.perf_counter() - began
+
+
+def asked(env: Mapping[str, str], *argv: str) -> Any:
+    """What a nospoon command prints as JSON."""
+    done = subprocess.run(
+        [NOSPOON, *argv, "-f", "json"], env=dict(env), check=True, capture_output=True, text=True
+    )
+    return json.loads(done.stdout)
+
+
+def addresses_of(env: Mapping[str, str]) -> list[str]:
+    """Those of all BMCs."""
+    return [row["ipmi"].rpartition(":")[0] for row in asked(env, "bmc", "list")]
 
 
 def report(what: str, seconds: float, *, reference: float | None = None, of: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from uuid import UUID
 
 from nospoon.control.accounts import Account
@@ -55,7 +56,7 @@ class Seen:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prepared:
     """A plan and everything it was made from."""
 
@@ -65,7 +66,7 @@ class Prepared:
     desired: Mapping[Key, Resource]
     plan: Plan
 
-    @property
+    @cached_property
     def stranded(self) -> frozenset[str]:
         """The nodes that are on hosts which are away, or that are to be there."""
         places = [(row.name, row.host.name) for row in self.seen.rows]
