@@ -55,9 +55,9 @@ class Exports:
         inventory = await self._inventory(row, cluster)
         there = {each.name for each in inventory.places}
         missing = [node.name for node in cluster.nodes if node.name not in there]
-        made = FORMATS[to].make(inventory)
         told = [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
-        return Exported(WRITERS[FORMATS[to].syntax](made.value), (*told, *made.left_out))
+        text, left_out = await self._planner.workers.run(row.uid, _written, inventory, to)
+        return Exported(text, (*told, *left_out))
 
     async def _inventory(self, row: ClusterRow, cluster: Cluster) -> Inventory:
         rows = {each.uuid: each for each in await self._database.call(stored.nodes_of, row.id)}
@@ -77,15 +77,21 @@ class Exports:
         return Inventory(cluster, tuple(places))
 
 
+def _written(inventory: Inventory, to: str) -> tuple[str, Sequence[str]]:
+    """The text, and what it has no place for."""
+    made = FORMATS[to].make(inventory)
+    return WRITERS[FORMATS[to].syntax](made.value), made.left_out
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper):
     """Text that Ansible would take for a template is marked as none (its tag `!unsafe`)."""
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+def _text(dumper: yaml.CSafeDumper, value: str) -> yaml.Node:
     tag = "!unsafe" if "{{" in value or "{%" in value else "tag:yaml.org,2002:str"
     return dumper.represent_scalar(tag, value)
 
@@ -98,7 +104,9 @@ def _yaml(value: Any) -> str:
 
 
 def _documents(values: Sequence[Any]) -> str:
-    return yaml.safe_dump_all(values, sort_keys=False, allow_unicode=True, explicit_start=True)
+    return yaml.dump_all(
+        values, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, explicit_start=True
+    )
 
 
 WRITERS: Mapping[Syntax, Callable[[Any], str]] = {

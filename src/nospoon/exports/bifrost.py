@@ -15,7 +15,6 @@ from nospoon.exports.inventory import (
     Inventory,
     Made,
     Place,
-    registered,
     unsaid,
 )
 
@@ -28,7 +27,7 @@ def make(inventory: Inventory) -> Made:
     left_out = [
         each
         for place in inventory.places
-        for each in unsaid(place, registered(inventory, place), SAID)
+        for each in unsaid(place, inventory.registered(place), SAID)
     ]
     left_out += [
         f"a password of {place.name} that Ansible's templates leave alone: it has braces in it"
@@ -39,7 +38,7 @@ def make(inventory: Inventory) -> Made:
 
 
 def _node(inventory: Inventory, place: Place) -> dict[str, Any]:
-    found = registered(inventory, place)
+    found = inventory.registered(place)
     properties = found.properties
     names = {"cpus": "cpus", "memory_mb": "ram", "local_gb": "disk_size"}
     told = {names.get(name, name): value for name, value in properties.items()}

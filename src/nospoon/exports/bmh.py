@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered, unsaid
+from nospoon.exports.inventory import Inventory, Made, Place, Registered, unsaid
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Bmc
 from nospoon.plan.root_device import known_disks, root_disk
@@ -56,7 +56,7 @@ def make(inventory: Inventory) -> Made:
     told: list[dict[str, Any]] = []
     left_out: list[str] = []
     for place in inventory.places:
-        found = registered(inventory, place)
+        found = inventory.registered(place)
         address = _address(place.bmc, found, by_ipmi=place.node.enrolment.driver == "ipmi")
         if address:
             told += [_secret(place), _host(inventory, place, found, address)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nospoon.exports.inventory import INTERFACES, Inventory, Made, Registered, registered, unsaid
+from nospoon.exports.inventory import INTERFACES, Inventory, Made, Registered, unsaid
 
 PM: Mapping[str, Mapping[str, str]] = {
     "ipmi": {
@@ -46,7 +46,7 @@ def make(inventory: Inventory) -> Made:
     """{"nodes": [...]}; nodes of drivers that it does not know are left out."""
     nodes, left_out = [], []
     for place in inventory.places:
-        found = registered(inventory, place)
+        found = inventory.registered(place)
         if found.driver in PM:
             nodes.append(_node(found))
             left_out += unsaid(place, found, {*_SAME, INTERFACES, *_said(found)})

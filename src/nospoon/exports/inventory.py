@@ -39,10 +39,17 @@ class Inventory:
 
     cluster: Cluster
     places: tuple[Place, ...]
+    _registered: dict[str, Registered] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def networks(self) -> Mapping[str, Network]:
         return {each.name: each for each in self.cluster.networks}
+
+    def registered(self, place: Place) -> Registered:
+        """What an enrolment of this node would make, whether it is enrolled or not."""
+        if place.name not in self._registered:
+            self._registered[place.name] = _registered(self.cluster, place)
+        return self._registered[place.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +92,9 @@ class Registered:
         return next((str(p["address"]) for p in self.ports if p.get("pxe_enabled", True)), "")
 
 
-def registered(inventory: Inventory, place: Place) -> Registered:
-    """What an enrolment of this node would make, whether it is enrolled or not."""
+def _registered(cluster: Cluster, place: Place) -> Registered:
     bmc = Resource(Key(Kind.BMC, place.host.name, place.name), place.bmc)
-    made = [each.shape for each in enrolled(inventory.cluster, place.node, place.machine, bmc)]
+    made = [each.shape for each in enrolled(cluster, place.node, place.machine, bmc)]
     node, *rest = made
     assert isinstance(node, IronicNode), "the node comes first"
     told = values(node.settings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nospoon.exports.inventory import Inventory, Made, Place, Registered, registered
+from nospoon.exports.inventory import Inventory, Made, Place, Registered
 
 
 def make(inventory: Inventory) -> Made:
@@ -27,7 +27,7 @@ def make(inventory: Inventory) -> Made:
 
 
 def _node(inventory: Inventory, place: Place) -> dict[str, Any]:
-    found = registered(inventory, place)
+    found = inventory.registered(place)
     groups = [{**each, "ports": _ports(found, str(each["uuid"]))} for each in found.portgroups]
     parts = {"ports": _ports(found, None), "portgroups": groups}
     return {**found.body, **{name: part for name, part in parts.items() if part}}

@@ -16,7 +16,6 @@ from nospoon.exports.inventory import (
     Inventory,
     Made,
     Place,
-    registered,
     unsaid,
 )
 
@@ -30,13 +29,13 @@ def make(inventory: Inventory) -> Made:
     left_out = [
         each
         for place in inventory.places
-        for each in unsaid(place, registered(inventory, place), SAID)
+        for each in unsaid(place, inventory.registered(place), SAID)
     ]
     return Made({GROUP: {"hosts": hosts}}, tuple(left_out))
 
 
 def _host(inventory: Inventory, place: Place) -> tuple[str, dict[str, Any]]:
-    found = registered(inventory, place)
+    found = inventory.registered(place)
     return found.name, {
         "ironic_driver": found.driver,
         "ironic_driver_info": _flat(found.info),
