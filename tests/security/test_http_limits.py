@@ -17,16 +17,19 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from nospoon.api.peer import PeerHttp, members
-from nospoon.runtime.http_limits import Connections, HttpLimits, peer_key
+from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits, peer_key
+from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.log_rate import Rate
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import self_signed
 from nospoon.services.netboot.serving import BootHttp
 from nospoon.testing.bench import bench
+from nospoon.testing.redfish import SYSTEMS, client
 
 SOON = HttpLimits(
-    handshake=0.2, head=0.2, keep_alive=0.2, body_window=0.2, stalled=0.2, linger=0.2
+    handshake=0.2, head=0.2, keep_alive=0.2, body_window=0.2, stranger_body=0.2, stalled=0.2,
+    linger=0.2,
 )  # fmt: skip
 """Deadlines that are over soon; sizes and numbers as they are."""
 GET = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -34,13 +37,20 @@ GET = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @dataclass
 class Told:
-    """An application: `/stream` sends without an end, `/body` answers with the size of the body."""
+    """An application: `/stream` sends without an end, `/body` answers with the size of the body; so
+    does `/member`, which knows its client.
+    """
 
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    """Released once for each request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.asked.release()
         data = b"ok"
-        if scope["path"] == "/body":
+        if scope["path"] == "/member":
+            logged_in(scope)
+        if scope["path"] in {"/body", "/member"}:
             data, more = b"", True
             while more:
                 message = await receive()
@@ -156,10 +166,14 @@ async def test_a_head_that_comes_a_byte_at_a_time_is_not_waited_for() -> None:
 
 async def test_a_body_below_the_least_rate_is_given_up_and_one_above_is_not() -> None:
     async with served(replace(SOON, body_rate=100)) as server, Tasks("test") as tasks:
-        head = b"POST /body HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 400\r\n\r\n"
-        for size, answer in ((1, 408), (20, 200)):
+        closing = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 400\r\n\r\n"
+        for path, size, answer in (
+            (b"member", 1, 408),
+            (b"member", 20, 200),  # at twenty times the least rate, in 0.4 s
+            (b"body", 20, 408),  # a stranger has 0.2 s in all
+        ):
             reader, writer = await server.connect()
-            writer.write(head)
+            writer.write(b"POST /" + path + closing)
             ending = tasks.start(ended(reader), name="read")
             while not ending.done():
                 writer.write(b"x" * size)
@@ -285,6 +299,48 @@ async def test_a_client_that_says_nothing_gives_way_to_one_that_asks() -> None:
             writer.close()
 
 
+@pytest.mark.parametrize(("path", "answer"), [(b"/body", 200), (b"/member", 0)])
+async def test_strangers_whose_bodies_trickle_give_way_and_members_do_not(
+    path: bytes, answer: int
+) -> None:
+    """They come from several addresses, and keep above the least rate."""
+    patient = replace(SOON, body_window=60.0, stranger_body=60.0, per_peer=4, per_listener=8)
+    async with served(patient) as server:
+        slow = []
+        for number in range(8):
+            _, writer = await server.connect(local_addr=(f"127.0.0.{2 + number // 4}", 0))
+            writer.write(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n12")
+            slow.append(writer)
+        for _ in slow:
+            await server.app.asked.acquire()
+        assert len(server.connections) == 8
+        assert status(await server.ask(GET)) == answer
+        for writer in slow:
+            writer.close()
+
+
+async def test_a_redfish_client_is_answered_beside_strangers_whose_bodies_trickle() -> None:
+    """As many as a listener has places for, from five addresses."""
+    async with bench(1) as b:
+        lines = await asyncio.to_thread(trickling, b.first.bmc.redfish_port, LIMITS.per_listener)
+        found = await client(b.first).get(f"{SYSTEMS}/{b.first.bmc.uuid}")
+        assert found.status == 200
+        for line in lines:
+            line.close()
+
+
+def trickling(port: int, count: int) -> list[socket.socket]:
+    """Connections on which a login began to be sent."""
+    head = b"POST /redfish/v1/SessionService/Sessions HTTP/1.1\r\nHost: x\r\n"
+    lines = []
+    for number in range(count):
+        peer = f"127.0.1.{1 + number // 220}", 0
+        line = socket.create_connection(("127.0.0.1", port), source_address=peer)
+        line.sendall(head + b"Content-Length: 9999\r\n\r\n{")
+        lines.append(line)
+    return lines
+
+
 async def test_requests_under_way_are_not_given_up_for_new_ones() -> None:
     async with served(replace(SOON, per_listener=2)) as server:
         busy = [await server.connect() for _ in range(2)]
@@ -316,6 +372,10 @@ class Idle:
     @property
     def is_waiting(self) -> bool:
         return self.waiting
+
+    @property
+    def is_stranger(self) -> bool:
+        return False
 
     def drop(self) -> None:
         self.dropped = True

@@ -36,6 +36,11 @@ class Caller:
 class PeerHttp(LimitedHttp):
     """The protocol of all listeners, with the peer's uid and pid in the place of its address."""
 
+    @property
+    def is_known(self) -> bool:
+        """As `members` admitted it."""
+        return True
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.client = _peer(transport)

@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import resource
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol, TypeVar
 
 RESERVE = 128
@@ -23,6 +24,7 @@ class HttpLimits:
     `handshake`: of TLS. `head`: from a connection, or the first byte of a request, to the end of
     its headers. `keep_alive`: between requests. `body_rate`: bytes a second that a body must bring,
     measured over `body_window`. `stalled`: how long a client may read nothing of what it is sent.
+    `stranger_body`: for the whole body of a request, while nobody has logged in by it.
     `linger`: how long a refused client is listened to, so that it can read why.
     `headers`, `header_bytes` (names and values together), `url`: of one request.
     `pipelined`: requests that may wait for the answer to the one before.
@@ -34,6 +36,7 @@ class HttpLimits:
     keep_alive: float = 5.0
     body_rate: int = 1024
     body_window: float = 10.0
+    stranger_body: float = 3.0
     stalled: float = 60.0
     linger: float = 2.0
     headers: int = 100
@@ -66,10 +69,15 @@ def raise_descriptor_limit() -> None:
 
 
 class Droppable(Protocol):
-    """A connection: whether it waits for a request, and its end."""
+    """A connection: whether it waits for a request, whether it asks for something without having
+    logged in and without an answer so far, and its end.
+    """
 
     @property
     def is_waiting(self) -> bool: ...
+
+    @property
+    def is_stranger(self) -> bool: ...
 
     def drop(self) -> None: ...
 
@@ -100,8 +108,9 @@ K = TypeVar("K")
 class Connections:
     """Who is connected to some listeners, the oldest first.
 
-    Where a limit is reached, a connection that waits for a request gives way to a new one, so that
-    clients that say nothing cannot keep others out; where none waits, the new one is refused.
+    Where a limit is reached, a connection that waits for a request gives way to a new one, else one
+    whose client has not logged in and has no answer yet: clients that send nothing, or a body byte
+    by byte, cannot keep others out. Where there is none of either, the new one is refused.
     """
 
     def __init__(self, limits: HttpLimits = LIMITS) -> None:
@@ -146,13 +155,14 @@ def _remove(groups: dict[K, Group], key: K, connection: Connection) -> None:
 
 
 def _give_way(group: Group) -> bool:
-    """The oldest that waits for a request is dropped, where there is one."""
-    for place in group:
-        subject = place.subject
-        if subject is not None and subject.is_waiting:
-            place.release()
-            subject.drop()
-            return True
+    """The oldest that may be dropped is, where there is one."""
+    subjects = [(place, place.subject) for place in group if place.subject is not None]
+    waiting = (each for each in subjects if each[1].is_waiting)
+    strangers = (each for each in subjects if each[1].is_stranger)
+    for place, subject in chain(waiting, strangers):
+        place.release()
+        subject.drop()
+        return True
     return False
 
 

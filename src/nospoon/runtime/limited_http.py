@@ -3,14 +3,18 @@
     waiting ──first byte──▶ head ──headers complete──▶ body ──▶ (answering) ──▶ waiting
 
 Timers run only while something of a request is missing: one that came in one piece costs none.
+An application calls `logged_in` as soon as it knows who asks; until then its client is a stranger,
+whose body has less time and whose connection gives way to new ones.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, MutableMapping
 from enum import Enum, auto
 from http import HTTPStatus
+from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -25,8 +29,14 @@ FRAMING = 16
 LONGEST_LENGTH = 19
 """Digits: of 2**63 bytes. Python refuses to read numbers of thousands of digits."""
 INVALID = "Invalid HTTP request received."
+_LOGGED_IN = "nospoon.logged_in"
 
 log = RateLimitedLog()
+
+
+def logged_in(scope: MutableMapping[str, Any]) -> None:
+    """The client of this request (ASGI's scope of it) is known."""
+    scope[_LOGGED_IN] = True
 
 
 class LimitedState(ServerState):
@@ -66,8 +76,20 @@ class LimitedHttp(HttpToolsProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no request is being received or answered: nothing is lost if it is dropped."""
+        """Whether no request is being answered, nor its body received."""
         return self._phase is not _Phase.BODY and not self.is_answering
+
+    @property
+    def is_known(self) -> bool:
+        """Whether who sent the latest request has logged in by it."""
+        return self.cycle is not None and _LOGGED_IN in self.cycle.scope
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether a request is not answered yet, or its body still comes, of who is not known."""
+        if self.is_waiting or self.is_known:
+            return False
+        return not self.is_answering or not self.cycle.response_started
 
     @property
     def is_connected(self) -> bool:
@@ -237,7 +259,7 @@ class LimitedHttp(HttpToolsProtocol):
         """The deadline of what is missing now."""
         if self._phase is _Phase.BODY:
             if self._deadline is None or self._deadline_of is not _Phase.BODY:
-                self._arm(_Phase.BODY, self.limits.body_window, self._look_at_body)
+                self._watch_body(self.limits.stranger_body)
         elif self._phase is _Phase.WAITING and self.is_answering:
             self._stop()
         elif self._deadline is None or self._deadline_of is not _Phase.HEAD:
@@ -259,16 +281,20 @@ class LimitedHttp(HttpToolsProtocol):
         else:
             self.transport.abort()
 
-    def _look_at_body(self) -> None:
+    def _watch_body(self, seconds: float) -> None:
+        self._arm(_Phase.BODY, seconds, lambda: self._look_at_body(seconds))
+
+    def _look_at_body(self, seconds: float) -> None:
+        """`seconds`: since the last look, or since it began to come."""
         self._deadline = None
-        wanted = self.limits.body_rate * self.limits.body_window
         cycle = self.cycle
+        wanted = self.limits.body_rate * seconds if self.is_known else math.inf
         ours = self.flow.read_paused or cycle.body or cycle.waiting_for_100_continue
         if not ours and self._body - self._seen < wanted:
             self.refuse(408, "The body did not arrive in time.")
             return
         self._seen = self._body
-        self._watch()
+        self._watch_body(self.limits.body_window)
 
 
 class LimitedWebSocket(WebSocketsSansIOProtocol):

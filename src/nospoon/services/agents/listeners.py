@@ -26,6 +26,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import AGENT_VERSION, Reply, fault
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
+from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tls import self_signed
 
@@ -110,6 +111,7 @@ def _app(service: AgentService) -> Starlette:
         refused = service.refusal(machine, token=token)  # strangers have nothing parsed
         if refused is not None:
             return _response(refused)
+        logged_in(request.scope)
         data = await _received(request)
         if data is None:
             return _response(fault(413, f"expected a body of at most {MAX_BODY} bytes, got more"))

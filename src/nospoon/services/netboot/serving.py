@@ -21,8 +21,10 @@ from nospoon.runtime.limited_http import LimitedHttp
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.titled_head import TitledHead
 
-LIMITS = HttpLimits(keep_alive=30, stalled=300)
-"""Boot loaders read slowly where a guest is emulated, and pause for as long as they unpack."""
+LIMITS = HttpLimits(keep_alive=30, stalled=300, stranger_body=30)
+"""Boot loaders read slowly where a guest is emulated, and pause for as long as they unpack; the
+probe sends its report without logging in.
+"""
 
 log = structlog.get_logger()
 

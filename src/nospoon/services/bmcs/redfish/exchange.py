@@ -18,6 +18,7 @@ from starlette.responses import Response
 from nospoon.bmc.faults import HTTP, HTTP_LATE, Kind
 from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
+from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.slices import Slice
 from nospoon.services.bmcs.accounts import OPERATOR, Accounts
 from nospoon.services.bmcs.redfish import errors
@@ -123,7 +124,10 @@ class Exchange:
         """Whether this is an account that may see something here."""
         self.account = account or b""
         own, here = self._seen
-        return not own.isdisjoint(here)
+        if own.isdisjoint(here):
+            return False
+        logged_in(self.request.scope)
+        return True
 
     @property
     def _seen(self) -> tuple[AbstractSet[UUID], AbstractSet[UUID]]:
