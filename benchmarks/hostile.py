@@ -92,6 +92,8 @@ def accounts(to: BmcConfig) -> None:
     place = f"{ROOT}/AccountService/Accounts"
     ask(to, "POST", place, json.dumps(body).encode())
     ask(to, "PATCH", f"{place}/3", b'{"UserName": "rob"}')
+    ask(to, "GET", place)
+    ask(to, "GET", f"{place}/3")
     ask(to, "DELETE", f"{place}/3")
 
 

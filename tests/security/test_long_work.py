@@ -62,6 +62,16 @@ async def test_long_work_is_done_in_slices(method: str, path: str, body: Any) ->
         assert await turns_while(Redfish.of(b).ask(method, path, body)) > MANY
 
 
+async def test_a_list_of_accounts_takes_no_longer_because_bmcs_are_many() -> None:
+    """With a slice for each step: a step for each account, and none for each BMC."""
+    async with many_bmcs() as b:
+        redfish = Redfish.of(b)
+        body = {"UserName": "bob", "Password": "hunter2222", "RoleId": "Operator"}
+        await redfish.ask("POST", f"{ROOT}/AccountService/Accounts", body)
+        assert await turns_while(redfish.ask("GET", f"{ROOT}/AccountService/Accounts")) < MANY // 2
+        assert await turns_while(redfish.ask("GET", f"{ROOT}/AccountService/Accounts/3")) > MANY
+
+
 async def test_slices_of_several_pieces_of_work_are_one_in_a_turn() -> None:
     slices, order = Slices(seconds=0.0), []
 

@@ -147,6 +147,15 @@ class Accounts:
             return 0
         return found.limits.get(system, ADMINISTRATOR)
 
+    def least_privilege(self, account: bytes, here: AbstractSet[UUID]) -> int:
+        """The least that it may do with any of these BMCs that it may use; 0: it may use none."""
+        found = self._accounts.get(account)
+        if found is None or found.systems.isdisjoint(here):
+            return 0
+        return min(
+            (found.limits[each] for each in found.limits.keys() & here), default=ADMINISTRATOR
+        )
+
     @property
     def tokens(self) -> frozenset[bytes]:
         """Digests of the tokens of all sessions."""

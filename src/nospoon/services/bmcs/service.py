@@ -5,7 +5,7 @@ running: no task, thread, process, and no descriptor where BMCs have addresses o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -57,6 +57,7 @@ from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
+from nospoon.services.bmcs.directory import Account, Directory
 from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
@@ -102,7 +103,7 @@ class BmcService:
         self._early: dict[UUID, MachineEvent] = {}
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
-        self._redfish_shaped: dict[tuple[str, int], dict[UUID, Served]] = {}
+        self._directory = Directory()
         self._effects = Effects(
             machines,
             store,
@@ -242,7 +243,7 @@ class BmcService:
         bmc = served.bmc
         self._by_endpoint.pop((bmc.address, bmc.ipmi_port), None)
         self._hide_redfish(bmc)
-        self._forget_redfish(bmc)
+        self._directory.remove(bmc.uuid)
         self.listeners.accounts.remove(bmc.uuid)
         self._pdus.unplug(bmc.outlet)
 
@@ -254,6 +255,7 @@ class BmcService:
         if after.settings is not before.settings:
             served.endpoint.renew(identity(served.config, after))
             self.listeners.accounts.put(served.config, after.settings.users)
+            self._list_users(served)
         if before.has_power and not after.has_power:
             self._end_sessions(served)
             self._hide_redfish(served.bmc)
@@ -279,7 +281,7 @@ class BmcService:
 
     def _show_redfish(self, served: Served) -> None:
         """Without AC power it answers nothing."""
-        self._redfish_shaped.setdefault(_redfish(served.bmc), {})[served.bmc.uuid] = served
+        self._list_users(served)
         if served.aggregate.has_power:
             self._redfish_at.setdefault(_redfish(served.bmc), set()).add(served.bmc.uuid)
 
@@ -289,11 +291,9 @@ class BmcService:
         if not here:
             self._redfish_at.pop(_redfish(bmc), None)
 
-    def _forget_redfish(self, bmc: Bmc) -> None:
-        there = self._redfish_shaped.get(_redfish(bmc), {})
-        there.pop(bmc.uuid, None)
-        if not there:
-            self._redfish_shaped.pop(_redfish(bmc), None)
+    def _list_users(self, served: Served) -> None:
+        bmc, users = served.bmc, served.aggregate.runtime.settings.users
+        self._directory.put(bmc.uuid, _redfish(bmc), bmc.username, users)
 
     def set_fault(self, uuid: UUID, fault: Fault) -> None:
         """From now on this goes wrong. Raises `NotFound`."""
@@ -323,11 +323,12 @@ class BmcService:
         here: AbstractSet[UUID] = self._redfish_at.get(place, frozenset())
         return here or self._redfish_at.get((_any(address), port), frozenset())
 
-    def redfish_shaped_at(self, place: tuple[str, int]) -> Iterator[Served]:
-        """BMCs that answer Redfish there, and those that would if they had power."""
+    def users_at(self, place: tuple[str, int]) -> Mapping[Account, AbstractSet[UUID]]:
+        """Numbers and names of the users of BMCs that answer Redfish there, or would if they had
+        power, and the BMCs that have each; to be looked at, not kept.
+        """
         address, port = place
-        for there in {address, _any(address)}:
-            yield from self._redfish_shaped.get((there, port), {}).values()
+        return self._directory.at(*{(address, port), (_any(address), port)})
 
     def _redfish_is_at(self, uuid: UUID, place: tuple[str, int]) -> bool:
         served = self._served.get(uuid)

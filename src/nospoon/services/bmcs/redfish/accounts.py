@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from starlette.responses import Response
 
@@ -44,6 +46,7 @@ from nospoon.services.bmcs.redfish.exchange import (
 )
 
 if TYPE_CHECKING:
+    from nospoon.services.bmcs.directory import Account
     from nospoon.services.bmcs.served import Served
 
 ROLES = {
@@ -120,20 +123,28 @@ def _may_log_in(served: Served, user: User) -> bool:
     return usable and user.name != served.bmc.username
 
 
-def _known(exchange: Exchange) -> dict[str, _Account]:
-    """Accounts that this caller sees, by id."""
-    rows: dict[tuple[int, str], list[tuple[Served, User]]] = {}
-    for served in _systems(exchange):
-        for user in (_owner(served), *table.added(served.aggregate.runtime.settings.users)):
-            if user.name:
-                rows.setdefault((user.id, user.name), []).append((served, user))
-    shared = _shared(exchange)
-    found = (
-        _Account(_id(number, name, shared), tuple(rows[number, name]))
-        for number, name in sorted(rows)
-    )
-    mine = _is_administrator(exchange)
-    return {each.id: each for each in found if mine or each.user.name == exchange.username}
+async def _seen(exchange: Exchange) -> list[Account]:
+    """Numbers and names of users of the systems that this caller sees, in order."""
+    seen, found = exchange.systems(), []
+    for account, systems in list(_at(exchange).items()):
+        await exchange.rest()
+        if not seen.isdisjoint(systems):
+            found.append(account)
+    return sorted(found)
+
+
+def _at(exchange: Exchange) -> Mapping[Account, AbstractSet[UUID]]:
+    return exchange.service.users_at(exchange.request.scope["server"])
+
+
+async def _known(exchange: Exchange) -> dict[str, Account]:
+    """Accounts that this caller may ask for, by id."""
+    shared, mine = _shared(exchange), _is_administrator(exchange)
+    return {
+        _id(number, name, shared): (number, name)
+        for number, name in await _seen(exchange)
+        if mine or name == exchange.username
+    }
 
 
 def _shared(exchange: Exchange) -> frozenset[int]:
@@ -141,15 +152,8 @@ def _shared(exchange: Exchange) -> frozenset[int]:
 
     Those that the caller does not see count, too: one account has one URI for all who ask.
     """
-    names: dict[int, str] = {}
-    several = set()
-    for served in exchange.service.redfish_shaped_at(exchange.request.scope["server"]):
-        owner = (OWNER, served.bmc.username)
-        users = ((each.id, each.name) for each in served.aggregate.runtime.settings.users)
-        for number, name in (owner, *users):
-            if name and names.setdefault(number, name) != name:
-                several.add(number)
-    return frozenset(several)
+    names = Counter(number for number, _ in _at(exchange))
+    return frozenset(number for number, count in names.items() if count > 1)
 
 
 def _id(number: int, name: str, shared: AbstractSet[int]) -> str:
@@ -161,19 +165,34 @@ def _in_path(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else f"-{name.encode().hex()}"
 
 
-def _one(exchange: Exchange) -> _Account:
-    found = _known(exchange).get(exchange.request.path_params["member"])
-    if found is None:
+async def _one(exchange: Exchange) -> _Account:
+    id_ = exchange.request.path_params["member"]
+    number, name = (await _known(exchange)).get(id_, (0, ""))
+    rows = []
+    for uuid in exchange.systems() & _at(exchange).get((number, name), frozenset()):
+        await exchange.rest()
+        served = exchange.service.status(uuid)
+        user = _user(served, number) if served is not None else None
+        if served is not None and user is not None and user.name == name:
+            rows.append((served, user))
+    if not rows:
         raise errors.not_found(exchange.path)
-    return found
+    return _Account(id_, tuple(rows))
+
+
+def _user(served: Served, number: int) -> User | None:
+    if number == OWNER:
+        return _owner(served)
+    users = table.added(served.aggregate.runtime.settings.users)
+    return next((each for each in users if each.id == number), None)
 
 
 async def _accounts(exchange: Exchange) -> Response:
-    return tagged(exchange, collection("ManagerAccount", ACCOUNTS, list(_known(exchange))))
+    return tagged(exchange, collection("ManagerAccount", ACCOUNTS, list(await _known(exchange))))
 
 
 async def _account(exchange: Exchange) -> Response:
-    return tagged(exchange, _shown(_one(exchange)))
+    return tagged(exchange, _shown(await _one(exchange)))
 
 
 def _shown(account: _Account) -> dict[str, Any]:
@@ -205,23 +224,22 @@ async def _create(exchange: Exchange) -> Response:
         if name not in body:
             raise errors.missing_property(name)
     async with exchange.accounts.changing:
-        systems = _systems(exchange)
-        number = _free(systems)
+        taken = await _seen(exchange)
+        number = _free(taken)
         fresh = User(number, enabled=True, messaging=True)
-        user = _changed(_names(systems, number), fresh, body)
-        made = _Account(str(number), tuple((each, user) for each in systems))
+        user = _changed(_names(taken, number), fresh, body)
+        made = _Account(str(number), tuple((each, user) for each in _systems(exchange)))
         await _change(exchange, made, table.with_user)
     made = replace(made, id=_id(number, user.name, _shared(exchange)))
     headers = {"Location": f"{ROOT}/{ACCOUNTS}/{made.id}"}
     return respond(_shown(made), status=201, headers=headers)
 
 
-def _free(systems: Sequence[Served]) -> int:
-    """The lowest number that has a name on none of them. IPMI clients also write rows without one,
-    FreeIPMI's bmc-config all of them: such a row is free.
+def _free(seen: Iterable[Account]) -> int:
+    """The lowest number that has a name on none of the systems. IPMI clients also write rows
+    without one, FreeIPMI's bmc-config all of them: such a row is free.
     """
-    rows = (user for each in systems for user in each.aggregate.runtime.settings.users)
-    taken = {user.id for user in rows if user.name}
+    taken = {number for number, _ in seen}
     free = (number for number in range(OWNER + 1, LAST + 1) if number not in taken)
     found = next(free, None)
     if found is None:
@@ -242,18 +260,19 @@ async def _patch(exchange: Exchange) -> Response:
 
 
 async def _patched(exchange: Exchange, body: dict[str, Any]) -> Response:
-    before = _one(exchange)
+    before = await _one(exchange)
     check_match(exchange, _shown(before))
     if not _is_administrator(exchange) and set(body) - {"Password"}:
         raise errors.forbidden()
     _check_names(body)
     if before.user.id == OWNER:
         return _unchanged(exchange, before, body)
-    await exchange.rest()
-    names = _names(_systems(exchange), before.user.id)
-    rows = ((served, _changed(names, user, body)) for served, user in before.rows)
+    names = _names(await _seen(exchange), before.user.id)
+    rows = []
+    for served, user in before.rows:
+        await exchange.rest()
+        rows.append((served, _changed(names, user, body)))
     after = replace(before, rows=tuple(rows))
-    await exchange.rest()
     if body.get("Enabled"):
         _check_enabled(after)
     await _change(exchange, after, table.with_user)
@@ -276,7 +295,7 @@ async def _delete(exchange: Exchange) -> Response:
 
 
 async def _deleted(exchange: Exchange) -> Response:
-    gone = _one(exchange)
+    gone = await _one(exchange)
     if gone.user.id == OWNER:
         raise errors.RedfishError(
             403,
@@ -310,7 +329,7 @@ async def _change(exchange: Exchange, account: _Account, change: Change) -> None
     for each in account.rows:
         await exchange.rest()
         answers.append(asked(*each))
-    for answer in await asyncio.gather(*answers):
+    for answer in [await each for each in answers]:
         done(answer)
     await exchange.service.events.followed()
 
@@ -322,12 +341,9 @@ def _check_names(body: Mapping[str, Any]) -> None:
         raise (errors.read_only if name in _READ_ONLY else errors.unknown_property)(name)
 
 
-def _names(systems: Sequence[Served], number: int) -> frozenset[str]:
-    """Those that users with other numbers have."""
-    users = (each for s in systems for each in s.aggregate.runtime.settings.users)
-    return frozenset({each.name for each in users if each.id != number}).union(
-        each.bmc.username for each in systems
-    )
+def _names(seen: Iterable[Account], number: int) -> frozenset[str]:
+    """Those that users with other numbers have, and the nodes' own accounts."""
+    return frozenset(name for other, name in seen if other != number)
 
 
 def _changed(others: AbstractSet[str], user: User, body: Mapping[str, Any]) -> User:

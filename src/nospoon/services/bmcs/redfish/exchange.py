@@ -117,8 +117,7 @@ class Exchange:
 
     def least_privilege(self) -> int:
         """The least that the caller may do with any system that it sees here."""
-        own, here = self._seen
-        return min((self.accounts.privilege(self.account, each) for each in own & here), default=0)
+        return self.accounts.least_privilege(self.account, self._seen[1])
 
     def log_in(self, account: bytes | None) -> bool:
         """Whether this is an account that may see something here."""
