@@ -17,7 +17,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from nospoon.api.peer import PeerHttp, members
-from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits, peer_key
+from nospoon.model.addresses import peer_key
+from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.log_rate import Rate
 from nospoon.runtime.serve import HttpServer

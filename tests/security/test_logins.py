@@ -25,6 +25,7 @@ from nospoon.protocols.failures import (
 )
 from nospoon.protocols.ipmi.endpoint import Endpoint, LoginFailed, Send
 from nospoon.protocols.ipmi.session import Identity
+from nospoon.protocols.limit import BURST, OF_A_BMC, Budget, Limiter
 from nospoon.protocols.snmp.agent import Access, Agent
 from nospoon.protocols.snmp.ber import NULL
 from nospoon.protocols.snmp.mib import TableMib
@@ -241,3 +242,21 @@ def test_logins_that_work_make_up_for_one_wrong_password_among_many_nodes() -> N
         failures.worked("bmc", HERE, "right")
     assert failures.wait("bmc", HERE, "right", now=now) == 0.0
     assert failures.wait("bmc", HERE, "wrong", now=now) > 0
+
+
+def test_a_network_of_ipv6_is_one_source_wherever_something_is_counted() -> None:
+    """Who has a /64 has 2**64 addresses; IPv4 as IPv6 writes it is IPv4."""
+    network = [f"2001:db8:0:1::{number:x}" for number in range(1, 1000)]
+    failures, limiter, budget = Failures(), Limiter(), Budget(OF_A_BMC)
+    for source in network[: FREE + 1]:
+        failures.failed("bmc", source, "admin", now=0.0)
+    assert failures.wait("bmc", network[-1], "admin", now=0.0) > 0
+    assert failures.wait("bmc", "2001:db8:0:2::1", "admin", now=0.0) == 0
+    allowed = sum(limiter.allows(network[each % 999], 0.0) for each in range(int(BURST) + 100))
+    assert allowed == BURST
+    for source in network:
+        budget.came(source, 0, 0.0)
+        budget.pays(source, 64)
+    assert not budget.pays(network[0], 64)
+    assert failures.failed("bmc", "::ffff:192.0.2.9", "bob", now=0.0) == 1
+    assert failures.failed("bmc", "192.0.2.9", "bob", now=0.0) == 2

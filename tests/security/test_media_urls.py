@@ -34,7 +34,9 @@ LOOPBACK = Terms(reach=Reach((ip_network("127.0.0.1/32"),)))
         "239.1.1.1", "255.255.255.255", "240.0.0.1", "100.100.100.200", "168.63.129.16",
         "::1", "::", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1", "fd00:ec2::254",
         "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1",
-        "2002:7f00:1::", "2002:a9fe:a9fe::1",
+        "2002:7f00:1::", "2002:a9fe:a9fe::1", "192.0.0.8", "192.0.0.170", "192.88.99.1",
+        "::ffff:0:127.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b:1::7f00:1", "100::1", "100:0:0:1::1",
+        "2001:1::1", "2001:1::2", "5f00::1",
     ],
 )  # fmt: skip
 def test_special_addresses_are_out_of_reach(address: str) -> None:
@@ -43,7 +45,18 @@ def test_special_addresses_are_out_of_reach(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["192.0.2.1", "10.0.0.1", "192.168.122.1", "fd00::1", "2001:db8::1", "8.8.8.8"]
+    "address",
+    [
+        "192.0.2.1",
+        "10.0.0.1",
+        "192.168.122.1",
+        "fd00::1",
+        "2001:db8::1",
+        "8.8.8.8",
+        "100.64.0.1",
+        "198.18.0.1",
+        "64:ff9b::808:808",
+    ],
 )
 def test_private_and_public_addresses_are_within_reach(address: str) -> None:
     assert Reach().allows(address)

@@ -8,7 +8,7 @@ from secrets import token_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.protocols.limit import BURST, RATE
+from nospoon.protocols.limit import BURST, OF_A_BMC, OF_THE_DAEMON, Budget
 from nospoon.protocols.snmp import ber, usm
 from nospoon.protocols.snmp.agent import Access, Agent
 from nospoon.protocols.snmp.ber import NULL, Oid, Value
@@ -54,9 +54,9 @@ class Anything(OneName):
         return Status.NO_ERROR
 
 
-def agent() -> Agent:
+def agent(shared: Budget | None = None) -> Agent:
     access = Access(b"secret", User(b"u", b"passphrase", b"passphrase"), b"engine", 1, 0.0)
-    return Agent(access, OneName())
+    return Agent(access, OneName(), shared)
 
 
 GET = Pdu(Type.GET, 7, (Binding(NAME, NULL),))
@@ -69,16 +69,25 @@ def discovery() -> bytes:
     return usm.write(Secured(1, ber.MAX_MESSAGE, REPORTABLE, nobody, scoped))
 
 
-def test_strangers_get_so_many_reports_and_others_still_get_theirs() -> None:
-    served, asked = agent(), discovery()
+def reported(served: Agent, source: str, now: float, times: int) -> int:
+    """Bytes that a source is sent for so many requests of strangers, and with each of them."""
+    asked = discovery()
+    answers = (
+        served.receive(asked, source=source, now=now, random=token_bytes) for _ in range(times)
+    )
+    return sum(len(each or b"") for each in answers)
 
-    def told(source: str, now: float) -> bool:
-        return served.receive(asked, source=source, now=now, random=token_bytes) is not None
 
-    flood = [told("192.0.2.1", 0.0) for _ in range(int(BURST) + 50)]
-    assert sum(flood) == BURST
-    assert told("192.0.2.2", 0.0), "another source"
-    assert told("192.0.2.1", 10 / RATE), "a moment later"
+def test_a_source_is_reported_no_more_than_it_sent_but_for_an_allowance() -> None:
+    served, shared = agent(), Budget(OF_THE_DAEMON)
+    sent = 5000 * len(discovery())
+    assert reported(agent(), "192.0.2.1", 0.0, 1) > len(discovery())
+    assert reported(served, "192.0.2.1", 0.0, 5000) <= sent + OF_A_BMC.most
+    assert reported(served, "192.0.2.2", 0.0, 1), "another source"
+    assert reported(served, "192.0.2.1", 10.0, 1), "a moment later"
+    many = [agent(shared) for _ in range(40)]
+    total = sum(reported(each, "192.0.2.1", 0.0, 100) for each in many)
+    assert total <= 4000 * len(discovery()) + OF_THE_DAEMON.most
 
 
 def test_who_knows_the_community_is_not_limited() -> None:

@@ -1,6 +1,9 @@
-"""Addresses that sockets are bound to."""
+"""Addresses that sockets are bound to, and those that clients come from."""
 
 from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 ANY_IPV4, ANY = "0.0.0.0", "::"  # noqa: S104  (compared, not bound)
 
@@ -12,3 +15,19 @@ def same_place(one: str, other: str) -> bool:
     """
     pair = {one, other}
     return len(pair) == 1 or ANY in pair or (ANY_IPV4 in pair and not any(":" in a for a in pair))
+
+
+@lru_cache(1024)
+def peer_key(address: str) -> str:
+    """What a client is counted by in every limit: an IPv4 address, or the /64 of an IPv6 one, which
+    is the least that a site gives a host (RFC 6177 §2). What is no address is its own key.
+    """
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(IPv6Network((int(found) >> 64 << 64, 64)))
+    return str(found)

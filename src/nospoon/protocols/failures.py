@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from nospoon.model.addresses import peer_key
+
 FREE, FREE_OF_SOURCE = 5, 50
 """Failures of one account, and of all accounts of a source, before attempts wait."""
 FIRST, LONGEST = 0.5, 8.0
@@ -107,7 +109,8 @@ class Failures:
 
 
 def _keys(place: object, source: str, account: str) -> tuple[Key, Key]:
-    return (place, source, f"={account[:LONGEST_NAME]}"), (place, source, "")
+    peer = peer_key(source)
+    return (place, peer, f"={account[:LONGEST_NAME]}"), (place, peer, "")
 
 
 def _pause(failures: int) -> float:

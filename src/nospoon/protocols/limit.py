@@ -3,12 +3,15 @@
 Sources of UDP are easily forged: what is answered without login goes to whoever the sender names.
 So it may be no more than came from there, but for a small allowance without which no handshake
 could begin (compare RFC 9000 §8). The state is bounded; the source heard longest ago gives way.
+A source is what `peer_key` makes of an address: who has a /64 of IPv6 is one source.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+
+from nospoon.model.addresses import peer_key
 
 RATE, BURST = 2000.0, 5000.0
 """Answers a second, and how many may be saved up: ten times what the busiest client needs."""
@@ -25,12 +28,13 @@ class Limiter:
 
     def allows(self, address: str, now: float) -> bool:
         """Take one from this address's bucket."""
-        left, at = self._buckets.pop(address, (BURST, now))
+        source = peer_key(address)
+        left, at = self._buckets.pop(source, (BURST, now))
         left = min(BURST, left + (now - at) * RATE)
         if len(self._buckets) >= SOURCES:
             del self._buckets[next(iter(self._buckets))]
         allowed = left >= 1
-        self._buckets[address] = (left - 1 if allowed else left, now)
+        self._buckets[source] = (left - 1 if allowed else left, now)
         return allowed
 
 
@@ -63,7 +67,7 @@ class Asking(Enum):
 
 
 class Budgets:
-    """A budget for each kind of asking."""
+    """A budget for each kind of asking by IPMI."""
 
     __slots__ = ("_of",)
 
@@ -95,23 +99,26 @@ class Budget:
 
     def came(self, address: str, size: int, now: float) -> None:
         """So many bytes came from there."""
-        known = self._left.pop(address, None)
+        source = peer_key(address)
+        known = self._left.pop(source, None)
         left = self._at(known, now) if known is not None else self._beginning(now)
-        self._left[address] = (left + size, now)
+        self._left[source] = (left + size, now)
 
     def pays(self, address: str, size: int) -> bool:
         """Whether so many bytes may go there; if so, they are taken."""
-        left, at = self._left.get(address, (0.0, 0.0))
+        source = peer_key(address)
+        left, at = self._left.get(source, (0.0, 0.0))
         if size > left:
             return False
-        self._left[address] = (left - size, at)
+        self._left[source] = (left - size, at)
         return True
 
     def proved(self, address: str) -> None:
         """Who is there knows a password: it is not forged, and begins anew."""
-        known = self._left.get(address)
+        source = peer_key(address)
+        known = self._left.get(source)
         if known is not None and known[0] < self._allowance.most:
-            self._left[address] = (self._allowance.most, known[1])
+            self._left[source] = (self._allowance.most, known[1])
 
     def _at(self, known: tuple[float, float], now: float) -> float:
         left, at = known

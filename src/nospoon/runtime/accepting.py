@@ -14,7 +14,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from nospoon.runtime.http_limits import Connection, Connections, HttpLimits, peer_key
+from nospoon.model.addresses import peer_key
+from nospoon.runtime.http_limits import Connection, Connections, HttpLimits
 from nospoon.runtime.limited_http import LimitedHttp
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks

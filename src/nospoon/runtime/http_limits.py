@@ -7,7 +7,6 @@ its client goes on to read it.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import resource
 from dataclasses import dataclass
 from itertools import chain
@@ -164,18 +163,3 @@ def _give_way(group: Group) -> bool:
         subject.drop()
         return True
     return False
-
-
-def peer_key(address: str) -> str:
-    """What connections are counted by: an IPv4 address, or the /64 of an IPv6 one, which is the
-    least that a site gives a host (RFC 6177 §2).
-    """
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
-    return str(found)

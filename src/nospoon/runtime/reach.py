@@ -28,18 +28,28 @@ MOST_ADDRESSES = 8
 """Addresses of one name that are tried."""
 CONNECT_SECONDS = 20.0
 """For which one address may be silent when it is connected to."""
+# IANA's registries of special-purpose addresses (RFC 6890), but for what a lab uses: private and
+# shared ones, those of benchmarks and of documents; Teredo, 6to4 and NAT64 count as what they mean.
 SPECIAL = tuple(
     ip_network(each)
     for each in (
         "0.0.0.0/8",  # this host (RFC 1122 §3.2.1.3); Linux takes it for loopback
         "127.0.0.0/8",
         "169.254.0.0/16",  # link-local (RFC 3927), where clouds have their metadata
+        "192.0.0.0/24",  # of the protocols themselves: DS-Lite, PCP and TURN by anycast (RFC 6890)
+        "192.88.99.0/24",  # relays of 6to4, deprecated (RFC 7526)
         "224.0.0.0/4",
         "240.0.0.0/4",  # reserved, and broadcast
         "100.100.100.200/32",  # metadata of Alibaba Cloud
         "168.63.129.16/32",  # the host of a machine at Azure
         "::/128",
         "::1/128",
+        "::ffff:0:0:0/96",  # IPv4-translated (RFC 2765 §2.1), which translators take apart
+        "64:ff9b:1::/48",  # of translators of this network alone (RFC 8215)
+        "100::/64",  # discarded (RFC 6666)
+        "100:0:0:1::/64",  # a prefix that stands for none (RFC 9780)
+        "2001:1::/32",  # of the protocols themselves: PCP and TURN by anycast (RFC 7723, RFC 8155)
+        "5f00::/16",  # identifiers of segment routing (RFC 9602)
         "fe80::/10",
         "fec0::/10",  # site-local, deprecated (RFC 3879)
         "ff00::/8",

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from nospoon.model.addresses import peer_key
 from nospoon.protocols.failures import Failures
 from nospoon.protocols.ipmi.session import (
     OWNER,
@@ -355,7 +356,8 @@ class Endpoint:
     def _make_room(self, source: Source) -> None:
         """Dictionaries keep the order of arrival: the first is the oldest."""
         opening = [each for each in self.sessions.values() if not each.active]
-        same = [each for each in opening if each.source.address == source.address]
+        peer = peer_key(source.address)
+        same = [each for each in opening if peer_key(each.source.address) == peer]
         if len(same) >= HANDSHAKES_PER_ADDRESS:
             del self.sessions[same[0].id]
         elif len(opening) >= MAX_HANDSHAKES:

@@ -1,8 +1,8 @@
 """One agent: datagrams in, datagrams out; no socket, no clock.
 
 - Garbage, a wrong community and a wrong user get no answer but what RFC 3414 §3.2 requires: reports
-  of v3, which are shorter than what asked for them would make worth forging, and of which a source
-  gets so many a second, and no more (`limit`).
+  of v3. They are longer than what asks for them, and a source gets no more bytes of them than came
+  from there but for an allowance, so that a forged one is not worth forging (`limit`).
 - A SET is checked as a whole before anything of it is done (RFC 3416 §4.2.5).
 - v1 has five errors and no exceptions: the others are mapped (RFC 3584 §4.4).
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
-from nospoon.protocols.limit import Limiter
+from nospoon.protocols.limit import OF_A_BMC, Budget
 from nospoon.protocols.snmp import ber, usm
 from nospoon.protocols.snmp.ber import Garbage, Oid, Reader, Value
 from nospoon.protocols.snmp.pdu import (
@@ -128,15 +128,17 @@ class _Scoped:
 
 
 class Agent:
-    """Answers for one MIB. `now` in seconds of any clock that does not go back."""
+    """Answers for one MIB. `now` in seconds of any clock that does not go back. `shared`: what all
+    agents together may report to strangers.
+    """
 
-    __slots__ = ("_counts", "_keys", "_limiter", "access", "failed_logins", "mib")
+    __slots__ = ("_budgets", "_counts", "_keys", "access", "failed_logins", "mib")
 
-    def __init__(self, access: Access, mib: Mib) -> None:
+    def __init__(self, access: Access, mib: Mib, shared: Budget | None = None) -> None:
         self.access, self.mib = access, mib
         self._keys: dict[tuple[str, str], bytes] = {}
         self._counts = dict.fromkeys(Report, 0)
-        self._limiter = Limiter()
+        self._budgets = [Budget(OF_A_BMC), *([shared] if shared is not None else [])]
         self.failed_logins = 0
         """Wrong communities, users and digests. They delay nobody: a source is forged too easily,
         and who forges another's would shut it out."""
@@ -163,8 +165,12 @@ class Agent:
             asked, cipher = self._opened(message, key)
         except Refused as refused:
             self.failed_logins += refused.report in _WRONG
-            allowed = self._limiter.allows(source, now)
-            return self._report(message, refused, now) if allowed else None
+            for each in self._budgets:
+                each.came(source, len(data), now)
+            report = self._report(message, refused, now)
+            return report if report is not None and self._pays(source, len(report)) else None
+        for each in self._budgets:
+            each.proved(source)
         stray = self._stray(asked)
         answer = self._counted(stray, asked.pdu.request) if stray is not None else None
         answer = answer or self._answer(asked.pdu, Version.V3, now)
@@ -172,6 +178,10 @@ class Agent:
             return None
         scoped = _in_context(asked.engine, asked.context, answer)
         return self._seal(message, scoped, key, cipher, now, random)
+
+    def _pays(self, source: str, size: int) -> bool:
+        """Whether a report of so many bytes may go there."""
+        return all(each.pays(source, size) for each in self._budgets)
 
     def _authenticated(self, data: bytes, message: Secured, now: float) -> tuple[bytes, str, int]:
         """The key, digest and length of what signed it (RFC 3414 §3.2, steps 3 to 7)."""

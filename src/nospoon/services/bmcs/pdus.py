@@ -17,6 +17,7 @@ from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
 from nospoon.model.resources import Outlet
 from nospoon.plan.enrol import PDU_USER
 from nospoon.plan.identity import snmp_community
+from nospoon.protocols.limit import OF_THE_DAEMON, Budget
 from nospoon.protocols.snmp.agent import Access, Agent
 from nospoon.protocols.snmp.mib import TableMib
 from nospoon.protocols.snmp.usm import User
@@ -55,6 +56,7 @@ class Pdus:
         self._service, self._tasks = service, tasks
         self._pdus: dict[UUID, _Served] = {}
         self._by_place: dict[tuple[str, int], _Served] = {}
+        self._strangers = Budget(OF_THE_DAEMON)
 
     def plug(self, served: Served) -> None:
         """This BMC is fed by the outlet of its shape."""
@@ -100,7 +102,7 @@ class Pdus:
             started=self._service.now,
         )
         mib = TableMib(pdu, apc.COLUMNS, lambda each: each.rows)
-        return Agent(access, mib)
+        return Agent(access, mib, self._strangers)
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A request came; it is answered when what it switched is durable, and not if it is not."""
