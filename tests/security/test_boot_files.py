@@ -14,11 +14,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from starlette.types import ASGIApp, Message
+from structlog.testing import capture_logs
 
 from nospoon.control.authority import Authority, Bootable
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag, Reservation
 from nospoon.runtime.local_peers import TABLES, socket_in, user_of, written
+from nospoon.runtime.log_rate import LINES
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
@@ -105,6 +107,16 @@ async def test_only_the_machine_and_its_owner_are_told(
     assert got == status
     assert (b"secret" in said) == (status == 200 and path.startswith("/boot"))
     assert authority.boots == ([NODE] if got == 200 and path.startswith("/boot") else [])
+
+
+@pytest.mark.parametrize("peer", [("172.31.0.21", 1), (ITS_OWN, 1)], ids=["another", "itself"])
+async def test_who_asks_again_and_again_writes_few_lines(
+    app: ASGIApp, peer: tuple[str, int]
+) -> None:
+    with capture_logs() as logs:
+        for _ in range(10 * LINES):
+            await ask(app, PATHS[0], peer)
+    assert len(logs) <= LINES
 
 
 @pytest.mark.parametrize("path", PATHS[:3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
@@ -39,6 +40,23 @@ async def test_a_plan_needs_no_thread_of_the_default_executor_that_others_hold(
         assert await asyncio.gather(*held) == [True] * 20
         where = await workers.run(OWNER, threading.current_thread)
         assert where.name.startswith("planning")
+
+
+@pytest.mark.parametrize("path", ["/v1/orphans", "/v1/recover"])
+async def test_files_of_upkeep_are_read_where_plans_are_made(tmp_path: Path, path: str) -> None:
+    """An administrator's file waits for that one's turn in those threads, and holds up nobody."""
+    async with a_daemon(tmp_path) as asked:
+        workers, let, uid = asked.daemon.planner.workers, threading.Event(), os.getuid()
+        held = asyncio.ensure_future(workers.run(uid, let.wait))  # noqa: TID251
+        await asyncio.sleep(0)
+        mine = asyncio.ensure_future(asked.ask(uid, "POST", path, BODY))  # noqa: TID251
+        try:
+            assert (await asked.ask(OTHER, "POST", "/v1/plan", BODY)).status == 200
+            assert not mine.done()
+        finally:
+            let.set()
+        assert (await mine).status == 200
+        assert await held
 
 
 async def test_what_is_cancelled_holds_its_owners_turn_until_its_thread_has_ended() -> None:

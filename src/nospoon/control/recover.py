@@ -190,7 +190,7 @@ class Recovery:
     ) -> dict[str, Any]:
         """What is told of it; nothing where all was known."""
         busy = self._operations.current(found.id) or (known.busy if known is not None else "")
-        part = self._first(found, of, away) if known is None else self._more(found, known, of, away)
+        part = await asyncio.to_thread(self._part, found, known, of, away)
         if busy:
             return (
                 _told(found, part, 0, f"left alone: {busy} is under way") if part.anything else {}
@@ -211,6 +211,14 @@ class Recovery:
         if not part.anything and not kept and said == part.said:
             return {}
         return _told(found, part, kept, said)
+
+    def _part(
+        self, found: Found, known: Known | None, of: Cluster | None, away: Sequence[Host]
+    ) -> Part:
+        """It writes, and perhaps reads, a cluster file: for a thread."""
+        if known is None:
+            return self._first(found, of, away)
+        return self._more(found, known, of, away)
 
     def _first(self, found: Found, of: Cluster | None, away: Sequence[Host]) -> Part:
         """Of a cluster that nobody knows; any host that is away may have more of it."""

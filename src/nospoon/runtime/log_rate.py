@@ -52,15 +52,23 @@ class Rate:
 
 
 class RateLimitedLog:
-    """A structured log for what strangers cause; `event` is the kind of a line."""
+    """A structured log for what strangers cause; `event`, and whom it is `of`, are the kind of a
+    line.
+    """
 
     def __init__(self, rate: Rate | None = None, now: clock.Clock = clock.monotonic) -> None:
         self._rate, self._now = rate or Rate(), now
 
     def warning(self, event: str, **facts: Any) -> None:
-        left_out = self._rate.allow(event, self._now())
+        self._write(logging.WARNING, event, "", facts)
+
+    def info(self, event: str, *, of: str = "", **facts: Any) -> None:
+        self._write(logging.INFO, event, of, facts)
+
+    def _write(self, level: int, event: str, of: str, facts: dict[str, Any]) -> None:
+        left_out = self._rate.allow(f"{event} {of}", self._now())
         if left_out is not None:
-            log.warning(event, **facts, **({"left_out": left_out} if left_out else {}))
+            log.log(level, event, **facts, **({"left_out": left_out} if left_out else {}))
 
     def exception(self, event: str, **facts: Any) -> None:
         """With the traceback of the exception that is handled."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 from ipaddress import IPv4Address, IPv6Address
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from pydantic_core import CoreSchema
 
 from nospoon.protocols.agent.commands import NAMES, TIMED
 from nospoon.spec.fields import Duration, parse_address, parse_url
+from nospoon.spec.nearest import nearest
 from nospoon.spec.section import Section, Text, Whole, parse_text
 
 
@@ -32,8 +32,8 @@ def _one_of(names: Collection[str]) -> Callable[[str], str]:
     def check(name: str) -> str:
         if name in names:
             return name
-        near = get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}"
+        near = nearest(name, names)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(names))}"
         what = "takes no time" if name in NAMES else "is no command or step of a deploy agent"
         raise ValueError(f"{name!r} {what}; {hint}")
 

@@ -17,11 +17,12 @@ from nospoon.errors import Forbidden
 router = APIRouter(tags=["upkeep"])
 
 
-def _scope(body: HostsRequest, controller: Controller) -> Scope:
-    """What was given; none: all that is known."""
+async def _scope(body: HostsRequest, controller: Controller, caller: Caller) -> Scope:
+    """What was given; none: all that is known. A file is read in a thread, as plans are."""
     if not body.hosts and not body.text:
         return Scope()
-    return controller.survey.given(body.hosts, body.file, body.text)
+    given = controller.survey.given
+    return await controller.planner.workers.run(caller.uid, given, body.hosts, body.file, body.text)
 
 
 def _require_admin(caller: Caller) -> None:
@@ -33,14 +34,14 @@ def _require_admin(caller: Caller) -> None:
 async def orphans(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
     """What carries our tag and belongs to no cluster: `{orphans, others, away}`."""
     _require_admin(caller)
-    return await controller.orphans.report(_scope(body, controller))
+    return await controller.orphans.report(await _scope(body, controller, caller))
 
 
 @router.post("/orphans/reap", status_code=202)
 async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
     """Remove orphans after a time of grace, as an operation."""
     _require_admin(caller)
-    scope = _scope(body, controller)
+    scope = await _scope(body, controller, caller)
     return operation_json(await controller.orphans.reap(caller.uid, scope, grace=body.grace))
 
 
@@ -48,14 +49,19 @@ async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dic
 async def recover(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
     """Make the store again from tags: `{clusters, others, away}`; with a file, its cluster only."""
     _require_admin(caller)
-    of = controller.planner.read(body.file, body.text) if body.text else None
-    return await controller.recovery.recover(caller.uid, _scope(body, controller), of=of)
+    of = None
+    if body.text:
+        read = controller.planner.read
+        of = await controller.planner.workers.run(caller.uid, read, body.file, body.text)
+    return await controller.recovery.recover(
+        caller.uid, await _scope(body, controller, caller), of=of
+    )
 
 
 @router.post("/recover/deployment", status_code=202)
 async def adopt(body: AdoptRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
     """Become the deployment whose state was lost; the daemon ends, to be started as that one."""
     _require_admin(caller)
-    await controller.recovery.adopt(body.deployment, _scope(body, controller))
+    await controller.recovery.adopt(body.deployment, await _scope(body, controller, caller))
     controller.stop()
     return {"stopping": True}

@@ -20,7 +20,6 @@ from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -32,10 +31,11 @@ from nospoon.model.boot import BootDevice
 from nospoon.probe.record import decode
 from nospoon.protocols.ipxe import grub, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile, ServedProfile
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 
 RETRY_SECONDS = 2
 MAX_REPORT = 256 << 10
@@ -110,7 +110,8 @@ class _Service:
         except NospoonError as error:
             log.warning("a boot could not be noted", uuid=str(answer.uuid), why=str(error))
             return _later(error.message)
-        log.info("told what to boot", uuid=str(answer.uuid), device=answer.device, by=loader)
+        uuid = str(answer.uuid)
+        log.info("told what to boot", of=uuid, uuid=uuid, device=answer.device, by=loader)
         return PlainTextResponse(text)
 
     async def file(self, request: Request) -> Response:
