@@ -105,9 +105,13 @@ async def test_no_cluster_gets_the_bridge_of_another_one(tmp_path: Path) -> None
         taken = replace(nic, bridge=bridge_name(theirs, "lan"))  # as if the digests were equal
         machine = replace(member.machine, nics=(taken,))
         asked.daemon.fleet.put(replace(member, machine=machine))
-        refused = await asked.up(OTHER, text.format("b", theirs))
-        assert refused.status == 409
-        assert "which another cluster has" in refused.json["error"]["message"]
+        body = {"file": "c.yaml", "text": text.format("b", theirs)}
+        for refused in (
+            await asked.ask(OTHER, "POST", "/v1/plan", body),
+            await asked.up(OTHER, text.format("b", theirs)),
+        ):
+            assert refused.status == 409
+            assert "which another cluster has" in refused.json["error"]["message"]
 
 
 async def test_a_member_is_told_where_in_the_file(tmp_path: Path) -> None:

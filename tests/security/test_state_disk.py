@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -83,6 +84,23 @@ async def test_a_member_has_at_most_so_many_clusters(tmp_path: Path) -> None:
         assert len(await database.call(stored.holdings, uid=OWNER)) == MOST_CLUSTERS + 1
     finally:
         database.close()
+
+
+async def test_a_plan_says_that_a_member_has_as_many_clusters_as_he_may(tmp_path: Path) -> None:
+    rows = [a_row(f"c{number}", OWNER) for number in range(MOST_CLUSTERS)]
+
+    def fill(connection: Connection) -> None:
+        for row in rows:
+            stored.save(connection, row)
+
+    async with a_daemon(tmp_path) as asked:
+        await asked.daemon.database.call(fill)
+        body = {"file": "c.yaml", "text": simulated("more", 0)}
+        refused = await asked.ask(OWNER, "POST", "/v1/plan", body)
+        assert refused.status == 409
+        assert f"you have {MOST_CLUSTERS} clusters" in refused.json["error"]["message"]
+        assert (await asked.ask(OTHER, "POST", "/v1/plan", body)).status == 200
+        assert (await asked.ask(os.getuid(), "POST", "/v1/plan", body)).status == 200
 
 
 async def test_what_clusters_hold_is_known_without_their_files(tmp_path: Path) -> None:

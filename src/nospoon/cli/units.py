@@ -46,6 +46,7 @@ After={after}
 [Service]
 Type=notify
 ExecStart={python} -m nospoon.daemon.main
+ExecReload=/bin/kill -HUP $MAINPID
 EnvironmentFile=-{environment}
 Restart=on-failure
 RestartSec=2

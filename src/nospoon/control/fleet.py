@@ -57,6 +57,18 @@ class Fleet:
         self._authority.put(Bootable(member.machine, member.profile))
         self._reshape(member.machine)
 
+    def reach(self, may_use: Callable[[int, Host], bool]) -> None:
+        """Connect to the hosts of all nodes whose owners may use them now, and to no others."""
+        allowed: dict[tuple[int, Host], bool] = {}
+        for member in self._members.values():
+            place = member.uid, member.host
+            if place not in allowed:
+                allowed[place] = may_use(*place)
+            if allowed[place]:
+                self._hosts.settle(member.uuid, member.host)
+            else:
+                self._hosts.forget(member.uuid)
+
     def drop(self, uuid: UUID) -> None:
         self._members.pop(uuid, None)
         self._hosts.forget(uuid)

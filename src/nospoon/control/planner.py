@@ -27,6 +27,7 @@ from nospoon.control.places import DriversOf, Places, against_moves
 from nospoon.control.prepared import Prepared, Seen
 from nospoon.control.reach import Surveyed, require, survey
 from nospoon.control.request import Request
+from nospoon.control.saved import refuse_anothers_bridges, refuse_one_more
 from nospoon.engine.observe import observe_reachable
 from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
@@ -133,6 +134,8 @@ class Planner:
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.uid)
+            await self._refuse_one_more(cluster_id, request.uid)
+        refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
         before = earlier.uploads if earlier is not None else {}
         known = await self.hosts_of(earlier) if earlier is not None else ()
         self.access.check_hosts(request.uid, known)
@@ -316,6 +319,12 @@ class Planner:
                 [f"the id {cluster_id} is that of {whose}. Choose another `id:`, or drop it."]
             )
 
+    async def _refuse_one_more(self, cluster_id: UUID, uid: int) -> None:
+        """As `up` does when it remembers the cluster."""
+        if not self.access.is_admin(uid):
+            own = await self._database.call(stored.holdings, uid=uid)
+            refuse_one_more({each.id for each in own}, cluster_id)
+
     async def to_fetch(self, request: Request) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
         cluster = await self.cluster_of(request)
@@ -350,9 +359,7 @@ class Planner:
         return allocations
 
     async def _occupied(self, request: Request, seen: Seen) -> Occupied:
-        others = [
-            row for row in await self._database.call(stored.all_clusters) if row.id != seen.id
-        ]
+        others = [each for each in await self._database.call(stored.holdings) if each.id != seen.id]
         own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
         told = seen.surveyed.facts.values()
         routes = [route for fact in told for route in fact.routes if route.device not in own]

@@ -31,15 +31,20 @@ def save(
     others = stored.holdings(connection)
     for other in others:
         _refuse(row, other)
-    own = [each.id for each in others if each.uid == row.uid]
-    if limited and row.id not in own and len(own) >= MOST_CLUSTERS:
+    if limited:
+        refuse_one_more({each.id for each in others if each.uid == row.uid}, row.id)
+    stored.save(connection, row)
+    stored.put_nodes(connection, nodes)
+    stored.put_hosts(connection, row.id, hosts)
+
+
+def refuse_one_more(own: Collection[UUID], cluster_id: UUID) -> None:
+    """Raises `Conflict` for one more cluster than a member may have. `own`: those of that user."""
+    if cluster_id not in own and len(own) >= MOST_CLUSTERS:
         raise Conflict(
             f"you have {len(own)} clusters, and members may have {MOST_CLUSTERS}",
             hint="Take one down first: `nospoon status` shows yours.",
         )
-    stored.save(connection, row)
-    stored.put_nodes(connection, nodes)
-    stored.put_hosts(connection, row.id, hosts)
 
 
 def refuse_anothers_bridges(cluster: Cluster, cluster_id: UUID, others: Collection[str]) -> None:

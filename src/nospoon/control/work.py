@@ -205,6 +205,12 @@ class Work:
             self._fleet.put(member, reached=not refused[place])
         return len(rows)
 
+    def use_grants(self) -> None:
+        """The administrator's list of hosts may have changed: use those that it has now."""
+        access = self._planner.access
+        log.info("list of grants is read again", file=access.file)
+        self._fleet.reach(lambda uid, host: not access.why_not(uid, host))
+
     async def _execute(
         self,
         running: Running,

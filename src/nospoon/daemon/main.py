@@ -33,7 +33,9 @@ datagram may wait for it several times.
 
 
 def main() -> None:
-    """Run the daemon in the foreground until SIGTERM or SIGINT."""
+    """Run the daemon in the foreground until SIGTERM or SIGINT; SIGHUP: read the list of grants
+    again.
+    """
     arguments = _parser().parse_args()
     try:
         settings = settings_for(os.environ, uid=os.getuid())
@@ -107,6 +109,7 @@ async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | No
         systemd.notify("READY=1")
         tasks = await end.enter_async_context(Tasks("daemon"))
         tasks.start(systemd.feed_watchdog(), name="watchdog")
+        loop.add_signal_handler(signal.SIGHUP, daemon.work.use_grants)
         await ending.wait()
         systemd.notify("STOPPING=1")
         log.info("stopping")
