@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
+from nospoon.errors import ProviderError
+from nospoon.runtime.log_rate import LINES
+from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish import submitted, subscribing
 from nospoon.services.bmcs.redfish.delivery import ALL_BYTES, LINE_BYTES, WAITING, _Line, _Stock
 from nospoon.services.bmcs.redfish.errors import RedfishError
+from nospoon.services.bmcs.redfish.jobs import Jobs
 from nospoon.services.bmcs.redfish.subscribing import MOST_ENTRIES
 
 BODY: dict[str, Any] = {"Destination": "http://192.0.2.1/", "Protocol": "Redfish"}
@@ -67,3 +74,15 @@ def test_what_waits_for_all_subscriptions_is_bounded_too() -> None:
     assert line.add(record(1000)) == 1
     assert not line.waiting
     assert stock.size == ALL_BYTES
+
+
+async def test_tasks_that_a_client_makes_fail_write_few_lines() -> None:
+    async def work() -> None:
+        raise ProviderError("it fails")
+
+    with capture_logs() as logs:
+        async with Tasks("test") as tasks:
+            jobs = Jobs(tasks, lambda _: None)
+            begun = [jobs.start(uuid4(), "Insert", work()) for _ in range(10 * LINES)]
+            await asyncio.wait([each.task for each in begun if each.task is not None])
+    assert len(logs) <= LINES

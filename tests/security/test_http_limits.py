@@ -7,6 +7,7 @@ import resource
 import socket
 import ssl
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -424,6 +425,29 @@ async def test_a_handshake_of_tls_has_a_deadline_and_a_place(tmp_path: Path) -> 
         for other, line in silent:
             assert await ended(other) == b""
             line.close()
+        await server.emptied()
+
+
+async def test_a_connection_of_tls_takes_little_before_its_handshake(tmp_path: Path) -> None:
+    key, certificate = self_signed("127.0.0.1", name="x")
+    file = tmp_path / "pem"
+    file.write_bytes(key + certificate)
+    secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+    patient = replace(SOON, handshake=60.0)
+    async with served(patient, **secured) as server:
+        tracemalloc.start()
+        try:
+            silent = [await server.connect() for _ in range(20)]
+            for _, writer in silent:
+                writer.write(b"\x16\x03\x01\x02\x00\x01")
+            async with asyncio.timeout(20):
+                while len(server.connections) < len(silent):  # noqa: ASYNC110  (no event)
+                    await asyncio.sleep(0.01)
+            assert tracemalloc.get_traced_memory()[0] < len(silent) * 128 << 10
+        finally:
+            tracemalloc.stop()
+        for _, writer in silent:
+            writer.close()
         await server.emptied()
 
 

@@ -11,8 +11,8 @@ import contextlib
 import errno
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
-from typing import Any
 
 from nospoon.model.addresses import peer_key
 from nospoon.runtime.http_limits import Connection, Connections, HttpLimits
@@ -45,6 +45,14 @@ def by_address(connection: socket.socket) -> str:
     """The address that it comes from."""
     found = connection.getpeername()
     return peer_key(found[0]) if isinstance(found, tuple) else "local"
+
+
+class _Tls(SSLProtocol):
+    """asyncio's own takes 256 KiB for each connection before its handshake begins: 256 MiB for as
+    many strangers as a listener admits. A record of TLS has 16 KiB (RFC 8446 §5.1).
+    """
+
+    max_size = 20 << 10
 
 
 class Acceptor:
@@ -132,15 +140,32 @@ class Acceptor:
     async def _connect(self, connection: socket.socket, protocol: LimitedHttp) -> None:
         """From here on the transport closes the socket."""
         self._unbegun.discard(connection)
-        secured: dict[str, Any] = {}
-        if self._context is not None:
-            secured = {
-                "ssl": self._context,
-                "ssl_handshake_timeout": self._limits.handshake,
-                "ssl_shutdown_timeout": self._limits.linger,
-            }
         with contextlib.suppress(OSError):  # TLS's errors are such, too
-            await self._loop.connect_accepted_socket(lambda: protocol, connection, **secured)
+            if self._context is None:
+                await self._loop.connect_accepted_socket(lambda: protocol, connection)
+            else:
+                await self._secure(connection, protocol, self._context)
+
+    async def _secure(
+        self, connection: socket.socket, protocol: LimitedHttp, context: ssl.SSLContext
+    ) -> None:
+        """As asyncio does it (`_make_ssl_transport`), but for the size of the buffer."""
+        shaken: asyncio.Future[None] = self._loop.create_future()
+        tls = _Tls(
+            self._loop,
+            protocol,
+            context,
+            shaken,
+            server_side=True,
+            ssl_handshake_timeout=self._limits.handshake,  # type: ignore[arg-type]
+            ssl_shutdown_timeout=self._limits.linger,
+        )
+        raw, _ = await self._loop.connect_accepted_socket(lambda: tls, connection)
+        try:
+            await shaken
+        except BaseException:
+            raw.abort()
+            raise
 
     def _connected(
         self, connection: socket.socket, protocol: LimitedHttp, place: Connection

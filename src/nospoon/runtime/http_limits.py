@@ -155,11 +155,12 @@ def _remove(groups: dict[K, Group], key: K, connection: Connection) -> None:
 
 def _give_way(group: Group) -> bool:
     """The oldest that may be dropped is, where there is one."""
-    subjects = [(place, place.subject) for place in group if place.subject is not None]
-    waiting = (each for each in subjects if each[1].is_waiting)
-    strangers = (each for each in subjects if each[1].is_stranger)
-    for place, subject in chain(waiting, strangers):
-        place.release()
-        subject.drop()
-        return True
-    return False
+    waiting = (each for each in group if each.subject is not None and each.subject.is_waiting)
+    strangers = (each for each in group if each.subject is not None and each.subject.is_stranger)
+    place = next(chain(waiting, strangers), None)
+    if place is None or place.subject is None:
+        return False
+    subject = place.subject
+    place.release()
+    subject.drop()
+    return True

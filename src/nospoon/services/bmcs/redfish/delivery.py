@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import structlog
 
 from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
 from nospoon.errors import ProviderError
 from nospoon.runtime.http import request
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.tasks import Tasks
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 WORKERS, SLOW_WORKERS, BATCH, WAITING = 8, 32, 32, 256
 PATIENCE, PROMPT = 10.0, 0.5
 LONGEST_WAIT = 3600.0

@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-import structlog
-
 from nospoon.errors import NospoonError
 from nospoon.runtime import clock
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 KEPT = 256
 """Tasks that are kept after their end, of all systems together."""
 
