@@ -227,3 +227,52 @@ def test_addresses_hinder_each_other_as_the_kernel_says(
 
 def _family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["of another program", "not of this machine"])
+@pytest.mark.parametrize("kind", [UDP, TCP])
+async def test_what_cannot_be_opened_is_known_before_in_the_same_words(
+    tmp_path: Path, kind: socket.SocketKind, *, away: bool
+) -> None:
+    [each] = bmcs(1)
+    port = {UDP: each.bmc.ipmi_port, TCP: each.bmc.redfish_port}[kind]
+    if kind is TCP:
+        each = changed(each, ipmi_port=0)
+    if away:
+        each = changed(each, address="192.0.2.1")  # RFC 5737: of nobody
+    async with service(tmp_path) as s:
+        with socket.socket(socket.AF_INET, kind) as stranger:
+            stranger.bind(("127.0.0.1", port))
+            if kind is TCP:
+                stranger.listen()
+            with pytest.raises(ProviderError) as refused:
+                await s.put(each)
+            found = s.listeners.violations([each.bmc])
+            assert str(refused.value) in found
+            if away:
+                assert "does not have the address 192.0.2.1: set `bmc.address`" in found[0]
+                assert s.listeners.violations([each.bmc], coming=["192.0.2.1"]) == []
+            else:
+                assert f"(pid {os.getpid()}). Choose" in found[0]
+        here = changed(each, address="127.0.0.1")
+        assert s.listeners.violations([here.bmc]) == []
+        await s.put(here)
+        assert s.listeners.violations([here.bmc, changed(here, tls=True).bmc]) == []
+
+
+async def test_a_port_that_other_nodes_have_otherwise_is_known_before(tmp_path: Path) -> None:
+    one, other = bmcs(2)
+    async with service(tmp_path) as s:
+        await s.put(one)
+        with pytest.raises(Conflict) as refused:
+            await s.put(changed(other, tls=True))
+        assert s.listeners.violations([changed(other, tls=True).bmc]) == [str(refused.value)]
+
+
+async def test_the_holder_of_a_port_is_named_by_its_ipv6_socket(tmp_path: Path) -> None:
+    [each] = bmcs(1)
+    async with service(tmp_path) as s:
+        six = {"family": socket.AF_INET6, "dualstack_ipv6": True}
+        with socket.create_server(("::", each.bmc.redfish_port), **six):  # type: ignore[arg-type]
+            (found,) = s.listeners.violations([each.bmc])
+    assert f"(pid {os.getpid()})" in found

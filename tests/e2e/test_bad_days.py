@@ -24,7 +24,7 @@ import pytest
 from nospoon.api.client import Client
 from nospoon.cli.files import read_request
 from nospoon.errors import NospoonError, UsageError
-from nospoon.testing.rack import Rack
+from nospoon.testing.rack import Rack, broken_certificate
 
 ROOT = Path(__file__).parents[2]
 UDP, TCP = socket.SOCK_DGRAM, socket.SOCK_STREAM
@@ -83,13 +83,32 @@ def test_a_bmc_port_that_is_taken_before_the_first_up_is_passed_over(shared: Rac
     assert shared.bmcs(name)["node-0"]["ipmi"].endswith(f":{first + 1}")
 
 
-def test_a_redfish_port_in_use_fails_the_bmcs_and_nothing_else(shared: Rack) -> None:
+def test_a_redfish_port_in_use_is_refused_by_the_plan(shared: Rack) -> None:
     name, file = simulated(shared)
     with taken(TCP, redfish_port(file)):
+        refused = shared.run("plan", "--detailed-exitcode", file, status=1).stderr
+        assert US in refused
+        assert "bmc.redfish_port" in refused
+        assert shared.run("up", "--yes", file, status=1).stderr == refused
+    assert name not in {each["name"] for each in shared.json("status")}
+    shared.run("up", "--yes", file)
+    assert states(shared, name) == {"present"}
+
+
+def test_a_bmc_address_of_another_machine_is_refused_by_the_plan(shared: Rack) -> None:
+    name, file = simulated(shared)
+    elsewhere = Path(file).read_text().replace("bmc: {", "bmc: {address: 192.0.2.1, ")
+    refused = shared.run("plan", shared.file(elsewhere, f"{name}.yaml"), status=1).stderr
+    assert "does not have the address 192.0.2.1: set `bmc.address`" in refused
+
+
+def test_bmcs_that_cannot_be_served_fail_and_nothing_else(shared: Rack) -> None:
+    name, file = simulated(shared)
+    secured = Path(file).read_text().replace("bmc: {", "bmc: {tls: true, ")
+    file = shared.file(secured, f"{name}.yaml")
+    with broken_certificate(shared):
         partly = shared.run("up", "--yes", file, status=3)
-        assert US in partly.stderr
-        assert "bmc.redfish_port" in partly.stderr
-        assert shared.run("plan", "--detailed-exitcode", file, status=2)
+        assert "cannot serve Redfish" in partly.stderr
         machines = [s for s in shared.json("plan", file)["steps"] if s["kind"] == "machine"]
         assert machines == []
     shared.run("up", "--yes", file)
@@ -101,8 +120,9 @@ def test_down_after_an_up_that_failed_half_way_leaves_nothing(rack: Rack) -> Non
     name = rack.name()
     nodes = "nodes: [{count: 2, firmware: bios, memory: 64MiB, disks: [16MiB]}]"
     networks = "networks: {lan: {netboot: builtin}}"
-    file = rack.file(f"cluster: {name}\n{networks}\n{rack.bmc()}{nodes}\n", f"{name}.yaml")
-    with taken(TCP, redfish_port(file)):
+    text = f"cluster: {name}\n{networks}\n{rack.bmc(tls='true')}{nodes}\n"
+    file = rack.file(text, f"{name}.yaml")
+    with broken_certificate(rack):
         rack.run("up", "--yes", file, status=3)
         assert left_of(name)
         rack.run("down", "--yes", "--purge", name)

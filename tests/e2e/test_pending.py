@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -13,7 +10,7 @@ import pytest
 import yaml
 
 from nospoon.plan.identity import pool_name
-from nospoon.testing.rack import Rack
+from nospoon.testing.rack import Rack, broken_certificate
 
 TINY = "firmware: bios, memory: 64MiB, disks: [16MiB]"
 
@@ -25,7 +22,7 @@ class Changing:
         self.rack, self.name = rack, rack.name()
         self.bmc = yaml.safe_load(rack.bmc())["bmc"]
 
-    def file(self, password: str, host: str = "x", **bmc: int) -> str:
+    def file(self, password: str, host: str = "x", **bmc: object) -> str:
         section = json.dumps({**self.bmc, "password": password, **bmc})
         hosts = "hosts: {x: simulated, y: {libvirt: 'qemu:///system'}}"
         node = f"{{name: a, host: {host}, {TINY}}}"
@@ -44,19 +41,12 @@ class Changing:
         self.rack.run("daemon", "stop")
 
 
-@contextmanager
-def taken_port() -> Iterator[int]:
-    """A port at which somebody else listens."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        yield int(listening.getsockname()[1])
-
-
 def test_an_account_that_its_bmc_did_not_get_is_not_told(rack: Rack) -> None:
     cluster = Changing(rack)
     rack.run("up", "--yes", cluster.file("before1"))
-    with taken_port() as taken:
-        refused = rack.run("up", "--yes", cluster.file("after12", redfish_port=taken), status=3)
-        assert "in use" in refused.stderr
+    with broken_certificate(rack):
+        refused = rack.run("up", "--yes", cluster.file("after12", tls=True), status=1)
+        assert "cannot serve Redfish" in refused.stderr
         cluster.is_known(host="x", password="before1")
     cluster.restart()
     cluster.is_known(host="x", password="before1")

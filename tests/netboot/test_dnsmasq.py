@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 
 from nospoon.model.resources import Loader, NetbootService, Reservation
 from nospoon.protocols.ipxe import dnsmasq
+from nospoon.services.netboot import dnsmasq as process
+from nospoon.testing.bench import free_port
 
 UUID_1 = UUID("11111111-2222-3333-4444-555555555555")
 SERVICE = NetbootService(
@@ -150,3 +154,25 @@ def test_leases_of_a_changed_mac_go_when_the_former_is_let_go() -> None:
     assert dnsmasq.without_left(old, first, between) == old
     assert dnsmasq.without_left(old + new, between, last) == new
     assert dnsmasq.without_left(old, first, last) == ""
+
+
+@pytest.mark.parametrize("what", ["dhcp", "tftp"])
+def test_a_server_of_all_interfaces_is_in_the_way_before_dnsmasq_meets_it(what: str) -> None:
+    free = {each: free_port(socket.SOCK_DGRAM) for each in ("dhcp", "tftp")}
+    assert process.obstacle(**free) is None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("0.0.0.0", free[what]))
+        found = process.obstacle(**free)
+    assert found is not None
+    assert f"cannot serve {what.upper()} on UDP port {free[what]}, which another" in str(found)
+    assert f"(pid {os.getpid()})" in str(found)
+    assert "netboot: none" in str(found)
+
+
+def test_another_dnsmasq_that_keeps_to_its_interface_is_in_nobodys_way() -> None:
+    free = {each: free_port(socket.SOCK_DGRAM) for each in ("dhcp", "tftp")}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            server.setsockopt(socket.SOL_SOCKET, option, 1)
+        server.bind(("0.0.0.0", free["dhcp"]))
+        assert process.obstacle(**free) is None

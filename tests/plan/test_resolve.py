@@ -305,3 +305,11 @@ def test_uefi_looks_for_ipv6_only_where_a_network_has_it() -> None:
     assert looks(SIX)
     assert not looks("nodes: [{}]")
     assert not looks(SIX.replace("count: 2", "firmware: bios"))
+
+
+def test_who_has_the_ports_that_are_missing_is_named() -> None:
+    cluster = read("bmc: {ports: 7000-7000}\nnodes: [{}]")
+    occupied = Occupied(endpoints={("127.0.0.1", 7000)}, holder=lambda port: f"dnsmasq at {port}")
+    _, reasons = allocate(cluster, Allocations(), occupied)
+    (reason,) = reasons
+    assert "All of 7000-7000 are in use, 7000 by dnsmasq at 7000: widen `bmc.ports`." in reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_interface
 from uuid import UUID, uuid4
 
 from nospoon.control import usage
@@ -32,7 +32,7 @@ from nospoon.engine.observe import observe_reachable
 from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import Way
-from nospoon.model.resources import Bmc, Key, Kind, NetbootService
+from nospoon.model.resources import Bmc, Key, Kind, Link, NetbootService, Resource
 from nospoon.plan import identity
 from nospoon.plan.access import overlapping_routes, public_addresses
 from nospoon.plan.allocate import Allocations, Occupied, allocate
@@ -75,6 +75,10 @@ MAX_NAMED = 200
 """Characters of a name that nobody knows, in the message that says so."""
 
 PortsInUse = Callable[[], frozenset[tuple[str, int]]]
+CheckSockets = Callable[[Sequence[Resource], Collection[str]], Sequence[str]]
+"""Why resources on this machine that are to be served cannot be; the second are addresses that it
+will have by then. Called in a thread.
+"""
 
 
 class Planner:
@@ -89,6 +93,8 @@ class Planner:
         hosts: Hosts,
         drivers_of: DriversOf,
         ports_in_use: PortsInUse,
+        holder_of_port: Callable[[int], str],
+        check_sockets: CheckSockets,
         fleet: Fleet,
         boot_port: Callable[[], int],
         enrolment: Enrolment,
@@ -101,7 +107,8 @@ class Planner:
         self._database, self._cipher, self._hosts = database, cipher, hosts
         self._named = NamedFiles(files, self.workers)
         self._drivers_of, self._ports_in_use, self._fleet = drivers_of, ports_in_use, fleet
-        self._boot_port = boot_port
+        self._boot_port, self._check_sockets = boot_port, check_sockets
+        self._holder_of_port = holder_of_port
         self._pool_root, self._default_uri = pool_root, default_uri
         self._proposed: dict[tuple[int, str], UUID] = {}
 
@@ -123,6 +130,8 @@ class Planner:
         wanted = await self._wanted(request, seen)
         require(request, seen.away, wanted.stranded)
         plan = await self._compared(request, wanted)
+        if request.fetches:
+            _refuse(await self.workers.run(request.uid, self._unservable, seen.cluster, plan))
         await self.workers.run(request.uid, _refuse_stale, request.fingerprint, plan)
         return replace(wanted, plan=plan)
 
@@ -199,6 +208,23 @@ class Planner:
         _refuse([*twins, *taken, *macs])
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
         return Prepared(seen, accounts, allocations, desired, nothing)
+
+    def _unservable(self, cluster: Cluster, plan: Plan) -> Sequence[str]:
+        """Why this machine cannot open the sockets that a plan needs: `up` would meet it last."""
+        here = {host.name for host in cluster.hosts if not host.ssh}
+        made = [each for step in plan.steps if (each := step.desired) is not None]
+        links = [
+            each.shape for each in made if isinstance(each.shape, Link) and each.key.host in here
+        ]
+        coming = {
+            str(ip_interface(address).ip)
+            for link in links
+            for address in (link.address, link.address6)
+            if address
+        }
+        return self._check_sockets(
+            [each for each in made if each.key.kind is Kind.BMC or each.key.host in here], coming
+        )
 
     async def _said_before(self, earlier: ClusterRow) -> Cluster | None:
         """The file of before; None for one of an earlier version, which alone understood it."""
@@ -375,6 +401,7 @@ class Planner:
         return Occupied(
             tuple(sorted(taken)),
             endpoints | self._ports_in_use(),
+            holder=self._holder_of_port,
             usage=await usage.of_others(self._database, self._hosts, seen.id),
             standing=await usage.standing(self._database, seen.id),
             nics=await self.workers.run(

@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -53,7 +53,7 @@ from nospoon.daemon.stored_bmcs import StoredBmcs
 from nospoon.model.boot import NO_OVERRIDE, BootPlan, next_boot
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent
-from nospoon.model.resources import Kind, Machine, Resource
+from nospoon.model.resources import Bmc, Kind, Machine, NetbootService, Resource
 from nospoon.providers.base import Connection, Driver
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.runtime import clock, running
@@ -63,13 +63,14 @@ from nospoon.runtime.http_limits import CONTROL
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
-from nospoon.runtime.udp import ports_in_use
+from nospoon.runtime.udp import holder_of, ports_in_use
 from nospoon.services.agents.service import AgentService, Bounds
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.driver import BmcDriver
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
+from nospoon.services.netboot import dnsmasq
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.peers import Peers
@@ -228,6 +229,8 @@ class Daemon:
             hosts=self.hosts,
             drivers_of=self._drivers_of,
             ports_in_use=lambda: ports_in_use("udp"),
+            holder_of_port=_other_holder,
+            check_sockets=self._unservable,
             fleet=self.fleet,
             boot_port=self._boot_http_port,
             pool_root=str(settings.pools),
@@ -459,6 +462,14 @@ class Daemon:
             drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
         return drivers
 
+    def _unservable(self, resources: Sequence[Resource], coming: Collection[str]) -> list[str]:
+        """Why sockets of these cannot be opened here; see `CheckSockets`."""
+        bmcs = [each.shape for each in resources if isinstance(each.shape, Bmc)]
+        found = self.bmcs.listeners.violations(bmcs, coming=coming)
+        boots = any(isinstance(each.shape, NetbootService) for each in resources)
+        obstacle = dnsmasq.obstacle() if boots else None
+        return [*found, str(obstacle)] if obstacle is not None else found
+
     def _fenced(self, driver: Driver) -> Driver:
         """The same each time, for one driver serves several hosts."""
         if driver not in self._fences:
@@ -479,6 +490,12 @@ class Daemon:
 
     async def _fetch_record(self, machine: UUID) -> None:
         await self.remotes.fetch_records(machine, hosts=self.hosts)
+
+
+def _other_holder(port: int) -> str:
+    """The program that has a UDP port, "" for this one."""
+    holder = holder_of("udp", port)
+    return "" if holder.endswith(f"(pid {os.getpid()})") else holder
 
 
 def _opened(settings: Settings) -> Database:

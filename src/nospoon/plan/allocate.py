@@ -6,7 +6,7 @@ file, so that the same file gives the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
@@ -103,12 +103,15 @@ class Occupied:
     """What others have: networks of all hosts' routes and other clusters; (address, port) pairs;
     `usage` of hosts by other clusters, by the hosts' identity.
 
+    `holder`: which program has a UDP port, "" where that is not known.
+
     `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
     machines have; `unseen`: nodes on hosts that are away, of which nobody knows what they have.
     """
 
     networks: tuple[IPv4Network, ...] = ()
     endpoints: Container[tuple[str, int]] = frozenset()
+    holder: Callable[[int], str] = lambda _: ""
     usage: Mapping[str, Usage] = field(default_factory=dict)
     standing: Mapping[str, Usage] = field(default_factory=dict)
     nics: Sequence[Occupant] = ()
@@ -273,17 +276,21 @@ def _endpoints(
             continue
         endpoint = next(free, None)
         if endpoint is None:
-            reasons.append(f"node {node.name}: no free BMC endpoint left. {_widen(cluster)}")
+            reasons.append(
+                f"node {node.name}: no free BMC endpoint left. {_widen(cluster, occupied)}"
+            )
             return
         ipmi = endpoint.ipmi_port if BmcProtocol.IPMI in node.bmc else 0
         yield node.name, Endpoint(endpoint.address, ipmi, endpoint.redfish_port)
 
 
-def _widen(cluster: Cluster) -> str:
+def _widen(cluster: Cluster, occupied: Occupied) -> str:
     if cluster.addressing.pool is not None:
         return f"Take a larger `bmc.pool` than {cluster.addressing.pool}."
     first, last = cluster.addressing.ports
-    return f"All of {first}-{last} are in use, maybe by nodes that leave: widen `bmc.ports`."
+    has = occupied.holder(first)
+    by = f", {first} by {has}" if has else ", maybe by nodes that leave"
+    return f"All of {first}-{last} are in use{by}: widen `bmc.ports`."
 
 
 def _still_fits(cluster: Cluster, node: Node, earlier: Allocations) -> bool:

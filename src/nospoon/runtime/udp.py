@@ -7,11 +7,14 @@ IP_PKTINFO), so that ten thousand addresses cost one descriptor.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from nospoon.errors import ProviderError
@@ -47,9 +50,14 @@ Receive = Callable[[bytes, Peer], None]
 
 
 class UdpSocket:
-    """An open socket. `address` ANY serves all addresses that this machine answers to."""
+    """An open socket. `address` ANY serves all addresses that this machine answers to.
 
-    def __init__(self, address: str, port: int, receive: Receive) -> None:
+    `fields` of the cluster file choose another port. Raises `ProviderError`.
+    """
+
+    def __init__(
+        self, address: str, port: int, receive: Receive, *, fields: str = "other `bmc.ports`"
+    ) -> None:
         self._receive, self._address = receive, address
         kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
         self._socket = socket.socket(family_of(address), kind)
@@ -59,7 +67,7 @@ class UdpSocket:
             self._socket.bind((address, port))
         except OSError as error:
             self._socket.close()
-            raise _cannot_bind(address, port, error) from error
+            raise cannot_serve("UDP", "udp", (address, port), error, fields) from error
         self.port = int(self._socket.getsockname()[1])
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._readable)
@@ -103,19 +111,39 @@ def _destination(ancillary: list[tuple[int, int, bytes]]) -> str:
     return ""
 
 
-def _cannot_bind(address: str, port: int, error: OSError) -> ProviderError:
-    holder = holder_of("udp", port)
+def cannot_serve(
+    what: str, protocol: str, place: tuple[str, int], error: OSError, fields: str
+) -> ProviderError:
+    """Why a socket of `what` cannot be bound, and what to do about it.
+
+    `protocol` as proc(5) calls it, "udp" or "tcp"; `fields` of the cluster file choose another.
+    """
+    address, port = place
+    holder = holder_of(protocol, port) if error.errno == errno.EADDRINUSE else ""
     by = f" by {holder}" if holder else ""
     return ProviderError(
-        f"cannot serve UDP {address}:{port}: {error.strerror}{by}",
-        hint=instead(holder, "other `bmc.ports`"),
+        f"cannot serve {what} {_written(address)}:{port}: {error.strerror}{by}",
+        hint=_way_out(address, error, holder, fields),
     )
 
 
-def instead(holder: str, fields: str) -> str:
-    """What to do about a port that `holder` has; to end ourselves would mend nothing."""
-    stop = "" if holder.endswith(f"(pid {os.getpid()})") else "Stop that, or choose "
-    return f"{stop or 'Choose '}{fields} in the cluster file."
+def _written(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _way_out(address: str, error: OSError, holder: str, fields: str) -> str:
+    """What to do about it; to end ourselves would mend nothing."""
+    other = f"{fields} in the cluster file."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return (
+            f"This machine does not have the address {address}: set `bmc.address` to one that it "
+            f"has, or add it with `ip address add {address} dev INTERFACE`."
+        )
+    if error.errno == errno.EACCES:
+        return f"Only root may use ports below 1024: choose {other}"
+    if not holder or holder.endswith(f"(pid {os.getpid()})"):
+        return f"Choose {other}"
+    return f"Stop {holder}, or choose {other}"
 
 
 def holder_of(protocol: str, port: int) -> str:
@@ -133,16 +161,25 @@ def holder_of(protocol: str, port: int) -> str:
     return ""
 
 
-def _inodes(protocol: str, port: int) -> set[str]:
-    rows = [line.split() for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]]
-    return {row[9] for row in rows if int(row[1].rsplit(":", 1)[1], 16) == port}
-
-
 def ports_in_use(protocol: str) -> frozenset[tuple[str, int]]:
-    """(address, port) of every local IPv4 socket (proc(5), /proc/net/udp)."""
-    rows = [line.split() for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]]
-    found = set()
-    for row in rows:
-        address, port = row[1].rsplit(":", 1)
-        found.add((socket.inet_ntoa(int(address, 16).to_bytes(4, "little")), int(port, 16)))
-    return frozenset(found)
+    """(address, port) of every local socket, of IPv4 and IPv6."""
+    return frozenset(place for place, _ in _sockets(protocol))
+
+
+def _inodes(protocol: str, port: int) -> set[str]:
+    return {inode for (_, bound), inode in _sockets(protocol) if bound == port}
+
+
+def _sockets(protocol: str) -> Iterator[tuple[tuple[str, int], str]]:
+    """Place and inode of every local socket (proc(5), /proc/net/udp). A kernel without IPv6 has no
+    file of it; addresses stand there in words of 32 bits, in this machine's order.
+    """
+    for path in (Path(f"/proc/net/{protocol}"), Path(f"/proc/net/{protocol}6")):
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
+            row = line.split()
+            address, port = row[1].rsplit(":", 1)
+            words = struct.iter_unpack("=4s", bytes.fromhex(address))
+            packed = b"".join(
+                word[::-1] if sys.byteorder == "little" else word for (word,) in words
+            )
+            yield (str(ip_address(packed)), int(port, 16)), row[9]

@@ -149,6 +149,18 @@ class Rack:
         self._release()
 
 
+@contextlib.contextmanager
+def broken_certificate(rack: Rack, address: str = "127.0.0.1") -> Iterator[None]:
+    """Redfish with TLS cannot be served at this address, which no plan foresees."""
+    path = rack.directory / "state" / "certificates" / f"{address}.pem"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_text("no certificate")
+    try:
+        yield
+    finally:
+        path.unlink()
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) != 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from nospoon.model.resources import Bmc
 from nospoon.runtime import process
 from nospoon.runtime.http_limits import Connections
 from nospoon.runtime.serve import HttpServer
-from nospoon.runtime.udp import Peer, UdpSocket, family_of, holder_of, instead
+from nospoon.runtime.udp import Peer, UdpSocket, cannot_serve, family_of, ports_in_use
 from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
@@ -132,6 +133,30 @@ class Listeners:
             for need in set(left) - set(wanted):
                 await self._leave(need, bmc.uuid)
 
+    def violations(self, bmcs: Collection[Bmc], *, coming: Collection[str] = ()) -> list[str]:
+        """Why `open` of these would fail, in its words; nothing stays open.
+
+        `coming`: addresses that this machine will have by then. Of UDP ports that nobody has, one
+        of each address is tried: ten thousand BMCs have as many. May be called in any thread.
+        """
+        users = {bmc.uuid for bmc in bmcs}
+        is_open = {need: shared.users for need, shared in list(self._open.items())}
+        held = {port for _, port in ports_in_use("udp")}
+        tried, found = set[tuple[_Kind, str]](), list[str]()
+        for need in dict.fromkeys(need for bmc in bmcs for need in _needs(bmc)):
+            free = need.port not in held and (need.kind, need.address) in tried
+            if need in is_open or need.address in coming or free:
+                continue
+            if any(each.hinders(need) and is_open[each] & users for each in is_open):
+                continue  # it is closed before
+            tried.add((need.kind, need.address))
+            try:
+                _refuse_hindered(need, is_open)
+                _tried(need)
+            except (ProviderError, Conflict) as error:
+                found.append(str(error))
+        return found
+
     def serves(self, bmc: Bmc) -> bool:
         """Whether all is open that it is reached by."""
         return all(
@@ -170,27 +195,11 @@ class Listeners:
     async def _join(self, need: _Need, user: UUID, joined: list[_Need]) -> None:
         shared = self._open.get(need)
         if shared is None:
-            self._refuse_hindered(need)
+            _refuse_hindered(need, self._open)
             shared = self._open[need] = await self._opened(need)
         if user not in shared.users:
             shared.users.add(user)
             joined.append(need)
-
-    def _refuse_hindered(self, need: _Need) -> None:
-        """By sockets of our own: to stop who has them would be bad advice."""
-        for held in self._open:
-            if not held.hinders(need):
-                continue
-            if held.address == need.address and held.kind is need.kind:
-                how = "with another certificate" if held.tls and need.tls else _how(held)
-                raise Conflict(
-                    f"{held} is served {how} for other nodes",
-                    hint="Give this cluster another `bmc.redfish_port`, or the same `bmc.tls`.",
-                )
-            raise Conflict(
-                f"cannot serve {need}: nospoon serves {held} for other nodes",
-                hint=f"Choose {FIELDS[need.kind]} in the cluster file.",
-            )
 
     async def _leave(self, need: _Need, user: UUID) -> None:
         shared = self._open.get(need)
@@ -213,6 +222,7 @@ class Listeners:
     async def _opened(self, need: _Need) -> _Shared:
         match need.kind:
             case _Kind.ROUTE:
+                _require_routes(need.address)
                 await _route("replace", need.address)
                 return _Shared()
             case _Kind.REDFISH:
@@ -232,7 +242,10 @@ class Listeners:
     def _udp(self, need: _Need) -> _Shared:
         shared, datagram = _Shared(), self._datagram[need.kind]
         shared.udp = UdpSocket(
-            need.address, need.port, lambda data, peer: _take(shared, datagram, data, peer)
+            need.address,
+            need.port,
+            lambda data, peer: _take(shared, datagram, data, peer),
+            fields=FIELDS[need.kind],
         )
         return shared
 
@@ -289,6 +302,23 @@ class Listeners:
         }
 
 
+def _refuse_hindered(need: _Need, is_open: Iterable[_Need]) -> None:
+    """By sockets of our own: to stop who has them would be bad advice."""
+    for held in is_open:
+        if not held.hinders(need):
+            continue
+        if held.address == need.address and held.kind is need.kind:
+            how = "with another certificate" if held.tls and need.tls else _how(held)
+            raise Conflict(
+                f"{held} is served {how} for other nodes",
+                hint="Give this cluster another `bmc.redfish_port`, or the same `bmc.tls`.",
+            )
+        raise Conflict(
+            f"cannot serve {need}: nospoon serves {held} for other nodes",
+            hint=f"Choose {FIELDS[need.kind]} in the cluster file.",
+        )
+
+
 def _needs(bmc: Bmc) -> tuple[_Need, ...]:
     address = bind_address(bmc)
     needs = []
@@ -323,13 +353,40 @@ def _bound(address: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)  # of two that may both bind, one may listen (SO_REUSEADDR)
     except OSError as error:
         listener.close()
-        holder = holder_of("tcp", port)
-        by = f" by {holder}" if holder else ""
-        raise ProviderError(
-            f"cannot serve Redfish on {address}:{port}: {error.strerror}{by}",
-            hint=instead(holder, "another `bmc.redfish_port`"),
-        ) from error
+        fields = FIELDS[_Kind.REDFISH]
+        raise cannot_serve("Redfish on", "tcp", (address, port), error, fields) from error
     return listener
+
+
+def _tried(need: _Need) -> None:
+    """Open and close it, as `_opened` would. Raises `ProviderError`."""
+    match need.kind:
+        case _Kind.ROUTE:
+            _require_routes(need.address)
+        case _Kind.REDFISH:
+            _bound(need.address, need.port).close()
+        case _Kind.IPMI | _Kind.SNMP:
+            with socket.socket(family_of(need.address), socket.SOCK_DGRAM) as probe:
+                place = need.address, need.port
+                try:
+                    probe.bind(place)
+                except OSError as error:
+                    raise cannot_serve("UDP", "udp", place, error, FIELDS[need.kind]) from error
+
+
+def _require_routes(pool: str) -> None:
+    """Raises `ProviderError` where this process may not change routes (capabilities(7))."""
+    rows = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    effective = next(int(row[1], 16) for row in rows if row[0] == "CapEff:")
+    if not effective >> _CAP_NET_ADMIN & 1:
+        raise ProviderError(
+            f"cannot add a route to {pool}: only root may change routes",
+            hint="Take a `bmc.pool` of loopback's such as 127.20.0.0/24, or leave it out for one "
+            "address with a port for each BMC.",
+        )
+
+
+_CAP_NET_ADMIN = 12  # linux/capability.h
 
 
 async def _route(verb: str, pool: str) -> None:

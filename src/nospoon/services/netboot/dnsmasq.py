@@ -6,13 +6,18 @@ It is known by its pid and its start time, and by our configuration file in its 
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 
 from nospoon.errors import Conflict, ProviderError
 from nospoon.runtime import owned, process
 from nospoon.runtime.owned import Process
+from nospoon.runtime.udp import ANY, holder_of
 
 STOP_SECONDS = 5.0
+ONLY_ONE = "Only one server may answer on a bridge: stop the other, or write `netboot: none`."
+_UNUSED = "127.255.255.254"
+"""Of loopback's: whoever hinders a socket there has all addresses."""
 _TAKEN = ("Address already in use", "failed to bind")
 
 
@@ -25,9 +30,8 @@ async def start(configuration: Path, *, pid_file: Path, group: str) -> Process:
     argv = ["dnsmasq", f"--conf-file={configuration}", *([f"--group={group}"] if group else [])]
     done = await process.run(argv, check=False)
     if done.status != 0 and any(sign in done.stderr for sign in _TAKEN):
-        raise Conflict(
-            f"another DHCP or TFTP server is in the way of ours: {done.stderr.strip()}",
-            hint="Only one may answer on a bridge: stop the other, or write `netboot: none`.",
+        raise obstacle() or Conflict(
+            f"another DHCP or TFTP server is running: {done.stderr.strip()}", hint=ONLY_ONE
         )
     if done.status != 0:
         process.refuse(done)
@@ -35,6 +39,25 @@ async def start(configuration: Path, *, pid_file: Path, group: str) -> Process:
     if found is None:
         raise ProviderError(f"`{done.line}` ended at once", hint="Its log may tell why.")
     return found
+
+
+def obstacle(*, dhcp: int = 67, tftp: int = 69) -> Conflict | None:
+    """The DHCP or TFTP server of all interfaces that one of ours cannot run beside."""
+    for what, port, address in (("DHCP", dhcp, ANY), ("TFTP", tftp, _UNUSED)):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            if port == dhcp:  # as dnsmasq opens it: beside those of other interfaces
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+            try:
+                probe.bind((address, port))
+            except OSError as error:
+                by = holder_of("udp", port) or error.strerror
+                return Conflict(
+                    f"cannot serve {what} on UDP port {port}, which another server has: {by}",
+                    hint=ONLY_ONE,
+                )
+    return None
 
 
 def find(configuration: Path, *, pid_file: Path) -> Process | None:
