@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import pytest
 
-from nospoon.testing.rack import Rack
+from nospoon.testing.rack import Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt]
 
@@ -50,6 +50,17 @@ def virsh(*argv: str, check: bool = True) -> str:
     )
     assert not check or done.returncode == 0, f"{argv}: {done.stderr}"
     return done.stdout
+
+
+def test_a_plan_makes_nothing_and_says_what_up_will_try(tmp_path: Path) -> None:
+    with private_rack(NOSPOON_CACHE_DIR=str(tmp_path / "cache")) as rack:
+        _, file = cluster(rack, SMALL)
+        done = rack.run("plan", file)
+        assert "Starting the daemon" in done.stderr
+        assert "Starting" not in rack.run("plan", file).stderr
+        assert not list((tmp_path / "cache").glob("*"))
+        if Path("/dev/kvm").exists():
+            assert "`up` tries KVM with a Linux guest" in done.stdout
 
 
 @contextmanager

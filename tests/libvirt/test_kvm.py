@@ -96,6 +96,19 @@ async def test_the_verdict_is_kept_and_not_tried_again(
     assert (await trial_of(own_libvirt, runner, trial, tmp_path).verdict()).accelerator == "kvm"
 
 
+async def test_a_plan_asks_only_what_is_known(
+    own_libvirt: Any, runner: Runner, kernel: Path, tmp_path: Path
+) -> None:
+    trial = Trial(str(kernel), "", b"guest-is-up", patience=10, cpu="kvm64")
+    tried = trial_of(own_libvirt, runner, trial, tmp_path / "verdicts")
+    before = await tried.known()
+    assert before is None or not has_kvm()
+    assert not (tmp_path / "verdicts").exists()
+    found = await tried.verdict()
+    assert await tried.known() == found
+    assert await trial_of(own_libvirt, runner, trial, tmp_path / "verdicts").known() == found
+
+
 async def test_without_a_kernel_nothing_is_tried(
     own_libvirt: Any, runner: Runner, tmp_path: Path
 ) -> None:

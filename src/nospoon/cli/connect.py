@@ -87,8 +87,10 @@ def start(settings: Settings) -> None:
     """
     units = units_for(settings, os.environ)
     if units.are_installed() and units.manager_runs():
+        echo("Starting the daemon.", err=True)
         units.systemctl("start", SERVICE)
         return
+    echo(f"Starting the daemon; its log is {settings.log_file}.", err=True)
     make_directory(settings.state, 0o711)
     reader, writer = os.pipe()
     with open(settings.log_file, "ab", opener=_private) as log, os.fdopen(reader, "rb") as ready:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
 
 import click
 
@@ -12,6 +15,18 @@ from nospoon.model.visible import visible, visible_colours
 def echo(text: object, *, err: bool = False, nl: bool = True) -> None:
     """A line for people or programs."""
     click.echo(visible(str(text)), err=err, nl=nl)
+
+
+@contextmanager
+def report_if_long(text: str, *, seconds: float = 2.0) -> Iterator[None]:
+    """Says on stderr what takes longer than that."""
+    timer = Timer(seconds, echo, (text,), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def echo_colours(text: str, *, err: bool = False, nl: bool = True) -> None:

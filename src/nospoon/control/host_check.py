@@ -115,7 +115,7 @@ class HostChecker:
             return
         yield said("connection", Verdict.OK, host.uri or str(host.kind))
         fast = can.accelerator != "tcg"
-        note = can.accelerator if fast else can.accelerator_note
+        note = can.accelerator_note if can.accelerator in ("tcg", "") else can.accelerator
         yield said("KVM", Verdict.OK if fast else Verdict.WITHOUT, note)
         for what, verdict, detail in (
             *_resources(facts),

@@ -79,12 +79,13 @@ class Hosts:
         return found
 
     async def capabilities(self, host: Host) -> Capabilities:
-        """What the host can do; asked once, and again after it was away."""
+        """What the host can do; asked once, and again after it was away or while KVM is untried."""
         used = self.use(host)
-        if used.capabilities is None or used.watch is None:
+        known = used.capabilities
+        if known is None or used.watch is None or not known.accelerator:
             await used.connection.check()
-            used.capabilities = await used.connection.capabilities()
-        return used.capabilities
+            known = used.capabilities = await used.connection.capabilities()
+        return known
 
     async def facts(self, host: Host, *, pools: str, volumes: Collection[str] = ()) -> HostFacts:
         """What the plan must know of a host. `pools`: directory there in which pools are made;

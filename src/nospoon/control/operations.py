@@ -16,6 +16,7 @@ from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.telling import listen
 from nospoon.store import operations as stored
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow, OperationState
@@ -146,6 +147,7 @@ class Operations:
 
     async def _carry_out(self, running: Running, work: Work) -> None:
         keeper = self._tasks.start(self._keep(running), name=f"keep events of {running.row.id}")
+        listen(running.note)
         try:
             ended = await work(running)
         except NospoonError as error:

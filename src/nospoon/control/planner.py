@@ -488,3 +488,5 @@ def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:
     for host, can in capabilities.items():
         if can.accelerator == "tcg":
             yield f"host {host} emulates CPUs (TCG), slowly: {can.accelerator_note}"
+        elif not can.accelerator:
+            yield f"host {host}: `up` tries KVM with a Linux guest before it makes a machine"

@@ -125,7 +125,7 @@ class Verifier:
         """With KVM a node costs little; emulated ones share the host's CPUs."""
         hosts = {member.host.name: member.host for member in members}
         found = [await self._hosts.capabilities(host) for host in hosts.values()]
-        return sum(16 if can.accelerator != "tcg" else max(1, can.cpus) for can in found) or 1
+        return sum(max(1, can.cpus) if can.accelerator in ("tcg", "") else 16 for can in found) or 1
 
     async def _one(
         self, member: Member, probe: Probe, sizes: Mapping[str, int], limit: float

@@ -22,6 +22,7 @@ from nospoon.errors import NospoonError
 from nospoon.model.cluster import Arch
 from nospoon.probe import cpio, modules
 from nospoon.probe.packages import Package, Sources, find_sources, unpack
+from nospoon.runtime.telling import tell
 
 log = structlog.get_logger()
 
@@ -98,6 +99,7 @@ async def _make(sources: Sources, *, place: Path) -> None:
         result.mkdir()
         for package in sources.packages:
             await unpack(await sources.apt.download(package, work), work / "root")
+        tell("building the probe")
         kernel = next((work / "root/boot").glob("vmlinuz-*"))
         ramdisk = compress(cpio.archive(contents(work / "root", kernel.name.split("-", 1)[1])))
         shutil.copyfile(kernel, result / "vmlinuz")

@@ -17,6 +17,7 @@ from typing import TypeVar
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Arch
 from nospoon.runtime import process
+from nospoon.runtime.telling import tell
 
 DEBIAN_ARCH = {Arch.X86_64: "amd64", Arch.AARCH64: "arm64"}
 UPDATE_SECONDS = 300.0
@@ -55,6 +56,7 @@ class Apt:
 
     async def download(self, package: Package, directory: Path) -> Path:
         """Fetch a package file (apt checks its signature) and return its path."""
+        tell(f"downloading the package {package.name}")
         name = f"{package.name}:{DEBIAN_ARCH[self.arch]}={package.version}"
         # the sandbox user of a root apt cannot write to a private directory
         argv = ["apt-get", *self.options, "-o", "APT::Sandbox::User=root", "-q", "download", name]
@@ -148,6 +150,7 @@ def _private(arch: Arch, directory: Path) -> tuple[str, ...]:
 
 async def _update(apt: Apt) -> None:
     argv = ["apt-get", *apt.options, "-q", "update"]
+    tell("fetching the lists of Debian's packages")
     done = await process.run(argv, timeout=UPDATE_SECONDS, check=False)
     if done.status != 0:
         raise ProviderError(

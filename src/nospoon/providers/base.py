@@ -52,7 +52,8 @@ class Capabilities:
     """What a connection can do, as data; the plan reads it and refuses the rest with reasons.
 
     `rules`: per kind, field name -> rule; a field that is not named is replaced.
-    `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`.
+    `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`; "" before it was tried,
+    which making the first machine does.
     `anti_spoofing`: NICs of its machines can be kept to their own MAC and IPv4 address.
     `snapshots`: `take`, `revert` and `drop` of its machines do what they say.
     `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
@@ -217,7 +218,7 @@ class Connection(Protocol):
     def machine_driver(self) -> MachineDriver: ...
 
     async def capabilities(self) -> Capabilities:
-        """What this connection can do; may try things (KVM), and remembers what it learned."""
+        """What this connection can do, by asking alone: nothing is made or started for it."""
 
     async def deployments(self) -> Mapping[str, int]:
         """Deployment -> how many things there carry its tag: ours, and those of others."""

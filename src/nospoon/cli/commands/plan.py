@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from nospoon.cli import connect
-from nospoon.cli.echo import echo
+from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import cluster_name, read_request
 from nospoon.cli.output import report, writable, write_private
 from nospoon.errors import NospoonError, UsageError
 
 FAILED, CHANGES = 1, 2
 """Exit codes with --detailed-exitcode, as Terraform has them; 0: no changes."""
+PLANNING = "Planning: the hosts, and Ironic where the file names one, are asked for their state."
 
 
 @click.command("plan")
@@ -76,7 +77,8 @@ def _show(
         body = None
     else:
         body = {**read_request(client, file), "rebalance": rebalance, "targets": targets}
-        answer = client.post("/v1/plan", body)
+        with report_if_long(PLANNING):
+            answer = client.post("/v1/plan", body)
     plan = answer["plan"]
     echo(json.dumps(plan, indent=2) if format_ == "json" else answer["text"])
     if target is not None and body is not None:

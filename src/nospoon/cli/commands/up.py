@@ -10,7 +10,8 @@ import click
 from nospoon.api.client import Client
 from nospoon.cli import connect
 from nospoon.cli.commands.bmc import COLUMNS, SECRET
-from nospoon.cli.echo import echo
+from nospoon.cli.commands.plan import PLANNING
+from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import read_request
 from nospoon.cli.follow import INTERRUPTED, finish, follow
 from nospoon.cli.output import check_columns, output_options, print_rows
@@ -52,7 +53,8 @@ def command(
         answer = _begin(client, body)
         echo(answer["text"], err=True)
     else:
-        answer = client.post("/v1/plan", body)
+        with report_if_long(PLANNING):
+            answer = client.post("/v1/plan", body)
         echo(answer["text"], err=True)
         plan = answer["plan"]
         if not dry_run and (plan["steps"] or plan["remembers"]):
@@ -71,7 +73,8 @@ def command(
 
 def _begin(client: Client, body: dict[str, Any]) -> Any:
     try:
-        return client.post("/v1/clusters", body)
+        with report_if_long(PLANNING):
+            return client.post("/v1/clusters", body)
     except KeyboardInterrupt:
         echo("\nIt may have begun: `nospoon operation list` tells.", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None

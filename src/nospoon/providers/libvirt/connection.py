@@ -15,7 +15,7 @@ from nospoon.providers.libvirt.existing import existing_volumes
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.image_cache import ImageCache
 from nospoon.providers.libvirt.images import ImageDriver
-from nospoon.providers.libvirt.kvm import KvmTrial, TrialOf
+from nospoon.providers.libvirt.kvm import KvmTrial, TrialOf, Verdict
 from nospoon.providers.libvirt.machines import BootIso, MachineDriver, Setup
 from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.providers.libvirt.pools import PoolDriver
@@ -90,7 +90,7 @@ class LibvirtConnection:
 
     async def capabilities(self) -> Capabilities:
         facts = await self._ask_facts()
-        verdict = await self._kvm.verdict()
+        verdict = await self._kvm.known() or Verdict("", "KVM was not tried there yet")
         return Capabilities(
             kinds=frozenset(self._drivers),
             boot=BootMethod.SCRIPT if self.host.unprivileged else BootMethod.NATIVE,

@@ -25,6 +25,7 @@ from nospoon.providers.libvirt.elements import element, leaf, written
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain
 from nospoon.runtime.runner import Runner
+from nospoon.runtime.telling import tell
 
 log = structlog.get_logger()
 
@@ -69,33 +70,42 @@ class KvmTrial:
         self._verdict: Verdict | None = None
 
     async def verdict(self) -> Verdict:
+        """What it is, tried now where it is not known."""
         async with self._lock:
             if self._verdict is None:
-                self._verdict = await self._find()
+                self._verdict = await self._known() or await self._tried()
             return self._verdict
 
-    async def _find(self) -> Verdict:
+    async def known(self) -> Verdict | None:
+        """What is known without a trial, None where it takes one."""
+        async with self._lock:
+            if self._verdict is None:
+                self._verdict = await self._known()
+            return self._verdict
+
+    async def _known(self) -> Verdict | None:
         if not await self._hypervisor.ask(_offers_kvm, "list virtualization types"):
             return Verdict("tcg", "libvirt offers no KVM there: machines are emulated, slowly")
         if self._trial is None:
             return Verdict("tcg", "KVM was not tried, for want of a kernel to boot")
-        file = self._verdicts / f"kvm-{await self._fingerprint()}.json"
-        known = await asyncio.to_thread(_read, file)
-        if known is not None:
-            return known
+        return await asyncio.to_thread(_read, await self._file())
+
+    async def _tried(self) -> Verdict:
+        assert self._trial is not None, "without one the verdict is known"
+        tell(f"trying KVM on host {self._hypervisor.host} with a Linux guest")
         try:
             async with self._trial() as trial:
                 known = await self._try(trial)
         except NospoonError as error:  # no lasting verdict: the next daemon may have a guest
             return Verdict("tcg", f"KVM was not tried, its guest cannot be made: {error.message}")
-        await asyncio.to_thread(_write, file, known)
+        await asyncio.to_thread(_write, await self._file(), known)
         return known
 
-    async def _fingerprint(self) -> str:
+    async def _file(self) -> Path:
         version = await self._hypervisor.ask(lambda c: str(c.getVersion()), "ask for versions")
         release = (await self._runner.run(["uname", "-nr"])).stdout.strip()
         text = f"{self._hypervisor.uri}\n{release}\n{version}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return self._verdicts / f"kvm-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
     async def _try(self, trial: Trial) -> Verdict:
         log.info("trying KVM", host=self._hypervisor.host)
