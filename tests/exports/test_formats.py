@@ -160,12 +160,12 @@ def test_ansible_has_groups_addresses_and_passwords_that_are_no_templates(
 
 
 def test_labels_that_are_no_names_of_groups_are_told_apart(tmp_path: Path) -> None:
-    labels = "{all: '', n0: '', '1x': '2', rack: '7', '': ''}"
+    labels = "{all: '', n0: '', '1x': '2', rack: '7'}"
     text = f"hosts: {{a: simulated}}\nnodes: [{{name: n0, labels: {labels}}}]\n"
     path = tmp_path / "hosts.yaml"
     path.write_text(text_of(inventory_of(text), "ansible"))
     groups = {name for name in ansible(path) if "label" in name or "rack" in name}
-    assert groups == {"label_", "label_all", "label_n0", "label_1x_2", "rack_7"}
+    assert groups == {"label_all", "label_n0", "label_1x_2", "rack_7"}
 
 
 def test_bare_metal_hosts_are_valid_and_find_their_secrets(mixed: Inventory) -> None:

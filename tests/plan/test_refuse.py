@@ -204,3 +204,18 @@ def test_a_network_that_is_renamed_is_told_to_go_first() -> None:
     before = Allocations(cidrs={"lan": "10.7.0.0/24"})
     (reason,) = reasons_against(cluster, ID, decided(cluster), facts, before=before)
     assert f"dev {bridge} (network lan, to be removed by an `up` before this) of host" in reason
+
+
+def test_what_no_node_uses_and_short_passwords_are_noted() -> None:
+    cluster = read(
+        "networks: {a: {}, spare: {}}\nflavors: {f: {}, g: {}}\n"
+        "boot: {p: {kernel: http://k}, q: {kernel: http://k}}\nbmc: {password: short}\n"
+        "nodes: [{count: 2, flavor: f, nics: [a], boot: p}]"
+    )
+    *unused, short = cautions(cluster, decided(cluster), {"here": FACTS})
+    assert unused == [
+        "no node uses network spare",
+        "no node uses boot profile q",
+        "no node uses flavor g",
+    ]
+    assert short.startswith("node node-0 and 1 more: the password has fewer than 8 characters")

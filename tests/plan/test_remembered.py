@@ -108,7 +108,10 @@ def test_what_joins_hosts_and_where_nics_boot_is_told_of_where_nothing_comes_of_
         "cluster: dev\nhosts: {a: {libvirt: 'qemu:///system'%s}}\nnetworks: {l: {%s}}\n"
         "nodes: [{name: a, nics: [{network: l%s}]}]"
     )
-    said_then = text % ("", "", ""), text % (", address: 192.0.2.1", "overlay: vxlan", ", pxe: yes")
+    said_then = (
+        text % ("", "", ""),
+        text % (", address: 192.0.2.1", "overlay: vxlan", ", pxe: true"),
+    )
     then, now = (Said(load(each, file="x"), {}) for each in said_then)
     assert [shown(each) for each in remembered(then, now)] == [
         "~ address of host a: none -> 192.0.2.1 [live]",

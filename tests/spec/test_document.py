@@ -76,9 +76,30 @@ def test_an_alias_may_not_contain_itself() -> None:
         Document("a: &a [*a]\n", "x")
 
 
-def test_tags_are_refused() -> None:
-    document = Document("a: !!python/name:os.system x\n", "x")
-    assert "Tags have no meaning" in str(document.problems[0])
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("!vault x", "!vault"),
+        ("!vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162", "!vault"),
+        ("!vault 'x'", "!vault"),
+        ("!vault [x]", "!vault"),
+        ("!vault {x: 1}", "!vault"),
+        ("!!python/name:os.system x", "!!python/name:os.system"),
+        ("!!int '2'", "!!int"),
+        ("!!str 2", "!!str"),
+        ("! 2", "!"),
+        ("!<tag:example.com,2000:x> 2", "tag:example.com,2000:x"),
+    ],
+)
+def test_tags_are_refused_by_name(text: str, tag: str) -> None:
+    document = Document(f"a: 1\nb: {text}\n", "x")
+    (problem,) = document.problems
+    assert str(problem).startswith(f"x:2:4: b: unknown tag {tag!r}. Tags have no meaning here")
+
+
+def test_tags_of_keys_are_refused() -> None:
+    (problem,) = Document("!secret a: 1\n", "x").problems
+    assert "unknown tag '!secret'" in str(problem)
 
 
 @given(st.text())

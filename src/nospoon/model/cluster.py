@@ -345,7 +345,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What one file describes."""
+    """What one file describes. `flavors`: the names of those that it defines."""
 
     name: str
     hosts: tuple[Host, ...]
@@ -356,3 +356,4 @@ class Cluster:
     id: UUID | None = None
     ironic: IronicPlace | None = None
     nova: tuple[WantedFlavor, ...] = ()
+    flavors: tuple[str, ...] = ()

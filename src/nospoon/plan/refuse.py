@@ -185,6 +185,34 @@ def cautions(
             )
         if host is not None and host.real:
             yield from _boots_not(node, cluster)
+    yield from _unused(cluster)
+    short = [n.name for n in cluster.nodes if 0 < len(n.credentials.password) < REDFISH_SHORTEST]
+    if short:
+        more = f" and {len(short) - 1} more" if len(short) > 1 else ""
+        yield (
+            f"node {short[0]}{more}: the password has fewer than {REDFISH_SHORTEST} characters, "
+            "and Redfish takes no such one when it is changed"
+        )
+
+
+REDFISH_SHORTEST = 8
+"""`MinPasswordLength` of our AccountService."""
+
+
+def _unused(cluster: Cluster) -> Iterator[str]:
+    """What the file defines, and no node of it names."""
+    used = {
+        "network": {nic.network for node in cluster.nodes for nic in node.nics},
+        "boot profile": {node.boot for node in cluster.nodes},
+        "flavor": {node.flavor for node in cluster.nodes},
+    }
+    defined = {
+        "network": [each.name for each in cluster.networks],
+        "boot profile": [each.name for each in cluster.profiles],
+        "flavor": cluster.flavors,
+    }
+    for what, names in defined.items() if cluster.nodes else ():
+        yield from (f"no node uses {what} {name}" for name in names if name not in used[what])
 
 
 def _boots_not(node: Node, cluster: Cluster) -> Iterator[str]:

@@ -65,6 +65,9 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     if network.nat and existing:
         message = "expected no NAT on an existing bridge: its owner leads out of it"
         yield Complaint((*path, "nat"), message)
+    if network.cidr and existing:
+        message = "expected no cidr on an existing bridge: its owner gives the addresses there"
+        yield Complaint((*path, "cidr"), message, "Leave it out")
     if network.anti_spoofing:
         why = (Complaint((*path, "anti_spoofing"), *what) for what in _unfiltered(network))
         yield from why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from nospoon.model.cluster import BmcProtocol
 from nospoon.spec.fields import Ports, parse_address
-from nospoon.spec.section import OneOrMore, Section, Text, Whole, listed, parse_text
+from nospoon.spec.section import Flag, OneOrMore, Section, Text, Whole, listed, parse_text
 
 
 def _account_name(value: Any) -> Any:
@@ -23,7 +24,7 @@ def _password(value: Any) -> Any:
     """IPMI 2.0 §22.30: 20 bytes. The message does not repeat it."""
     if not isinstance(value, str) or not 1 <= len(value.encode()) <= 20:
         raise ValueError("expected a password of 1 to 20 bytes, as text. Put it in quotes")
-    return value
+    return _refuse_variable(value)
 
 
 def _key(value: Any) -> Any:
@@ -40,7 +41,20 @@ def _pass_phrase(value: Any) -> Any:
     """RFC 3414 §11.2: at least 8 bytes. The message does not repeat it."""
     if not isinstance(value, str) or not 8 <= len(value.encode()) <= 64:
         raise ValueError("expected a secret of 8 to 64 bytes, as text. Put it in quotes")
+    return _refuse_variable(value)
+
+
+def _refuse_variable(value: str) -> str:
+    """A variable of a shell or template, which somebody else was to fill in."""
+    if _VARIABLE.match(value):
+        raise ValueError(
+            "expected a password, got the name of a variable: nospoon fills in none. Write the "
+            "file with them filled in (envsubst), or leave the password out to have one made"
+        )
     return value
+
+
+_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}\Z|\{\{.*\}\}\Z")
 
 
 AccountName = Annotated[str, BeforeValidator(_account_name)]
@@ -90,7 +104,7 @@ class PduSection(Section):
         description="Both pass phrases of SNMP v3, from which the community of v1 and v2c is "
         "derived; default: one a PDU.",
     )
-    v2c: bool = Field(
+    v2c: Flag = Field(
         default=True,
         description="Whether SNMP v1 and v2c are answered, too, whose community anybody may read "
         "on the way.",
@@ -111,7 +125,7 @@ def _tls_form(value: Any) -> str:
 
 
 Tls = Annotated[
-    Annotated[bool, Tag("own")] | Annotated[TlsSection, Tag("given")], Discriminator(_tls_form)
+    Annotated[Flag, Tag("own")] | Annotated[TlsSection, Tag("given")], Discriminator(_tls_form)
 ]
 """Whether, with certificates of its own, or by one that is given; yes and no are short for it."""
 

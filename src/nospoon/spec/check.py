@@ -21,7 +21,7 @@ from nospoon.spec.references import (
     unusable_pair,
     wrong_urls,
 )
-from nospoon.spec.sections import Sections
+from nospoon.spec.sections import Sections, did_you_mean
 
 
 def check(
@@ -48,6 +48,7 @@ def check(
     yield from _nova(sections)
     yield from _deployments(expansion)
     yield from _profiles(sections, expansion)
+    yield from _placements(sections, expansion)
 
 
 def _profiles(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
@@ -65,6 +66,20 @@ def _profiles(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
             message = f"node {node.name!r} boots by signed GRUB, which runs no iPXE script"
             hint = f"Give boot profile {node.boot!r} a kernel, or the node other firmware"
             yield Complaint(("nodes", group), message, hint)
+
+
+def _placements(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Rules about labels that no node has: all nodes would count as equal."""
+    known = {key for node in expansion.nodes for key, _ in node.labels}
+    for index, group in sections.groups.items():
+        for rule in ("affinity", "anti_affinity"):
+            for key in getattr(group.placement, rule):
+                if key != "flavor" and key not in known:
+                    yield Complaint(
+                        ("nodes", index, "placement", rule),
+                        f"no node has the label {key!r}",
+                        did_you_mean(key, known) or "Give the nodes `labels`, or write `flavor`",
+                    )
 
 
 def _identity(sections: Sections) -> Iterator[Complaint]:
@@ -89,6 +104,9 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
     for name, host in sections.hosts.items():
         if host.simulated is not None and host.libvirt:
             yield Complaint(("hosts", name), "expected one of libvirt and simulated, got both")
+        if host.simulated is not None and host.ssh:
+            message = "a simulated host is in the daemon: expected no ssh"
+            yield Complaint(("hosts", name, "ssh"), message, "Drop `ssh` or `simulated`")
     for name, network in sections.networks.items():
         real = {key: host for key, host in sections.hosts.items() if host.simulated is None}
         mapped = any(network.physnet in host.physnets for host in real.values())
@@ -111,6 +129,10 @@ def _hardware(sections: Sections) -> Iterator[Complaint]:
         if layer.arch == "aarch64" and layer.firmware in (Firmware.BIOS, Firmware.UEFI_SECURE):
             message = f"expected firmware uefi on aarch64, got {layer.firmware}"
             yield Complaint((*path, "firmware"), message)
+        serials = [disk.serial for disk in layer.disks or () if disk.serial]
+        for serial in sorted({each for each in serials if serials.count(each) > 1}):
+            message = f"expected a serial number of its own for each disk, got {serial!r} twice"
+            yield Complaint((*path, "disks"), message)
         if layer.tpm and layer.firmware is Firmware.BIOS:
             yield Complaint((*path, "tpm"), "a TPM 2.0 needs firmware uefi or uefi-secure")
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from nospoon.model.cloud import AUTH_TYPES
 from nospoon.spec.fields import parse_url
-from nospoon.spec.section import Section, Text, Whole
+from nospoon.spec.section import Flag, Section, Text, Whole
 
 
 def _no_file(value: Any) -> Any:
@@ -71,7 +71,7 @@ class CloudSection(Section):
     )
     region_name: Text | None = Field(None, description="Region.")
     interface: Text | None = Field(None, description="`public`, `internal` or `admin`.")
-    verify: bool | None = Field(None, description="Check certificates; default yes.")
+    verify: Flag | None = Field(None, description="Check certificates; default yes.")
     api_timeout: Annotated[float, Field(gt=0, le=3600)] | None = Field(
         None, description="Seconds that a request may take."
     )

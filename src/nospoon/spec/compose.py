@@ -27,7 +27,6 @@ MAX_DEPTH = 64
 """Levels of lists and mappings; a cluster file has some 8."""
 MAX_NODES = 600_000
 """Values and aliases that a document has as it is written; 20,000 nodes in full are that many."""
-_PLAIN = "tag:yaml.org,2002:str"
 
 
 class BoundError(Exception):
@@ -112,12 +111,12 @@ def _wrong(said: str, event: Any) -> ComposerError:
 
 
 def _node_of(event: Any) -> Node:
-    start, end = event.start_mark, event.end_mark
+    """With the tag that is written there, None for none: what a value is, is decided later."""
+    start, end, tag = event.start_mark, event.end_mark, event.tag
     if isinstance(event, ScalarEvent):
-        tag = _PLAIN if event.tag in (None, "!") else str(event.tag)
         return ScalarNode(tag, event.value, start, end, style=event.style)
     kind = SequenceNode if isinstance(event, SequenceStartEvent) else MappingNode
-    return kind(str(event.tag), [], start, end)
+    return kind(tag, [], start, end)
 
 
 def compose(text: str, *, most: int = MAX_NODES) -> Node | None:

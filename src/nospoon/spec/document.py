@@ -42,11 +42,8 @@ _SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], Plain]], ...] = (
     (re.compile(r"0x[0-9a-fA-F]{1,100}\Z"), lambda text: int(text, 0)),
     (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"), float),
 )
-_PLAIN_TAGS = frozenset(
-    f"tag:yaml.org,2002:{name}"
-    for name in ("bool", "float", "int", "merge", "null", "str", "timestamp", "value")
-)
-"""What PyYAML's own resolver gives to scalars without a tag; anything else was written."""
+_YAML_TAG = "tag:yaml.org,2002:"
+_TAG_HINT = "Tags have no meaning here: write the value itself, and text in quotes"
 
 _MAYBE_NOT_TEXT = frozenset("nN~tTfF+-.0123456789")
 
@@ -149,8 +146,9 @@ class Document:
         return built
 
     def _construct(self, node: Node, path: Path) -> _Built:
+        self._refuse_tag(node, path)
         if isinstance(node, ScalarNode):
-            return _Built(self._scalar(node, path), 1, 0)
+            return _Built(self._scalar(node), 1, 0)
         if isinstance(node, SequenceNode):
             built = [self._build(item, (*path, index)) for index, item in enumerate(node.value)]
             return _around([each.value for each in built], built)
@@ -174,18 +172,18 @@ class Document:
                     f"First used on line {first}.",
                 )
                 continue
+            self._refuse_tag(key_node, path)
             parts.append(self._build(value_node, (*path, name)))
             result[name] = parts[-1].value
         return _around(result, parts)
 
-    def _scalar(self, node: ScalarNode, path: Path) -> Plain:
+    def _scalar(self, node: ScalarNode) -> Plain:
         text: str = node.value
-        if node.style:
-            return text
-        tag = node.tag
-        if tag not in _PLAIN_TAGS:
-            self._refuse(node, path, f"unknown tag {tag!r}", "Tags have no meaning here.")
-        return resolve(text)
+        return text if node.style else resolve(text)
+
+    def _refuse_tag(self, node: Node, path: Path) -> None:
+        if node.tag is not None:
+            self._refuse(node, path, f"unknown tag {_as_written(node.tag)!r}", _TAG_HINT)
 
     def _refuse(self, node: Node, path: Path, message: str, hint: str = "") -> None:
         mark = node.start_mark
@@ -214,6 +212,11 @@ def dotted(path: Path) -> str:
 def _segments(path: Path) -> Iterator[str]:
     for part in path:
         yield f"[{part}]" if isinstance(part, int) else f".{part[:MAX_KEY]}"
+
+
+def _as_written(tag: str) -> str:
+    """Of a tag that PyYAML has resolved: `!!str` for tag:yaml.org,2002:str."""
+    return f"!!{tag.removeprefix(_YAML_TAG)}" if tag.startswith(_YAML_TAG) else tag
 
 
 def _marks(node: Node | None, value: str, seen: set[int]) -> Iterator[tuple[int, int]]:

@@ -31,6 +31,12 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min)\Z")
 _PORTS = re.compile(r"(\d+)\s*-\s*(\d+)\Z")
+TRAIT_PATTERN = r"^(CUSTOM|COMPUTE|HW|MISC|OWNER|STORAGE)_[A-Z0-9_]{1,240}$"
+MAX_TRAIT = 240
+_TRAIT = re.compile(TRAIT_PATTERN.removesuffix("$") + r"\Z")
+LABEL_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
+SERIAL_PATTERN = r"^([A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]*[A-Za-z0-9_.+-])?)?$"
+"""Characters that libvirt takes in serial numbers (its schema's diskSerial)."""
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 SIZE_PATTERN = r"^\d+(\.\d+)? ?(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 
@@ -178,6 +184,17 @@ def parse_ssh(value: Any) -> Any:
     return value
 
 
+def parse_trait(value: Any) -> str:
+    """A trait's name."""
+    if isinstance(value, str) and _TRAIT.match(value):
+        return value
+    own = re.sub(r"[^A-Z0-9_]", "_", value.upper())[:MAX_TRAIT] if isinstance(value, str) else ""
+    raise ValueError(
+        f"expected a trait: CUSTOM_… or one of os-traits', got {value!r}"
+        + (f". Write CUSTOM_{own}" if own else "")
+    )
+
+
 def parse_networks(value: Any) -> Any:
     """One network, or a list of an IPv4 and an IPv6 one, in CIDR form without host bits."""
     listed = value if isinstance(value, list) else [value] if value is not None else []
@@ -230,5 +247,11 @@ Ports = Annotated[
     BeforeValidator(parse_ports),
     WithJsonSchema({"type": "string", "pattern": r"^\d+-\d+$"}),
 ]
+Trait = Annotated[
+    str, BeforeValidator(parse_trait), WithJsonSchema({"type": "string", "pattern": TRAIT_PATTERN})
+]
+"""A trait of one's own or of os-traits' namespaces (https://docs.openstack.org/os-traits/)."""
+Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
+"""The key of a label, as Kubernetes has them."""
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 """A name by RFC 1123 §2.1, in lower case: it becomes a host name and part of a domain's name."""

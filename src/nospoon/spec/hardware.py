@@ -9,9 +9,17 @@ from pydantic import BeforeValidator, Field, model_validator
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.spec.bmcs import NodeBmcSection
-from nospoon.spec.fields import Mac, Memory, Name, Size, parse_checksum, parse_volume
+from nospoon.spec.fields import (
+    SERIAL_PATTERN,
+    Mac,
+    Memory,
+    Name,
+    Size,
+    parse_checksum,
+    parse_volume,
+)
 from nospoon.spec.ironic import EnrolmentSection
-from nospoon.spec.section import OneOrMore, Section, Text, Whole, listed
+from nospoon.spec.section import Flag, OneOrMore, Section, Text, Whole, listed
 
 
 class DiskSection(Section):
@@ -33,10 +41,10 @@ class DiskSection(Section):
         "raw", description="What an existing `volume` holds; default raw."
     )
     bus: Literal["virtio", "sata", "scsi"] = Field("virtio", description="Bus it is attached to.")
-    serial: Annotated[Text, Field(max_length=20)] = Field(
+    serial: Annotated[Text, Field(max_length=20, pattern=SERIAL_PATTERN)] = Field(
         "", description="Serial number that the guest sees; default: derived from the node."
     )
-    rotational: bool | None = Field(
+    rotational: Flag | None = Field(
         None,
         description="Tell the guest and its BMC a spinning disk (7200 rpm) or one without moving "
         "parts; for `bus: scsi` and `sata`. Default: the guest is not told.",
@@ -89,7 +97,7 @@ class NicSection(Section):
     trunk: list[Annotated[Whole, Field(ge=1, le=4094)]] = Field(
         default_factory=list, description="VLANs that reach it tagged (needs `switch: ovs`)."
     )
-    pxe: bool | None = Field(
+    pxe: Flag | None = Field(
         None,
         description="Whether Ironic boots from it; default: if its network has network boot or "
         "is that of the first NIC.",
@@ -118,7 +126,7 @@ class PortgroupSection(Section):
     properties: dict[str, Text | Whole] = Field(
         default_factory=dict, description="Options of the bond, such as `miimon: 100`."
     )
-    standalone_ports_supported: bool = Field(
+    standalone_ports_supported: Flag = Field(
         default=True, description="Whether its NICs may be used without the bond; default yes."
     )
 
@@ -136,7 +144,7 @@ class HardwareSection(Section):
     firmware: Firmware | None = Field(
         None, description="`bios`, `uefi` or `uefi-secure`; default uefi."
     )
-    tpm: bool | None = Field(None, description="Give it a TPM 2.0; default no.")
+    tpm: Flag | None = Field(None, description="Give it a TPM 2.0; default no.")
     disks: list[DiskSection] | None = Field(
         None, max_length=24, description="Disks in order; default one of 10GiB."
     )

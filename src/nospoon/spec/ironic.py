@@ -16,7 +16,7 @@ from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, S
 from nospoon.plan.enrol import settings
 from nospoon.spec.cloud import CloudOrName, CloudSection
 from nospoon.spec.fields import parse_url
-from nospoon.spec.section import Section, Text, Whole
+from nospoon.spec.section import Flag, Section, Text, Whole
 
 INTERFACES = Literal[
     "bios", "boot", "console", "deploy", "firmware", "inspect", "management", "network", "power",
@@ -154,7 +154,7 @@ class EnrolmentSection(Section):
         description="Volumes to boot from; with `interfaces: {storage: external}` and "
         '`capabilities: {iscsi_boot: "true"}` they are made elsewhere.',
     )
-    automated_clean: bool | None = Field(
+    automated_clean: Flag | None = Field(
         None, description="Clean it when it becomes available; default: as the conductor says."
     )
 

@@ -96,6 +96,7 @@ def load(
         id=UUID(sections.id) if sections.id else None,
         ironic=_ironic(sections),
         nova=wanted(sections.nova),
+        flavors=tuple(sections.flavors),
     )
 
 

@@ -10,13 +10,15 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Annotated, Any, Literal
 from unicodedata import category
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
 from nospoon.spec.bmcs import BmcSection
 from nospoon.spec.fields import (
+    Label,
     Name,
     Networks,
+    Trait,
     parse_address,
     parse_libvirt,
     parse_ssh,
@@ -25,7 +27,17 @@ from nospoon.spec.fields import (
 from nospoon.spec.hardware import HardwareSection
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.nova import NovaSection
-from nospoon.spec.section import OneOrMore, Section, Text, Whole, listed, parse_text
+from nospoon.spec.section import (
+    Flag,
+    OneOrMore,
+    Section,
+    Text,
+    Unique,
+    Whole,
+    each_once,
+    listed,
+    parse_text,
+)
 from nospoon.spec.simulated import OrSwitch, SimulatedSection, switched
 
 _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
@@ -87,7 +99,7 @@ class HostSection(Section):
         description="Address by which the other hosts reach this one, for networks with `overlay`; "
         "default: that in `ssh`.",
     )
-    drained: bool = Field(
+    drained: Flag = Field(
         default=False, description="Place nothing new here; what is here stays. Default no."
     )
     overcommit: OvercommitSection = Field(
@@ -131,7 +143,7 @@ class NetworkSection(Section):
         description="`vxlan`: one network on all hosts, by tunnels between their addresses; "
         "default: each host has one of its own.",
     )
-    nat: bool = Field(
+    nat: Flag = Field(
         default=False,
         description="Lead out: guests reach what the host reaches, from its address; default no.",
     )
@@ -142,7 +154,7 @@ class NetworkSection(Section):
         "there (DHCP, TFTP, boot files, ICMP), such as those of an Ironic; `all`: everything. "
         "Default: none, and all with `nat`.",
     )
-    anti_spoofing: bool = Field(
+    anti_spoofing: Flag = Field(
         default=False,
         description="Each NIC sends only from its own MAC and IPv4 address (libvirt's filter "
         "`clean-traffic`); no IPv6, VLANs, Open vSwitch or `qemu:///session`. Simulated hosts "
@@ -168,10 +180,10 @@ class NodeSection(HardwareSection):
     """What may be said of one node by name, under `overrides`."""
 
     host: Name | None = Field(None, description="Host that it is made on; default: one that fits.")
-    traits: list[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]] | None = Field(
+    traits: Annotated[list[Trait], AfterValidator(each_once), Unique()] | None = Field(
         None, description="Traits such as CUSTOM_GOLD."
     )
-    labels: dict[str, Text] | None = Field(
+    labels: dict[Label, Text] | None = Field(
         None, max_length=64, description="Free key-value labels, at most 64."
     )
 
@@ -239,7 +251,7 @@ class ClusterFile(Section):
     id: Text | None = Field(
         None, description="Pin the cluster's UUID; default: random, remembered."
     )
-    throwaway: bool = Field(
+    throwaway: Flag = Field(
         default=False,
         description="Nobody misses its disks when a host crashes: `cache` of disks is `unsafe` "
         "where the file does not say. Default no.",

@@ -8,10 +8,9 @@ from pydantic import Field
 
 from nospoon.model.nova import WantedFlavor
 from nospoon.plan.enrol import settings
-from nospoon.spec.fields import Duration
-from nospoon.spec.section import Section, Text, Whole
+from nospoon.spec.fields import Duration, Trait
+from nospoon.spec.section import Flag, Section, Text, Whole
 
-TRAIT = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
 Size = Annotated[Whole, Field(ge=0)]
 
 
@@ -19,7 +18,7 @@ class NovaFlavorSection(Section):
     """A flavor of Nova; it asks for one node of a resource class, and for no standard resources."""
 
     resource_class: Text = Field(description="Resource class of the nodes that it gives.")
-    traits: dict[TRAIT, Literal["required", "forbidden"]] = Field(
+    traits: dict[Trait, Literal["required", "forbidden"]] = Field(
         default_factory=dict, description="Trait -> `required` or `forbidden`."
     )
     extra_specs: dict[Text, Text] = Field(
@@ -28,7 +27,7 @@ class NovaFlavorSection(Section):
     vcpus: Size | None = Field(None, description="Shown to people; default: the smallest node's.")
     ram: Size | None = Field(None, description="In MiB, as vcpus.")
     disk: Size | None = Field(None, description="In GiB, as vcpus.")
-    public: bool = Field(default=True, description="Whether all projects may use it; default yes.")
+    public: Flag = Field(default=True, description="Whether all projects may use it; default yes.")
 
 
 class NovaSection(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, Strict
 from pydantic_core import CoreSchema
 
 
@@ -30,11 +30,28 @@ def parse_text(value: Any) -> Any:
 
 Whole = Annotated[int, BeforeValidator(parse_whole)]
 Text = Annotated[str, BeforeValidator(parse_text)]
+Flag = Annotated[bool, Strict()]
+"""True or false; text and numbers are neither, and YAML 1.2 takes `yes` and `on` for text."""
 
 
 def listed(value: Any) -> Any:
     """A list; a name that stands alone is one of one."""
     return [value] if isinstance(value, str) else value
+
+
+def each_once(values: list[str]) -> list[str]:
+    """A list without duplicates."""
+    twice = next((each for at, each in enumerate(values) if each in values[:at]), None)
+    if twice is not None:
+        raise ValueError(f"expected each once, got {twice!r} twice")
+    return values
+
+
+class Unique:
+    """JSON Schema of `each_once`."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+        return {**handler(core), "uniqueItems": True}
 
 
 class OneOrMore:

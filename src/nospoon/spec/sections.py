@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from nospoon.errors import Problem
 from nospoon.spec.bmcs import BmcSection
 from nospoon.spec.document import MAX_PROBLEMS, Document, Path, Value, as_sequence
-from nospoon.spec.fields import NAME_PATTERN, Name
+from nospoon.spec.fields import LABEL_PATTERN, NAME_PATTERN, SERIAL_PATTERN, Name
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.models import (
     BootProfileSection,
@@ -25,11 +25,12 @@ from nospoon.spec.models import (
 )
 from nospoon.spec.nearest import MAX_LETTERS, nearest
 from nospoon.spec.nova import NovaSection
+from nospoon.spec.section import Flag
 
 M = TypeVar("M", bound=BaseModel)
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-_FLAG: TypeAdapter[bool] = TypeAdapter(bool)
+_FLAG: TypeAdapter[bool] = TypeAdapter(Flag)
 
 
 @dataclass(slots=True)
@@ -231,10 +232,17 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "list_type": "a list",
     "bool_type": "true or false",
-    "bool_parsing": "true or false",
     "ip_v4_address": "an IPv4 address",
     "ip_v4_network": "an IPv4 network such as 172.30.0.0/24, without host bits",
 }
+
+
+_MEANT = {
+    word: f"Write {flag}, without quotes: YAML 1.2 knows true and false alone"
+    for flag, words in (("true", "true yes on y t 1"), ("false", "false no off n f 0"))
+    for word in words.split()
+}
+"""What people write for flags, and YAML 1.1 takes for them (yaml.org/type/bool.html)."""
 
 
 def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
@@ -244,7 +252,8 @@ def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
         message, _, hint = str(context["error"]).partition(". ")
         return message, hint
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind]}, got {got}", ""
+        meant = _MEANT.get(str(detail["input"]).lower(), "") if kind == "bool_type" else ""
+        return f"expected {_EXPECTED[kind]}, got {got}", meant
     if kind in ("enum", "literal_error"):
         expected = str(context["expected"]).replace("'", "")
         choices = expected.replace(" or ", ", ").split(", ")
@@ -266,13 +275,15 @@ _BOUNDS = {
 }
 
 
+_FORMS = {
+    NAME_PATTERN: "a name of lower-case letters, digits and hyphens, at most 63",
+    LABEL_PATTERN: "a label's key of letters, digits and ._/- between them, at most 63",
+    SERIAL_PATTERN: "a serial number of letters, digits, ._+- and blanks between them",
+}
+
+
 def _pattern_message(pattern: str, got: str) -> tuple[str, str]:
-    if pattern == NAME_PATTERN:
-        return (
-            f"expected a name of lower-case letters, digits and hyphens, at most 63, got {got}",
-            "",
-        )
-    return f"expected text of the form {pattern}, got {got}", ""
+    return f"expected {_FORMS.get(pattern, f'text of the form {pattern}')}, got {got}", ""
 
 
 def _meant(detail: ErrorDetails, error: ValidationError) -> str:

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 from nospoon.protocols.agent.commands import NAMES, TIMED
 from nospoon.spec.fields import Duration, parse_address, parse_url
 from nospoon.spec.nearest import nearest
-from nospoon.spec.section import Section, Text, Whole, parse_text
+from nospoon.spec.section import Flag, Section, Text, Whole, parse_text
 
 
 def switched(value: Any) -> Any:
@@ -73,7 +73,7 @@ class AgentsSection(Section):
     port: Annotated[Whole, Field(ge=0, le=65535)] = Field(
         0, description="Port where they answer; default: a free one."
     )
-    tls: bool = Field(
+    tls: Flag = Field(
         default=True,
         description="Answer over TLS, with a certificate that heartbeats tell; default yes.",
     )
