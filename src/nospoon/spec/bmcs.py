@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from nospoon.model.cluster import BmcProtocol
-from nospoon.spec.fields import Ports, parse_address
-from nospoon.spec.section import Flag, OneOrMore, Section, Text, Whole, listed, parse_text
+from nospoon.spec.fields import Address, Pool, Ports
+from nospoon.spec.section import Flag, OneOrMore, Section, Text, Whole, listed
 
 
 def _account_name(value: Any) -> Any:
@@ -57,10 +64,26 @@ def _refuse_variable(value: str) -> str:
 _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}\Z|\{\{.*\}\}\Z")
 
 
-AccountName = Annotated[str, BeforeValidator(_account_name)]
-Password = Annotated[str, BeforeValidator(_password)]
-Key = Annotated[str, BeforeValidator(_key)]
-PassPhrase = Annotated[str, BeforeValidator(_pass_phrase)]
+AccountName = Annotated[
+    str,
+    BeforeValidator(_account_name),
+    WithJsonSchema({"type": "string", "pattern": "^[^:]{1,16}$"}),
+]
+Password = Annotated[
+    str,
+    BeforeValidator(_password),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 20}),
+]
+Key = Annotated[
+    str,
+    BeforeValidator(_key),
+    WithJsonSchema({"type": "string", "pattern": "^([0-9a-fA-F]{2}){1,20}$"}),
+]
+PassPhrase = Annotated[
+    str,
+    BeforeValidator(_pass_phrase),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 64}),
+]
 
 
 class NodeBmcSection(Section):
@@ -133,7 +156,7 @@ Tls = Annotated[
 class BmcSection(Section):
     """Where BMCs answer, and who may log in."""
 
-    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)] = Field(
+    address: Address = Field(
         IPv4Address("127.0.0.1"),
         description="Address on which all BMCs answer, a port each; IPv4 or IPv6.",
     )
@@ -149,7 +172,7 @@ class BmcSection(Section):
         description="Redfish over TLS: true, with a certificate of its own for each address, or a "
         "certificate and its key; default no.",
     )
-    pool: Annotated[IPv4Network, BeforeValidator(parse_text)] | None = Field(
+    pool: Pool | None = Field(
         None, description="An address a node from this network, IPMI on port 623 of each."
     )
     username: AccountName = Field(

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from nospoon.model.cloud import AUTH_TYPES
-from nospoon.spec.fields import parse_url
-from nospoon.spec.section import Flag, Section, Text, Whole
+from nospoon.spec.fields import Url
+from nospoon.spec.section import Flag, Number, Section, Text, Whole
 
 
 def _no_file(value: Any) -> Any:
@@ -27,7 +27,6 @@ def _secret(value: Any) -> Any:
 
 
 Secret = Annotated[str, BeforeValidator(_secret)]
-Url = Annotated[Text, BeforeValidator(parse_url)]
 NoFile = Annotated[None, BeforeValidator(_no_file)]
 
 
@@ -72,7 +71,7 @@ class CloudSection(Section):
     region_name: Text | None = Field(None, description="Region.")
     interface: Text | None = Field(None, description="`public`, `internal` or `admin`.")
     verify: Flag | None = Field(None, description="Check certificates; default yes.")
-    api_timeout: Annotated[float, Field(gt=0, le=3600)] | None = Field(
+    api_timeout: Annotated[Number, Field(gt=0, le=3600)] | None = Field(
         None, description="Seconds that a request may take."
     )
     identity_api_version: Text | Whole | None = Field(

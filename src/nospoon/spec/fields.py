@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -27,18 +34,19 @@ UNITS = {
 }
 SIZES_END = 1 << 63
 """Bytes: sizes of files and volumes are signed 64-bit numbers (off_t)."""
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min)\Z")
-_PORTS = re.compile(r"(\d+)\s*-\s*(\d+)\Z")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|min)\Z")
+_PORTS = re.compile(r"([0-9]+) *- *([0-9]+)\Z")
 TRAIT_PATTERN = r"^(CUSTOM|COMPUTE|HW|MISC|OWNER|STORAGE)_[A-Z0-9_]{1,240}$"
 MAX_TRAIT = 240
 _TRAIT = re.compile(TRAIT_PATTERN.removesuffix("$") + r"\Z")
+MAC_PATTERN = r"^(?!(00[:-]){5}00$)[0-9a-fA-F][02468aceACE]([:-][0-9a-fA-F]{2}){5}$"
 LABEL_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
 SERIAL_PATTERN = r"^([A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]*[A-Za-z0-9_.+-])?)?$"
 """Characters that libvirt takes in serial numbers (its schema's diskSerial)."""
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-SIZE_PATTERN = r"^\d+(\.\d+)? ?(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
+SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 
 
 def parse_size(value: Any) -> int:
@@ -97,8 +105,10 @@ def parse_mac(value: Any) -> str:
 
 def parse_address(value: Any) -> Any:
     """An IPv4 or IPv6 address, as text or already one."""
+    if isinstance(value, IPv4Address | IPv6Address):
+        return value
     try:
-        return ip_address(value) if isinstance(value, str) else value
+        return ip_address(parse_text(value))
     except ValueError:
         raise ValueError(f"expected an IPv4 or IPv6 address, got {value!r}") from None
 
@@ -217,6 +227,26 @@ def parse_network(value: Any) -> IPv4Network | IPv6Network:
     )
 
 
+def _text_like(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+Url = Annotated[str, BeforeValidator(parse_url), _text_like("^https?://")]
+Address = Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)]
+Pool = Annotated[
+    IPv4Network, BeforeValidator(parse_text), _text_like(r"^\d+\.\d+\.\d+\.\d+(/\d+)?$")
+]
+Checksum = Annotated[
+    str,
+    BeforeValidator(parse_checksum),
+    _text_like("^(https?://|(sha256:)?[0-9a-fA-F]{64}$|(sha512:)?[0-9a-fA-F]{128}$)"),
+]
+VolumeName = Annotated[str, BeforeValidator(parse_volume), _text_like("^[^/]+/")]
+Uri = Annotated[
+    str,
+    BeforeValidator(parse_libvirt),
+    _text_like(r"^qemu(:///|\+(ssh|tls)://[^/?#]+/)(system|session)$"),
+]
 Size = Annotated[
     int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
 ]
@@ -226,7 +256,7 @@ Memory = Annotated[
 Duration = Annotated[
     float,
     BeforeValidator(parse_duration),
-    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)? ?(ms|s|min)$"}),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(ms|s|min)$"}),
 ]
 _CIDR = {"type": "string", "pattern": r"^[0-9a-fA-F.:]+/\d+$"}
 Networks = Annotated[
@@ -240,12 +270,12 @@ Networks = Annotated[
 Mac = Annotated[
     str,
     BeforeValidator(parse_mac),
-    WithJsonSchema({"type": "string", "pattern": "^([0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}$"}),
+    WithJsonSchema({"type": "string", "pattern": MAC_PATTERN}),
 ]
 Ports = Annotated[
     tuple[int, int],
     BeforeValidator(parse_ports),
-    WithJsonSchema({"type": "string", "pattern": r"^\d+-\d+$"}),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+ *- *[0-9]+$"}),
 ]
 Trait = Annotated[
     str, BeforeValidator(parse_trait), WithJsonSchema({"type": "string", "pattern": TRAIT_PATTERN})

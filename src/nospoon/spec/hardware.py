@@ -9,15 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.spec.bmcs import NodeBmcSection
-from nospoon.spec.fields import (
-    SERIAL_PATTERN,
-    Mac,
-    Memory,
-    Name,
-    Size,
-    parse_checksum,
-    parse_volume,
-)
+from nospoon.spec.fields import SERIAL_PATTERN, Checksum, Mac, Memory, Name, Size, VolumeName
 from nospoon.spec.ironic import EnrolmentSection
 from nospoon.spec.section import Flag, OneOrMore, Section, Text, Whole, listed
 
@@ -27,12 +19,12 @@ class DiskSection(Section):
 
     size: Size | None = Field(None, description="Size with unit; default: the image's.")
     image: Text = Field("", description="Image to start from: a path beside the file, or a URL.")
-    checksum: Annotated[str, BeforeValidator(parse_checksum)] = Field(
+    checksum: Checksum = Field(
         "",
         description="Of an image by URL: `sha256:…` or `sha512:…` in hexadecimal digits, or the "
         "URL of a list of them, such as SHA256SUMS. Verified when the image is fetched.",
     )
-    volume: Annotated[str, BeforeValidator(parse_volume)] = Field(
+    volume: VolumeName = Field(
         "",
         description="In place of both, an existing volume, as `POOL/VOLUME` of libvirt's: never "
         "made, changed or deleted by nospoon. Only for the administrator of its daemon.",

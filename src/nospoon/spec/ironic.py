@@ -15,7 +15,7 @@ from nospoon.errors import UsageError
 from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing, Way
 from nospoon.plan.enrol import settings
 from nospoon.spec.cloud import CloudOrName, CloudSection
-from nospoon.spec.fields import parse_url
+from nospoon.spec.fields import Url
 from nospoon.spec.section import Flag, Section, Text, Whole
 
 INTERFACES = Literal[
@@ -28,7 +28,8 @@ _SECRETS = ("password", "secret", "kg_key", "auth_token", "community", "auth_key
 
 def _no_secrets(value: Any) -> Any:
     """Ironic shows secrets masked, so that nobody could compare them."""
-    found = [key for key in value if any(word in str(key) for word in _SECRETS)]
+    keys = value if isinstance(value, dict) else ()
+    found = [key for key in keys if any(word in str(key) for word in _SECRETS)]
     if found:
         raise ValueError(
             f"Ironic shows no secrets, and those of the BMC are filled in: leave out {found[0]!r}"
@@ -37,7 +38,7 @@ def _no_secrets(value: Any) -> Any:
 
 
 def _no_tag(value: Any) -> Any:
-    if "nospoon" in value:
+    if isinstance(value, dict) and "nospoon" in value:
         raise ValueError("the key 'nospoon' is where nospoon notes whose a node is")
     return value
 
@@ -162,9 +163,7 @@ class EnrolmentSection(Section):
 class IronicSection(EnrolmentSection):
     """The Ironic in which nodes are enrolled, and what holds for all of them."""
 
-    endpoint: Annotated[str, BeforeValidator(parse_url)] | None = Field(
-        None, description="URL of a standalone Ironic; or:"
-    )
+    endpoint: Url | None = Field(None, description="URL of a standalone Ironic; or:")
     cloud: CloudOrName | None = Field(
         None,
         description="A cloud of your clouds.yaml; `envvars`: what `OS_*` says. The nospoon command "

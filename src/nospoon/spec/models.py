@@ -6,7 +6,7 @@ of a machine's parts are in `hardware`, of BMCs in `bmcs`, of enrolment in `iron
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, Literal
 from unicodedata import category
 
@@ -14,21 +14,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
 from nospoon.spec.bmcs import BmcSection
-from nospoon.spec.fields import (
-    Label,
-    Name,
-    Networks,
-    Trait,
-    parse_address,
-    parse_libvirt,
-    parse_ssh,
-    parse_url,
-)
+from nospoon.spec.fields import Address, Label, Name, Networks, Trait, Uri, Url, parse_ssh
 from nospoon.spec.hardware import HardwareSection
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.nova import NovaSection
 from nospoon.spec.section import (
     Flag,
+    Number,
     OneOrMore,
     Section,
     Text,
@@ -62,7 +54,7 @@ def _command_line(value: Any) -> Any:
 CommandLine = Annotated[str, BeforeValidator(_command_line)]
 MAX_CLUSTER = 20_000
 """Nodes of a cluster: what is planned in seconds, and beyond what anybody's conductor takes."""
-Ratio = Annotated[float, Field(gt=0, le=1000)]
+Ratio = Annotated[Number, Field(gt=0, le=1000)]
 
 
 class OvercommitSection(Section):
@@ -76,7 +68,7 @@ class OvercommitSection(Section):
 class HostSection(Section):
     """A place where machines are made."""
 
-    libvirt: Annotated[Text, BeforeValidator(parse_libvirt)] | None = Field(
+    libvirt: Uri | None = Field(
         None,
         description="libvirt connection URI: `qemu:///system`, `qemu:///session`, "
         "`qemu+ssh://[USER@]HOST[:PORT]/system` or `qemu+tls`; no query.",
@@ -94,7 +86,7 @@ class HostSection(Section):
         description="Physical network name -> bridge of this host (Linux or Open vSwitch), or an "
         "interface that is in a Linux bridge.",
     )
-    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)] | None = Field(
+    address: Address | None = Field(
         None,
         description="Address by which the other hosts reach this one, for networks with `overlay`; "
         "default: that in `ssh`.",
@@ -232,7 +224,7 @@ class BootProfileSection(Section):
     """What the network boots."""
 
     kernel: Text | None = Field(None, description="Kernel: a path beside the file, or an http URL.")
-    script: Annotated[Text, BeforeValidator(parse_url)] | None = Field(
+    script: Url | None = Field(
         None, description="In place of a kernel: URL of an iPXE script, such as Ironic's boot.ipxe."
     )
     initrd: Annotated[list[Text], BeforeValidator(listed), OneOrMore()] = Field(

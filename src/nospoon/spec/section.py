@@ -30,6 +30,8 @@ def parse_text(value: Any) -> Any:
 
 Whole = Annotated[int, BeforeValidator(parse_whole)]
 Text = Annotated[str, BeforeValidator(parse_text)]
+Number = Annotated[float, Strict()]
+"""A number; text is none."""
 Flag = Annotated[bool, Strict()]
 """True or false; text and numbers are neither, and YAML 1.2 takes `yes` and `on` for text."""
 

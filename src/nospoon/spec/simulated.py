@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from nospoon.protocols.agent.commands import NAMES, TIMED
-from nospoon.spec.fields import Duration, parse_address, parse_url
+from nospoon.spec.fields import Address, Duration, Url
 from nospoon.spec.nearest import nearest
-from nospoon.spec.section import Flag, Section, Text, Whole, parse_text
+from nospoon.spec.section import Flag, Number, Section, Text, Whole, parse_text
 
 
 def switched(value: Any) -> Any:
@@ -51,7 +51,7 @@ def _said(value: Any) -> Any:
     return value
 
 
-Part = Annotated[float, Field(ge=0, le=1)]
+Part = Annotated[Number, Field(ge=0, le=1)]
 
 
 class AgentsSection(Section):
@@ -60,13 +60,11 @@ class AgentsSection(Section):
     from `api`.
     """
 
-    api: Annotated[str, BeforeValidator(parse_url)] = Field(
-        "", description="URL of Ironic's API, for agents that nothing else tells it."
-    )
-    boot_script: Annotated[str, BeforeValidator(parse_url)] = Field(
+    api: Url = Field("", description="URL of Ironic's API, for agents that nothing else tells it.")
+    boot_script: Url = Field(
         "", description="URL of the iPXE script (`…/boot.ipxe`) that a DHCP server would name."
     )
-    address: Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)] = Field(
+    address: Address = Field(
         IPv4Address("127.0.0.1"),
         description="Address where all of them answer the conductor; default 127.0.0.1.",
     )
