@@ -69,7 +69,7 @@ def fitting(node: dict[str, Any]) -> st.SearchStrategy[Any]:
         "boolean": lambda _: st.booleans(),
         "null": lambda _: st.none(),
     }.get(node.get("type", ""))
-    return made(node) if made is not None else st.sampled_from(MISFITS)
+    return made(node) if made is not None else st.sampled_from(MISFITS)  # type: ignore[no-untyped-call]
 
 
 def _list(node: dict[str, Any]) -> st.SearchStrategy[list[Any]]:

@@ -41,13 +41,16 @@ def deployed_anew(
     for each in standings:
         seen, index = found[each.key], at.get(each.key)
         leaves = seen.running and each.node in leaving
-        if not (leaves or _loses(seen, lost[each.node], machines.get(each.node), found)):
+        loses = leaves or _loses(seen, lost[each.node], machines.get(each.node), found)
+        if not (loses or _is_rewritten(seen, each)):
             continue
-        step = Step(Action.REPLACE, each.key, "its disk goes", each, _nothing_on(seen))
+        why = "its disk goes" if loses else "something else is deployed, and its disk is rewritten"
+        step = Step(Action.REPLACE, each.key, why, each, _nothing_on(seen))
         if index is None:
             result.append(step)
         elif steps[index].action is Action.CHANGE:
-            result[index] = replace(step, changes=steps[index].changes)
+            changes = [replace(change, rule="replace") for change in steps[index].changes]
+            result[index] = replace(step, changes=tuple(changes))
     return result
 
 
@@ -110,6 +113,13 @@ def _is_looked_at(host: str, pool: str, found: Found) -> bool:
 def _may_lose(resource: Resource, seen: Observed) -> bool:
     """Whether anything is deployed on a node that is to stay."""
     return seen.running or _standing(resource.shape).state == Standing.ACTIVE
+
+
+def _is_rewritten(seen: Observed, resource: Resource) -> bool:
+    """Whether Ironic has to deploy something else on a node that we deployed."""
+    here, there = _standing(seen.shape), _standing(resource.shape)
+    both = here.state == there.state == Standing.ACTIVE
+    return both and not seen.running and here.settings != there.settings
 
 
 def _loses(seen: Observed, lost: AbstractSet[str], machine: Observed | None, found: Found) -> bool:

@@ -16,10 +16,11 @@ from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
 from nospoon.plan.blank import deployed_anew, orphaned
 from nospoon.plan.held import held, with_addresses
+from nospoon.plan.in_ironic import firmware_changes, told, undeployed
 from nospoon.plan.notes import described, read
 from nospoon.plan.relocate import deletions, moved
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
-from nospoon.plan.words import HIDDEN, both_texts
+from nospoon.plan.words import HIDDEN, both_texts, listed
 
 Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
 """Host -> kind -> field -> "live", "at power-off" or "replace" (the default)."""
@@ -61,7 +62,7 @@ def diff(
     steps, gone = moved(steps, gone, reasons)
     ends = {step.removes for step in steps if step.action is Action.REPLACE}
     now, later = held(deletions(gone, desired), found.values(), ends)
-    steps = deployed_anew([*steps, *now], later, desired, found)
+    steps = told(deployed_anew([*steps, *now], later, desired, found))
     return Plan(
         cluster=cluster,
         cluster_id=cluster_id,
@@ -69,8 +70,19 @@ def diff(
         later=tuple(later),
         holding=tuple(renewed),
         unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
-        notes=(*notes, *_waiting(desired, found, ends, rules)),
+        notes=(
+            *notes,
+            *_waiting(desired, found, ends, rules),
+            *firmware_changes(steps, found),
+            *_forced(steps),
+        ),
     )
+
+
+def _forced(steps: Iterable[Step]) -> Iterable[str]:
+    names = undeployed(steps)
+    if names:
+        yield f"deployed, and no longer in the file: {listed(names)}. `up` needs --force for this"
 
 
 def _steps(
