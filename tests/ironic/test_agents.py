@@ -268,6 +268,14 @@ def test_a_node_is_deployed_again_for_the_disk_on_which_it_was(
     assert (node["provision_state"], node["extra"]["nospoon"]["roots"]) == ("active", ["n0-0"])
     assert f"boots disk: {scale.files['image.raw']}" in scale.record(node).removeprefix(before)
     assert "Nothing to do" in rack.run("up", "--yes", without).stderr
+    left = scale.write("[{name: n1}]", state="enroll")
+    shown = rack.run("plan", left).stdout
+    assert "it is undeployed, and what is on its disks is lost" in shown
+    refused = rack.run("up", "--yes", left, status=5).stderr
+    assert "deployed in Ironic, and no longer in the file: n0" in refused
+    assert of(api, scale)["provision_state"] == "active"
+    rack.run("up", "--yes", "--force", left)
+    assert states(api, scale) == {"n1": "enroll"}
     rack.run("down", "--yes", scale.name)
 
 

@@ -140,9 +140,17 @@ def test_who_has_a_node_that_leaves_the_file_is_told(
     rack.run("up", "--yes", two)
     claim = [{"op": "add", "path": "/instance_uuid", "value": CLAIM}]
     api("PATCH", f"/nodes/{cluster.name}-n0", claim)
+    before = rack.bmcs(cluster.name)["n0"]["ipmi"]
     one = cluster.write("[{name: n1, ironic: {state: enroll}}]")
+    assert "somebody uses it in Ironic: `up` refuses this" in rack.run("plan", one).stdout
     told = rack.run("up", "--yes", one, status=1).stderr
     assert f"it has the instance {CLAIM}" in told
+    two = cluster.write(
+        "[{name: n2, ironic: {state: enroll}}, {name: n0, ironic: {state: enroll}}, "
+        "{name: n1, ironic: {state: enroll}}]"
+    )
+    rack.run("up", "--yes", two)
+    assert rack.bmcs(cluster.name)["n0"]["ipmi"] == before
     rack.run("down", "--yes", "--force", cluster.name)
 
 

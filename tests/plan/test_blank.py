@@ -8,13 +8,16 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.control.enrolment import RULES
+from nospoon.model.cluster import Firmware
 from nospoon.model.ironic import ORPHANED, IronicStanding
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff, removal
+from nospoon.plan.in_ironic import undeployed
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.steps import Action
+from nospoon.plan.steps import Action, Plan
 from nospoon.plan.text import plan_text
 from nospoon.spec.load import load
 
@@ -297,3 +300,62 @@ def test_who_becomes_another_image_as_well_has_one_step() -> None:
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
     (step,) = (step for step in plan.steps if step.key.kind is KIND)
     assert [change.field for change in step.changes] == ["image_source"]
+
+
+IMAGE = "state: active, image: 'http://h/other', checksum: abc"
+
+
+def planned(
+    desired: dict[Key, Resource], *, used: bool = False, before: dict[Key, Resource] = NODE
+) -> tuple[Plan, str]:
+    """The plan of a node that is deployed, by us or somebody else, and its line of Ironic."""
+    found = [
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, used)
+        if key.kind is KIND
+        else Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        for key, each in before.items()
+    ]
+    rules = {"ironic": dict(RULES)} | {host: {Kind.MACHINE: {"firmware": "live"}} for host in "xy"}
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
+    lines = plan_text(plan).splitlines()
+    return plan, next((each for each in lines if "ironic-standing" in each), "")
+
+
+def test_another_image_rewrites_the_disk_and_is_a_replacement() -> None:
+    plan, line = planned(resources(ironic=IMAGE))
+    assert line.startswith("-/+ ironic-standing a on ironic  (something else is deployed")
+    assert {change.rule for step in plan.steps for change in step.changes} == {"replace"}
+    assert planned(NODE) == (replace(plan, steps=(), unchanged=len(NODE)), "")
+
+
+def test_a_node_that_is_only_to_be_available_is_undeployed() -> None:
+    _, line = planned(resources(ironic="state: available"))
+    assert line.startswith("  ~ ironic-standing a on ironic")
+    assert "it is undeployed, and what is on its disks is lost" in line
+
+
+def test_a_deployed_node_that_leaves_is_undeployed_and_has_to_be_forced() -> None:
+    plan, line = planned({})
+    assert line.startswith("  - ironic-standing a on ironic")
+    assert "it is undeployed, and what is on its disks is lost" in line
+    assert undeployed(plan.steps) == ["a"]
+    assert plan.notes == ("deployed, and no longer in the file: a. `up` needs --force for this",)
+
+
+@pytest.mark.parametrize("ironic", ["", IMAGE])
+def test_what_up_refuses_of_nodes_in_use_is_told(ironic: str) -> None:
+    plan, line = planned(resources(ironic=ironic) if ironic else {}, used=True)
+    assert "somebody uses it in Ironic: `up` refuses this" in line
+    assert undeployed(plan.steps) == []
+
+
+def test_other_firmware_of_a_deployed_node_is_warned_of() -> None:
+    bios = {
+        key: replace(each, shape=replace(each.shape, firmware=Firmware.BIOS))
+        if isinstance(each.shape, Machine)
+        else each
+        for key, each in NODE.items()
+    }
+    plan, _ = planned(bios)
+    (note,) = plan.notes
+    assert note.startswith("node a is deployed, and its firmware changes from uefi to bios")

@@ -313,3 +313,13 @@ def test_who_has_the_ports_that_are_missing_is_named() -> None:
     _, reasons = allocate(cluster, Allocations(), occupied)
     (reason,) = reasons
     assert "All of 7000-7000 are in use, 7000 by dnsmasq at 7000: widen `bmc.ports`." in reason
+
+
+def test_a_node_that_leaves_keeps_its_bmcs_place_until_it_is_gone() -> None:
+    both = decided(read("nodes: [{name: a}, {name: b}]"))
+    one = replace(both, endpoints={"b": both.endpoints["b"]})
+    kept = one.with_leavers(both, {"a"})
+    assert kept.endpoints == both.endpoints
+    assert kept.without({"a"}) == one
+    back, _ = allocate(read("nodes: [{name: c}, {name: a}, {name: b}]"), kept, Occupied())
+    assert back.endpoints["a"] == both.endpoints["a"]

@@ -76,6 +76,7 @@ class ClusterRequest(Wire):
     `rebalance`: place all nodes anew, also those that are on a host already.
     `targets`: only these nodes and what they need; empty: all.
     `parallel`: driver calls at once on one host; null: the default.
+    `force`: deployed nodes that are not in the file any more are undeployed in Ironic.
     """
 
     file: Annotated[str, Field(max_length=4096)]
@@ -86,6 +87,7 @@ class ClusterRequest(Wire):
     rebalance: bool = False
     targets: Annotated[list[str], texts(MAX_CLUSTER)] = []
     parallel: Annotated[int, Field(ge=1, le=1000)] | None = None
+    force: bool = False
 
 
 class HostsRequest(Wire):

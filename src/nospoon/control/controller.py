@@ -37,11 +37,13 @@ from nospoon.control.snapshots import Snapshots
 from nospoon.control.survey import Survey
 from nospoon.control.verify import Verifier
 from nospoon.control.work import Removal, Up, Work
-from nospoon.errors import NospoonError, PlanRefused, ProviderError, SpecError, Stale
+from nospoon.errors import Conflict, NospoonError, PlanRefused, ProviderError, SpecError, Stale
 from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerState
+from nospoon.plan.in_ironic import undeployed
 from nospoon.plan.steps import Plan
 from nospoon.plan.text import plan_text
+from nospoon.plan.words import listed as listed_words
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.heap import Heap
 from nospoon.runtime.turns import Turns
@@ -142,6 +144,11 @@ class Controller:
         prepared = await self.planner.prepare(request, cluster)
         if prepared.plan.empty and not prepared.plan.remembers:
             return prepared.plan, None
+        if not request.force and (names := undeployed(prepared.plan.steps)):
+            raise Conflict(
+                f"deployed in Ironic, and no longer in the file: {listed_words(names)}",
+                hint="Put them back, undeploy them, or add --force to lose what is on them.",
+            )
         work = Up(self.work, prepared, request)
         try:
             return prepared.plan, await self.operations.start(

@@ -14,6 +14,7 @@ class Request:
     `targets`: nodes to which the plan is limited; empty: all. `parallel`: driver calls at once on
     one host, and nodes that Ironic works on at once; None: the engine's defaults. `fetches`: URLs
     of which there is no copy are fetched; who only looks does without.
+    `force`: nodes that are deployed are undeployed where they are not in the file any more.
     """
 
     uid: int
@@ -26,6 +27,7 @@ class Request:
     targets: tuple[str, ...] = ()
     parallel: int | None = None
     fetches: bool = True
+    force: bool = False
 
     @property
     def needs_all(self) -> bool:

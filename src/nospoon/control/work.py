@@ -239,6 +239,7 @@ class Work:
         earlier, enrolment = seen.earlier, self._planner.enrolment
         left = _left(prepared, request)
         told = earlier.allocations if earlier is not None else prepared.allocations
+        leavers = {each.name for each in seen.rows} - {node.name for node in seen.cluster.nodes}
         row = ClusterRow(
             id=seen.id,
             name=seen.cluster.name,
@@ -247,7 +248,7 @@ class Work:
             file=request.file,
             text=self._cipher.encrypt(request.text).decode(),
             uploads=seen.uploads,
-            allocations=prepared.allocations.keeping(told, left),
+            allocations=prepared.allocations.keeping(told, left).with_leavers(told, leavers),
             created=earlier.created if earlier else self._clock(),
             enrolled=enrolment.sealed(
                 enrolment.joined(enrolment.place_of(earlier), seen.cluster.ironic)
@@ -333,14 +334,16 @@ class Work:
         rows = await self._database.call(stored.nodes_of, prepared.seen.id)
         wanted = {node.name for node in prepared.seen.cluster.nodes}
         asked = targets or {row.name for row in rows}
-        leavers = [row.uuid for row in rows if row.name in asked and row.name not in wanted]
-        for uuid in leavers:
-            self._fleet.drop(uuid)
-        await self._database.call(stored.drop_nodes, leavers)
+        leavers = [row for row in rows if row.name in asked and row.name not in wanted]
+        for row in leavers:
+            self._fleet.drop(row.uuid)
+        await self._database.call(stored.drop_nodes, [row.uuid for row in leavers])
+        names = {row.name for row in leavers}
+        await self._database.call(stored.forget_places, prepared.seen.id, names)
         if targets:
             return
-        names = [host.name for host in prepared.seen.cluster.hosts]
-        await self._database.call(stored.keep_hosts, prepared.seen.id, names)
+        hosts = [host.name for host in prepared.seen.cluster.hosts]
+        await self._database.call(stored.keep_hosts, prepared.seen.id, hosts)
 
     async def _forget(self, row: ClusterRow) -> None:
         for node in await self._database.call(stored.nodes_of, row.id):

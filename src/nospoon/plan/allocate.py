@@ -78,6 +78,24 @@ class Allocations:
             ends=self.ends,
         )
 
+    def with_leavers(self, before: Allocations, names: Collection[str]) -> Allocations:
+        """These, and where the BMCs of nodes answer that are not in the file any more: until they
+        are removed they keep that, also when they are put back.
+        """
+        return replace(
+            self,
+            endpoints={**_those(before.endpoints, names), **self.endpoints},
+            outlets={**_those(before.outlets, names), **self.outlets},
+        )
+
+    def without(self, names: Collection[str]) -> Allocations:
+        """These without those of nodes that are gone."""
+        return replace(
+            self,
+            endpoints={name: e for name, e in self.endpoints.items() if name not in names},
+            outlets={name: e for name, e in self.outlets.items() if name not in names},
+        )
+
     def collides(self, other: Allocations) -> bool:
         """Whether both were given the same port, outlet, or network of one host."""
         return not (
@@ -85,6 +103,10 @@ class Allocations:
             and set(self.outlets.values()).isdisjoint(other.outlets.values())
             and not (set(self.hosts.values()) & set(other.hosts.values()) and _overlap(self, other))
         )
+
+
+def _those(given: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    return {name: each for name, each in given.items() if name in names}
 
 
 def _ports(given: Allocations) -> set[tuple[str, int]]:

@@ -157,6 +157,20 @@ def forget_enrolment(connection: Connection, id: UUID) -> None:  # noqa: A002  (
     connection.execute(update(clusters).where(of_it).values(enrolled=None))
 
 
+def forget_places(
+    connection: Connection,
+    id: UUID,  # noqa: A002  (the column's name)
+    names: Collection[str],
+) -> None:
+    """Where BMCs of these nodes answered is free."""
+    row = get(connection, id)
+    if row is not None and names:
+        left = msgspec.to_builtins(row.allocations.without(names))
+        connection.execute(
+            update(clusters).where(clusters.c.id == str(id)).values(allocations=left)
+        )
+
+
 def hosts_of(connection: Connection, cluster_id: UUID) -> list[Host]:
     """Where a cluster may have things, by name."""
     of_it = select(cluster_hosts).where(cluster_hosts.c.cluster_id == str(cluster_id))

@@ -39,6 +39,7 @@ def _request(body: ClusterRequest, caller: Caller) -> Request:
         rebalance=body.rebalance,
         targets=tuple(dict.fromkeys(body.targets)),
         parallel=body.parallel,
+        force=body.force,
     )
 
 

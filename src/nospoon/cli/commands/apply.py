@@ -20,10 +20,12 @@ from nospoon.errors import UsageError
 @click.command("apply")
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Undeploy nodes that left its file, too.")
 @output_options
 def command(
     plan: str,
     yes: bool,  # noqa: FBT001  (click passes options by name)
+    force: bool,  # noqa: FBT001
     format_: str,
     columns: tuple[str, ...],
 ) -> None:
@@ -42,7 +44,7 @@ def command(
     if not yes:
         confirm("Carry out this plan?")
     client = connect.client()
-    began = client.post("/v1/clusters", {**read_request(client, path), **request})
+    began = client.post("/v1/clusters", {**read_request(client, path), **request, "force": force})
     if began["operation"] is None:
         echo(began["text"], err=True)
     else:

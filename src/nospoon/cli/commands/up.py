@@ -21,6 +21,7 @@ from nospoon.errors import UsageError
 @click.command("up")
 @click.argument("file")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Undeploy nodes that left FILE, too.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--rebalance", is_flag=True, help="Place all nodes anew, also those that are made.")
 @click.option("-t", "--target", "targets", multiple=True, help="Only this node; again for more.")
@@ -35,6 +36,7 @@ from nospoon.errors import UsageError
 def command(
     file: str,
     yes: bool,  # noqa: FBT001  (click passes options by name)
+    force: bool,  # noqa: FBT001
     dry_run: bool,  # noqa: FBT001
     rebalance: bool,  # noqa: FBT001
     targets: tuple[str, ...],
@@ -47,7 +49,7 @@ def command(
     """Bring a cluster to what FILE says: plan, confirm, apply, wait."""
     check_columns(columns, COLUMNS)
     client = connect.client()
-    chosen = {"rebalance": rebalance, "targets": targets, "parallel": parallel}
+    chosen = {"rebalance": rebalance, "targets": targets, "parallel": parallel, "force": force}
     body = {**read_request(client, file), **chosen}
     if yes and not dry_run:
         answer = _begin(client, body)
