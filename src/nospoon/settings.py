@@ -92,6 +92,12 @@ TABLE = (
         "seconds for which a BMC that is told to restart answers nobody",
     ),
     Setting(
+        "NOSPOON_IRONIC_PATIENCE",
+        "180",
+        "180",
+        "seconds for which operations wait for an Ironic that does not answer",
+    ),
+    Setting(
         "NOSPOON_MEDIA_NETWORKS",
         "",
         "",
@@ -135,6 +141,7 @@ class Settings:
     boot_port: int
     bmc_restart: float
     lease: float
+    ironic_patience: float
     media_networks: tuple[IPv4Network | IPv6Network, ...]
     media_size: int
     """Bytes, as the next two."""
@@ -188,6 +195,7 @@ def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
         boot_port=read("NOSPOON_BOOT_PORT", _port, "a TCP port from 0 to 65535", 0),
         bmc_restart=read("NOSPOON_BMC_RESTART", _number, "a number of seconds", 0.0),
         lease=read("NOSPOON_LEASE", _positive, "a number of seconds greater than 0", 0.0),
+        ironic_patience=read("NOSPOON_IRONIC_PATIENCE", _number, "a number of seconds", 0.0),
         media_networks=read("NOSPOON_MEDIA_NETWORKS", _networks, "networks like 192.0.2.0/24", ()),
         media_size=read("NOSPOON_MEDIA_SIZE", _gib, "a number of GiB", 0),
         owner_space=read("NOSPOON_OWNER_SPACE", _gib, "a number of GiB", 0),

@@ -18,6 +18,7 @@ from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff, removal
+from nospoon.plan.enrol import PLACE
 from nospoon.plan.order import Half
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Action, Plan, Step
@@ -84,15 +85,16 @@ class Moody:
 class Bench:
     """A simulated host and a cluster of `count` nodes for it."""
 
-    def __init__(self, count: int = 3) -> None:
-        text = f"cluster: c\nhosts: {{sim: simulated}}\nnodes: [{{count: {count}}}]"
+    def __init__(self, count: int = 3, *, host: str = "sim", limits: Limits = FAST) -> None:
+        self.host, self.limits = host, limits
+        text = f"cluster: c\nhosts: {{{host}: simulated}}\nnodes: [{{count: {count}}}]"
         self.cluster = load(text, file="x")
-        self.connection = SimulatedConnection("sim", "dep", clock.unix)
+        self.connection = SimulatedConnection(host, "dep", clock.unix)
         self.drivers: dict[tuple[str, Kind], Driver] = {
-            ("sim", kind): driver for kind, driver in self.connection.drivers.items()
+            (host, kind): driver for kind, driver in self.connection.drivers.items()
         }
         allocations, _ = allocate(self.cluster, Allocations(), Occupied())
-        resources = resolve(self.cluster, ID, allocations, Surroundings({"sim": "/p"}, {}, {}))
+        resources = resolve(self.cluster, ID, allocations, Surroundings({host: "/p"}, {}, {}))
         self.desired = {k: r for k, r in resources.items() if k.kind is not Kind.BMC}
         self.journal = Notes()
         self.told: list[Progress] = []
@@ -100,7 +102,7 @@ class Bench:
     async def plan(self) -> Plan:
         seen = await observe(self.drivers, ID)
         return diff(
-            cluster="c", cluster_id=ID, desired=self.desired, observed=seen, rules={"sim": {}}
+            cluster="c", cluster_id=ID, desired=self.desired, observed=seen, rules={self.host: {}}
         )
 
     async def run(self, plan: Plan) -> Outcome:
@@ -110,7 +112,7 @@ class Bench:
             tag=TAG,
             journal=self.journal,
             emit=self.told.append,
-            limits=FAST,
+            limits=self.limits,
         )
 
 
@@ -161,6 +163,20 @@ async def test_a_host_that_comes_back_is_waited_for() -> None:
     assert (await bench.run(await bench.plan())).complete
     assert moody.calls == 3
     assert sum(1 for each in bench.told if each.phase is Phase.RETRYING) == 2
+
+
+@pytest.mark.parametrize("patience", [60.0, 0.0])
+async def test_an_ironic_that_restarts_is_waited_for_as_long_as_the_setting_says(
+    patience: float,
+) -> None:
+    bench = Bench(3, host=PLACE, limits=replace(FAST, patience=patience))
+    away: list[Exception] = [HostUnreachable("Ironic does not answer") for _ in range(7)]
+    moody = bench.drivers[PLACE, Kind.POOL] = Moody(bench.drivers[PLACE, Kind.POOL], away)
+    outcome = await bench.run(await bench.plan())
+    assert outcome.complete is bool(patience)
+    assert moody.calls == (8 if patience else 1)
+    said = [each.message for each in bench.told if each.phase is Phase.RETRYING]
+    assert said == (["Ironic does not answer. Trying again for up to 60 s."] if patience else [])
 
 
 async def test_a_host_that_stays_away_fails_with_its_reason() -> None:

@@ -11,6 +11,8 @@ from nospoon.errors import Gone, HostUnreachable
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import Answered
 from nospoon.providers.ironic.api import Api
+from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.telling import listen
 
 FIRST = {"nodes": [{"uuid": "a"}], "next": "more"}
 LAST = {"nodes": [{"uuid": "b"}]}
@@ -43,3 +45,37 @@ async def test_what_is_no_list_is_somebody_elses_answer() -> None:
         await Told({"message": "hello"}).listed("nodes")
     with pytest.raises(HostUnreachable, match="is no Ironic"):
         await Told({"nodes": [{"message": "hello"}]}).listed("nodes")
+
+
+class Restarting(Api):
+    """Does not answer the first times."""
+
+    def __init__(self, away: int, *, patience: float) -> None:
+        super().__init__(IronicPlace(endpoint="http://ironic.example"), patience=patience)
+        self.away = away
+
+    async def _asked(self, method: str, path: str, body: Any) -> Answered:
+        self.away -= 1
+        if self.away >= 0:
+            raise HostUnreachable(f"nobody answers {method} {path} {body}")
+        return Answered(200, "an answer", value=LAST)
+
+
+async def test_an_operation_waits_for_an_ironic_that_restarts_and_says_so_once() -> None:
+    said: list[str] = []
+
+    async def operation() -> object:
+        listen(said.append)
+        return await Restarting(2, patience=60).listed("nodes")
+
+    async with Tasks("test") as tasks:
+        assert await tasks.start(operation(), name="operation") == LAST["nodes"]
+    assert said == ["Ironic at http://ironic.example does not answer: waiting up to 60 s"]
+
+
+async def test_who_asks_for_a_plan_hears_at_once_that_ironic_is_away() -> None:
+    api = Restarting(1, patience=60)
+    with pytest.raises(HostUnreachable):
+        await api.listed("nodes")
+    with pytest.raises(HostUnreachable):
+        await Restarting(1, patience=60).post("/nodes", {})

@@ -54,6 +54,7 @@ from nospoon.store.operations import OperationState
 log = structlog.get_logger()
 
 
+_USUAL = Limits()
 CONSOLE_LINES = 5
 """Of a node that failed."""
 Give = Callable[[str, Path, Path], None]
@@ -102,8 +103,9 @@ class Work:
         give: Give,
         pending: Pending,
         clock: Clock,
+        patience: float = 0.0,
     ) -> None:
-        self._pending = pending
+        self._pending, self._patience = pending, patience
         self._publish, self._fetch_records, self._give = publish, fetch_records, give
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._hosts, self._fleet = planner, hosts, fleet
@@ -114,7 +116,7 @@ class Work:
         row, seen = kept.row, prepared.seen
         running.note(summary(prepared.plan))
         most = request.parallel
-        limits = Limits(per_host=most, waiting=most) if most else None
+        limits = Limits(per_host=most, waiting=most) if most else Limits()
         self._pending.begin(kept.pending)
         try:
             outcome = await self._execute(
@@ -218,7 +220,7 @@ class Work:
         drivers: Drivers,
         row: ClusterRow,
         *,
-        limits: Limits | None = None,
+        limits: Limits = _USUAL,
         moves: Mapping[MoveId, NodeRow] = NOBODY,
     ) -> Outcome:
         token = uuid4().hex
@@ -227,7 +229,12 @@ class Work:
             self._database, running.row.id, row.id, self._clock, moving=moves, moved=self._moved
         )
         return await execute(
-            plan, drivers=drivers, tag=tag, journal=kept, emit=running.emit, limits=limits
+            plan,
+            drivers=drivers,
+            tag=tag,
+            journal=kept,
+            emit=running.emit,
+            limits=replace(limits, patience=self._patience),
         )
 
     async def remember(self, prepared: Prepared, request: Request) -> Kept:

@@ -203,7 +203,11 @@ class Daemon:
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
         self.ironics = Ironics(
-            database.deployment, self.bmc_records.secrets, clock.unix, self._tasks
+            database.deployment,
+            self.bmc_records.secrets,
+            clock.unix,
+            self._tasks,
+            patience=settings.ironic_patience,
         )
         self.enrolling = Enrolling(
             self.ironics,
@@ -251,6 +255,7 @@ class Daemon:
             pending=pending,
             fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             clock=clock.unix,
+            patience=settings.ironic_patience,
         )
         self.snapshots = Snapshots(
             database=database,

@@ -17,9 +17,11 @@ from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
 from nospoon.model.resources import Key, Kind, OwnerTag
+from nospoon.plan.enrol import PLACE
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
 from nospoon.providers.base import Driver
+from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import listen
 
@@ -45,12 +47,14 @@ class Journal(Protocol):
 class Limits:
     """How much happens at once on one host, and between retries how long is waited (seconds).
 
-    `waiting`: how many moves at once that only wait for what somebody else does.
+    `waiting`: how many moves at once that only wait for what somebody else does. `patience`: for
+    how long calls are repeated of an Ironic that is away.
     """
 
     per_host: int = 8
     waiting: int = 256
     retry_delays: tuple[float, ...] = RETRY_DELAYS
+    patience: float = 0.0
 
 
 async def execute(
@@ -85,6 +89,7 @@ class _Run:
         self.outcome = Outcome(total=len(self.moves))
         self.calls = Tasks("engine")
         self.left = len(moves)
+        self.ironic_away = False
         self.blocked = {id_: len(move.waits) for id_, move in moves.items()}
         self.doomed: set[MoveId] = set()
         self.waiting: defaultdict[MoveId, list[Move]] = defaultdict(list)
@@ -155,6 +160,8 @@ class _Run:
         return ""
 
     async def _with_retries(self, move: Move) -> None:
+        if move.key.host == PLACE:
+            return await self._patiently(move)
         for delay in self.limits.retry_delays:
             try:
                 return await self._call(move)
@@ -162,6 +169,21 @@ class _Run:
                 self._tell(Phase.RETRYING, move, f"{error} Trying again in {delay:.0f} s.")
                 await asyncio.sleep(delay)
         return await self._call(move)
+
+    async def _patiently(self, move: Move) -> None:
+        """While Ironic restarts, all of its nodes wait; the first of them tells."""
+        end = clock.monotonic() + self.limits.patience
+        while True:
+            try:
+                return await self._call(move)
+            except HostUnreachable as error:
+                if clock.monotonic() >= end:
+                    raise
+                if not self.ironic_away:
+                    again = f"Trying again for up to {self.limits.patience:.0f} s."
+                    self._tell(Phase.RETRYING, move, f"{str(error).rstrip('.')}. {again}")
+                self.ironic_away = True
+                await asyncio.sleep(min(self.limits.retry_delays, default=0.0))
 
     async def _call(self, move: Move) -> None:
         """Once begun, a driver's call is heard out, also when we are cancelled: what it does on its

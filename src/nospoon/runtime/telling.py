@@ -20,6 +20,11 @@ def listen(tell: Tell) -> None:
     _listener.set(tell)
 
 
+def is_heard() -> bool:
+    """Whether somebody listens: an operation does, who only asks for a plan does not."""
+    return _listener.get() is not _nobody
+
+
 def tell(text: str) -> None:
     """Say how far the call is, in a few words."""
     _listener.get()(text)

@@ -49,6 +49,7 @@ class Rack:
         }
         port = {
             "NOSPOON_BOOT_PORT": "0",
+            "NOSPOON_IRONIC_PATIENCE": "60",  # tests that take an Ironic away wait for no more
             "NOSPOON_CACHE_DIR": str(CACHE),
             "NOSPOON_MEDIA_NETWORKS": "127.0.0.0/8, ::1",  # where tests serve images
         }

@@ -17,7 +17,10 @@ from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import Answered, answered, judged
 from nospoon.providers.clouds import connection
-from nospoon.providers.ironic.errors import Crowded, is_full, said
+from nospoon.providers.ironic.errors import Crowded, is_full
+from nospoon.providers.ironic.errors import said as words
+from nospoon.runtime import clock
+from nospoon.runtime.telling import is_heard, tell
 
 NEWEST = (1, 95)
 """The newest version of the API whose answers are known here."""
@@ -27,6 +30,8 @@ PAGE = 1000
 LIST_TRIES = 5
 LOCKED_TRIES = 20
 LOCKED_DELAY = 0.5
+AWAY_DELAY = 1.0
+"""Seconds until one that does not answer is asked again."""
 MAX_LISTED = 256 << 20
 """Bytes of all pages of a list: 20,000 nodes in full are some 200 million."""
 MAX_PAGES = 2000
@@ -37,10 +42,13 @@ R = TypeVar("R")
 class Api:
     """One Ironic. Raises `HostUnreachable` when it is away, `Gone`, `Conflict`, `Crowded`,
     `ProviderError`.
+
+    `patience`: seconds for which an operation waits for it while it is away. Only looks are
+    repeated here; who changes something looks again first (`nospoon.engine.execute`).
     """
 
-    def __init__(self, place: IronicPlace) -> None:
-        self.place = place
+    def __init__(self, place: IronicPlace, *, patience: float = 0.0) -> None:
+        self.place, self.patience = place, patience
         self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix="ironic")
         self._adapter: Any = None
         self._base, self._version = "", ""
@@ -114,6 +122,19 @@ class Api:
         return self._judged(await self._answer(method, path, body), method, path)
 
     async def _answer(self, method: str, path: str, body: Any) -> Answered:
+        end, said = clock.monotonic() + self.patience, False
+        while True:
+            try:
+                return await self._asked(method, path, body)
+            except HostUnreachable:
+                if method != "GET" or not is_heard() or clock.monotonic() >= end:
+                    raise
+            if not said:
+                tell(f"Ironic at {self.place} does not answer: waiting up to {self.patience:.0f} s")
+            said = True
+            await asyncio.sleep(AWAY_DELAY)  # nobody tells when it is back
+
+    async def _asked(self, method: str, path: str, body: Any) -> Answered:
         await self._connected()
         for _ in range(LOCKED_TRIES):
             answer = await self._thread(lambda: self._send(method, path, body))
@@ -124,8 +145,8 @@ class Api:
 
     def _judged(self, answer: Answered, method: str, path: str) -> Any:
         if is_full(answer.status_code, answer.text):
-            raise Crowded(f"Ironic's {method} {path}: {said(answer.text)}")
-        return judged(answer, f"Ironic's {method} {path}", said=said)
+            raise Crowded(f"Ironic's {method} {path}: {words(answer.text)}")
+        return judged(answer, f"Ironic's {method} {path}", said=words)
 
     async def _connected(self) -> None:
         """Of those who come meanwhile, all hear what the first one is told."""

@@ -28,7 +28,16 @@ from nospoon.runtime.tasks import Tasks
 class Ironics:
     """Every Ironic in use, by its place; connected when first asked."""
 
-    def __init__(self, deployment: str, secrets: SecretsOf, clock: Clock, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        deployment: str,
+        secrets: SecretsOf,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        patience: float = 0.0,
+    ) -> None:
+        self._patience = patience
         self._deployment, self._secrets = deployment, secrets
         self._clock, self._tasks = clock, tasks
         self._apis: dict[IronicPlace, Api] = {}
@@ -58,7 +67,7 @@ class Ironics:
 
     def _api(self, place: IronicPlace) -> Api:
         if place not in self._apis:
-            self._apis[place] = Api(place)
+            self._apis[place] = Api(place, patience=self._patience)
         return self._apis[place]
 
     async def close(self) -> None:

@@ -39,8 +39,6 @@ LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
 CROWDED = 3.0
 """Seconds until a conductor that took on no more is asked again."""
-AWAY = 30.0
-"""Seconds for which an Ironic that is restarted may be away."""
 FIELDS = (
     "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at,fault"
 )
@@ -434,7 +432,7 @@ class _States:
             try:
                 record = (await self._look()).get(node)
             except ProviderError:  # away, or out of order for a moment
-                if clock.monotonic() > heard + AWAY:
+                if clock.monotonic() > heard + self._api.patience:
                     raise
                 continue
             heard = clock.monotonic()
