@@ -92,7 +92,9 @@ async def test_a_machine_boots_the_probe_over_the_network(
         loader=Loader.SHIM if firmware is Firmware.UEFI_SECURE else Loader.IPXE,
     )  # fmt: skip
     report = f"http://{bridge.host(1)}:{driver.http_port}/probe/{uuid}/{TOKEN}"
-    authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK, profile(probe, report))
+    authority.answers[uuid] = BootAnswer(
+        uuid, BootDevice.NETWORK, profile(probe, report), user_mode=True
+    )
     await driver.create(known(service, reserved), tag)
     hardware = Hardware(firmware, uuid, tmp_path, memory, nic(bridge, mac, rom=rom))
     began = clock.monotonic()
@@ -123,7 +125,7 @@ async def test_a_machine_with_nothing_to_boot_from_the_network_goes_on_to_its_di
     tmp_path: Path,
 ) -> None:
     uuid, mac = uuid4(), "02:00:00:00:00:5f"
-    authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK)
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK, user_mode=True)
     reserved = Reservation(mac, bridge.host(21), "node-2", uuid)
     await driver.create(known(service, reserved), tag)
     rom = "iPXE" if firmware is Firmware.BIOS else "none"
@@ -186,7 +188,7 @@ async def test_a_uefi_machine_boots_by_http_what_its_bmc_says(
         disks.uefi_disk(tmp_path / "disk.raw")
         (tmp_path / "disk.efi").rename(tmp_path / "web" / what)
     uuid, mac = uuid4(), "02:00:00:00:00:60"
-    authority.answers[uuid] = BootAnswer(uuid, BootDevice.HTTP, uri=f"{web}/{what}")
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.HTTP, uri=f"{web}/{what}", user_mode=True)
     reserved = Reservation(mac, bridge.host(22), "node-3", uuid)
     await driver.create(known(service, reserved), tag)
     more = nic(bridge, mac, rom="iPXE")
@@ -245,7 +247,9 @@ async def test_an_unprivileged_machine_boots_the_probe_by_our_iso(
 ) -> None:
     uuid = uuid4()
     report = f"{url}/probe/${{uuid}}/{TOKEN}"
-    authority.answers[uuid] = BootAnswer(uuid, BootDevice.NETWORK, profile(probe, report))
+    authority.answers[uuid] = BootAnswer(
+        uuid, BootDevice.NETWORK, profile(probe, report), user_mode=True
+    )
     hardware = Hardware(firmware, uuid, state, memory, session(iso), unprivileged=True)
     began = clock.monotonic()
     async with running(hardware) as guest:
@@ -262,7 +266,7 @@ async def test_our_iso_boots_the_disk_when_the_daemon_says_so(
     firmware: Firmware, memory: int, iso: Path, state: Path, authority: ToldAuthority
 ) -> None:
     uuid = uuid4()
-    authority.answers[uuid] = BootAnswer(uuid, BootDevice.DISK)
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.DISK, user_mode=True)
     more = [*session(iso), *disk(firmware, state)]
     async with running(Hardware(firmware, uuid, state, memory, more, unprivileged=True)) as guest:
         await guest.until(b"nospoon: boot the disk")

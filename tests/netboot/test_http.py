@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -120,9 +120,13 @@ async def test_grub_gets_places_of_its_own_kind(app: ASGIApp) -> None:
     assert f"'(http,172.31.0.1:8069)/files/{NODE}/vm%20linuz'" in reply.text
 
 
-async def test_guests_with_user_mode_networking_know_us_by_slirp_s_address(app: ASGIApp) -> None:
+@pytest.mark.parametrize(("user_mode", "ours"), [(True, "10.0.2.2"), (False, "127.0.0.1")])
+async def test_only_guests_with_user_mode_networking_know_us_by_slirp_s_address(
+    app: ASGIApp, authority: ToldAuthority, ours: str, *, user_mode: bool
+) -> None:
+    authority.answers[NODE] = replace(authority.answers[NODE], user_mode=user_mode)
     reply = await ask(app, f"/boot/{NODE}/ipxe", server=("127.0.0.1", 8069), client="127.0.0.1")
-    assert "http://10.0.2.2:8069/files/" in reply.text
+    assert f"http://{ours}:8069/files/" in reply.text
 
 
 @pytest.mark.parametrize(

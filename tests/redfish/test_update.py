@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,18 @@ async def test_targets_say_what_is_updated_and_an_image_without_version_has_its_
             b, "BMC"
         )
         assert await version(b, "BIOS") == "SeaBIOS"
+
+
+async def test_without_targets_all_machines_are_updated_with_one_transfer() -> None:
+    async with bench(2) as b:
+        await b.service.put(replace(b.configs[1], password=b.first.password))
+        task = await ended(b, await update(b, ImageURI=BIOS_IMAGE))
+        assert task["TaskState"] == "Completed"
+        items = (await client(b.first).get(f"{SERVICE}/FirmwareInventory")).json["Members"]
+        found = [(await client(b.first).get(each["@odata.id"])).json for each in items]
+        bios = [each["Version"] for each in found if each["Id"].endswith("-BIOS")]
+        assert bios == ["2.10.3", "2.10.3"]
+        assert [each[0] for each in b.media.fetched] == [BIOS_IMAGE]
 
 
 async def test_an_update_at_reset_waits_for_the_next_boot() -> None:

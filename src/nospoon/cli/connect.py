@@ -11,7 +11,7 @@ from pathlib import Path
 from nospoon.api.client import Client
 from nospoon.cli.echo import echo
 from nospoon.cli.units import SERVICE, units_for
-from nospoon.errors import Forbidden, HostUnreachable, NospoonError
+from nospoon.errors import Forbidden, NospoonError
 from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_for
 
 SYSTEM_SOCKET = Path("/run/nospoon/nospoond.sock")
@@ -120,11 +120,3 @@ def start(settings: Settings) -> None:
 def _tail(path: Path) -> str:
     lines = path.read_text(errors="replace").splitlines()[-LOG_TAIL:]
     return "\n".join(f"  {line}" for line in lines)
-
-
-def require_running() -> Client:
-    """A client of a daemon that runs already."""
-    found = running_client()
-    if found is None:
-        raise HostUnreachable("no daemon runs", hint="Start it with `nospoon daemon start`.")
-    return found

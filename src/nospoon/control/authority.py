@@ -84,14 +84,15 @@ class Authority:
         bootable = self._bootables.get(known) if known is not None else None
         if bootable is None or known is None:
             return None
+        own = bootable.machine.boot_iso  # as machines without a bridge do
         uri = self._http_boot_of(known)
         if uri and known not in self._probing:
-            return BootAnswer(known, BootDevice.HTTP, uri=uri)
+            return BootAnswer(known, BootDevice.HTTP, uri=uri, user_mode=own)
         profile = self._probing.get(known, bootable.profile)
         device = self._device(bootable.machine, profile)
         if device is BootDevice.NETWORK and profile is not None and profile.script:
-            return BootAnswer(known, BootDevice.HTTP, uri=profile.script)
-        return BootAnswer(known, device, profile)
+            return BootAnswer(known, BootDevice.HTTP, uri=profile.script, user_mode=own)
+        return BootAnswer(known, device, profile, user_mode=own)
 
     def _device(self, machine: Machine, profile: ServedProfile | None) -> BootDevice:
         """A machine with native boot order asks only when it boots from the network."""

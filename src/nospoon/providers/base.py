@@ -235,7 +235,6 @@ class Connection(Protocol):
     async def close(self) -> None: ...
 
 
-Deployment = str
 OpenImage = Callable[[str], Awaitable[str]]
 """sha256 of an uploaded or fetched image -> path of the daemon's own copy of it."""
 
@@ -245,7 +244,6 @@ __all__ = [
     "ChangeRule",
     "Connection",
     "ConsoleStream",
-    "Deployment",
     "Driver",
     "Key",
     "MachineDriver",

@@ -83,14 +83,6 @@ def _unit_like(unit: str) -> str:
     return f"{letter}iB" if letter in set("KMGT") else "MiB or GiB"
 
 
-def format_size(size: int) -> str:
-    """Bytes -> the shortest exact form: 8589934592 -> '8GiB'."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        if size and size % UNITS[unit] == 0:
-            return f"{size // UNITS[unit]}{unit}"
-    return f"{size}B"
-
-
 def parse_mac(value: Any) -> str:
     """A unicast MAC address, in lower case with colons (IEEE 802 §8.2)."""
     text = str(value).lower().replace("-", ":") if isinstance(value, str) else ""

@@ -204,17 +204,6 @@ class Database:
                 return [_Outcome(None, error)]
             return [self._carry_out([call])[0] for call in batch]
 
-    def call_now(
-        self,
-        function: Callable[Concatenate[Connection, P], R],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> R:
-        """The same from the calling thread: for start-up, where no loop runs yet."""
-        with self._engine.begin() as connection:
-            return function(connection, *args, **kwargs)
-
     def fence(self, epoch: int) -> None:
         """From now on whatever is written is written by the controller of this epoch, or is not:
         such a transaction raises `Superseded`.

@@ -22,8 +22,6 @@ from nospoon.model.resources import OwnerTag
 from nospoon.plan.enrol import nested, settings, values
 
 TAG = "nospoon"
-NESTED = frozenset({"driver_info", "properties", "extra"})
-"""Fields of a node whose keys are settings of their own."""
 SECRETS = (
     "ipmi_password", "ipmi_hex_kg_key", "redfish_password", "snmp_community", "snmp_auth_key",
     "snmp_priv_key",

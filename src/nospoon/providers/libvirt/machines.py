@@ -302,7 +302,8 @@ class MachineDriver:
                 case (PowerCommand.ON, True):
                     await self._resume(machine)
                 case (PowerCommand.CYCLE, _) | (PowerCommand.ON, False):
-                    await self._stop(machine)
+                    if power is not PowerState.OFF:
+                        await self._stop(machine)
                     await self._boots.start(machine, boot)
                 case (PowerCommand.RESET, False) if power is PowerState.FAILED:
                     await self._stop(machine)

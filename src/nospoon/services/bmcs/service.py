@@ -26,7 +26,6 @@ from nospoon.bmc.messages import (
     Erase,
     Event,
     FaultsChanged,
-    HttpBootUriRequested,
     MachineReported,
     MediaChanged,
     OverrideRequested,
@@ -385,11 +384,6 @@ class BmcService:
         """Media called so are in the CD drive now, with "" none; durable when this returns."""
         served = self._known(uuid)
         _result(await self.ask(served, lambda t: MediaChanged(name, t)))
-
-    async def set_http_boot_uri(self, uuid: UUID, uri: str) -> None:
-        """Set what boot target HTTP boots; durable when this returns."""
-        served = self._known(uuid)
-        _result(await self.ask(served, lambda t: HttpBootUriRequested(uri, t)))
 
     async def key_databases(self, uuid: UUID) -> Sequence[KeyDatabase]:
         """As `MachineDriver.key_databases`, which it asks."""

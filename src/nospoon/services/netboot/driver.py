@@ -30,7 +30,6 @@ from nospoon.model.resources import (
     OwnerTag,
     Resource,
 )
-from nospoon.providers.base import ChangeRule
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.owned import Process
 from nospoon.services.netboot import dnsmasq, instructions
@@ -40,12 +39,6 @@ from nospoon.services.netboot.serving import Advertiser, HttpListeners
 from nospoon.services.netboot.tree import Saved, Tree, group_of_nobody
 
 log = structlog.get_logger()
-
-RULES: Mapping[str, ChangeRule] = {
-    "range": ChangeRule.LIVE,
-    "reservations": ChangeRule.LIVE,
-}
-"""How fields of a `NetbootService` change; the others by replacement."""
 
 FindGrub = Callable[[Arch], Awaitable[Path]]
 """The signed GRUB that loads from the network, for an architecture."""

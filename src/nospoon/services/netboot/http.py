@@ -102,7 +102,7 @@ class _Service:
         if answer is None or loader not in RENDERERS:
             return _unknown()
         place = grub_place if loader == "grub" else http_place
-        text = RENDERERS[loader](offer(answer, place(_base(request), answer.uuid)))
+        text = RENDERERS[loader](offer(answer, place(_base(request, answer), answer.uuid)))
         if request.method == "HEAD":  # Starlette answers it where it answers GET
             return PlainTextResponse(text)
         try:
@@ -206,10 +206,10 @@ def served_files(profile: ServedProfile) -> tuple[ServedFile, ...]:
     return tuple(each for each in (profile.kernel, *profile.initrd) if isinstance(each, ServedFile))
 
 
-def _base(request: Request) -> str:
-    """Our address as the guest reaches it. Not from the Host header: GRUB leaves out the port."""
+def _base(request: Request, answer: BootAnswer) -> str:
+    """Our address as the machine reaches it. Not from the Host header: GRUB leaves out the port."""
     host, port = request.scope["server"]
-    seen = SLIRP_HOST if ip_address(host).is_loopback else host
+    seen = SLIRP_HOST if answer.user_mode and ip_address(host).is_loopback else host
     return f"http://{seen}:{port}"
 
 

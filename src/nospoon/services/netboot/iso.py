@@ -22,9 +22,6 @@ from nospoon.runtime import process
 
 log = structlog.get_logger()
 
-MEMORY_UEFI = 320 << 20
-"""Bytes that a UEFI machine needs at least to boot a kernel from this ISO."""
-
 FILES = {
     "isolinux.bin": (Path("/usr/lib/ISOLINUX/isolinux.bin"), "isolinux"),
     "ldlinux.c32": (Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"), "syslinux-common"),

@@ -35,13 +35,15 @@ class ServedProfile:
 class BootAnswer:
     """What a machine shall do now. `profile` None with NETWORK: nothing to boot from there.
 
-    `uri`: with HTTP, what to boot.
+    `uri`: with HTTP, what to boot. `user_mode`: its NICs are QEMU's user-mode network, where this
+    machine has another address.
     """
 
     uuid: UUID
     device: BootDevice
     profile: ServedProfile | None = None
     uri: str = ""
+    user_mode: bool = False
 
 
 class BootAuthority(Protocol):

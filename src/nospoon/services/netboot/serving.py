@@ -9,7 +9,7 @@ import asyncio
 import errno
 import socket
 import struct
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -30,12 +30,6 @@ log = structlog.get_logger()
 
 _SOL_PACKET, _ADD_MEMBERSHIP, _ALL_MULTICAST = 263, 1, 2  # packet(7)
 _FRAME = 2048
-
-
-class Closable(Protocol):
-    """Something that serves until it is closed."""
-
-    async def close(self) -> None: ...
 
 
 class BootHttp(LimitedHttp):

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SoftwareRequested
-from nospoon.bmc.software import Component, installed, staged
+from nospoon.bmc.software import Component, Software, installed, staged
 from nospoon.services.bmcs.redfish import errors, tasks, uris
 from nospoon.services.bmcs.redfish.actions import done
 from nospoon.services.bmcs.redfish.exchange import (
@@ -126,21 +126,24 @@ async def _simple_update(exchange: Exchange) -> Response:
     if not uris.is_web(image):
         raise UPDATE.wrong_format("ImageURI", given["ImageURI"], uris.SHAPE)
     given["ImageURI"] = image
-    served, components = _targets(exchange, given)
+    machines, components = _targets(exchange, given)
     job = exchange.service.jobs.start(
-        served.bmc.uuid,
+        machines[0].bmc.uuid,
         f"Update {', '.join(components)} with {uris.without_account(given['ImageURI'])}",
-        _update(exchange.service, media, served, components=components, given=given),
+        _update(exchange.service, media, machines, components=components, given=given),
         shows_task=True,
     )
     return tasks.begun(job)
 
 
-def _targets(exchange: Exchange, given: dict[str, Any]) -> tuple[Served, list[Component]]:
-    """What is updated: components of one machine, which the caller administers."""
+def _targets(exchange: Exchange, given: dict[str, Any]) -> tuple[list[Served], list[Component]]:
+    """What is updated: components of one machine; without `Targets`, that for which the image is of
+    all machines (DSP0268, UpdateService.SimpleUpdate). The caller administers them.
+    """
     targets = given.get("Targets", [])
     if not targets:
-        return exchange.administered(_only(exchange)), [_for(given["ImageURI"])]
+        all_ = [exchange.administered(system) for system in exchange.members()]
+        return all_, [_for(given["ImageURI"])]
     found = [_target(each) for each in targets]
     members = frozenset(exchange.members())
     for target, (system, _) in zip(targets, found, strict=True):
@@ -150,14 +153,7 @@ def _targets(exchange: Exchange, given: dict[str, Any]) -> tuple[Served, list[Co
     if len(systems) > 1:
         raise UPDATE.not_in_list("Targets", targets, ("those of one system",))
     components = list(dict.fromkeys(component for _, component in found))
-    return exchange.administered(systems.pop()), components
-
-
-def _only(exchange: Exchange) -> str:
-    members = exchange.members()
-    if len(members) > 1:
-        raise UPDATE.missing("Targets")
-    return members[0]
+    return [exchange.administered(systems.pop())], components
 
 
 def _for(image: str) -> Component:
@@ -175,25 +171,31 @@ def _target(target: object) -> tuple[str, Component]:
 async def _update(
     service: BmcService,
     media: Media,
-    served: Served,
+    machines: list[Served],
     *,
     components: list[Component],
     given: dict[str, Any],
 ) -> None:
-    if served.strike(MEDIA, served.now()) is not None:
+    first = machines[0]
+    if any(each.strike(MEDIA, each.now()) is not None for each in machines):
         raise on_demand(given["ImageURI"])
     digest = await media.fetch(
-        served.bmc.uuid,
+        first.bmc.uuid,
         given["ImageURI"],
         username=given.get("Username", ""),
         password=given.get("Password", ""),
-        verify=served.aggregate.runtime.settings.verify_media,
+        verify=any(each.aggregate.runtime.settings.verify_media for each in machines),
     )
     version = _version(given["ImageURI"], digest)
     put = staged if given.get(APPLY_TIME) == ON_RESET else installed
-    after = served.aggregate.runtime.software
-    for component in components:
-        after = put(after, component, version)
+    for served in machines:
+        after = served.aggregate.runtime.software
+        for component in components:
+            after = put(after, component, version)
+        await _install(service, served, after)
+
+
+async def _install(service: BmcService, served: Served, after: Software) -> None:
     done(await service.ask(served, lambda ticket: SoftwareRequested(after, ticket)))
 
 
