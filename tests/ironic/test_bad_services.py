@@ -223,3 +223,19 @@ def test_an_ironic_that_hangs_is_away_and_hinders_nobody_from_stopping(
         assert "does not answer" in rack.run("plan", str(file), status=1).stderr, "of a new daemon"
         rack.run("daemon", "stop")
     rack.run("down", "--yes", cluster.name)
+
+
+def test_a_name_that_another_node_has_is_refused_before_anything_goes(
+    rack: Rack, api: Api, cluster: Cluster
+) -> None:
+    one = cluster.write("[{name: n0, ironic: {state: enroll}}]")
+    rack.run("up", "--yes", one)
+    foreign = api("POST", "/nodes", {"name": f"{cluster.name}-n1", "driver": "ipmi"})
+    two = cluster.write("[{name: n1, ironic: {state: enroll}}]")
+    refused = rack.run("plan", two, status=1).stderr
+    assert f"Ironic has another node named '{cluster.name}-n1' ({foreign['uuid']})" in refused
+    assert rack.run("up", "--yes", two, status=1).stderr == refused
+    assert f"{cluster.name}-n0" in api.nodes()
+    api("DELETE", f"/nodes/{foreign['uuid']}")
+    rack.run("up", "--yes", two)
+    rack.run("down", "--yes", cluster.name)

@@ -10,11 +10,12 @@ import pytest
 
 from nospoon.control.enrolment import RULES
 from nospoon.model.cluster import Firmware
-from nospoon.model.ironic import ORPHANED, IronicStanding
+from nospoon.model.ironic import ORPHANED, Held, IronicNode, IronicPort, IronicStanding
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff, removal
-from nospoon.plan.in_ironic import undeployed
+from nospoon.plan.enrol import values
+from nospoon.plan.in_ironic import against_held, are_enrolled, undeployed
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Action, Plan
@@ -359,3 +360,21 @@ def test_other_firmware_of_a_deployed_node_is_warned_of() -> None:
     plan, _ = planned(bios)
     (note,) = plan.notes
     assert note.startswith("node a is deployed, and its firmware changes from uefi to bios")
+
+
+def test_names_and_macs_that_others_have_in_ironic_are_refused() -> None:
+    plan = diff(cluster="d", cluster_id=CLUSTER, desired=NODE, observed=[], rules={})
+    (port,) = (each.shape for each in NODE.values() if isinstance(each.shape, IronicPort))
+    (node,) = (each.shape for each in NODE.values() if isinstance(each.shape, IronicNode))
+    mac = values(port.settings)["address"]
+    other = UUID(int=9)
+    assert are_enrolled(plan.steps)
+    assert not are_enrolled([])
+    assert against_held(plan.steps, [], Held({"b": other}, {})) == []
+    assert against_held(plan.steps, [], Held({"a": node.uuid}, {mac: (port.uuid, other)})) == []
+    name, address = against_held(plan.steps, [], Held({"a": other}, {mac: (other, UUID(int=8))}))
+    assert name.startswith(f"node a: Ironic has another node named 'a' ({other}). Set `ironic")
+    assert address.startswith(f"node a: Ironic has a port of node {UUID(int=8)} with the MAC {mac}")
+    renamed = replace(node, uuid=other)
+    ours = [Observed(Key(Kind.IRONIC_NODE, "ironic", "z"), renamed, OwnerTag("d", CLUSTER), 1.0)]
+    assert against_held(plan.steps, ours, Held({"a": other}, {})) == []

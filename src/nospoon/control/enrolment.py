@@ -17,6 +17,7 @@ from nospoon.control.fleet import Member
 from nospoon.engine.observe import observe
 from nospoon.errors import HostUnreachable, PlanRefused
 from nospoon.model.ironic import (
+    Held,
     IronicConnector,
     IronicDiscovery,
     IronicNode,
@@ -51,6 +52,7 @@ IronicDrivers = Callable[[IronicPlace, bool, Sought], Mapping[Kind, Driver]]
 """The drivers of one Ironic; whether nodes in use are removed, too; and what is sought there."""
 Tagged = Sequence[tuple[OwnerTag, Mapping[str, Any]]]
 NOTHING = Sought()
+HeldThere = Callable[[IronicPlace], Awaitable[Held]]
 IronicNodes = Callable[[IronicPlace], Awaitable[Tagged]]
 """Nodes that carry a tag of nospoon's, whosever: the tag, and the node as its API tells it."""
 FORGET = (
@@ -80,9 +82,14 @@ class Enrolment:
     """Knows the Ironic of each cluster, and hands out its drivers."""
 
     def __init__(
-        self, cipher: Cipher, drivers: IronicDrivers, nodes: IronicNodes, database: Database
+        self,
+        cipher: Cipher,
+        drivers: IronicDrivers,
+        nodes: IronicNodes,
+        database: Database,
+        held: HeldThere,
     ) -> None:
-        self._cipher, self._drivers, self.nodes = cipher, drivers, nodes
+        self._cipher, self._drivers, self.nodes, self.held = cipher, drivers, nodes, held
         self._database = database
 
     def sealed(self, place: IronicPlace | None) -> bytes:

@@ -40,6 +40,7 @@ from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.found import completed
 from nospoon.plan.hosts import HostFacts
+from nospoon.plan.in_ironic import against_held, are_enrolled
 from nospoon.plan.losses import lost_snapshots
 from nospoon.plan.macs import against_macs
 from nospoon.plan.nova import inventories
@@ -131,6 +132,7 @@ class Planner:
         require(request, seen.away, wanted.stranded)
         plan = await self._compared(request, wanted)
         if request.fetches:
+            await self._refuse_held(seen, plan)
             _refuse(await self.workers.run(request.uid, self._unservable, seen.cluster, plan))
         await self.workers.run(request.uid, _refuse_stale, request.fingerprint, plan)
         return replace(wanted, plan=plan)
@@ -208,6 +210,13 @@ class Planner:
         _refuse([*twins, *taken, *macs])
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
         return Prepared(seen, accounts, allocations, desired, nothing)
+
+    async def _refuse_held(self, seen: Seen, plan: Plan) -> None:
+        """Names and MACs that others have in Ironic: `up` would meet them half-way."""
+        place = seen.cluster.ironic
+        if place is not None and are_enrolled(plan.steps):
+            held = await self.enrolment.held(place)
+            _refuse(await self.workers.run(seen.uid, against_held, plan.steps, seen.observed, held))
 
     def _unservable(self, cluster: Cluster, plan: Plan) -> Sequence[str]:
         """Why this machine cannot open the sockets that a plan needs: `up` would meet it last."""

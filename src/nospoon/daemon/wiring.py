@@ -222,7 +222,7 @@ class Daemon:
             admins, partial(read_grants, settings.grants, owners=admins), str(settings.grants)
         )
         self.enrolment = Enrolment(
-            self.cipher, self.enrolling.drivers, self.ironics.nodes, database
+            self.cipher, self.enrolling.drivers, self.ironics.nodes, database, self.ironics.held
         )
         self.planner = Planner(
             access=self.access,

@@ -6,6 +6,7 @@ Names are those of Ironic's API (https://docs.openstack.org/api-ref/baremetal/).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
@@ -157,6 +158,16 @@ class IronicTarget:
     uuid: UUID
     node: UUID
     settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an Ironic has, whosever: the UUIDs of its nodes by their names, and of ports and their
+    nodes by MAC, in small letters.
+    """
+
+    names: Mapping[str, UUID]
+    macs: Mapping[str, tuple[UUID, UUID]]
 
 
 class Leaving(StrEnum):

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from nospoon.model.ironic import IronicStanding, Standing
+from nospoon.model.ironic import Held, IronicNode, IronicPort, IronicStanding, Standing
 from nospoon.model.resources import Key, Kind, Observed, Resource
+from nospoon.plan.enrol import values
 from nospoon.plan.steps import Action, Step
 
 Found = Mapping[Key, Observed]
@@ -67,6 +68,42 @@ def firmware_changes(steps: Iterable[Step], found: Found) -> Iterator[str]:
                 f"node {step.node} is deployed, and its firmware changes from {change.observed} to "
                 f"{change.desired}: what is on its disk may not boot with it"
             )
+
+
+def are_enrolled(steps: Iterable[Step]) -> bool:
+    """Whether nodes or ports get names or MACs in Ironic."""
+    return any(step.desired is not None and step.key.kind in _NAMED for step in steps)
+
+
+def against_held(steps: Iterable[Step], observed: Iterable[Observed], held: Held) -> list[str]:
+    """Why Ironic would refuse names and MACs: others have them there (409). `observed`: of this
+    cluster, whose own do not count.
+    """
+    shapes = [each.shape for each in observed]
+    own = {shape.uuid for shape in shapes if isinstance(shape, IronicNode | IronicPort)}
+    found = []
+    for step in steps:
+        shape = step.desired.shape if step.desired is not None else None
+        if isinstance(shape, IronicNode):
+            name = str(values(shape.settings).get("name"))
+            other = held.names.get(name)
+            if other not in {None, shape.uuid, *own}:
+                found.append(
+                    f"node {step.node}: Ironic has another node named {name!r} ({other}). Set "
+                    "`ironic.name`, for example to '{cluster}-{node}', or remove that one."
+                )
+        elif isinstance(shape, IronicPort):
+            mac = str(values(shape.settings).get("address")).lower()
+            port, node = held.macs.get(mac, (None, None))
+            if port not in {None, shape.uuid, *own}:
+                found.append(
+                    f"node {step.node}: Ironic has a port of node {node} with the MAC {mac}. Give "
+                    "the NIC another `mac`, or remove that port."
+                )
+    return found
+
+
+_NAMED = frozenset({Kind.IRONIC_NODE, Kind.IRONIC_PORT})
 
 
 def _shape(each: Observed | Resource) -> IronicStanding:

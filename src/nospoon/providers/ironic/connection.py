@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
-from nospoon.model.ironic import IronicPlace
+from nospoon.model.ironic import Held, IronicPlace
 from nospoon.model.resources import Kind, OwnerTag
 from nospoon.providers.base import Driver
 from nospoon.providers.ironic import records
@@ -64,6 +65,18 @@ class Ironics:
         """The MACs of all ports, whosever."""
         listed = await self._api(place).listed("ports", query="&fields=uuid,address")
         return {str(port["address"]).lower() for port in listed}
+
+    async def held(self, place: IronicPlace) -> Held:
+        """Names and MACs that another node cannot have."""
+        nodes = await self._api(place).listed("nodes", query="&fields=uuid,name")
+        ports = await self._api(place).listed("ports", query="&fields=uuid,address,node_uuid")
+        return Held(
+            {str(each["name"]): UUID(each["uuid"]) for each in nodes if each.get("name")},
+            {
+                str(each["address"]).lower(): (UUID(each["uuid"]), UUID(each["node_uuid"]))
+                for each in ports
+            },
+        )
 
     def _api(self, place: IronicPlace) -> Api:
         if place not in self._apis:
