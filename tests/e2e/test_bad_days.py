@@ -474,11 +474,37 @@ def test_a_damaged_database_is_told_as_such(rack: Rack) -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_verify_says_at_once_where_no_probe_can_come(shared: Rack) -> None:
+def test_verify_shows_what_simulated_machines_have(shared: Rack) -> None:
+    """They report by themselves: no probe is built, and a boot that does not come is a failure."""
+    flavors = "flavors: {odd: {firmware: uefi, cpus: 3, disks: [1GiB, {size: 2GiB, bus: scsi}]}}\n"
+    name, file = simulated(shared, "{count: 1, flavor: odd}, {name: n}")
+    shared.file(f"{Path(file).read_text()}{flavors}", f"{name}.yaml")
+    shared.run("up", "--yes", file)
+    shared.run("node", "power", f"{name}/n", "on")
+    refused = shared.run("verify", name, status=1)
+    assert "verify would reset nodes that are on: n. Power them off" in refused.stderr
+    shown = shared.run("verify", name, "--reboot-running", "-f", "json")
+    assert "uilding the probe" not in shown.stderr
+    rows = {row["node"]: row for row in json.loads(shown.stdout)}
+    assert {row["verdict"] for row in rows.values()} == {"as declared"}
+    assert (rows["node-0"]["firmware"], rows["node-0"]["cpus"]) == ("uefi", "3")
+    assert (rows["node-0"]["disks"], rows["node-0"]["nics"]) == (2, 1)
+    power = {row["node"]: row["power"] for row in shared.json("node", "list", "--cluster", name)}
+    assert power == {"node-0": "off", "n": "on"}
+    failing = "hosts: {sim: {simulated: {boot: 60s}}}"
+    shared.file(Path(file).read_text().replace("hosts: {sim: simulated}", failing), f"{name}.yaml")
+    shared.run("up", "--yes", file)
+    late = shared.run("verify", name, "-n", "node-0", "--timeout", "0.2", status=1)
+    assert "reported nothing within" in late.stderr
+
+
+def test_power_commands_without_effect_say_so(shared: Rack) -> None:
     name, file = simulated(shared)
     shared.run("up", "--yes", file)
-    refused = shared.run("verify", name, status=1)
-    assert "a simulated machine runs no probe" in refused.stdout + refused.stderr
+    node = f"{name}/node-0"
+    assert "already off" in shared.run("node", "power", node, "off").stderr
+    assert "done" in shared.run("node", "power", node, "on").stderr
+    assert "already on, nothing changed" in shared.run("node", "power", node, "on").stderr
 
 
 @pytest.mark.parametrize("pool_first", [True, False])

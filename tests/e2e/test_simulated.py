@@ -238,8 +238,10 @@ def test_the_support_bundle_has_no_secret(shared: Rack) -> None:
 
 
 def test_a_second_operation_on_a_cluster_conflicts(shared: Rack) -> None:
-    """The first one lasts until it is cancelled: no probe ever answers."""
+    """The first one lasts until it is cancelled: the machine does not boot within its time."""
     name, file = simulated(shared, "nodes: [{count: 1}]")
+    slow = Path(file).read_text().replace("sim: simulated", "sim: {simulated: {boot: 600s}}")
+    file = shared.file(slow, f"{name}.yaml")
     shared.run("up", "--yes", file)
     daemon = Client(shared.directory / "runtime" / "nospoond.sock")
     request = {"nodes": [], "reboot_running": True, "timeout": 300.0}

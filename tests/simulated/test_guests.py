@@ -15,6 +15,8 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Simulation
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Image, Machine, Resource
+from nospoon.probe.compare import compare
+from nospoon.probe.record import find
 from nospoon.providers.base import Medium
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.guests import Guest, hardware
@@ -172,3 +174,36 @@ async def test_a_guest_of_a_medium_is_told_what_is_written_there(tmp_path: Path)
         await machines.eject(here.rack.uuid)
         await here.power(PowerCommand.CYCLE, CDROM)
         assert here.said.endswith("boots disk\r\n")
+
+
+async def test_the_probe_reports_what_a_machine_has(tmp_path: Path) -> None:
+    """On its console, where it was given the probe by the network, and at no other boot."""
+    connection = SimulatedConnection(
+        "sim", "kit", lambda: 0.0, records=tmp_path, is_probed=lambda _: True
+    )
+    image = Image("", "ab" * 32, "raw", 1 << 20)
+    bench = Bench(
+        connection=connection, host="sim", deployment="kit", pool_root="/pools", image=image,
+        make_stranger=nothing, remove_machine=nothing, patience=5.0,
+    )  # fmt: skip
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    machine = rack.machine.shape
+    assert isinstance(machine, Machine)
+    driver = connection.machine_driver
+    await driver.power(rack.uuid, PowerCommand.CYCLE, DISK)
+    console = await driver.console(rack.uuid)
+    await driver.power(rack.uuid, PowerCommand.CYCLE, NETWORK)
+    said, found = b"", None
+    async with asyncio.timeout(5):
+        while found is None:
+            said += await console.read()
+            found = find(said)
+    assert (
+        find(Path(driver.console_record(rack.uuid)).read_bytes().split(b"boots network")[0]) is None
+    )
+    sizes = {disk.volume: seen.size for disk, seen in zip(machine.disks, found.disks, strict=True)}
+    assert all(each.ok for each in compare(machine, sizes, found))
+    other = compare(replace(machine, cpus=machine.cpus + 1, nics=()), sizes, found)
+    assert {each.field for each in other if not each.ok} == {"cpus", "nic eth0"}
+    await connection.close()

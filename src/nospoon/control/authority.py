@@ -71,6 +71,10 @@ class Authority:
         self._reports[uuid] = asyncio.get_running_loop().create_future()
         return self._reports[uuid]
 
+    def is_probed(self, uuid: UUID) -> bool:
+        """Whether this machine gets the probe from the network."""
+        return uuid in self._probing
+
     def end_probe(self, uuid: UUID) -> None:
         self._probing.pop(uuid, None)
         self._tokens.pop(uuid, None)

@@ -30,6 +30,12 @@ from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
 AS_FILED = "as the file says"
+UNCHANGED = {
+    (PowerCommand.ON, PowerState.ON): "already on, nothing changed; `cycle` or `reset` boots again",
+    (PowerCommand.OFF, PowerState.OFF): "already off, nothing changed",
+    (PowerCommand.SOFT, PowerState.OFF): "already off, nothing changed",
+}
+"""What is shown for a command that has no effect (IPMI and Redfish accept it as well)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,10 @@ class Nodes:
     async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, Any]:
         """A chassis command through the node's BMC: {"node", "result"}."""
         member = self.fleet.find(uid, reference)
+        before = self.power_of(member)
         result = await self.bmcs.power(member.uuid, command)
+        if result == "done":
+            result = UNCHANGED.get((command, before), result)
         return {"node": member.path, "result": result}
 
     async def fault(self, uid: int, reference: str, fault: Fault, seconds: float | None) -> None:

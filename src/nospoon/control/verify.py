@@ -18,7 +18,7 @@ from nospoon.control.operations import Ended, Running
 from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import NospoonError, ProviderError, UsageError
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride, OverrideEnabled
-from nospoon.model.cluster import Arch, ConnectionKind
+from nospoon.model.cluster import Arch
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Key, Machine, NetbootService, Resource
 from nospoon.probe.build import Probe, command_line
@@ -88,20 +88,18 @@ class Verifier:
     ) -> Ended:
         """Boot and compare; the result lists every node with its findings."""
         self._refuse_running(members, reboot_running=reboot_running)
-        archs = {member.machine.arch for member in members}
-        running.note("Building the probe, or finding it in the cache")
-        probes = {arch: await self._build_probe(arch) for arch in sorted(archs)}
+        probes = await self._probes(running, members)
         sizes = _sizes(desired)
         turn = asyncio.Semaphore(await self._at_once(members))
         done = _Count(running, len(members))
 
         async def one(member: Member) -> Verdict:
-            if hopeless := _hopeless(member, desired):
+            probe = probes[member.uuid]
+            if probe is not None and (hopeless := _hopeless(member, desired)):
                 return Verdict(member, problem=hopeless)
             async with turn:
                 done.began(member)
-                probe, known = probes[member.machine.arch], sizes.get(member.uuid, {})
-                verdict = await self._one(member, probe, known, timeout)
+                verdict = await self._one(member, probe, sizes.get(member.uuid, {}), timeout)
             done.ended(verdict)
             return verdict
 
@@ -109,11 +107,28 @@ class Verifier:
             tasks = [group.create_task(one(member), name=member.path) for member in members]
         return _ended([task.result() for task in tasks])
 
+    async def _probes(
+        self, running: Running, members: Sequence[Member]
+    ) -> Mapping[UUID, Probe | None]:
+        """Machine -> its probe; None where machines run no guests and report by themselves."""
+        hosts = {member.host.name: member.host for member in members}
+        real = {
+            name: (await self._hosts.capabilities(host)).runs_guests for name, host in hosts.items()
+        }
+        archs = {member.machine.arch for member in members if real[member.host.name]}
+        if archs:
+            running.note("Building the probe, unless it is in the cache")
+        built = {arch: await self._build_probe(arch) for arch in sorted(archs)}
+        return {
+            each.uuid: built[each.machine.arch] if real[each.host.name] else None
+            for each in members
+        }
+
     def _refuse_running(self, members: Sequence[Member], *, reboot_running: bool) -> None:
         on = [m.node for m in members if self._is_on(m.uuid)]
         if on and not reboot_running:
             raise UsageError(
-                f"{', '.join(on)} would be reset: the probe boots on nodes that are off",
+                f"verify would reset nodes that are on: {', '.join(on)}",
                 hint="Power them off first, or add --reboot-running.",
             )
 
@@ -128,7 +143,7 @@ class Verifier:
         return sum(max(1, can.cpus) if can.accelerator in ("tcg", "") else 16 for can in found) or 1
 
     async def _one(
-        self, member: Member, probe: Probe, sizes: Mapping[str, int], limit: float
+        self, member: Member, probe: Probe | None, sizes: Mapping[str, int], limit: float
     ) -> Verdict:
         began = self._clock()
         found = _Found(self._is_on(member.uuid), self._override(member.uuid))
@@ -146,25 +161,23 @@ class Verifier:
         return served.override if served is not None else NO_OVERRIDE
 
     async def _attempt(
-        self, member: Member, probe: Probe, sizes: Mapping[str, int], limit: float
+        self, member: Member, probe: Probe | None, sizes: Mapping[str, int], limit: float
     ) -> Verdict:
         try:
             async with asyncio.timeout(limit):
                 record = await self._boot(member, probe)
         except TimeoutError:
-            problem = f"the probe told nothing within {limit:.0f} s. {await self._said(member)}"
+            problem = f"the probe reported nothing within {limit:.0f} s. {await self._said(member)}"
             return Verdict(member, problem=problem)
         except NospoonError as error:
             return Verdict(member, problem=str(error))
-        return Verdict(member, compare(member.machine, sizes, record))
+        machine = member.machine
+        if probe is None:  # its networks give no addresses
+            machine = replace(machine, ipv6=False)
+        return Verdict(member, compare(machine, sizes, record))
 
-    async def _boot(self, member: Member, probe: Probe) -> Record:
-        profile = ServedProfile(
-            name="probe",
-            kernel=ServedFile(str(probe.kernel), "probe-kernel"),
-            initrd=(ServedFile(str(probe.initrd), "probe-initrd"),),
-            cmdline=command_line(member.machine.arch, ipv6=member.machine.ipv6),
-        )
+    async def _boot(self, member: Member, probe: Probe | None) -> Record:
+        profile = _profile(member, probe)
         offset = await self._consoles.size(member.uuid)
         reported = self._authority.probe(member.uuid, profile, secrets.token_urlsafe())
         await self._publish(member.uuid)
@@ -253,10 +266,19 @@ async def _first_record(stream: AsyncIterator[bytes]) -> Record:
     raise ProviderError("the console ended before the probe told what it found")
 
 
+def _profile(member: Member, probe: Probe | None) -> ServedProfile:
+    if probe is None:
+        return ServedProfile(name="probe", kernel="", initrd=(), cmdline="")
+    return ServedProfile(
+        name="probe",
+        kernel=ServedFile(str(probe.kernel), "probe-kernel"),
+        initrd=(ServedFile(str(probe.initrd), "probe-initrd"),),
+        cmdline=command_line(member.machine.arch, ipv6=member.machine.ipv6),
+    )
+
+
 def _hopeless(member: Member, desired: Mapping[Key, Resource]) -> str:
     """Why the probe cannot reach a node, whatever happens; "" when it can."""
-    if member.host.kind is ConnectionKind.SIMULATED:
-        return "a simulated machine runs no probe"
     served = {r.shape.bridge for r in desired.values() if isinstance(r.shape, NetbootService)}
     bridges = {nic.bridge for nic in member.machine.nics}
     if member.host.unprivileged or bridges & served:

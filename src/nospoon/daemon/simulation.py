@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 from nospoon.model.cluster import Host
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.providers.simulated.guests import Guests
+from nospoon.providers.simulated.surroundings import nothing_probes
 from nospoon.providers.simulated.world import Snapshot, World
 from nospoon.runtime import clock
 
@@ -22,7 +24,7 @@ THINGS_A_SECOND = 10_000
 
 class Simulations:
     """Worlds by host name, in one directory; written while `in_control` says so. `guests` runs
-    what their machines boot.
+    what their machines boot; `is_probed`: whether the network gives a machine the probe.
     """
 
     def __init__(
@@ -32,9 +34,10 @@ class Simulations:
         in_control: Callable[[], bool] = lambda: True,
         *,
         guests: Guests | None = None,
+        is_probed: Callable[[UUID], bool] = nothing_probes,
     ) -> None:
         self._directory, self._deployment, self._in_control = directory, deployment, in_control
-        self._guests = guests
+        self._guests, self._is_probed = guests, is_probed
         self._connections: dict[str, SimulatedConnection] = {}
         self._kept: dict[str, int] = {}
 
@@ -50,6 +53,7 @@ class Simulations:
             records=records,
             simulation=host.simulation,
             guests=self._guests,
+            is_probed=self._is_probed,
         )
         self._connections[host.name] = made
         return made

@@ -127,6 +127,7 @@ class Daemon:
             self.database.deployment,
             lambda: self.lease.fresh,
             guests=self.agents,
+            is_probed=self._is_probed,
         )
         self._wire_machines()
         self._wire_boot()
@@ -488,6 +489,9 @@ class Daemon:
 
     def _remote(self, host: Host) -> Remote:
         return self.remotes.use(host, self.hosts, self.authority, self.builds.grub)
+
+    def _is_probed(self, machine: UUID) -> bool:
+        return self.authority.is_probed(machine)
 
     async def _publish(self, machine: UUID) -> None:
         await self.netboot.publish(machine)

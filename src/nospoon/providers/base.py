@@ -54,6 +54,7 @@ class Capabilities:
     `rules`: per kind, field name -> rule; a field that is not named is replaced.
     `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`; "" before it was tried,
     which making the first machine does.
+    `runs_guests`: its machines run what they boot; else they only report what they have.
     `anti_spoofing`: NICs of its machines can be kept to their own MAC and IPv4 address.
     `snapshots`: `take`, `revert` and `drop` of its machines do what they say.
     `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
@@ -68,6 +69,7 @@ class Capabilities:
     managed_networks: bool
     accelerator: str
     accelerator_note: str = ""
+    runs_guests: bool = True
     snapshots: bool = False
     anti_spoofing: bool = False
     cpus: int = 0

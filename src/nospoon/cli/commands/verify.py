@@ -43,5 +43,6 @@ def command(
     operation = client.post(f"/v1/clusters/{cluster_name(cluster)}/verify", body)
     final = follow(client, operation)
     rows = final["result"].get("nodes", [])
-    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+    if rows or format_ != "table":
+        print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
     finish(final)

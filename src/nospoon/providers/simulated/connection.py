@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from uuid import UUID
 
 from nospoon.model.cluster import Arch, Firmware, Host, Simulation
 from nospoon.model.resources import ExistingVolume, Kind
@@ -12,7 +13,7 @@ from nospoon.providers.base import BootMethod, Capabilities, ChangeRule, Driver
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.machines import SimulatedMachines
-from nospoon.providers.simulated.surroundings import Surroundings
+from nospoon.providers.simulated.surroundings import Surroundings, nothing_probes
 from nospoon.providers.simulated.world import SHAPES, World
 from nospoon.runtime.clock import Clock
 
@@ -41,7 +42,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 
 class SimulatedConnection:
     """A `Connection`. `world`: state to go on from; `records`: directory for console records;
-    `guests`: runs what machines boot from network and media.
+    `guests`: runs what machines boot from network and media; `is_probed`: as `Surroundings` has it.
 
     `around` lets a test or a fault command arrange bad days: no space, away, errors to come.
     """
@@ -56,6 +57,7 @@ class SimulatedConnection:
         simulation: Simulation | None = None,
         records: Path | None = None,
         guests: Guests | None = None,
+        is_probed: Callable[[UUID], bool] = nothing_probes,
     ) -> None:
         self.around = Surroundings(
             host=host,
@@ -64,6 +66,7 @@ class SimulatedConnection:
             world=world if world is not None else World(),
             simulation=simulation if simulation is not None else Simulation(),
             guests=guests,
+            is_probed=is_probed,
         )
         self._machines = SimulatedMachines(self.around, records)
         simple = [kind for kind in SHAPES if kind is not Kind.MACHINE]
@@ -94,6 +97,7 @@ class SimulatedConnection:
             tpm=True,
             managed_networks=True,
             accelerator="simulated",
+            runs_guests=False,
             snapshots=True,
             anti_spoofing=True,
             rules=RULES,

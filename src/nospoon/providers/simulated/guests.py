@@ -9,6 +9,7 @@ from uuid import UUID
 from nospoon.model.agent import Agents
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Kind, Machine, MachineDisk, Volume
+from nospoon.probe.record import FoundDisk, FoundNic, Record
 from nospoon.protocols.agent.inventory import Disk, Hardware
 from nospoon.providers.simulated.world import World
 
@@ -57,6 +58,40 @@ def hardware(machine: Machine, world: World, *, medium: bool) -> Hardware:
         serial=str(machine.uuid),
         boot_mac=macs[0] if macs and not medium else "",
     )
+
+
+def record(machine: Machine, world: World) -> Record:
+    """What the probe finds there. No firmware takes memory, and networks give no addresses."""
+    return Record(
+        version=1,
+        uuid=str(machine.uuid),
+        serial=machine.serial_number,
+        product="simulated machine",
+        manufacturer="nospoon",
+        arch=str(machine.arch),
+        firmware="bios" if machine.firmware is Firmware.BIOS else "uefi",
+        secure_boot=machine.firmware is Firmware.UEFI_SECURE,
+        tpm=machine.tpm,
+        cpus=machine.cpus,
+        memory=machine.memory,
+        memory_mapped=machine.memory,
+        memory_usable=machine.memory,
+        disks=tuple(
+            _found(number, machine, disk, world) for number, disk in enumerate(machine.disks)
+        ),
+        nics=tuple(
+            FoundNic(f"eth{number}", nic.mac, nic.model, link=True)
+            for number, nic in enumerate(machine.nics)
+        ),
+        kernel="simulated",
+        uptime=0.0,
+        cmdline="",
+    )
+
+
+def _found(number: int, machine: Machine, disk: MachineDisk, world: World) -> FoundDisk:
+    seen = _disk(machine, disk, world)
+    return FoundDisk(f"disk{number}", seen.size, seen.serial, seen.bus, seen.rotational)
 
 
 def _disk(machine: Machine, disk: MachineDisk, world: World) -> Disk:

@@ -9,16 +9,19 @@ from pathlib import Path
 from random import SystemRandom
 from uuid import UUID
 
+import msgspec
+
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import KeptState, MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource, Shape
 from nospoon.model.secure_boot import KeyDatabase
+from nospoon.probe.record import frame
 from nospoon.providers.base import Medium
 from nospoon.providers.simulated import media
 from nospoon.providers.simulated.console import Recorder, SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
-from nospoon.providers.simulated.guests import Guest, hardware
+from nospoon.providers.simulated.guests import Guest, hardware, record
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Kept, Made, Running
 from nospoon.runtime.tasks import Tasks
@@ -303,7 +306,9 @@ class SimulatedMachines(SimulatedDriver):
         loop = asyncio.get_running_loop()
         if how.console:
             loop.call_later(how.boot, self._speak, machine, state.boots, how.console)
-        if how.agents is not None and state.booted in RAMDISKS:
+        if state.booted is BootDevice.NETWORK and self.around.is_probed(machine):
+            loop.call_later(how.boot, self._run_probe, machine, state.boots)
+        elif how.agents is not None and state.booted in RAMDISKS:
             loop.call_later(how.boot, self._begin_guest, machine, state.boots)
 
     def _say_boot(self, machine: UUID, state: Running) -> None:
@@ -314,6 +319,14 @@ class SimulatedMachines(SimulatedDriver):
         """The guest of this boot is up."""
         if self._still(machine, boot):
             self._port(machine).say(text.encode())
+
+    def _run_probe(self, machine: UUID, boot: int) -> None:
+        """The probe of this boot reports on the console what the machine has."""
+        made = self._made(machine)
+        if made is None or not isinstance(made.shape, Machine) or not self._still(machine, boot):
+            return
+        found = record(self._state(machine).live or made.shape, self.around.world)
+        self._port(machine).say(frame(msgspec.json.encode(found)))
 
     def _begin_guest(self, machine: UUID, boot: int) -> None:
         """The ramdisk of this boot is up."""

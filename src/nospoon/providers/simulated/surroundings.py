@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.cluster import Simulation
@@ -13,10 +15,16 @@ from nospoon.providers.simulated.world import World
 from nospoon.runtime.clock import Clock
 
 
+def nothing_probes(machine: UUID) -> bool:  # noqa: ARG001  (for every machine)
+    """No machine gets the probe from the network."""
+    return False
+
+
 @dataclass(slots=True)
 class Surroundings:
     """One host. `space`: bytes that volumes may take in all, None is without limit. `guests` None:
-    nothing runs on its machines.
+    nothing runs on its machines. `is_probed`: whether a machine that boots from the network now
+    gets the probe of `nospoon verify`.
 
     `faults` maps the beginning of a call ("create volume/", "power ") to errors that calls so
     beginning raise, one each, in order.
@@ -28,6 +36,7 @@ class Surroundings:
     world: World
     simulation: Simulation = field(default_factory=Simulation)
     guests: Guests | None = None
+    is_probed: Callable[[UUID], bool] = nothing_probes
     space: int | None = None
     reachable: bool = True
     faults: dict[str, list[ProviderError]] = field(default_factory=dict)
