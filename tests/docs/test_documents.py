@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -80,6 +81,23 @@ def test_every_command_of_nospoon_is_taken_by_its_command_line() -> None:
                 named = why and not why.endswith("is missing")  # a command may be only named
                 wrong += [f"{page.name}: {text}: {why}"] if named else []
     assert not wrong
+
+
+def test_the_index_leads_to_every_page_and_no_link_is_dead() -> None:
+    links = {
+        page: set(re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())) for page in PAGES
+    }
+    dead = [
+        (page, link)
+        for page, found in links.items()
+        for link in found
+        if not (page.parent / link).exists()
+    ]
+    assert not dead
+    index = ROOT / "docs" / "index.md"
+    led = {(index.parent / link).resolve() for link in links[index]}
+    pages = {page for page in PAGES if "docs" in page.parts and "adr" not in page.parts}
+    assert pages <= led | {index}
 
 
 def test_what_the_demo_proposes_is_taken_too() -> None:

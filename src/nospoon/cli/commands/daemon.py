@@ -108,4 +108,5 @@ def status(format_: str, columns: tuple[str, ...]) -> None:
     client = connect.running_client()
     if client is None:
         raise HostUnreachable("no daemon runs", hint="Start it with `nospoon daemon start`.")
-    print_record(client.get("/v1/daemon"), format_=format_, columns=columns)
+    record = {**client.get("/v1/daemon"), "socket": str(client.socket_path)}
+    print_record(record, format_=format_, columns=columns)
