@@ -7,16 +7,16 @@
     │   ├── NotFound             what was named does not exist, or is not the caller's
     │   └── TooLarge             a body or file is larger than is taken
     ├── Forbidden                the caller may not do this
-    ├── Conflict                 somebody else is at it
-    │   ├── Superseded           another daemon controls these hosts now: this one does no more
+    ├── Conflict                 another operation is in progress
+    │   ├── Superseded           another daemon controls these hosts now: this one makes no changes
     │   └── Stale                what was agreed on has changed since: plan again
     ├── ProviderError            a connection could not do what was asked
-    │   ├── HostUnreachable      nobody answers there; try again later
+    │   ├── HostUnreachable      the host does not answer; try again later
     │   ├── MissingTool          a program or package is not installed there
-    │   ├── Unfetchable          what a URL names cannot be had
+    │   ├── Unfetchable          the content of a URL is not available
     │   ├── OutOfSpace           a pool, quota or disk is full
-    │   ├── NotOurs              the thing exists and carries no tag of ours
-    │   └── Gone                 the thing was there and is no more
+    │   ├── NotOurs              the resource exists and has no nospoon tag
+    │   └── Gone                 the resource existed and is gone
     └── OperationFailed          a plan was carried out in part, or not at all
 
 A front end maps them with one table: `nospoon.api.errors` to HTTP statuses,
@@ -70,7 +70,7 @@ class SpecError(NospoonError):
 
 
 class PlanRefused(NospoonError):
-    """What the file asks for cannot be had on these hosts."""
+    """These hosts cannot provide what the file asks for."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("\n".join(reasons))
@@ -94,7 +94,7 @@ class Forbidden(NospoonError):
 
 
 class Conflict(NospoonError):
-    """Somebody else is at it."""
+    """Another operation is in progress."""
 
 
 class Superseded(Conflict):
@@ -110,7 +110,7 @@ class ProviderError(NospoonError):
 
 
 class HostUnreachable(ProviderError):
-    """Nobody answers at the host; the same request may work later."""
+    """The host does not answer; the same request may work later."""
 
 
 class MissingTool(ProviderError):
@@ -129,7 +129,7 @@ class Obstacle(StrEnum):
 
 
 class Unfetchable(ProviderError):
-    """What a URL names cannot be had. `url`: without the account that it may hold."""
+    """What a URL names is not available. `url`: without the account that it may hold."""
 
     def __init__(
         self, message: str, *, url: str = "", why: Obstacle = Obstacle.BROKEN, hint: str = ""
@@ -143,7 +143,7 @@ class OutOfSpace(ProviderError):
 
 
 class NotOurs(ProviderError):
-    """Something of that name exists and carries no tag of ours; it is left alone."""
+    """Something of that name exists and has no nospoon tag: it is left unchanged."""
 
 
 class Gone(ProviderError):

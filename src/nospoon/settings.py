@@ -68,7 +68,7 @@ TABLE = (
         "/etc/nospoon/grants.yaml",
         "",
         "root's list of hosts, networks, ports and bridges that members of the group may use, too; "
-        "none where there is no file",
+        "a missing file grants nothing",
     ),
     Setting("NOSPOON_LOG", "info", "info", "log level: debug, info, warning or error"),
     Setting(
@@ -89,7 +89,7 @@ TABLE = (
         "NOSPOON_BMC_RESTART",
         "2",
         "2",
-        "seconds for which a BMC that is told to restart answers nobody",
+        "seconds for which a restarting BMC does not answer",
     ),
     Setting(
         "NOSPOON_IRONIC_PATIENCE",

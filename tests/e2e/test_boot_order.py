@@ -86,4 +86,4 @@ def test_a_client_s_boot_order_is_real_and_lasts_until_the_file_has_another(rack
     Path(path).write_text(changed)
     rack.run("up", "--yes", path)
     assert order(node) == [disk]
-    assert rack.json("node", "show", f"{name}/n")["boot"] == "as the file says"
+    assert rack.json("node", "show", f"{name}/n")["boot"] == "as configured"

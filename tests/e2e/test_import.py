@@ -49,7 +49,7 @@ def test_a_tenks_override_comes_up_on_the_users_bridge(rack: Rack, bridge: str) 
     override = rack.file(OVERRIDE.format(bridge=bridge, port=port), "override.yml")
     name, made = rack.name(), str(rack.directory / "cluster.yaml")
     said = rack.run("import", "--from", "tenks", override, "--name", name, "-o", made).stderr
-    assert "Not carried over: enrolment in Ironic: name the cloud with --cloud" in said
+    assert "Not carried over: enrollment in Ironic: name the cloud with --cloud" in said
     again = rack.run("import", "--from", "tenks", override, "-o", made, status=2).stderr
     assert f"{made} is there already" in again
     rack.run("up", "--yes", made)

@@ -1,4 +1,4 @@
-"""Virtual media by the command line: files, URLs, credentials, and what cannot be had."""
+"""Virtual media by the command line: files, URLs, credentials, and what is not available."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_orphans_of_libvirt_are_reaped_and_another_deployments_things_are_not(ra
     other = Rack.at(place)
     try:
         told = other.run("orphans")
-        assert "left alone" in told.stderr
+        assert "left unchanged" in told.stderr
         assert name not in told.stdout
         other.run("orphans", "--reap", "--yes", "--grace", "0")
         other.run("daemon", "stop")

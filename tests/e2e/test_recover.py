@@ -170,7 +170,7 @@ def test_a_cluster_that_was_recovered_in_part_is_completed(rack: Rack) -> None:
     rack.run("snapshot", "create", name, "first")
     lose(rack)
     told = rack.run("recover", "--host", "a=simulated")
-    assert "Without FILE nobody knows of other hosts" in told.stderr
+    assert "Without FILE, other hosts of a cluster are not known" in told.stderr
     assert {row["node"] for row in rack.json("status", name)} == {"node-0", "node-2"}
     (row,) = rack.json("recover", "--host", "b=simulated")
     assert (row["nodes"], row["hosts"], row["bmcs"]) == (4, "a, b", 4)

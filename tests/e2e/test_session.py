@@ -85,7 +85,7 @@ def test_an_unprivileged_user_has_servers_that_boot_what_their_bmcs_say(session:
         "b": ("as declared", "bios"),
         "u": ("as declared", "uefi"),
     }
-    assert {row["boot"] for row in session.json("node", "list")} == {"as the file says"}
+    assert {row["boot"] for row in session.json("node", "list")} == {"as configured"}
     session.run("down", "--yes", "--purge", name)
     assert not list((session.directory / "pool").iterdir())
 

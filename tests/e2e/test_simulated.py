@@ -125,7 +125,7 @@ def test_a_saved_plan_is_stale_when_only_what_is_remembered_was_changed(shared: 
     labelled = shared.file(more.replace("{name: a}", "{name: a, labels: {x: y}}"), "other.yaml")
     planned = shared.run("plan", "--detailed-exitcode", labelled, status=2).stdout
     assert "~ labels of node a: none -> {x: y}  [remembered]" in planned
-    assert "Nothing to make; what the file says anew is taken over." in planned
+    assert "Nothing to create; the changes of the file are stored." in planned
     assert [each["after"] for each in shared.json("plan", labelled)["remembered"]] == ["{x: y}"]
     shared.run("up", "--yes", labelled)
     assert "stale" in shared.run("apply", "--yes", saved, status=5).stderr
@@ -411,7 +411,7 @@ def test_faults_on_demand_show_in_status_and_end_when_cleared(shared: Rack) -> N
     shared.run("node", "fault", node, "drop", "--for", "600")
     assert shared.json("node", "fault", node)[0]["kind"] == "drop"
     drift = {row["node"]: row["drift"] for row in shared.json("status", name)}
-    assert "on demand: drop" in drift["node-0"]
+    assert "injected: drop" in drift["node-0"]
     assert drift["node-1"] == ""
     bmc = shared.bmcs(name)["node-0"]
     with pytest.raises(AssertionError):
@@ -419,7 +419,7 @@ def test_faults_on_demand_show_in_status_and_end_when_cleared(shared: Rack) -> N
     shared.run("node", "fault", node, "--clear")
     assert shared.json("node", "fault", node) == []
     for how in (("--value", "nan"), ("--for", "inf"), ("--seconds", "nan")):
-        with pytest.raises(AssertionError, match="is no number"):
+        with pytest.raises(AssertionError, match="is not a number"):
             shared.run("node", "fault", node, "sensor", "--sensor", "CPU Temp", *how)
     assert "off" in shared.ipmitool(bmc, "power", "status")
     shared.run("down", "--yes", name)

@@ -110,7 +110,7 @@ def test_a_snapshot_of_nodes_that_are_no_more_is_not_restored(shared: Rack) -> N
     file.write_text(file.read_text().replace("count: 2", "count: 1"))
     shared.run("up", "--yes", str(file))
     refused = shared.run("snapshot", "restore", "--yes", name, "s", status=1)
-    assert "nodes that are no more: node-1" in refused.stderr
+    assert "nodes that no longer exist: node-1" in refused.stderr
     shared.run("snapshot", "delete", name, "s")
 
 

@@ -334,7 +334,7 @@ def test_nodes_whose_address_nobody_knows_are_told(made: Make) -> None:
     inventory = made("networks: {lan: {}}\nnodes: [{name: n0, nics: [lan]}]")
     assert inventory.places[0].address == ""
     (told,) = FORMATS["prometheus-sd"].make(inventory).left_out
-    assert told == "node n0: nobody knows its address"
+    assert told == "node n0: its address is not known"
 
 
 def test_ssh_reaches_nodes_by_name_and_through_their_host(mixed: Inventory, tmp_path: Path) -> None:

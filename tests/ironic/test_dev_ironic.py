@@ -122,7 +122,7 @@ async def test_packages_that_cannot_be_had_are_told_with_what_is_needed(tmp_path
     lock = tmp_path / "broken.txt"
     lock.write_text(f"file://{tmp_path}/nothing-1.0-py3-none-any.whl --hash=sha256:{'0' * 64}\n")
     for _ in range(2):  # what a failed run leaves is no environment
-        with pytest.raises(ProviderError, match=r"packages of broken cannot be had.*index"):
+        with pytest.raises(ProviderError, match=r"packages of broken are not available.*index"):
             await environment.ensure(tmp_path, "broken", lock)
     environment.remove(tmp_path, "broken")
     assert list((tmp_path / "environments").iterdir()) == []
@@ -158,8 +158,8 @@ async def test_environments_of_others_and_those_that_somebody_runs_from_stay(
         (Wanted(port=5, files_port=5), "cannot both be on port 5"),
         (Wanted(port=65535), "no port 65536 for its files"),
         (Wanted("localhost"), "expected an IP address to listen on, got 'localhost'"),
-        (Wanted(advertised="here"), "expected an IP address that nodes are told, got 'here'"),
-        (Wanted("0.0.0.0"), "nodes cannot be told 0.0.0.0"),
+        (Wanted(advertised="here"), "expected an IP address that nodes use, got 'here'"),
+        (Wanted("0.0.0.0"), "nodes cannot use 0.0.0.0"),
     ],
 )
 async def test_settings_that_make_no_sense_are_refused_before_anything_is_started(

@@ -264,7 +264,7 @@ def test_a_node_that_is_not_ours_is_let_be(rack: Rack, api: Api, cluster: Cluste
     try:
         file = cluster.write("[{name: n0, ironic: {state: enroll}}]")
         refused = rack.run("up", "--yes", file, status=3).stderr
-        assert "is not ours: it is let be" in refused
+        assert "not managed by nospoon" in refused
         rack.run("down", "--yes", cluster.name)
         assert api.nodes()[name]["uuid"] == theirs["uuid"]
     finally:

@@ -110,5 +110,5 @@ async def test_a_console_is_of_the_run_of_the_machine_for_which_it_was_opened(
         with pytest.raises(ProviderError, match="the machine stopped"):
             same_run(domain, run)
         await machines.power(rack.uuid, PowerCommand.ON, DISK)
-        with pytest.raises(ProviderError, match="started anew"):
+        with pytest.raises(ProviderError, match="was restarted"):
             same_run(connect.lookupByUUID(rack.uuid.bytes), run)

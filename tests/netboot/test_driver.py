@@ -393,7 +393,7 @@ async def test_a_bridge_made_anew_is_a_fault(
     ip("link", "del", bridge.name)
     assert "no bridge" in (await only(driver, tag)).fault
     ip("link", "add", bridge.name, "type", "bridge")
-    assert "made anew" in (await only(driver, tag)).fault
+    assert "recreated" in (await only(driver, tag)).fault
     ip("addr", "add", f"{bridge.host(1)}/24", "dev", bridge.name)
     ip("link", "set", bridge.name, "up")
     await driver.create(service, tag)
@@ -427,7 +427,7 @@ async def test_a_taken_http_port_is_named_and_all_is_undone(
     with socket.socket() as other:
         other.bind((bridge.host(1), driver.http_port))
         other.listen()
-        with pytest.raises(Conflict, match="somebody else listens"):
+        with pytest.raises(Conflict, match="another process listens"):
             await driver.create(service, tag)
     assert list(state.iterdir()) == []
 

@@ -256,7 +256,7 @@ def test_a_pin_away_from_a_group_that_is_there_is_refused_until_all_may_move() -
     _, (reason,) = place(cluster, {"x": "a"}, {}, {})
     assert reason == (
         "nodes that go together by `affinity: role` cannot: x is on a and y is pinned to b. "
-        "`--rebalance` places anew what is there."
+        "`--rebalance` places existing nodes again."
     )
     assert hosts(cluster) == {"x": "b", "y": "b"}
 
@@ -283,7 +283,7 @@ def test_who_joins_a_group_goes_where_it_is_or_is_refused() -> None:
     assert refused == [
         (
             "node node-2 fits on no host. a: not enough memory left (`overcommit.memory` is 1). "
-            "It goes together with its role. `--rebalance` places anew what is there."
+            "It goes together with its role. `--rebalance` places existing nodes again."
         )
     ]
 
@@ -327,7 +327,7 @@ def test_a_node_does_not_grow_past_what_its_host_has() -> None:
     assert reasons == [
         (
             "nodes node-0, node-1 cannot grow where they are. a: not enough memory left "
-            "(`overcommit.memory` is 1). `--rebalance` places anew what is there."
+            "(`overcommit.memory` is 1). `--rebalance` places existing nodes again."
         )
     ]
 

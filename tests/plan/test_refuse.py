@@ -180,7 +180,7 @@ def test_a_bridge_that_is_not_of_the_kind_that_the_file_says_is_refused() -> Non
     text = "networks: {lan: {bridge: br0%s}}\nnodes: [{}]"
     plain, ovs = (read(text % more) for more in ("", ", switch: ovs"))
     assert reasons(plain, facts) == []
-    assert "is no bridge of Open vSwitch" in "".join(reasons(ovs, facts))
+    assert "is not an Open vSwitch bridge" in "".join(reasons(ovs, facts))
     facts = replace(facts, bridges=frozenset(), ovs_bridges=frozenset({"br0"}))
     assert reasons(ovs, facts) == []
     assert "Write `switch: ovs`" in "".join(reasons(plain, facts))

@@ -41,9 +41,9 @@ async def test_a_list_whose_marker_went_is_begun_again() -> None:
 
 
 async def test_what_is_no_list_is_somebody_elses_answer() -> None:
-    with pytest.raises(HostUnreachable, match=r"http://ironic.example is no Ironic: .*hello"):
+    with pytest.raises(HostUnreachable, match=r"http://ironic.example is not an Ironic: .*hello"):
         await Told({"message": "hello"}).listed("nodes")
-    with pytest.raises(HostUnreachable, match="is no Ironic"):
+    with pytest.raises(HostUnreachable, match="is not an Ironic"):
         await Told({"nodes": [{"message": "hello"}]}).listed("nodes")
 
 

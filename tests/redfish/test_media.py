@@ -227,5 +227,5 @@ async def test_media_fail_on_demand_as_often_as_was_asked() -> None:
         refused = await act(rack, "InsertMedia", {"Image": IMAGE})
         assert (refused.status, refused.message) == (400, "CouldNotEstablishConnection")
         (info,) = refused.json["error"]["@Message.ExtendedInfo"]
-        assert "a fault on demand" in info["Resolution"]
+        assert "injected fault" in info["Resolution"]
         assert (await act(rack, "InsertMedia", {"Image": IMAGE})).status == 204

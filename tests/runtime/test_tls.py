@@ -79,7 +79,7 @@ def test_files_in_the_wrong_order_are_told(tmp_path: Path) -> None:
     found = why((key, certificate))
     assert found is not None
     assert found[0] == "certificate"
-    assert why((certificate, certificate)) == ("key", "it is no private key in PEM")
+    assert why((certificate, certificate)) == ("key", "it is not a private key in PEM")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -81,7 +81,7 @@ def test_tenks_example_gives_the_same_nodes_networks_volumes_and_bmcs() -> None:
     assert node.enrolment.resource_class == "my_rc"
     assert cluster.ironic is None
     (left,) = made.left_out
-    assert left.startswith("enrolment in Ironic: name the cloud with --cloud")
+    assert left.startswith("enrollment in Ironic: name the cloud with --cloud")
 
 
 def test_what_has_no_place_is_told_and_choices_are_commented() -> None:
@@ -99,7 +99,7 @@ def test_what_has_no_place_is_told_and_choices_are_commented() -> None:
     assert set(made.left_out) == {
         "node_types.Big_One.cpu_mode",
         "node_types.Big_One.volumes[1].dev",
-        "enrolment in Ironic: name the cloud with --cloud (envvars: that of OS_*)",
+        "enrollment in Ironic: name the cloud with --cloud (envvars: that of OS_*)",
         "nova_flavors: name the cloud with --cloud (envvars: that of OS_*)",
         "unheard_of",
     }
@@ -387,7 +387,7 @@ def test_enrolment_and_flavors_of_tenks_are_carried_over_to_a_cloud() -> None:
     assert made.left_out == (
         "specs of type type0: ironic_config.unheard_of",
         "nova_flavors[1].color",
-        "specs of type type0: Tenks enrols none of them, `ironic` here enrols all",
+        "specs of type type0: Tenks enrolls none of them, `ironic` here enrolls all",
     )
 
 

@@ -201,7 +201,7 @@ def test_commands_that_no_agent_has_or_that_take_no_time_are_refused() -> None:
     )
     assert len(found) == 2
     assert (
-        "'write_imag' is no command or step of a deploy agent; did you mean 'write_image'"
+        "'write_imag' is not a command or step of a deploy agent; did you mean 'write_image'"
         in found[0]
     )
     assert "'sync' takes no time; there are apply_configuration" in found[1]
@@ -217,7 +217,7 @@ def test_a_section_name_that_cannot_be_is_told_beside_all_other_mistakes(name: s
 
 
 def test_an_unknown_placeholder_is_named() -> None:
-    with pytest.raises(SpecError, match=r"'\{m\}' is no placeholder. A number is written \{n\}"):
+    with pytest.raises(SpecError, match=r"'\{m\}' is not a placeholder. A number is written \{n\}"):
         read("cluster: dev\nnodes: [{name: 'x-{m}', count: 2}]\n")
 
 

@@ -115,7 +115,7 @@ class Client:
             if isinstance(error, TimeoutError):
                 raise HostUnreachable(
                     f"the daemon has not answered within {limit:.0f} s",
-                    hint="It may still be at it: see `nospoon operation list` and its log.",
+                    hint="It may still be running: see `nospoon operation list` and its log.",
                 ) from error
             raise HostUnreachable(
                 f"no daemon answers at {self.socket_path}: {error}",

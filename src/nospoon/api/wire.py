@@ -170,7 +170,7 @@ class MediaRequest(Wire):
 
 
 class FaultRequest(Wire):
-    """A fault on demand. `for_seconds` null: until cleared; `count` null: every time.
+    """An injected fault. `for_seconds` null: until cleared; `count` null: every time.
 
     `sensor` and `value`: of kind sensor, its name and what it reads: in its unit, as near as it can
     show that, or its states as bits.

@@ -35,10 +35,10 @@ ABOUT = {
     Kind.HTTP_500: "Redfish answers 500 for the node's resources",
     Kind.HTTP_503: "Redfish answers 503 with Retry-After `seconds`",
     Kind.HTTP_DELAY: "Redfish answers `seconds` later for the node's resources",
-    Kind.SENSOR: "a sensor reads what it is told",
+    Kind.SENSOR: "a sensor reads the given value",
     Kind.MEDIA_FAILS: "virtual media cannot be fetched, by Redfish",
     Kind.POWER_STUCK: "power commands fail",
-    Kind.POWER_LIES: "power commands are not carried out, and power is told as if they were",
+    Kind.POWER_LIES: "power commands have no effect, and the BMC reports success",
     Kind.POWER_OFF_SLOW: "power-off takes `seconds` longer",
 }
 POWER = frozenset({Kind.POWER_STUCK, Kind.POWER_LIES})

@@ -12,7 +12,7 @@ Rules:
 - When AC power is lost the machine is driven off, after whatever is under way; when it returns the
   power restore policy decides (§28.8). A machine that runs without AC power is driven off whenever
   it is seen.
-- What was done by a lie (a fault on demand) is believed while the fault lasts, and nothing else
+- What was done by a lie (an injected fault) is believed while the fault lasts, and nothing else
   follows from it. Whatever the machine reports is believed instead.
 """
 

@@ -63,7 +63,7 @@ class Analog:
     thresholds: Thresholds = NO_THRESHOLDS
 
     def shown(self, value: float) -> float:
-        """The nearest to it that the sensor can show; of what is no number, the least."""
+        """The nearest to it that the sensor can show; of what is not a number, the least."""
         return min(255.0 * self.step, max(0.0, value))
 
 

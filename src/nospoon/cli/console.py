@@ -72,7 +72,7 @@ def _raw(descriptor: int) -> Iterator[None]:
     try:
         before = termios.tcgetattr(descriptor)
     except termios.error as error:
-        raise UsageError(f"standard input is no usable terminal: {error}") from error
+        raise UsageError(f"standard input is not a usable terminal: {error}") from error
     tty.setraw(descriptor)
     try:
         yield

@@ -37,7 +37,7 @@ COMMANDS = {
     "export": "Write a cluster as what another tool reads: Ironic, Metal3, Ansible, ssh ...",
     "import": "Make a cluster file of what Tenks or TripleO was given.",
     "schema": "Print the JSON Schema of cluster files.",
-    "doctor": "Say what is missing on this machine, and how to mend it.",
+    "doctor": "Say what is missing on this machine, and how to fix it.",
     "support-bundle": "Pack what a bug report needs; secrets are masked.",
     "dev": "Services for development: a standalone Ironic.",
     "daemon": "Start, stop and look at the daemon.",

@@ -15,7 +15,9 @@ class Finite(click.types.FloatParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         number: float = super().convert(value, param, ctx)
-        return number if math.isfinite(number) else self.fail(f"{value!r} is no number", param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 class FiniteRange(click.FloatRange):
@@ -25,7 +27,9 @@ class FiniteRange(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         number: float = super().convert(value, param, ctx)
-        return number if math.isfinite(number) else self.fail(f"{value!r} is no number", param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 FINITE = Finite()

@@ -56,7 +56,7 @@ from nospoon.store.operations import OperationRow
 
 AGAIN = 5
 """How often a plan on which nobody agreed is made anew, when others take the same meanwhile."""
-AS_FILED = "as the file says"
+AS_FILED = "as configured"
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ MIB = 1 << 20
 async def fetch_all(
     running: Running, urls: Mapping[str, str], files: Files, *, owner: int
 ) -> Ended:
-    """Fetch one after the other, and tell how far it is; what cannot be had is told at the end.
+    """Fetch one after the other, and tell how far it is; what is not available is told at the end.
 
     `urls`: each with its place in the cluster file. `owner`: whose quota they count to.
     """
@@ -38,7 +38,7 @@ async def fetch_all(
             Progress(Phase.DONE, f"fetched {got}", what=place, done=number + 1, total=len(urls))
         )
     if failures:
-        message = f"{len(failures)} of {len(urls)} files of the cluster file cannot be had"
+        message = f"{len(failures)} of {len(urls)} files of the cluster file are not available"
         return Ended(OperationState.FAILED, message, {"failures": failures})
     return Ended(OperationState.DONE, "")
 

@@ -150,7 +150,7 @@ class Enrolment:
             found = {each.key for each in await observe(self.drivers(before), cluster)}
         except HostUnreachable as error:
             raise PlanRefused(
-                [f"nobody can tell what is left in {before}: {error} {FORGET}"]
+                [f"it is not known what is left in {before}: {error} {FORGET}"]
             ) from error
         if found - set(here):
             reason = (

@@ -58,7 +58,7 @@ def separated(url: str, access: Access) -> tuple[str, Access]:
         parts = urlsplit(url)
         _ = parts.port  # looked at here, where it is read
     except ValueError as error:
-        raise UsageError(f"{url!r} is no URL: {error}") from error
+        raise UsageError(f"{url!r} is not a URL: {error}") from error
     if parts.username is None:
         return url, access
     place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
@@ -90,7 +90,7 @@ class Transfer:
     why: str = ""
     _line: socket.socket | None = None
 
-    def stop(self, why: str = "nobody wants it any more") -> None:
+    def stop(self, why: str = "it is no longer needed") -> None:
         """`why` is told of it; a second word changes nothing."""
         if not self.unwanted:
             self.why, self.unwanted = why, True
@@ -133,7 +133,7 @@ def download(
 ) -> str:
     """Write what is at the URL to a file; returns its SHA-256. Messages tell no account.
 
-    Raises `UsageError` for what is no http(s) URL, `ProviderError` when it cannot be had whole.
+    Raises `UsageError` for what is no http(s) URL, `ProviderError` when it is not available whole.
     """
     place, access = separated(url, access)
     if urlsplit(place).scheme not in {"http", "https"}:

@@ -25,7 +25,7 @@ class HttpDiscs:
         """The command line on its ISO, "" where it is no agent's; None where it boots otherwise.
 
         A machine that is switched off meanwhile downloads no more. Raises `ProviderError`,
-        `UsageError` when the ISO cannot be had.
+        `UsageError` when the ISO is not available.
         """
         uri, transfer = self.uri_of(machine), Transfer()
         if not uri:

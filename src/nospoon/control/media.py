@@ -55,8 +55,8 @@ class Media:
         verify: bool = True,
     ) -> None:
         """Fetch an http(s) URL and put it in. `verify`: its server must show a certificate that
-        holds. Raises `UsageError` for other URLs, `ProviderError` when it cannot be had, `Conflict`
-        when something else was asked for meanwhile.
+        holds. Raises `UsageError` for other URLs, `ProviderError` when it cannot be fetched,
+        `Conflict` when something else was asked for meanwhile.
         """
         self._hosts.driver(machine)  # an unknown machine is refused before the transfer
         place, access = separated(url, Access(username, password, verify=verify))

@@ -29,7 +29,7 @@ from nospoon.store.clusters import NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
-AS_FILED = "as the file says"
+AS_FILED = "as configured"
 UNCHANGED = {
     (PowerCommand.ON, PowerState.ON): "already on, nothing changed; `cycle` or `reset` boots again",
     (PowerCommand.OFF, PowerState.OFF): "already off, nothing changed",
@@ -184,7 +184,7 @@ class Nodes:
     def _fault_of(self, member: Member) -> str:
         """What is wrong with its power, and what shall be wrong."""
         served, now = self.bmcs.status(member.uuid), self.bmcs.now
-        demanded = (f"on demand: {f.text(now)}" for f in self.bmcs.faults(member.uuid))
+        demanded = (f"injected: {f.text(now)}" for f in self.bmcs.faults(member.uuid))
         return _joined(served.power_fault if served is not None else "", *demanded)
 
     def _k_g(self, row: NodeRow) -> str:

@@ -26,7 +26,7 @@ log = structlog.get_logger()
 Event = Mapping[str, Any]
 AS_IT_IS = "cancelled; `up` or `down` goes on from here"
 CANCELLED = {
-    "snapshot": "cancelled; there is no snapshot, and the nodes go on",
+    "snapshot": "cancelled; no snapshot was taken, and the nodes continue to run",
     "restore": "cancelled; restore it again to have all nodes of one moment",
     "delete snapshot": "cancelled; delete it again",
     "reap": "cancelled; what was not removed yet is kept",

@@ -66,7 +66,7 @@ async def against_moves(
         found, away = await observe_reachable(drivers, cluster)
         if away and not _any_on(host.name, here):
             reasons.append(
-                f"host {host.name}: nobody can tell what is left at {_called(host)}, "
+                f"host {host.name}: it is not known what is left at {_called(host)}, "
                 f"where it led before: {away[host.name]}"
             )
         left = {each.key for each in found} - here

@@ -192,9 +192,7 @@ class Recovery:
         busy = self._operations.current(found.id) or (known.busy if known is not None else "")
         part = await asyncio.to_thread(self._part, found, known, of, away)
         if busy:
-            return (
-                _told(found, part, 0, f"left alone: {busy} is under way") if part.anything else {}
-            )
+            return _told(found, part, 0, f"skipped: {busy} is under way") if part.anything else {}
         refused = "" if found.hosts or known is not None else ONLY_IN_IRONIC
         if part.anything and not refused:
             refused = await self._database.call(_save, part)
@@ -456,7 +454,7 @@ def _save(connection: Connection, part: Part) -> str:
         return "not recovered: a cluster of that name and owner is there, with another id"
     now = stored.get(connection, row.id)
     if (now and now.generation) != (before and before.row.generation):
-        return "left alone: it was changed meanwhile; recover it again"
+        return "skipped: it was changed meanwhile; recover it again"
     stored.save(connection, row)
     stored.put_nodes(connection, part.new)
     known = {host.name for host in stored.hosts_of(connection, row.id)}

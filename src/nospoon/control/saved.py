@@ -75,7 +75,7 @@ def _refuse(row: ClusterRow, other: Holding) -> None:
     if other.id != row.id and (other.uid, other.name) == (row.uid, row.name):
         raise Stale(
             f"the plan is stale: a cluster {row.name} came meanwhile, with another id",
-            hint="Somebody recovered it, or made it: look at a new plan with `nospoon plan`.",
+            hint="Another command recovered or created it: make a new plan with `nospoon plan`.",
         )
     if other.id != row.id and other.allocations.collides(row.allocations):
         raise Stale(

@@ -99,7 +99,7 @@ class Snapshots:
         missing = [m.node for m in snapshot.members if self._fleet.get(m.machine) is None]
         if missing:
             raise Gone(
-                f"snapshot {name!r} has nodes that are no more: {', '.join(missing)}",
+                f"snapshot {name!r} has nodes that no longer exist: {', '.join(missing)}",
                 hint="Bring the file of that time up first.",
             )
         await self._refuse_lost(snapshot)

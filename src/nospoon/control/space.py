@@ -119,7 +119,7 @@ class Space:
             raise OutOfSpace(
                 f"the disk of {self.directory} has {_gib(free)} free; with {_gib(amount)} more, "
                 f"less than the reserve of {_gib(self.reserve)} would be left",
-                hint="Make room there, or set NOSPOON_FREE_SPACE.",
+                hint="Free space there, or set NOSPOON_FREE_SPACE.",
             )
 
     def refuse_beyond(self, owner: int | None, amount: int) -> None:

@@ -25,7 +25,7 @@ def promised(source: str) -> str:
 def expected(url: str, given: str) -> Checksum:
     """What a URL is to have whose checksum is given: itself, or as the URL of a list, fetched here.
 
-    Raises `ProviderError` when the list cannot be had, or says nothing of the file.
+    Raises `ProviderError` when the list is not available, or says nothing of the file.
     """
     found = checksums.parse(given)
     if found is not None:

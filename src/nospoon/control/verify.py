@@ -199,7 +199,7 @@ class Verifier:
                 return told.result()
         record = decode(msgspec.json.encode(reported.result()))
         if record is None:
-            raise ProviderError(f"{member.path}: the probe's report over HTTP is no record")
+            raise ProviderError(f"{member.path}: the probe's report over HTTP is not valid")
         return record
 
     async def _said(self, member: Member) -> str:
@@ -263,7 +263,7 @@ async def _first_record(stream: AsyncIterator[bytes]) -> Record:
         record = find(said)
         if record is not None:
             return record
-    raise ProviderError("the console ended before the probe told what it found")
+    raise ProviderError("the console ended before the probe's report")
 
 
 def _profile(member: Member, probe: Probe | None) -> ServedProfile:

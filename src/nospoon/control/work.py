@@ -499,6 +499,6 @@ def _fallen_short(outcome: Outcome, what: str, more: str = "") -> Ended:
     state = OperationState.PARTLY if outcome.done else OperationState.FAILED
     message = (
         f"{what}: {outcome.done} of {outcome.total} done, {len(failures)} failed, "
-        f"{outcome.skipped} not begun{more}. Run it again when that is mended."
+        f"{outcome.skipped} not begun{more}. Run it again when that is fixed."
     )
     return Ended(state, message, {"failures": failures})

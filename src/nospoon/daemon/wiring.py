@@ -383,7 +383,7 @@ class Daemon:
         self.consoles.start()
         self._end.push_async_callback(self.consoles.close)
         half_made = await self.snapshots.half_made()
-        self._tasks.start(self.snapshots.mend(half_made), name="mend snapshots")
+        self._tasks.start(self.snapshots.mend(half_made), name="repair snapshots")
         self._ready = True
         await self.api.start()
         self._end.push_async_callback(self.api.close)

@@ -31,7 +31,7 @@ class Wanted:
 
     `files_port`: where nodes fetch boot scripts, media and images; 0: the port after its API's.
     `options`: more of ironic.conf, as `SECTION.OPTION=VALUE`.
-    `advertised`: the address that nodes are told; "": `address`. `media`: the path of the loader on
+    `advertised`: the address that nodes use; "": `address`. `media`: the path of the loader on
     virtual media; "": media boot no UEFI machine. `shelf`: the directory whose files it may take.
     """
 

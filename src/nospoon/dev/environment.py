@@ -51,7 +51,7 @@ async def ensure(cache: Path, name: str, lock: Path) -> Path:
 def remove(cache: Path, name: str) -> None:
     """Remove every environment of this name, also those of other versions.
 
-    Raises `Conflict` for those that somebody runs from: they stay.
+    Raises `Conflict` for those that another process runs from: they stay.
     """
     busy = []
     for lock in sorted((cache / "environments").glob(f"{name}-{'[0-9a-f]' * KEY_DIGITS}.lock")):
@@ -66,7 +66,7 @@ def remove(cache: Path, name: str) -> None:
             lock.unlink()
     if busy:
         raise Conflict(
-            f"somebody runs from {', '.join(busy)}: it stays",
+            f"another process runs from {', '.join(busy)}: it stays",
             hint="Run the same command again when that has ended.",
         )
 
@@ -103,7 +103,7 @@ async def _make(where: Path, lock: Path) -> None:
         raise
     except ProviderError as error:
         raise ProviderError(
-            f"the Python packages of {lock.stem} cannot be had: {error}",
+            f"the Python packages of {lock.stem} are not available: {error}",
             hint="It needs python3-venv, and a package index that pip can reach (pip.conf(5)).",
         ) from error
     (where / STAMP).touch()

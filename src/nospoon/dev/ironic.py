@@ -148,7 +148,7 @@ def _alone(state: Path) -> Iterator[None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if not state.exists():
-            raise Conflict("somebody took it down meanwhile", hint="Run the same command again.")
+            raise Conflict("another command took it down meanwhile", hint="Run this again.")
         yield
     finally:
         os.close(handle)
@@ -172,10 +172,10 @@ def _refuse_wrong(wanted: Wanted) -> None:
             f"there is no port {wanted.files} for its files", hint="Give --files-port."
         )
     _address(wanted.address, "to listen on")
-    told = _address(wanted.advertised or wanted.address, "that nodes are told")
+    told = _address(wanted.advertised or wanted.address, "that nodes use")
     if told.is_unspecified:
         raise UsageError(
-            f"nodes cannot be told {told}: it stands for every address here",
+            f"nodes cannot use {told}: it stands for every address here",
             hint="Give one that they reach as --advertise.",
         )
 

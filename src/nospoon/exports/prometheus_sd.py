@@ -25,7 +25,7 @@ def make(inventory: Inventory) -> Made:
         for endpoint, target in _endpoints(place)
     ]
     left_out = [
-        f"node {place.name}: nobody knows its address"
+        f"node {place.name}: its address is not known"
         for place in inventory.places
         if not place.address
     ]

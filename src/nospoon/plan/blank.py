@@ -145,5 +145,5 @@ def _nothing_on(observed: Observed) -> Observed:
 
 
 def _standing(shape: object) -> IronicStanding:
-    assert isinstance(shape, IronicStanding), "standing keys have standing shapes"
+    assert isinstance(shape, IronicStanding), "keys of this kind have shapes of it"
     return shape

@@ -15,7 +15,7 @@ from nospoon.model.cluster import Node
 from nospoon.plan.room import Demand, Token, alike, demand
 
 PINNED = "pinned"
-MOVE = "`--rebalance` places anew what is there."
+MOVE = "`--rebalance` places existing nodes again."
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def _against_bridge(network: Network, host: Host, facts: HostFacts) -> Iterator[
         )
     elif network.switch is Switch.OVS and bridge not in facts.ovs_bridges:
         yield (
-            f"host {host.name}: {bridge} is no bridge of Open vSwitch. See `ovs-vsctl list-br`, "
+            f"host {host.name}: {bridge} is not an Open vSwitch bridge. See `ovs-vsctl list-br`, "
             "install openvswitch-switch there, or leave `switch: ovs` out."
         )
     elif network.switch is not Switch.OVS and bridge in facts.ovs_bridges:

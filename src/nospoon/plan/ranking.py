@@ -82,6 +82,6 @@ def explained(rooms: Rooms, demand: Demand, name: str, candidates: int) -> str:
     why = {
         Strategy.SPREAD: f"fewest nodes ({rooms.places[name].count})",
         Strategy.BALANCE: f"least used ({percent})",
-        Strategy.PACK: f"most used with room ({percent})",
+        Strategy.PACK: f"most used with enough capacity ({percent})",
     }[strategy]
     return f"{strategy}: {why} of {candidates} hosts that fit"

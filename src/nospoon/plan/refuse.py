@@ -32,7 +32,7 @@ def reasons_against(
     *,
     before: Allocations = NOTHING_DECIDED,
 ) -> Iterator[str]:
-    """Why the cluster cannot be had as it is; nothing when it can. `before`: what was decided when
+    """Why hosts cannot provide the cluster; nothing when they can. `before`: what was decided when
     it was last brought up.
     """
     names = before.cidrs.keys() - {network.name for network in cluster.networks}

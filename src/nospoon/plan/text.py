@@ -18,11 +18,11 @@ def plan_text(plan: Plan) -> str:
         lines += _step_lines(step)
     lines += [_remembered_line(each) for each in plan.remembered]
     if plan.empty and plan.remembered:
-        lines += ["", "Nothing to make; what the file says anew is taken over."]
+        lines += ["", "Nothing to create; the changes of the file are stored."]
     elif plan.empty and plan.remembers:
-        lines.append("Nothing to make: everything is as the file says, and its text is taken over.")
+        lines.append("Nothing to create: everything is as configured. The file's text is stored.")
     elif plan.empty:
-        lines.append("Nothing to do: everything is as the file says.")
+        lines.append("Nothing to do: everything is as configured.")
     else:
         lines += ["", summary(plan)]
     lines += [f"Note: {note}" for note in plan.notes]

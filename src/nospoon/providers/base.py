@@ -110,7 +110,7 @@ class Medium:
 def in_use(volume: Key, node: str) -> ProviderError:
     """What a driver raises that is to remove a disk with which a machine runs."""
     return ProviderError(
-        f"{volume} is a disk of node {node}, which runs with it: it is left alone",
+        f"{volume} is a disk of node {node}, which is running with it: it is not removed",
         hint="Plan again: a plan says what becomes of nodes that run.",
     )
 

@@ -67,7 +67,7 @@ def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
 async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> _Connection:
     parts = urlsplit(url)
     if parts.scheme not in PORTS or not parts.hostname:
-        raise ValueError("it is no http or https URL")
+        raise ValueError("it is not an http or https URL")
     host, port = parts.hostname, parts.port or PORTS[parts.scheme]
     trouble: OSError | None = None
     for place in await places_of(host, port, reach):

@@ -179,7 +179,7 @@ class LimitedHttp(HttpToolsProtocol):
         if self._head > limits.header_bytes:
             self._stop_parsing(431, _too_large(limits.header_bytes))
         if name.lower() == b"content-length" and len(value) > LONGEST_LENGTH:
-            self._stop_parsing(400, "The Content-Length is no number of bytes that anything has.")
+            self._stop_parsing(400, "The Content-Length is not a possible number of bytes.")
         if len(self.headers) >= limits.headers:
             self._stop_parsing(431, f"There are more than {limits.headers} headers.")
         super().on_header(name, value)

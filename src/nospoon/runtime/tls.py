@@ -57,7 +57,7 @@ def why_unusable(certificate: Path, key: Path, *, now: float) -> tuple[str, str]
         first = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
         wanted = public_bytes(first.public_key())
     except (ValueError, UnsupportedAlgorithm) as error:
-        return "certificate", f"it is no certificate in PEM: {error}"
+        return "certificate", f"it is not a certificate in PEM: {error}"
     why = _out_of_time(first, datetime.fromtimestamp(now, UTC))
     if why:
         return "certificate", why
@@ -66,7 +66,7 @@ def why_unusable(certificate: Path, key: Path, *, now: float) -> tuple[str, str]
     except TypeError:
         return "key", "it has a pass phrase: give one without"
     except UnsupportedAlgorithm:
-        return "key", "it is no private key in PEM"
+        return "key", "it is not a private key in PEM"
     except ValueError as error:
         return "key", str(error)
     if public_bytes(found.public_key()) != wanted:
@@ -84,7 +84,7 @@ def private_key(data: bytes) -> Key:
     try:
         found = serialization.load_pem_private_key(data, None, unsafe_skip_rsa_key_validation=True)
     except ValueError:
-        raise ValueError("it is no private key in PEM") from None
+        raise ValueError("it is not a private key in PEM") from None
     if not isinstance(found, Key):
         raise ValueError("it is neither an RSA nor an elliptic curve key")  # noqa: TRY004  (a value)
     if found.key_size > LARGEST_KEY:

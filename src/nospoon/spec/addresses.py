@@ -51,7 +51,7 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
         message = "a VLAN needs a physnet or bridge"
         yield Complaint((*path, "vlan"), message, "An isolated network needs none")
     if network.vlan is not None and existing and network.switch is not Switch.OVS:
-        message = "a VLAN needs an Open vSwitch bridge: a Linux bridge of ours does not tag"
+        message = "a VLAN needs an Open vSwitch bridge: a Linux bridge made by nospoon does not tag"
         yield Complaint((*path, "vlan"), message, "Write `switch: ovs` if it is one")
     if network.switch is Switch.OVS and not existing:
         message = "expected a physnet or bridge: nospoon makes Linux bridges only"
@@ -116,7 +116,7 @@ def _unusable(cidr: Network, network: NetworkSection) -> Iterator[tuple[str, str
 def _unfit(network: Network, refused: tuple[tuple[str, Network], ...]) -> str:
     return next(
         (
-            f"{network} is no network for machines: {of} is {what}"
+            f"{network} is not a network for machines: {of} is {what}"
             for what, of in refused
             if network.version == of.version and network.overlaps(of)
         ),

@@ -68,10 +68,10 @@ MEANINGS: Mapping[Rule, str] = {
         "disk that it has until then goes with the first `up` after, `- (at power-off)`, and so "
         "does its address"
     ),
-    Rule.REPLACE: "`-/+`: made anew; what was on it is lost",
+    Rule.REPLACE: "`-/+`: recreated; its content is lost",
     Rule.NODES: "`+` and `-`: nodes come and go; the others are not touched",
-    Rule.NEW_NODES: "tells where new nodes go; the others stay (`--rebalance` places all anew)",
-    Rule.REMEMBERED: "nothing is made of it; `status`, `node show` and exports tell it",
+    Rule.NEW_NODES: "affects where new nodes go; the others stay (`--rebalance` places all again)",
+    Rule.REMEMBERED: "stored only; `status`, `node show` and exports show it",
     Rule.REFUSED: "refused while something of the cluster is there",
     Rule.ANOTHER: "the file is then that of another cluster",
     Rule.PARTS: "see its own table",

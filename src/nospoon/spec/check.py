@@ -122,7 +122,7 @@ def _hardware(sections: Sections) -> Iterator[Complaint]:
         order = layer.boot_order or ()
         for each in {BootDevice.SETUP, BootDevice.HTTP}.intersection(order):
             yield Complaint(
-                (*path, "boot_order"), f"{each} is no boot device", "Ask the BMC for it"
+                (*path, "boot_order"), f"{each} is not a boot device", "Ask the BMC for it"
             )
         if len(set(order)) != len(order):
             yield Complaint((*path, "boot_order"), "expected each device once")

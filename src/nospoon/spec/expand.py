@@ -83,7 +83,7 @@ def _names(
 ) -> Iterator[str]:
     match = _NUMBER.search(group.name)
     if match is None and (odd := _PLACEHOLDER.search(group.name)):
-        message = f"{odd[0]!r} is no placeholder"
+        message = f"{odd[0]!r} is not a placeholder"
         hint = "A number is written {n}, or {n:03} for 001"
         result.complaints.append(Complaint(("nodes", index, "name"), message, hint))
         return

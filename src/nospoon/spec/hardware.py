@@ -38,8 +38,8 @@ class DiskSection(Section):
     )
     rotational: Flag | None = Field(
         None,
-        description="Tell the guest and its BMC a spinning disk (7200 rpm) or one without moving "
-        "parts; for `bus: scsi` and `sata`. Default: the guest is not told.",
+        description="Report a spinning disk (7200 rpm) or one without moving parts to guest and "
+        "BMC; for `bus: scsi` and `sata`. Default: nothing is reported.",
     )
     cache: Literal["none", "writeback", "writethrough", "directsync", "unsafe"] | None = Field(
         None,
@@ -72,8 +72,8 @@ class DiskSection(Section):
         """virtio-blk has no word for it (Virtual I/O Device 1.2, §5.2.4)."""
         if self.rotational is not None and self.bus == "virtio":
             raise ValueError(
-                "a virtio disk cannot tell its guest whether it is rotational: Linux takes every "
-                "one for rotational. Write `bus: scsi` or `bus: sata`, or drop `rotational`"
+                "a virtio disk cannot report whether it is rotational: Linux treats all of them "
+                "as rotational. Write `bus: scsi` or `bus: sata`, or drop `rotational`"
             )
         return self
 
@@ -105,7 +105,8 @@ class NicSection(Section):
 class PortgroupSection(Section):
     """NICs that make one bond, as Ironic's portgroups; `{}` takes every default.
 
-    It tells deployers what may be bonded. The NICs stay what they are, so any change of it is live.
+    It describes to deployers what may be bonded. The NICs stay what they are, so any change of it
+    is live.
     """
 
     mode: Literal[

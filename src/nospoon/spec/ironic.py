@@ -142,13 +142,13 @@ class EnrolmentSection(Section):
     )
     conductor_group: Text | None = Field(None, description="Conductor group; default none.")
     shard: Text | None = Field(
-        None, description="Shard, for whoever shares nodes out; default none."
+        None, description="Shard, for services that share nodes; default none."
     )
     owner: Text | None = Field(None, description="Project that owns it; default none.")
     lessee: Text | None = Field(None, description="Project that leases it; default none.")
     description: Text | None = Field(None, description="Description; default none.")
     extra: Annotated[dict[str, Any], BeforeValidator(_no_tag)] | None = Field(
-        None, description="Anything, for whoever reads it."
+        None, description="Any other data."
     )
     volumes: VolumesSection | None = Field(
         None,
@@ -190,7 +190,7 @@ def place(section: IronicSection) -> IronicPlace:
         return IronicPlace(section.endpoint, section.auth, section.username, section.password)
     if not isinstance(section.cloud, CloudSection):
         raise UsageError(
-            f"nobody here knows the cloud {section.cloud!r}",
+            f"unknown cloud {section.cloud!r}",
             hint="The nospoon command reads clouds.yaml and writes out what it says.",
         )
     told = json.dumps(section.cloud.told(), sort_keys=True)

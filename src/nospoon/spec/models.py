@@ -114,8 +114,8 @@ class NetworkSection(Section):
     )
     netboot: Netboot = Field(
         Netboot.NONE,
-        description="`builtin`: nospoon answers DHCP, TFTP and HTTP; `none` (default): somebody "
-        "else does.",
+        description="`builtin`: nospoon answers DHCP, TFTP and HTTP; `none` (default): it "
+        "does not.",
     )
     physnet: Text = Field("", description="Plug into the bridge that each host maps to this name.")
     bridge: Text = Field("", description="Plug into this existing bridge on every host.")
@@ -186,7 +186,7 @@ class PlacementSection(Section):
     strategy: Strategy = Field(
         Strategy.SPREAD,
         description="`spread` (fewest nodes; default), `balance` (least used) or `pack` (most "
-        "used that has room).",
+        "used with enough capacity).",
     )
     affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
         default_factory=list,
@@ -245,8 +245,8 @@ class ClusterFile(Section):
     )
     throwaway: Flag = Field(
         default=False,
-        description="Nobody misses its disks when a host crashes: `cache` of disks is `unsafe` "
-        "where the file does not say. Default no.",
+        description="The cluster is disposable: its disks may be lost when a host crashes. The "
+        "default of their `cache` is then `unsafe`. Default no.",
     )
     hosts: dict[Name, HostSection] = Field(
         default_factory=dict, description="Hosts; default: this machine, as `here`."
@@ -260,7 +260,7 @@ class ClusterFile(Section):
     )
     bmc: BmcSection = Field(default_factory=BmcSection, description="BMC addresses and accounts.")
     ironic: IronicSection | None = Field(
-        None, description="Enrol the nodes in an Ironic; default: they are not."
+        None, description="Enroll the nodes in Ironic; default: not enrolled."
     )
     nova: NovaSection | None = Field(
         None, description="Flavors in the Nova of that Ironic's cloud; default: none."

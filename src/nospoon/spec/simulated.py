@@ -34,7 +34,7 @@ def _one_of(names: Collection[str]) -> Callable[[str], str]:
             return name
         near = nearest(name, names)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(names))}"
-        what = "takes no time" if name in NAMES else "is no command or step of a deploy agent"
+        what = "takes no time" if name in NAMES else "is not a command or step of a deploy agent"
         raise ValueError(f"{name!r} {what}; {hint}")
 
     return check
@@ -60,7 +60,7 @@ class AgentsSection(Section):
     from `api`.
     """
 
-    api: Url = Field("", description="URL of Ironic's API, for agents that nothing else tells it.")
+    api: Url = Field("", description="URL of Ironic's API, for agents that get it from nothing else.")
     boot_script: Url = Field(
         "", description="URL of the iPXE script (`…/boot.ipxe`) that a DHCP server would name."
     )
@@ -73,7 +73,7 @@ class AgentsSection(Section):
     )
     tls: Flag = Field(
         default=True,
-        description="Answer over TLS, with a certificate that heartbeats tell; default yes.",
+        description="Answer over TLS, with a certificate that heartbeats carry; default yes.",
     )
     command: Duration = Field(
         0.0, description="Time that a clean, deploy or other long command takes; default none."
@@ -87,7 +87,7 @@ class AgentsSection(Section):
     ] = Field(default_factory=dict, description="Command or step -> the error that it ends with.")
     failures: Part = Field(0.0, description="The part of commands that fail, from 0 to 1.")
     silent: Part = Field(
-        0.0, description="The part of boots after which no agent is heard of, from 0 to 1."
+        0.0, description="Fraction of boots after which no agent reports, from 0 to 1."
     )
     heartbeat: Duration = Field(
         0.0, description="Time between heartbeats; default: as the conductor asks."

@@ -226,7 +226,7 @@ def _engine(url: str) -> Engine:
         engine = create_engine(url, connect_args=_connect_args(url))
     except (ArgumentError, NoSuchModuleError) as error:
         raise UsageError(
-            "NOSPOON_DATABASE is no URL of a database that can be used",
+            "NOSPOON_DATABASE is not a URL of a database that can be used",
             hint="Write sqlite:////PATH or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE.",
         ) from error
     except ModuleNotFoundError as error:

@@ -321,7 +321,7 @@ class DriverPromises:
         machine, volumes = bench.connection.machine_driver, bench.connection.drivers[Kind.VOLUME]
         await machine.power(rack.uuid, PowerCommand.ON, PLAN)
         before = await found(bench, rack.blank)
-        with pytest.raises(ProviderError, match=r"disk of node m0, which runs with it"):
+        with pytest.raises(ProviderError, match=r"disk of node m0, which is running with it"):
             await volumes.delete(before)
         assert (await found(bench, rack.blank)).shape == before.shape
         await machine.power(rack.uuid, PowerCommand.OFF, PLAN)
@@ -413,7 +413,7 @@ class DriverPromises:
         assert not await machines.pause(rack.uuid)
         await machines.take(rack.uuid, "off")
         await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-        with pytest.raises(ProviderError, match="goes on"):
+        with pytest.raises(ProviderError, match="was resumed"):
             await machines.take(rack.uuid, "on")
         with pytest.raises(ProviderError, match="runs"):
             await machines.revert(rack.uuid, "off")

@@ -16,7 +16,7 @@ from nospoon.runtime.tasks import Tasks
 
 router = APIRouter(tags=["nodes"])
 REFUSED = 4000
-"""Close code of a console that cannot be had; the reason says why."""
+"""Close code of a console that is not available; the reason says why."""
 
 
 @router.get("/nodes")
@@ -49,20 +49,20 @@ async def power(
 async def set_fault(
     node: str, body: FaultRequest, controller: Controlled, caller: Called
 ) -> list[dict[str, Any]]:
-    """Let the node's BMC do something wrong; answers all its faults on demand."""
+    """Inject a fault into the node's BMC; returns all its injected faults."""
     await controller.nodes.fault(caller.uid, node, body.fault(), body.for_seconds)
     return await controller.nodes.faults(caller.uid, node)
 
 
 @router.get("/nodes/{node:path}/faults")
 async def faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
-    """The faults on demand of a node's BMC."""
+    """The injected faults of a node's BMC."""
     return await controller.nodes.faults(caller.uid, node)
 
 
 @router.delete("/nodes/{node:path}/faults")
 async def clear_faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
-    """End the faults on demand of a node's BMC."""
+    """Clear the injected faults of a node's BMC."""
     await controller.nodes.clear_faults(caller.uid, node)
     return await controller.nodes.faults(caller.uid, node)
 

@@ -36,7 +36,7 @@ def ironic_group() -> None:
               help="TCP port of its API.")  # fmt: skip
 @click.option("--files-port", type=click.IntRange(1, 65535), help="TCP port of boot scripts, "
               "media and images; default: the one after the API's.")  # fmt: skip
-@click.option("--advertise", default="", help="Address that nodes are told; default: --address.")
+@click.option("--advertise", default="", help="Address that nodes get; default: --address.")
 @click.option("--auth", type=click.Choice([str(each) for each in Auth]), default="none",
               show_default=True, help="How callers are known.")  # fmt: skip
 @click.option("--set", "options", multiple=True, metavar="SECTION.OPTION=VALUE",
@@ -47,7 +47,7 @@ def up(
     address: str, port: int, files_port: int | None, advertise: str, auth: str,
     options: tuple[str, ...], database: str, format_: str, columns: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Start it, or find it running; with other settings it is started anew.
+    """Start it, or find it running; with other settings it is restarted.
 
     The first time its Python packages (400 MB) are brought. It runs until `down`.
     """

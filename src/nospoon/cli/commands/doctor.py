@@ -16,7 +16,7 @@ COLUMNS = ("what", "verdict", "detail")
 @click.command("doctor")
 @output_options
 def command(format_: str, columns: tuple[str, ...]) -> None:
-    """Say what is missing on this machine, and the one command that mends it."""
+    """Say what is missing on this machine, and the one command that fixes it."""
     privileged = os.getuid() == 0
     found = findings(privileged=privileged)
     rows = [{"what": f.name, "verdict": f.verdict, "detail": f.detail} for f in found]
@@ -25,6 +25,6 @@ def command(format_: str, columns: tuple[str, ...]) -> None:
         echo("\nNothing needed is missing.", err=True)
         return
     mend = mending(found, privileged=privileged)
-    mended = f"This mends it:\n  {mend}" if mend else "No command mends that: see the details."
+    mended = f"To fix it:\n  {mend}" if mend else "No command fixes that: see the details."
     echo(f"\n{mended}", err=True)
     raise click.exceptions.Exit(1)

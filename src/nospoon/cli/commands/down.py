@@ -33,7 +33,7 @@ def command(
 ) -> None:
     """Remove everything of CLUSTER (its name, or its file). Harmless when repeated."""
     if keep_enrolment and forget_enrolment:
-        raise UsageError("--keep-enrolment and --forget-enrolment do not go together: take one")
+        raise UsageError("`--keep-enrolment` and `--forget-enrolment` do not go together: use one")
     enrolment = "keep" if keep_enrolment else "forget" if forget_enrolment else "remove"
     client, name = connect.client(), cluster_name(cluster)
     how = {"force": str(force).lower(), "enrolment": enrolment}

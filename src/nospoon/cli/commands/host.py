@@ -38,7 +38,7 @@ def list_(format_: str, columns: tuple[str, ...]) -> None:
 @click.argument("file")
 @output_options
 def check(file: str, format_: str, columns: tuple[str, ...]) -> None:
-    """Look at the hosts of FILE: programs, KVM, room, bridges, clock. Changes nothing.
+    """Look at the hosts of FILE: programs, KVM, capacity, bridges, clock. Changes nothing.
 
     Fails when something that FILE needs is missing.
     """

@@ -24,7 +24,7 @@ FORMATS = ("tenks", "instackenv")
     type=click.Path(exists=True, dir_okay=False),
     help="Tenks's state.yml; default: beside.",
 )
-@click.option("--cloud", default="", help="Enrol Tenks's nodes in this cloud; envvars: by OS_*.")
+@click.option("--cloud", default="", help="Enroll Tenks's nodes in this cloud; envvars: by OS_*.")
 @click.option("--name", default="imported", show_default=True, help="Name of the cluster.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
 def command(
@@ -36,7 +36,7 @@ def command(
     name: str,
     out: str | None,
 ) -> None:
-    """Make a cluster file of another tool's FILE, and tell what it could not carry over."""
+    """Make a cluster file of another tool's FILE, and list what it could not carry over."""
     from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
     if cloud and tool != "tenks":

@@ -77,9 +77,9 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
 @command.command("fault")
 @click.argument("node")
 @click.argument("kind", type=click.Choice([*map(str, Kind)]), required=False)
-@click.option("--for", "for_", type=FINITE, metavar="SECONDS", help="Only for so long.")
+@click.option("--for", "for_", type=FINITE, metavar="SECONDS", help="Duration of the fault.")
 @click.option("--probability", type=FiniteRange(0, 1, min_open=True), default=1.0)
-@click.option("--count", type=click.IntRange(1), help="Only so often.")
+@click.option("--count", type=click.IntRange(1), help="Maximum number of times.")
 @click.option("--seconds", type=FiniteRange(0, 3600), default=5.0, help="How late or slow.")
 @click.option("--sensor", default="", help="Of kind sensor: its name, as `ipmitool sdr` has it.")
 @click.option("--value", type=FINITE, help="What that sensor reads, in its unit.")
@@ -99,7 +99,7 @@ def fault(
     format_: str,
     columns: tuple[str, ...],
 ) -> None:
-    """Let NODE's BMC do KIND of thing wrong; without KIND, list its faults on demand."""
+    """Inject a fault of KIND into NODE's BMC; without KIND, list its faults."""
     client, path = connect.client(), f"/v1/nodes/{node}/faults"
     rows = client.delete(path) if clear else client.get(path)
     if kind is not None:

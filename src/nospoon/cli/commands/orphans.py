@@ -22,7 +22,7 @@ COLUMNS = ("host", "kind", "name", "cluster", "owner", "running", "cluster_id")
 @click.option("--reap", is_flag=True, help="Remove them.")
 @click.option(
     "--grace", type=click.FloatRange(0), default=60.0, show_default=True,
-    help="Seconds until they are removed; what is no orphan by then is kept.",
+    help="Seconds until they are removed; what is not an orphan by then is kept.",
 )  # fmt: skip
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @output_options
@@ -56,6 +56,7 @@ def command(
 def _tell(found: Any) -> None:
     for host, others in found["others"].items():
         for deployment, count in others.items():
-            echo(f"host {host}: {count} things of deployment {deployment}: left alone", err=True)
+            what = f"{count} things of deployment {deployment}"
+            echo(f"host {host}: {what}: left unchanged", err=True)
     for host, reason in found["away"].items():
         echo(f"host {host} is not looked at: {reason}", err=True)

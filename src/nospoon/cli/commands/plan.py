@@ -23,7 +23,7 @@ PLANNING = "Planning: the hosts, and Ironic where the file names one, are asked 
 @click.option("-f", "--format", "format_", type=click.Choice(["text", "json"]), default="text")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Save it for `nospoon apply`.")
 @click.option("--down", "removal", is_flag=True, help="Show what `down` would remove.")
-@click.option("--rebalance", is_flag=True, help="Place all nodes anew, also those that are made.")
+@click.option("--rebalance", is_flag=True, help="Place all nodes again, existing ones too.")
 @click.option("-t", "--target", "targets", multiple=True, help="Only this node; again for more.")
 @click.option(
     "--detailed-exitcode",

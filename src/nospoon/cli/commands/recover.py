@@ -28,7 +28,7 @@ COLUMNS = (
 )
 END_TIMEOUT = 30.0
 NO_FILE = (
-    "Without FILE nobody knows of other hosts that a cluster is on, too: `nospoon recover FILE`, "
+    "Without FILE, other hosts of a cluster are not known: `nospoon recover FILE`, "
     "or one with `--host` for each, takes in what is there."
 )
 

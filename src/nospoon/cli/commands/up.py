@@ -23,7 +23,7 @@ from nospoon.errors import UsageError
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Undeploy nodes that left FILE, too.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
-@click.option("--rebalance", is_flag=True, help="Place all nodes anew, also those that are made.")
+@click.option("--rebalance", is_flag=True, help="Place all nodes again, existing ones too.")
 @click.option("-t", "--target", "targets", multiple=True, help="Only this node; again for more.")
 @click.option(
     "--parallel",
@@ -78,7 +78,7 @@ def _begin(client: Client, body: dict[str, Any]) -> Any:
         with report_if_long(PLANNING):
             return client.post("/v1/clusters", body)
     except KeyboardInterrupt:
-        echo("\nIt may have begun: `nospoon operation list` tells.", err=True)
+        echo("\nIt may have begun: `nospoon operation list` shows it.", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 

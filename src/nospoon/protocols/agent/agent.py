@@ -293,7 +293,7 @@ class Agent:
             self._token = token
         if not self._token:
             self._over = True
-            return [self._say("somebody else has the node's token: gives up"), Leave(Ending.LOCK)]
+            return [self._say("another agent has the node's token: giving up"), Leave(Ending.LOCK)]
         self._interval = self._heartbeat_seconds(config)
         self._news = True
         if first and _INSPECTING in _mapping(node.get("driver_internal_info")):

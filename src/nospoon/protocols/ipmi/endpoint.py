@@ -227,7 +227,7 @@ class Endpoint:
         if self._shared is not None:
             self._shared.came(kind, source.address, size, now)
         if not self._limiter.allows(source.address, now):
-            raise Garbage("too many at once from somebody who did not log in")
+            raise Garbage("too many requests without login")
 
     def _pays(self, kind: Asking, source: Source, size: int) -> bool:
         """Whether an answer of this size may go to who did not log in."""

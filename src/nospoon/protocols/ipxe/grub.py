@@ -46,7 +46,7 @@ def ask_from_iso(server: str) -> str:
     return _lines(
         "smbios --type 1 --get-uuid 8 --set uuid",
         *_patiently(["net_dhcp", source], complaint, tries=ISO_TRIES, pause=ISO_PAUSE),
-        'echo "nospoon: nobody tells what to boot, so the disk"',
+        'echo "nospoon: no boot server answered, booting the disk"',
         *_disk(),
         *_leave(),
     )

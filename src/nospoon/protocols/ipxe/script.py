@@ -49,7 +49,7 @@ def ask_from_iso(base_url: str) -> str:
         *addressing,
         *_asking(base_url, tries=ISO_TRIES, pause=ISO_PAUSE),
         ":leave",
-        "echo nospoon: nobody tells what to boot, so the disk",
+        "echo nospoon: no boot server answered, booting the disk",
         *_disk(),
     )
 

@@ -99,7 +99,7 @@ class Api:
 
     def _somebody_else(self, path: str, answer: object) -> HostUnreachable:
         told = "".join(islice(json.JSONEncoder().iterencode(answer), 60))[:60]
-        return HostUnreachable(f"{self.place} is no Ironic: it answered GET {path} with {told}")
+        return HostUnreachable(f"{self.place} is not an Ironic: it answered GET {path} with {told}")
 
     async def post(self, path: str, body: Any) -> Any:
         return await self._call("POST", path, body)
@@ -173,7 +173,7 @@ class Api:
         except _Away as away:
             raise HostUnreachable(
                 f"Ironic at {self.place} does not answer: {away}",
-                hint="`nospoon dev ironic status` tells of one of your own.",
+                hint="`nospoon dev ironic status` shows the one that nospoon started.",
             ) from away
 
     def _guarded(self, call: Callable[[], R]) -> Callable[[], R]:

@@ -125,8 +125,9 @@ class _Records:
         except Gone:
             raise NotOurs(
                 f"{resource.key} cannot be made: {why}",
-                hint="Something of that name or address is in Ironic and is not ours: it is let "
-                'be. Give `ironic: {name: "{cluster}-{node}"}`, or another MAC. What an earlier '
+                hint="Something of that name or address is in Ironic and is not managed by "
+                'nospoon: it is left unchanged. Give `ironic: {name: "{cluster}-{node}"}`, or '
+                "another MAC. What an earlier "
                 "cluster of yours left there is shown by `nospoon orphans FILE`, and taken "
                 "back with `id:` of that cluster in the file. A portgroup that gets another name "
                 "gets its `address` by a second `up`: take it out for the first.",
@@ -137,7 +138,7 @@ class _Records:
         self, there: Record, resource: Resource, tag: OwnerTag, more: Mapping[str, Any],
         **notes: Any,
     ) -> None:  # fmt: skip
-        """Patch what is there to the shape; what carries no tag of ours is let be. What others of
+        """Patch what is there to the shape; what has no nospoon tag is let be. What others of
         our drivers noted stays.
         """
         self._must_be_ours(there, resource.key, tag.cluster)
@@ -158,7 +159,9 @@ class _Records:
     def _must_be_ours(self, there: Record, key: Key, cluster: UUID) -> None:
         tag = records.tag_of(there)
         if tag is None or (tag.deployment, tag.cluster) != (self._around.deployment, cluster):
-            raise NotOurs(f"{key}: {there['uuid']} in Ironic is not ours, and is let be")
+            raise NotOurs(
+                f"{key}: {there['uuid']} in Ironic is not managed by nospoon: left unchanged"
+            )
 
     async def _record(self, uuid: UUID) -> Record:
         record: Record = await self._api.get(f"/{self.collection.path}/{uuid}")
@@ -356,7 +359,7 @@ def _of_a_record(shape: Shape) -> InIronic:
 
 def _node(resource: Resource) -> IronicNode:
     if not isinstance(resource.shape, IronicNode):
-        raise ProviderError(f"{resource.key} is no node of Ironic")
+        raise ProviderError(f"{resource.key} is not a node of Ironic")
     return resource.shape
 
 
@@ -366,5 +369,5 @@ def _notes(node: IronicNode) -> dict[str, Any]:
 
 def _port(resource: Resource) -> IronicPort:
     if not isinstance(resource.shape, IronicPort):
-        raise ProviderError(f"{resource.key} is no port of Ironic")
+        raise ProviderError(f"{resource.key} is not a port of Ironic")
     return resource.shape

@@ -32,7 +32,7 @@ Operation = dict[str, Any]
 
 
 def tag_of(record: Record) -> OwnerTag | None:
-    """Whose it is; None where it carries no tag of ours, or one that nobody can read."""
+    """Whose it is; None where it has no nospoon tag, or one that nobody can read."""
     told = (record.get("extra") or {}).get(TAG)
     if not isinstance(told, dict):
         return None

@@ -137,7 +137,7 @@ class StandingDriver:
         target, own = Standing(shape.state), is_ours(record)
         why = "" if own else use_of(record)
         if why and (target is Standing.ACTIVE or not reached(record, target)):
-            raise _in_use(name, why, "It is let be. Undeploy it, or leave its `state` as it was.")
+            raise _in_use(name, why, "It is left unchanged. Undeploy it, or restore its `state`.")
         if left_in_maintenance(record):
             await self._api.delete(f"/nodes/{shape.node}/maintenance")
         if own and target is not Standing.ACTIVE:
@@ -194,7 +194,7 @@ class StandingDriver:
         record = await self._at_rest(node, name=name)
         if (why := use_of(record)) and not is_ours(record):
             raise _in_use(
-                name, why, "A disk of it would be removed or made anew. Undeploy it first."
+                name, why, "A disk of it would be removed or recreated. Undeploy it first."
             )
         if is_ours(record) and reached(record, Standing.ACTIVE):
             _refuse_rescued(record, name)
@@ -238,7 +238,7 @@ class StandingDriver:
                 return record
             whole = await self._api.get(f"/nodes/{node}")
             if not is_ours(whole):  # who claims a node is quick
-                raise _in_use(name, use_of(whole), "It is let be.")
+                raise _in_use(name, use_of(whole), "It is left unchanged.")
             try:
                 await self._put(node, "deleted")
                 break
@@ -287,7 +287,7 @@ class StandingDriver:
     ) -> Record:
         record = await self._states.settled(node, until=until, moving=moving)
         if record is None:
-            raise Gone(f"node {name} is in Ironic no more")
+            raise Gone(f"node {name} is no longer in Ironic")
         return await self._recalled(record)
 
 
@@ -296,7 +296,7 @@ def _in_use(name: str, why: str, hint: str) -> Conflict:
 
 
 def _standing(shape: Shape) -> IronicStanding:
-    assert isinstance(shape, IronicStanding), "standing keys have standing shapes"
+    assert isinstance(shape, IronicStanding), "keys of this kind have shapes of it"
     return shape
 
 
@@ -326,7 +326,7 @@ def roots(record: Record) -> tuple[str, ...] | None:
 def _refuse_rescued(record: Record, name: str) -> None:
     if record["provision_state"] != "active":
         raise Conflict(
-            f"node {name} is {record['provision_state']}: it cannot be deployed anew now",
+            f"node {name} is {record['provision_state']}: it cannot be deployed again now",
             hint="Bring it back to `active` first.",
         )
 
@@ -338,7 +338,7 @@ def _refuse_maintained(record: Record, name: str) -> None:
     if record.get("fault") not in _MENDABLE:
         why = record.get("maintenance_reason") or "without a reason"
         raise Conflict(
-            f"node {name} is in maintenance: {why}. It could not be deployed anew",
+            f"node {name} is in maintenance: {why}. It could not be deployed again",
             hint="End the maintenance first.",
         )
 

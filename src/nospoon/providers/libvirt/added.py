@@ -61,7 +61,7 @@ class Added:
         if not wanted and not present:
             return
         known = self.roster.look(domain)
-        assert known is not None, "find raises Gone for what is not ours"
+        assert known is not None, "find raises Gone for other machines"
         owner = known.owner
         pool = refreshed(our_pool(connect, self.hypervisor.host, owner.tag, owner.pool))
         ids = {each.id for each in wanted}
@@ -119,5 +119,5 @@ def _free_target(root: ET.Element, prefix: str) -> str:
     free = (name for letter in ascii_lowercase if (name := prefix + letter) not in taken)
     found = next(free, None)
     if found is None:
-        raise ProviderError("the machine has 26 disks, and no room for another")
+        raise ProviderError("the machine has 26 disks, and no slot for another")
     return found

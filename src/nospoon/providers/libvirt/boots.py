@@ -93,7 +93,7 @@ class Boots:
             lambda connect: self.roster.look(self.roster.find(connect, machine)),
             f"look at machine {machine}",
         )
-        assert known is not None, "find raises Gone for what is not ours"
+        assert known is not None, "find raises Gone for other machines"
         return known
 
     def by_script(self, machine: UUID) -> bool:

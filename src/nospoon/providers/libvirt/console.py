@@ -109,7 +109,7 @@ class LibvirtConsole:
         try:
             await asyncio.to_thread(execute, self._domain, "chardev-send-break", id=CHARDEV)
         except libvirt.libvirtError as error:
-            raise Gone("nobody hears a break: the machine stopped") from error
+            raise Gone("no break was sent: the machine stopped") from error
 
     async def close(self) -> None:
         """Let go, so that another may attach."""
@@ -134,7 +134,7 @@ def same_run(domain: Domain, run: int) -> None:
     except libvirt.libvirtError as error:
         raise ProviderError(f"the machine stopped while its console was opened: {error}") from error
     if domain.ID() != run:
-        raise ProviderError("the machine was started anew while its console was opened")
+        raise ProviderError("the machine was restarted while its console was opened")
 
 
 async def attached(

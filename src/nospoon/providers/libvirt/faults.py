@@ -51,8 +51,8 @@ CLASSES: dict[int, type[NospoonError]] = {
 HINTS: dict[type[NospoonError], str] = {
     HostUnreachable: "Is libvirtd running there? Start it: `systemctl start libvirtd virtlogd`, "
     "or without systemd `libvirtd -d; virtlogd -d`.",
-    OutOfSpace: "Make room on the file system of the pool, or take smaller disks and images.",
-    Gone: "Somebody removed it. `nospoon up` makes it again.",
+    OutOfSpace: "Free space on the file system of the pool, or take smaller disks and images.",
+    Gone: "It was removed by other means. `nospoon up` makes it again.",
     MissingTool: "Run `nospoon doctor`.",
     Conflict: "Close the other one first.",
 }

@@ -119,7 +119,7 @@ class ImageCache:
     async def sweep(self) -> None:
         """Remove what no cluster uses any more."""
         async with self.turns.of(*self.place):
-            await self.hypervisor.work(self.sweep_now, "remove images that nobody uses")
+            await self.hypervisor.work(self.sweep_now, "remove unused images")
 
     def sweep_now(self, connect: Connect) -> None:
         """The same, for who has the turn."""

@@ -170,7 +170,7 @@ class ImageDriver:
             async with self._cache.turns.of(*self._cache.place):
                 await self._hypervisor.work(
                     lambda connect: self._let_go(connect, shape.pool, tag, image),
-                    f"let go of image {image}",
+                    f"release image {image}",
                 )
         except NospoonError as error:
             log.warning("what was sent of an image stays for now", image=image, why=str(error))
@@ -248,7 +248,7 @@ def _check_space(host: str, pool: VirPool, needed: int) -> None:
         raise OutOfSpace(
             f"host {host}: pool {pool.name()} has {available >> 20} MiB left, "
             f"the image takes {needed >> 20} MiB",
-            hint="Make room on the file system of the pool.",
+            hint="Free space on the file system of the pool.",
         )
 
 

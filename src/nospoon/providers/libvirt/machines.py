@@ -277,8 +277,8 @@ class MachineDriver:
             owner = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
             if owner is None or owner.tag.deployment != self._setup.deployment:
                 raise NotOurs(
-                    f"host {self._hypervisor.host}: the domain {domain.name()} carries no tag of "
-                    "ours any more; it is left alone"
+                    f"host {self._hypervisor.host}: the domain {domain.name()} has no "
+                    "nospoon tag any more: it is left unchanged"
                 )
             with ignoring(OPERATION_INVALID):  # it is off already
                 domain.destroy()

@@ -66,7 +66,7 @@ class Media:
     def _domain(self, connect: Connect, machine: UUID) -> tuple[Domain, Known]:
         domain = self.roster.find(connect, machine)
         known = self.roster.look(domain)
-        assert known is not None, "find raises Gone for what is not ours"
+        assert known is not None, "find raises Gone for other machines"
         if known.script:
             raise ProviderError(
                 f"host {self.hypervisor.host}: the CD drive of machine {machine} holds the ISO by "
@@ -108,7 +108,7 @@ def _drive(root: ET.Element, path: str) -> str:
                 device="cdrom",
             )
         )
-    raise ProviderError("the machine has no CD drive any more", hint="`nospoon up` mends it.")
+    raise ProviderError("the machine has no CD drive any more", hint="`nospoon up` repairs it.")
 
 
 def _drop_unused(connect: Connect, pool: VirPool, path: str) -> None:

@@ -243,8 +243,8 @@ class NetworkDriver:
         owner = owner_in(parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)))
         if owner is None or not self._is_ours(owner, tag.cluster):
             raise NotOurs(
-                f"host {self._hypervisor.host}: network {bridge} carries no tag of ours; "
-                "it is left alone"
+                f"host {self._hypervisor.host}: network {bridge} has no nospoon tag: "
+                "it is left unchanged"
             )
         with ignoring(OPERATION_INVALID, NO_NETWORK):  # it is not running
             network.destroy()

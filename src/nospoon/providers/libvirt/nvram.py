@@ -134,7 +134,7 @@ class Nvram:
         """The machine, and the pool and name of its file."""
         domain = self.roster.find(connect, machine)
         known = self.roster.look(domain)
-        assert known is not None, "find raises Gone for what is not ours"
+        assert known is not None, "find raises Gone for other machines"
         owner = known.owner
         pool = our_pool(connect, self.hypervisor.host, owner.tag, owner.pool)
         return domain, refreshed(pool), nvram_file(owner.name, known.firmware)

@@ -204,7 +204,7 @@ class Presence:
 
     def _arrived(self, raw: RawEvent) -> None:
         """On the loop, in the order in which libvirt told them."""
-        log.debug("libvirt told", host=self._hypervisor.host, told=raw)
+        log.debug("libvirt reported", host=self._hypervisor.host, told=raw)
         if isinstance(raw, Rebooted) and raw.uuid in self._resets:
             self._resets.pop(raw.uuid).set()
         stopped = isinstance(raw, Lifecycle) and raw.event == libvirt.VIR_DOMAIN_EVENT_STOPPED

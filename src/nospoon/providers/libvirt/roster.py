@@ -80,6 +80,6 @@ class Roster:
 
     def _gone(self, machine: UUID) -> Gone:
         return Gone(
-            f"host {self._host}: there is no machine {machine} of ours",
-            hint="Somebody removed it. `nospoon up` makes it again.",
+            f"host {self._host}: there is no machine {machine} with nospoon's tag",
+            hint="It was removed by other means. `nospoon up` makes it again.",
         )

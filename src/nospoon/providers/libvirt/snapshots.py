@@ -96,7 +96,7 @@ class Snapshots:
         if variables and (await self.runner.run(argv, check=False)).status != 0:
             raise ProviderError(
                 f"{self._who(machine)} runs, and its UEFI variables {variables} are gone",
-                hint="Power it off and on, and do it again: they begin anew.",
+                hint="Power it off and on, and try again.",
             )
 
     async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
@@ -150,7 +150,7 @@ class Snapshots:
             if done.status != 0:
                 raise Gone(
                     f"{self._who(machine)}: {disk} has no state {name}: {done.stderr.strip()}",
-                    hint="The disk was made anew since the snapshot was taken.",
+                    hint="The disk was recreated after the snapshot was taken.",
                 )
         await self._variables(PUT_BACK, files, name)
 
@@ -178,7 +178,7 @@ class Snapshots:
             domain = self.roster.find(connect, machine)
             state = domain.state()[0]
             if state == libvirt.VIR_DOMAIN_RUNNING and doing.startswith("take"):
-                raise ProviderError(f"{self._who(machine)} goes on: somebody resumed it")
+                raise ProviderError(f"{self._who(machine)} was resumed by other means")
             return bool(domain.isActive()), _files_of(domain)
 
         return await self.hypervisor.work(look, f"{doing} of machine {machine}")

@@ -12,7 +12,7 @@ https://libvirt.org/formatstorage.html. One directory pool per cluster and host.
     boot-DIGEST.iso                   the ISO that session machines boot
     media-DIGEST.iso                  virtual media in some machine's CD drive
 
-Whatever else lies there is not ours and is left alone: whose a file is, its name alone can tell.
+Whatever else lies there is not ours and is skipped: whose a file is, its name alone can tell.
 """
 
 from __future__ import annotations

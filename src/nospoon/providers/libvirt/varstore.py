@@ -127,9 +127,9 @@ def _bounds(flash: bytes) -> tuple[int, int]:
     except struct.error:
         raise BadVariables("these are too few bytes for a variable store") from None
     if (flash[16:32], signature) != (NV_DATA.bytes_le, b"_FVH"):
-        raise BadVariables("this is no firmware volume with variables")
+        raise BadVariables("this is not a firmware volume with variables")
     if (guid, form, state) != (AUTHENTICATED.bytes_le, *_VALID):
-        raise BadVariables("this is no store of authenticated variables")
+        raise BadVariables("this is not a store of authenticated variables")
     if not _STORE.size <= size <= len(flash) - length:
         raise BadVariables(f"the store says that it has {size} bytes")
     return length + _STORE.size, length + size

@@ -216,7 +216,7 @@ class VolumeDriver:
             existing = file_named(refreshed(pool), name)
             if existing is None:
                 raise
-            log.warning("a file of ours, unknown to libvirt, is made anew", file=name, why=error)
+            log.warning("recreating a file unknown to libvirt", file=name, why=error)
             existing.delete(0)
             pool.createXML(xml, 0)
 
@@ -229,7 +229,7 @@ class VolumeDriver:
                     return volume.path(), image[1].format
         raise Gone(
             f"host {self._hypervisor.host}: pool {shape.pool} has no image {shape.image}",
-            hint="Somebody removed it. `nospoon up` copies it again.",
+            hint="It was removed by other means. `nospoon up` copies it again.",
         )
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:

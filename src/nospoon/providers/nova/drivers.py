@@ -73,7 +73,7 @@ class FlavorDriver:
         except Gone:
             raise NotOurs(
                 f"flavor {shape.name} cannot be made: {why}",
-                hint="A flavor of that name is in Nova and is not ours: it is let be.",
+                hint="Nova has a flavor of that name that nospoon does not manage: choose another.",
             ) from None
 
     async def _specify(self, shape: NovaFlavor, tag: OwnerTag) -> None:
@@ -96,7 +96,9 @@ class FlavorDriver:
             there = (await self._api.call("GET", f"/flavors/{shape.id}"))["flavor"]
             tag = tag_of(there)
             if tag is None or tag.deployment != self._deployment:
-                raise NotOurs(f"{observed.key}: {shape.id} in Nova is not ours, and is let be")
+                raise NotOurs(
+                    f"{observed.key}: {shape.id} in Nova is not managed by nospoon: left unchanged"
+                )
             await self._must_be_free(shape)
             await self._api.call("DELETE", f"/flavors/{shape.id}")
         except Gone:
@@ -113,7 +115,7 @@ class FlavorDriver:
 
 
 def tag_of(record: Mapping[str, Any]) -> OwnerTag | None:
-    """Whose it is; None where it carries no tag of ours, or one that nobody can read."""
+    """Whose it is; None where it has no nospoon tag, or one that nobody can read."""
     specs = record.get("extra_specs") or {}
     try:
         return OwnerTag(
@@ -157,5 +159,5 @@ def shape_of(record: Mapping[str, Any]) -> NovaFlavor:
 
 def _flavor(resource: Resource) -> NovaFlavor:
     if not isinstance(resource.shape, NovaFlavor):
-        raise ProviderError(f"{resource.key} is no flavor")
+        raise ProviderError(f"{resource.key} is not a flavor")
     return resource.shape

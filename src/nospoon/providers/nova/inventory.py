@@ -76,7 +76,7 @@ class InventoryDriver:
                     f"Placement has not what flavor {name} gives, after"
                     f" {self._patience[name]:.0f} s: {words}",
                     hint="nova-compute with compute_driver ironic.IronicDriver puts it there, once "
-                    "a minute; its log tells why not. `nova: {wait: …}` is how long it may take.",
+                    "a minute; its log shows why not. `nova: {wait: …}` is how long it may take.",
                 )
             if words != said:
                 said = words

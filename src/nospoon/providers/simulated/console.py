@@ -85,7 +85,7 @@ class Recorder:
                 why = await asyncio.to_thread(_append, self._said)
                 self.waiting = sum(len(data) for _, data in self._said)
                 if why:
-                    log.warning("records of consoles wait for room", why=why)
+                    log.warning("console logs wait for disk space", why=why)
                     await asyncio.sleep(AGAIN)
         finally:
             self._writing = None

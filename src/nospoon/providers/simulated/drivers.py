@@ -56,7 +56,7 @@ class SimulatedDriver:
         self.around.begin(f"change {desired.key}")
         found = self.around.world.find(Resource(observed.key, observed.shape))
         if found is None:
-            raise Gone(f"{observed.key} is no more", hint="Plan again.")
+            raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
         self._refuse_strangers(desired)
         _refuse_shrinking(observed, desired)
         await asyncio.sleep(self.around.simulation.make)
@@ -68,7 +68,7 @@ class SimulatedDriver:
         if found is None:
             return
         if not self._is_ours(found):
-            raise NotOurs(f"{observed.key} is not ours any more; it is left alone")
+            raise NotOurs(f"{observed.key} is no longer managed by nospoon: it is left unchanged")
         self._refuse_in_use(observed)
         self.around.world.take_away(found)
 
@@ -96,7 +96,7 @@ class SimulatedDriver:
         found = self.around.world.find(resource)
         if found is not None and not self._is_ours(found):
             raise NotOurs(
-                f"{resource.key} exists on host {self.around.host} and carries no tag of ours",
+                f"{resource.key} exists on host {self.around.host} and has no nospoon tag",
                 hint="Rename yours, or remove the other one.",
             )
 

@@ -128,7 +128,7 @@ class SimulatedMachines(SimulatedDriver):
         self.around.begin("take")
         state = self._state(machine)
         if state.power is PowerState.ON and not state.paused:
-            raise ProviderError(f"machine {machine} goes on: somebody resumed it")
+            raise ProviderError(f"machine {machine} was resumed by other means")
         await asyncio.sleep(self.around.simulation.make)
         on = state.power is PowerState.ON
         now, disks = self.around.clock(), self._disks(machine)

@@ -62,5 +62,5 @@ class Surroundings:
             raise OutOfSpace(
                 f"{resource.key} wants {resource.shape.size} bytes, "
                 f"host {self.host} has {max(self.space - used, 0)} left",
-                hint="Make room, or take smaller disks.",
+                hint="Free space, or use smaller disks.",
             )

@@ -120,7 +120,7 @@ def _app(service: AgentService) -> Starlette:
         try:
             body = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return _response(fault(400, "The body is no JSON"))
+            return _response(fault(400, "The body is not JSON"))
         waits = request.query_params.get("wait", "").lower() == "true"
         return _response(await service.command(machine, body, token=token, waits=waits))
 

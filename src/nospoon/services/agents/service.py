@@ -241,7 +241,7 @@ class AgentService:
             case Ending.REBOOT:
                 guest.hands.reset_by_guest(guest.machine)
             case Ending.LOCK:
-                self._say(guest, "answers no more")
+                self._say(guest, "stops answering")
 
     def _drop(self, machine: UUID) -> None:
         running = self._running.pop(machine, None)
@@ -298,7 +298,7 @@ class AgentService:
 
 
 def origin(url: str) -> Origin | None:
-    """Scheme, host and port (RFC 6454 §4); None for what is no URL of HTTP."""
+    """Scheme, host and port (RFC 6454 §4); None for what is not a URL of HTTP."""
     try:
         parts = urlsplit(url)
         port = parts.port or PORTS[parts.scheme]

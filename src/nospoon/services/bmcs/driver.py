@@ -85,5 +85,5 @@ class BmcDriver:
 
 def _shape(resource: Resource) -> Bmc:
     if not isinstance(resource.shape, Bmc):
-        raise ProviderError(f"{resource.key} is no BMC")
+        raise ProviderError(f"{resource.key} is not a BMC")
     return resource.shape

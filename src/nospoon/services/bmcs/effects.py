@@ -209,7 +209,7 @@ class Effects:
             await served.wait_badly(late.seconds)
         fault = served.strike(POWER, served.now())
         if fault is not None and fault.kind is FaultKind.POWER_STUCK:
-            raise ProviderError("power is stuck (a fault on demand)")
+            raise ProviderError("power is stuck (an injected fault)")
         return fault is not None
 
     async def _set_boot(self, served: Served, effect: SetBoot) -> None:
@@ -217,7 +217,7 @@ class Effects:
             await self._machines.set_boot(served.bmc.uuid, effect.boot)
         except NospoonError as error:
             log.warning(
-                "boot order not told",
+                "boot order not sent",
                 node=served.config.node,
                 machine=str(served.config.machine.uuid),
                 why=str(error),

@@ -214,7 +214,7 @@ class Listeners:
             try:
                 shared = await self._opened(need)
             except NospoonError as error:
-                log.error("BMCs are no more served", by=str(need), nodes=len(users), why=str(error))
+                log.error("BMCs stopped", by=str(need), nodes=len(users), why=str(error))
                 continue
             shared.users |= users
             self._open[need] = shared

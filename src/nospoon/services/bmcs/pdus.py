@@ -171,4 +171,4 @@ async def _send_after(
     if verdicts == {Verdict.DONE}:
         opened.send(answer, peer)
     else:
-        log.warning("PDU does not answer: what it was told could not be stored", peer=peer.address)
+        log.warning("PDU does not answer: the change could not be stored", peer=peer.address)

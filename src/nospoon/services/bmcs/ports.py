@@ -65,7 +65,7 @@ class Media(Protocol):
     ) -> None:
         """Fetch an image and put it in, instead of what is in there. Takes as long as the transfer.
 
-        Raises `UsageError` for a URL that is not http(s), `ProviderError` when it cannot be had.
+        Raises `UsageError` for a URL that is not http(s), `ProviderError` when it is not available.
         """
 
     async def fetch(

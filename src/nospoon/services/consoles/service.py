@@ -94,13 +94,13 @@ class Attached:
     async def write(self, data: bytes) -> None:
         """Type. Raises `Gone` while the machine is off."""
         if self._line.stream is None:
-            raise Gone("nobody hears what is typed: the machine is off")
+            raise Gone("input is ignored: the machine is off")
         await self._line.stream.write(data)
 
     async def send_break(self) -> None:
         """Raises `Gone` while the machine is off."""
         if self._line.stream is None:
-            raise Gone("nobody hears a break: the machine is off")
+            raise Gone("no break was sent: the machine is off")
         await self._line.stream.send_break()
 
     async def close(self) -> None:

@@ -31,13 +31,13 @@ async def start(configuration: Path, *, pid_file: Path, group: str) -> Process:
     done = await process.run(argv, check=False)
     if done.status != 0 and any(sign in done.stderr for sign in _TAKEN):
         raise obstacle() or Conflict(
-            f"another DHCP or TFTP server is running: {done.stderr.strip()}", hint=ONLY_ONE
+            f"another DHCP or TFTP server uses the same address: {done.stderr.strip()}", hint=ONLY_ONE
         )
     if done.status != 0:
         process.refuse(done)
     found = find(configuration, pid_file=pid_file)
     if found is None:
-        raise ProviderError(f"`{done.line}` ended at once", hint="Its log may tell why.")
+        raise ProviderError(f"`{done.line}` ended at once", hint="Its log may show why.")
     return found
 
 

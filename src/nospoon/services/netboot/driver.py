@@ -264,7 +264,7 @@ def _taking_over(saved: Saved, earlier: Saved | None) -> Saved:
 
 def _shape(resource: Resource) -> NetbootService:
     if not isinstance(resource.shape, NetbootService):
-        raise ProviderError(f"{resource.key} is no netboot service")
+        raise ProviderError(f"{resource.key} is not a netboot service")
     return resource.shape
 
 
@@ -298,7 +298,7 @@ def _fault(tree: Tree, saved: Saved) -> str:
         moved = _moved(saved)
     except ProviderError as error:
         return error.message
-    return f"the bridge {saved.shape.bridge} was made anew since" if moved else ""
+    return f"the bridge {saved.shape.bridge} was recreated since" if moved else ""
 
 
 def _remove_if_empty(directory: Path) -> None:

@@ -111,7 +111,7 @@ class _Service:
             log.warning("a boot could not be noted", uuid=str(answer.uuid), why=str(error))
             return _later(error.message)
         uuid = str(answer.uuid)
-        log.info("told what to boot", of=uuid, uuid=uuid, device=answer.device, by=loader)
+        log.info("sent boot script", of=uuid, uuid=uuid, device=answer.device, by=loader)
         return PlainTextResponse(text)
 
     async def file(self, request: Request) -> Response:
@@ -153,7 +153,7 @@ class _Service:
         peer, here = request.client, request.scope["server"]
         if self._peers.may_ask(answer.uuid, peer=(peer.host, peer.port), here=(here[0], here[1])):
             return answer
-        log.info("told nobody else what a machine boots", uuid=str(answer.uuid), peer=peer.host)
+        log.info("refused a boot script", uuid=str(answer.uuid), peer=peer.host)
         return None
 
     def _named(self, request: Request) -> BootAnswer | None:

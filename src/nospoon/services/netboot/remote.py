@@ -98,7 +98,7 @@ REFUSALS = {
     4: ("dnsmasq is not installed there", "Install the package dnsmasq-base there."),
     5: ("dnsmasq does not start there: {said}", "Only one DHCP server may answer on a bridge."),
 }
-"""Status of START -> what that means, and how to mend it."""
+"""Status of START -> what that means, and how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class RemoteNetbootDriver:
         if pid == "none":
             fault = "its dnsmasq does not run"
         elif bridge != then:
-            fault = f"the bridge {saved.shape.bridge} was made anew since, or is gone"
+            fault = f"the bridge {saved.shape.bridge} was recreated since, or is gone"
         return Observed(
             key=saved.key, shape=saved.shape, tag=saved.tag, at=self._clock(), fault=fault
         )

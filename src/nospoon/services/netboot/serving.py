@@ -100,7 +100,7 @@ class HttpListeners:
         where = f"{address}, TCP port {self._port}"
         if error.errno == errno.EADDRINUSE:
             return Conflict(
-                f"somebody else listens on {where}: boot files cannot be served there",
+                f"another process listens on {where}: boot files cannot be served there",
                 hint="Set NOSPOON_BOOT_PORT to a free port.",
             )
         return ProviderError(f"cannot listen on {where}: {error.strerror}")

@@ -246,12 +246,12 @@ class _Reader:
         wants = any("ironic_config" in spec for spec in specs)
         made, left = flavors(self.given.get("nova_flavors"), self.source.file)
         if not self.source.cloud:
-            self.left_out += [f"enrolment in Ironic: {WHICH}"] if wants else []
+            self.left_out += [f"enrollment in Ironic: {WHICH}"] if wants else []
             self.left_out += [f"nova_flavors: {WHICH}"] if made else []
             return {}
         self.left_out += left
         self.left_out += [
-            f"specs of type {spec['type']}: Tenks enrols none of them, `ironic` here enrols all"
+            f"specs of type {spec['type']}: Tenks enrolls none of them, `ironic` here enrolls all"
             for spec in specs
             if "ironic_config" not in spec
         ]

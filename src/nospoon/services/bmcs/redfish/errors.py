@@ -332,7 +332,7 @@ _UNFETCHABLE: Mapping[Obstacle, tuple[str, str]] = {
 
 
 def unfetchable(error: Unfetchable) -> RedfishError:
-    """The image that a client named cannot be had: its request was wrong, not this service."""
+    """The image that a client named is not available: its request was wrong, not this service."""
     id_, text = _UNFETCHABLE[error.why]
     args = (error.url, error.message)[: text.count("%")]
     for number, arg in enumerate(args, 1):

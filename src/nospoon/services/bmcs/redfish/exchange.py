@@ -101,7 +101,7 @@ class Exchange:
         if fault is not None:
             status = 500 if fault.kind is Kind.HTTP_500 else 503
             headers = {"Retry-After": f"{fault.seconds:.0f}"} if status == 503 else {}
-            raise errors.general(status, "A fault on demand.", headers=headers)
+            raise errors.general(status, "An injected fault.", headers=headers)
 
     def _may_change(self, system: UUID) -> bool:
         return self.accounts.privilege(self.account, system) >= OPERATOR

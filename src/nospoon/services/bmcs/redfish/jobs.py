@@ -19,9 +19,7 @@ KEPT = 256
 """Tasks that are kept after their end, of all systems together."""
 
 
-UNEXPECTED = NospoonError(
-    "the work ended by an error that nobody expected", hint="The daemon's log has it"
-)
+UNEXPECTED = NospoonError("the task ended with an unexpected error", hint="The daemon's log has it")
 Changed = Callable[["Job"], None]
 """Told of a Task that began or ended."""
 

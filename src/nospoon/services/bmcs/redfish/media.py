@@ -132,7 +132,7 @@ async def _fail(url: str) -> None:
 
 def on_demand(url: str) -> Unfetchable:
     """The fault on demand that nothing can be fetched."""
-    message = "the image cannot be fetched (a fault on demand)"
+    message = "the image cannot be fetched (an injected fault)"
     return Unfetchable(message, url=url, why=Obstacle.UNREACHABLE)
 
 

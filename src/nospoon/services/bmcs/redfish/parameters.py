@@ -4,7 +4,7 @@ Rules (DSP0266 §7.11; messages of DSP8011's Base registry):
 
 - One that the action does not know is refused, whatever its value is.
 - null is the same as none where the schema lets it be null, which is where it may be left out.
-- Types are JSON's: no number is a string, and true is no number.
+- Types are JSON's: no number is a string, and true is not a number.
 """
 
 from __future__ import annotations
