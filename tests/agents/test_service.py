@@ -248,7 +248,7 @@ async def test_an_iso_that_cannot_be_had_is_told_on_the_console() -> None:
     async with ironic() as api, agents(uri=f"{api.url}/boot.iso") as service:
         service.booted(guest(machine, Agents(api=api.url)))
         await machine.until(
-            lambda: any("boot.iso: HTTP Error 404" in each for each in machine.done)
+            lambda: any("boot.iso: the server answered 404" in each for each in machine.done)
         )
 
 

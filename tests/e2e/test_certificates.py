@@ -78,7 +78,7 @@ def test_what_cannot_be_served_is_told_with_its_place_in_the_file(rack: Rack) ->
         ("good.pem", "there", "KEY", "cannot read 'there': {}/there: Is a directory"),
         ("old.pem", "old.key", "CERTIFICATE", "cannot serve with 'old.pem': it expired on 20"),
         ("good.pem", "old.key", "KEY", "cannot serve with 'old.key': it is not that of the cert"),
-        ("good.key", "good.pem", "CERTIFICATE", "cannot serve with 'good.key': it is no certif"),
+        ("good.key", "good.pem", "CERTIFICATE", "cannot serve with 'good.key': it is not a certif"),
     ):
         file = rack.file(text.replace("CERTIFICATE", certificate).replace("KEY", key))
         column = start(wrong) + 1

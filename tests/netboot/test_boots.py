@@ -282,5 +282,5 @@ async def test_our_iso_boots_the_disk_when_the_daemon_is_away(
     more = [*session(iso), *disk(firmware, state)]
     hardware = Hardware(firmware, uuid4(), state, memory, more, unprivileged=True)
     async with running(hardware) as guest:
-        await guest.until(b"nobody tells what to boot")
+        await guest.until(b"no boot server answered")
         await guest.until(disks.GREETING)

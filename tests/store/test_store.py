@@ -213,7 +213,7 @@ def test_a_database_that_does_not_answer_is_told_without_its_password(tmp_path: 
     with pytest.raises(HostUnreachable, match="cannot open the database") as caught:
         Database.open(url)
     assert "s3cret" not in str(caught.value)
-    with pytest.raises(UsageError, match="no URL of a database"):
+    with pytest.raises(UsageError, match="not a URL of a database"):
         Database.open("store.db")
     with pytest.raises(MissingTool, match="asyncmy"):
         Database.open("mysql+asyncmy://me:s3cret@h/db")

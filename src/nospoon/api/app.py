@@ -16,6 +16,7 @@ from nospoon.api.gate import Gate
 from nospoon.api.routes import clusters, files, nodes, operations, snapshots, system, upkeep
 from nospoon.control.controller import Controller
 from nospoon.errors import NospoonError, UsageError
+from nospoon.spec.sections import wanted
 
 log = structlog.get_logger()
 MAX_ERRORS = 20
@@ -58,5 +59,15 @@ def _summary(details: Any) -> str:
 
 
 def _error(detail: Any) -> str:
-    where = ".".join(str(part)[:MAX_TOLD] for part in detail["loc"])
-    return f"{where[: MAX_TOLD // 2]}: {detail['msg']}"[:MAX_TOLD]
+    where = ".".join(str(part)[:MAX_TOLD] for part in detail["loc"])[: MAX_TOLD // 2]
+    kind, context = detail["type"], detail.get("ctx", {})
+    match kind:
+        case "missing":
+            what = "is missing"
+        case "extra_forbidden":
+            what = "is not a known field"
+        case "value_error":
+            what = str(context["error"])
+        case _:
+            what = f"expected {wanted(kind, context)}"
+    return f"{where}: {what}"[:MAX_TOLD]

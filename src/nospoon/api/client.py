@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from nospoon.api.errors import decode
 from nospoon.errors import HostUnreachable
+from nospoon.runtime.reasons import reason
 
 Json = Any
 """Decoded JSON as the server's wire models describe it (see docs/reference/api.md)."""
@@ -118,7 +119,7 @@ class Client:
                     hint="It may still be running: see `nospoon operation list` and its log.",
                 ) from error
             raise HostUnreachable(
-                f"no daemon answers at {self.socket_path}: {error}",
+                f"no daemon answers at {self.socket_path}: {reason(error)}",
                 hint="Start it with `nospoon daemon start`.",
             ) from error
         if answer.status >= http.client.BAD_REQUEST:

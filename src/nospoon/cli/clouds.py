@@ -24,7 +24,8 @@ def cloud(name: str) -> dict[str, Any]:
         config = OpenStackConfig().get_one(cloud=name).config
     except exceptions.ConfigException as error:
         raise UsageError(
-            f"cloud {name!r}: {error}", hint="OS_CLIENT_CONFIG_FILE names a clouds.yaml."
+            f"cloud {name!r} is not in clouds.yaml, or its entry is not complete",
+            hint="OS_CLIENT_CONFIG_FILE names a clouds.yaml.",
         ) from error
     # in order, for the daemon compares the text of one `up` with that of the next
     told = {key: config[key] for key in sorted(SETTINGS) if config.get(key) is not None}

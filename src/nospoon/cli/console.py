@@ -72,7 +72,9 @@ def _raw(descriptor: int) -> Iterator[None]:
     try:
         before = termios.tcgetattr(descriptor)
     except termios.error as error:
-        raise UsageError(f"standard input is not a usable terminal: {error}") from error
+        raise UsageError(
+            f"standard input is not a usable terminal: {os.strerror(error.args[0])}"
+        ) from error
     tty.setraw(descriptor)
     try:
         yield

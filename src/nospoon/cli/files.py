@@ -16,6 +16,7 @@ from nospoon.cli import ansible
 from nospoon.cli.echo import echo
 from nospoon.cli.follow import finish, follow
 from nospoon.errors import SpecError, UsageError
+from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
     from nospoon.model.cluster import Cluster
@@ -133,7 +134,7 @@ def _read(path: str) -> tuple[str, str]:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error}") from error
+        raise UsageError(f"cannot read {path}: {reason(error)}") from error
 
 
 def _why_unreadable(path: Path) -> str:

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
 from nospoon.runtime.reach import ANYWHERE, Reach, dial
+from nospoon.runtime.reasons import reason
 
 CHUNK = 1 << 20
 FETCH_TIMEOUT = 60.0
@@ -58,7 +59,7 @@ def separated(url: str, access: Access) -> tuple[str, Access]:
         parts = urlsplit(url)
         _ = parts.port  # looked at here, where it is read
     except ValueError as error:
-        raise UsageError(f"{url!r} is not a URL: {error}") from error
+        raise UsageError(f"{url!r} is not a URL: its host or port is wrong") from error
     if parts.username is None:
         return url, access
     place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
@@ -170,7 +171,9 @@ def _chunks(
             error.close()  # it holds the answer
         if not transfer.unwanted:
             why = _why(error)
-            raise Unfetchable(f"cannot fetch {place}: {error}", url=place, why=why) from error
+            raise Unfetchable(
+                f"cannot fetch {place}: {reason(error)}", url=place, why=why
+            ) from error
     except Unfetchable as error:
         message = f"cannot fetch {place}: {error.message}"
         raise Unfetchable(message, url=place, why=error.why, hint=error.hint) from error

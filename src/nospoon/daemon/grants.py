@@ -10,6 +10,7 @@ import structlog
 
 from nospoon.errors import Forbidden, SpecError
 from nospoon.model.grants import DEFAULTS, Grants
+from nospoon.runtime.reasons import reason
 from nospoon.spec.grants import load_grants
 
 log = structlog.get_logger()
@@ -32,7 +33,7 @@ def read_grants(path: Path, *, owners: frozenset[int]) -> Grants:
     except FileNotFoundError:
         return DEFAULTS
     except (OSError, UnicodeDecodeError, SpecError) as error:
-        why = str(error)
+        why = str(error) if isinstance(error, SpecError) else reason(error)
     log.error("list of grants refused", file=str(path), why=why)
     raise Forbidden(
         f"the administrator's list {path} is refused: {why}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
+from nospoon.runtime.reasons import reason
 
 PATIENCE = 60.0
 """Seconds until somebody who says nothing is away; Ironic's API itself waits so long for its
@@ -48,6 +49,18 @@ def answered(adapter: Any, path: str, method: str, **how: Any) -> Answered:
         if method != "GET":
             raise
         return decoded(adapter.request(path, method, **how))
+
+
+def refusal(error: Exception) -> str:
+    """Why a call of keystoneauth failed without an answer that could be judged."""
+    status = getattr(error, "http_status", None)
+    if status == 401:
+        return "it refuses the login: check user, password and project of the cloud"
+    if status:
+        return f"it answered {status}"
+    if type(error).__name__ in {"EndpointNotFound", "EmptyCatalog", "CatalogException"}:
+        return "the cloud's catalog has no such service"
+    return reason(error)
 
 
 def decoded(answer: Any) -> Answered:

@@ -15,6 +15,8 @@ import urllib3
 from keystoneauth1.session import TCPKeepAliveAdapter
 from typing_extensions import override
 
+from nospoon.runtime.reasons import OurWords
+
 MAX_ANSWER = 16 << 20
 """Bytes of an answer; 1,000 nodes of Ironic in full are some 10 million."""
 MAX_VALUES = 1_000_000
@@ -27,7 +29,7 @@ CHUNK = 1 << 16
 Clock = Callable[[], float]
 
 
-class Refused(requests.exceptions.RequestException):
+class Refused(OurWords, requests.exceptions.RequestException):
     """An answer that is not taken."""
 
 
@@ -52,7 +54,7 @@ class BoundedAdapter(TCPKeepAliveAdapter):
             body = self._body(answer, deadline)
         except urllib3.exceptions.HTTPError as error:
             answer.close()
-            raise requests.exceptions.ChunkedEncodingError(str(error)) from error
+            raise requests.exceptions.ChunkedEncodingError(error) from error
         except Refused:
             answer.close()
             raise

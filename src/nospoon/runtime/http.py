@@ -13,6 +13,7 @@ import httptools
 
 from nospoon.errors import ProviderError
 from nospoon.runtime.reach import ANYWHERE, Reach, places_of
+from nospoon.runtime.reasons import reason
 
 _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 PORTS = {"http": 80, "https": 443}
@@ -27,6 +28,10 @@ class Answer:
 
     status: int
     body: bytes = b""
+
+
+class _Unusable(ValueError):
+    """A URL or an answer that is of no use, with the reason in our words."""
 
 
 async def request(
@@ -50,8 +55,12 @@ async def request(
             return await _exchange(connection, asked, most)
     except TimeoutError:
         raise ProviderError(f"{url} did not answer within {patience:.0f} s") from None
-    except (OSError, ValueError, httptools.HttpParserError) as error:
+    except _Unusable as error:
         raise ProviderError(f"{url} does not answer: {error}") from error
+    except ValueError as error:  # of what takes URLs apart
+        raise ProviderError(f"{url!r} is not a URL: its host or port is wrong") from error
+    except (OSError, httptools.HttpParserError) as error:
+        raise ProviderError(f"{url} does not answer: {reason(error)}") from error
 
 
 def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
@@ -67,7 +76,7 @@ def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
 async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> _Connection:
     parts = urlsplit(url)
     if parts.scheme not in PORTS or not parts.hostname:
-        raise ValueError("it is not an http or https URL")
+        raise _Unusable("it is not an http or https URL")
     host, port = parts.hostname, parts.port or PORTS[parts.scheme]
     trouble: OSError | None = None
     for place in await places_of(host, port, reach):
@@ -106,10 +115,10 @@ class _Reading:
             self._head += 0 if self._headed else len(data)
             # a header that comes in pieces is copied with each of them
             if self._head > LONGEST_HEAD + _PIECE:
-                raise ValueError(f"its headers are longer than {LONGEST_HEAD} bytes")
+                raise _Unusable(f"its headers are longer than {LONGEST_HEAD} bytes")
             self._parser.feed_data(data)
         if not self._whole and not (self._headed and self._until_end):
-            raise ValueError("it hung up before the end of its answer")
+            raise _Unusable("it hung up before the end of its answer")
         return Answer(self._parser.get_status_code(), b"".join(self._body))
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -123,7 +132,7 @@ class _Reading:
     def on_body(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > self._most:
-            raise ValueError(f"its answer is longer than {self._most} bytes")
+            raise _Unusable(f"its answer is longer than {self._most} bytes")
         self._body.append(data)
 
     def on_message_complete(self) -> None:

@@ -56,8 +56,8 @@ def why_unusable(certificate: Path, key: Path, *, now: float) -> tuple[str, str]
     try:
         first = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
         wanted = public_bytes(first.public_key())
-    except (ValueError, UnsupportedAlgorithm) as error:
-        return "certificate", f"it is not a certificate in PEM: {error}"
+    except (ValueError, UnsupportedAlgorithm):
+        return "certificate", "it is not a certificate in PEM"
     why = _out_of_time(first, datetime.fromtimestamp(now, UTC))
     if why:
         return "certificate", why

@@ -142,8 +142,8 @@ def wrong_in_url(url: str) -> str:
         parts = urlsplit(url)
         wrong = "" if parts.hostname else "it names no host"
         _ = parts.port  # looked at here, where it is read
-    except ValueError as error:
-        wrong = str(error)
+    except ValueError:
+        wrong = "its host or port is wrong"
     if not wrong and any(char.isspace() or not char.isprintable() for char in url):
         wrong = "it has a blank; write %20"
     return wrong

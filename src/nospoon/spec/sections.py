@@ -262,7 +262,7 @@ def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
         return _pattern_message(str(context["pattern"]), got)
     if kind in _BOUNDS:
         return f"expected {_BOUNDS[kind].format(**context)}, got {got}", ""
-    return f"{detail['msg']}, got {got}", ""
+    return f"expected {wanted(kind, context)}, got {got}", ""
 
 
 _BOUNDS = {
@@ -337,3 +337,36 @@ def shown(value: object) -> str:
         return "nothing"
     text = repr(value) if isinstance(value, str) else str(value).lower()
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def wanted(kind: str, context: Mapping[str, Any]) -> str:
+    """'a whole number': what a value had to be, for the type and context of an error of pydantic,
+    whose own words are for programmers.
+    """
+    if kind in _BOUNDS:
+        return _BOUNDS[kind].format(**context)
+    if kind in ("enum", "literal_error"):
+        return f"one of {context['expected']}"
+    return _EXPECTED.get(kind) or _KINDS.get(kind.rpartition("_")[0], "another kind of value")
+
+
+_KINDS = {
+    "string": "text",
+    "bytes": "text",
+    "int": "a whole number",
+    "int_from": "a whole number",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "mapping": "a mapping",
+    "dataclass": "a mapping",
+    "tuple": "a list",
+    "set": "a list",
+    "iterable": "a list",
+    "uuid": "a UUID",
+    "url": "a URL",
+    "json": "JSON",
+    "ip_v6": "an IPv6 address",
+    "ip_any": "an IP address",
+}
+"""Beginning of an error's type -> what it expects."""

@@ -11,6 +11,7 @@ Any SQLAlchemy URL will do; PostgreSQL is the other one that is meant.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -104,6 +105,30 @@ def _tell(future: asyncio.Future[Any], outcome: _Outcome) -> None:
         future.set_result(outcome.value)
 
 
+def _why(error: DatabaseError) -> str:
+    """Why a database was not opened, in words that a driver does not choose."""
+    name = getattr(error.orig, "sqlite_errorname", "")
+    if name:
+        known = (why for code, why in _SQLITE.items() if name.startswith(code))
+        return next(known, f"SQLite refuses it ({name})")
+    said = _FATAL.search(str(error.orig))
+    return f"PostgreSQL refuses it: {said.group(1)}" if said else "no PostgreSQL server answers"
+
+
+_FATAL = re.compile(r"FATAL:\s+(.+)")
+"""What a PostgreSQL server says where it refuses a session."""
+_SQLITE = {
+    "SQLITE_NOTADB": "it is not a database of SQLite",
+    "SQLITE_CORRUPT": "it is damaged",
+    "SQLITE_CANTOPEN": "its file cannot be opened",
+    "SQLITE_READONLY": "its file cannot be written",
+    "SQLITE_BUSY": "another process has locked it",
+    "SQLITE_FULL": "its disk is full",
+    "SQLITE_IOERR": "its disk reports errors",
+}
+"""Beginning of an error's name (sqlite.org/rescode.html) -> what it means."""
+
+
 class Fence:
     """Checks the epoch at the first write of each transaction. `epoch` 0: nobody's."""
 
@@ -158,7 +183,7 @@ class Database:
             engine.dispose()
             shown = engine.url.render_as_string(hide_password=True)
             raise HostUnreachable(
-                f"cannot open the database {shown}: {error.orig}",
+                f"cannot open the database {shown}: {_why(error)}",
                 hint="NOSPOON_DATABASE says which one is used; a damaged one has to be restored.",
             ) from error
 

@@ -11,6 +11,7 @@ from nospoon.cli import ansible
 from nospoon.cli.echo import echo, echo_file
 from nospoon.cli.output import writable, write_private
 from nospoon.errors import UsageError
+from nospoon.runtime.reasons import reason
 
 FORMATS = ("tenks", "instackenv")
 
@@ -78,4 +79,4 @@ def _text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        raise UsageError(f"cannot read {path}: {reason(error)}") from error

@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 
 from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import Answered, answered, judged
+from nospoon.providers.answers import Answered, answered, judged, refusal
 from nospoon.providers.clouds import connection
 from nospoon.providers.ironic.errors import Crowded, is_full
 from nospoon.providers.ironic.errors import said as words
 from nospoon.runtime import clock
+from nospoon.runtime.reasons import reason
 from nospoon.runtime.telling import is_heard, tell
 
 NEWEST = (1, 95)
@@ -183,9 +184,9 @@ class Api:
             try:
                 return call()
             except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
-                raise _Away(str(error)) from error
+                raise _Away(reason(error)) from error
             except exceptions.ClientException as error:
-                raise ProviderError(f"Ironic at {self.place}: {error}") from error
+                raise ProviderError(f"Ironic at {self.place}: {refusal(error)}") from error
             except RecursionError as error:  # of keystoneauth's own look at a service
                 raise _Away("it answers with JSON that is nested too deeply") from error
 

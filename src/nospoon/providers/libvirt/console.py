@@ -132,7 +132,7 @@ def same_run(domain: Domain, run: int) -> None:
     try:
         domain.ioThreadInfo(libvirt.VIR_DOMAIN_AFFECT_LIVE)  # asks QEMU, also while a job runs
     except libvirt.libvirtError as error:
-        raise ProviderError(f"the machine stopped while its console was opened: {error}") from error
+        raise ProviderError("the machine stopped while its console was opened") from error
     if domain.ID() != run:
         raise ProviderError("the machine was restarted while its console was opened")
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import MAX_TOLD, answered, judged, said_json
+from nospoon.providers.answers import MAX_TOLD, answered, judged, refusal, said_json
 from nospoon.providers.clouds import connection
+from nospoon.runtime.reasons import reason
 
 PARALLEL = 4
 
@@ -66,9 +67,11 @@ class Api:
                 self._adapter, path, method, microversion=version, raise_exc=False, **more
             )
         except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
-            raise HostUnreachable(f"{name} of {self.place} does not answer: {error}") from error
+            raise HostUnreachable(
+                f"{name} of {self.place} does not answer: {reason(error)}"
+            ) from error
         except exceptions.ClientException as error:
-            raise ProviderError(f"{name} of {self.place}: {error}") from error
+            raise ProviderError(f"{name} of {self.place}: {refusal(error)}") from error
         except RecursionError as error:  # of keystoneauth's own look at a service
             raise HostUnreachable(f"{name} of {self.place} answers with no JSON") from error
 

@@ -78,7 +78,7 @@ class Certificates:
         try:
             signed = builder.sign(key, hashes.SHA256())
         except ValueError as error:  # a country, for one, is a PrintableString (RFC 5280 A.1)
-            raise UsageError(f"X.509 cannot say this: {error}") from None
+            raise UsageError("a name has characters that X.509 does not allow in it") from error
         return signed.public_bytes(serialization.Encoding.PEM).decode()
 
     def replace(self, address: str, text: str) -> None:
@@ -88,7 +88,7 @@ class Certificates:
             chain = x509.load_pem_x509_certificates(data)
             wanted = public_bytes(chain[0].public_key())
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise UsageError(f"the certificate cannot be read as PEM: {error}") from None
+            raise UsageError("the certificate is not a certificate in PEM") from error
         pending = self._pending(address)
         kept = pending.read_bytes() if pending.exists() else b""
         for candidate in (data, kept, self.path(address).read_bytes()):

@@ -20,6 +20,7 @@ from nospoon.model.addresses import same_place
 from nospoon.model.resources import Bmc
 from nospoon.runtime import process
 from nospoon.runtime.http_limits import Connections
+from nospoon.runtime.reasons import reason
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.udp import Peer, UdpSocket, cannot_serve, family_of, ports_in_use
 from nospoon.runtime.worker import Worker
@@ -259,7 +260,7 @@ class Listeners:
             await http.start()
         except OSError as error:  # that of TLS is one, for a certificate that cannot be served
             await http.close()
-            raise ProviderError(f"cannot serve {need}: {error}") from error
+            raise ProviderError(f"cannot serve {need}: {reason(error)}") from error
         except BaseException:
             await http.close()
             raise

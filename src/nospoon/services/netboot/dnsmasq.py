@@ -31,7 +31,8 @@ async def start(configuration: Path, *, pid_file: Path, group: str) -> Process:
     done = await process.run(argv, check=False)
     if done.status != 0 and any(sign in done.stderr for sign in _TAKEN):
         raise obstacle() or Conflict(
-            f"another DHCP or TFTP server uses the same address: {done.stderr.strip()}", hint=ONLY_ONE
+            f"another DHCP or TFTP server uses the same address: {done.stderr.strip()}",
+            hint=ONLY_ONE,
         )
     if done.status != 0:
         process.refuse(done)

@@ -217,8 +217,8 @@ def _attributes(given: Mapping[str, Any]) -> Iterator[x509.NameAttribute[str]]:
             continue
         try:
             yield x509.NameAttribute(oid, given[name])
-        except ValueError as error:
-            what = f"what X.509 can say: {error}"
+        except ValueError:
+            what = "a value that X.509 allows there"
             raise GENERATE.wrong_format(name, given[name], what) from None
 
 

@@ -176,8 +176,8 @@ class Exchange:
             raise errors.malformed(f"expected at most {DEEPEST} levels, got more")
         try:
             value = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise errors.malformed(str(error)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise errors.malformed("it is not JSON in UTF-8") from None
         if not isinstance(value, dict):
             raise errors.malformed(f"expected an object, got {type(value).__name__}")
         return value
