@@ -139,7 +139,7 @@ def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
         near = next(node for node in bmcs if node != away)
         assert {row["state"] for row in rows.values() if row["host"] != "rack-b"} == {"present"}
         assert rows[away]["state"] == "unknown"
-        assert "host rack-b is away" in rack.run("status", name).stderr
+        assert "host rack-b is unreachable" in rack.run("status", name).stderr
         listed = {row["host"]: row["away"] for row in rack.json("host", "list")}
         assert [host for host, away in listed.items() if away] == ["rack-b"]
         assert "is off" in rack.ipmitool(bmcs[near], "power", "status")
@@ -205,7 +205,7 @@ def assert_others_are_changed(farm: Farm, name: str, *, away: str, near: str) ->
     rack, file = farm.rack, farm.file(name, NODES.replace("64MiB", "128MiB"))
     for limits in ((), ("-t", away)):
         refused = rack.run("up", "--yes", *limits, file, status=1).stderr
-        assert "host rack-b is away" in refused
+        assert "host rack-b is unreachable" in refused
     assert "--target NODE" in rack.run("plan", file, status=1).stderr
     rack.run("up", "--yes", "-t", near, file)
     drift = {row["node"]: row["drift"] for row in rack.json("status", name)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nospoon.model.resources import Tunnel
-from nospoon.plan.words import field_text
+from nospoon.plan.words import counted, field_text, unreachable
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,10 @@ from nospoon.plan.words import field_text
 )
 def test_a_tunnel_is_told_in_words(value: object, told: str) -> None:
     assert field_text("tunnel", value) == told
+
+
+def test_numbers_and_hosts_are_shown_in_grammar() -> None:
+    assert counted(1, "node") == "1 node"
+    assert counted(2, "address") == "2 addresses"
+    assert unreachable("a", "host a: no answer.") == "host a is unreachable: no answer"
+    assert unreachable("a", "no answer") == "host a is unreachable: no answer"

@@ -14,6 +14,7 @@ from nospoon.control.request import Request
 from nospoon.errors import HostUnreachable
 from nospoon.model.cluster import Host
 from nospoon.plan.hosts import HostFacts
+from nospoon.plan.words import unreachable
 from nospoon.providers.base import Capabilities
 
 Ask = Callable[[Host], Awaitable[tuple[Capabilities, HostFacts]]]
@@ -58,6 +59,6 @@ def require(request: Request, away: Mapping[str, str], stranded: Collection[str]
     """
     targets = sorted(set(request.targets).intersection(stranded))
     if away and (request.needs_all or targets):
-        told = [f"host {name} is away: {why.rstrip('.')}" for name, why in sorted(away.items())]
+        told = [unreachable(name, why) for name, why in sorted(away.items())]
         hint = f"{', '.join(targets)} cannot be reached." if targets else ELSEWHERE
         raise HostUnreachable("; ".join(told), hint=hint)

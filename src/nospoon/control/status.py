@@ -11,6 +11,7 @@ from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff import waiting
 from nospoon.plan.steps import Action, Step
+from nospoon.plan.words import unreachable
 from nospoon.spec.recovered import FILE as RECOVERED
 
 FAULTY = frozenset({Kind.MACHINE, Kind.IRONIC_STANDING})
@@ -41,7 +42,7 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
 
 def other_drift(prepared: Prepared) -> list[str]:
     """What differs and belongs to no node: networks, pools, images, network boot; hosts away."""
-    away = [f"host {name} is away: {why}" for name, why in sorted(prepared.seen.away.items())]
+    away = [unreachable(name, why) for name, why in sorted(prepared.seen.away.items())]
     said = _who_says(prepared)
     return away + [_drift(step, said) for step in _steps_by_node(prepared).get("", [])]
 

@@ -38,7 +38,7 @@ from nospoon.plan.order import MoveId
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import touched
 from nospoon.plan.text import summary
-from nospoon.plan.words import listed
+from nospoon.plan.words import counted, listed
 from nospoon.runtime.clock import Clock
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
@@ -141,7 +141,7 @@ class Work:
         late = [note for each in again.seen.observed if (note := waiting(each))]
         late += [f"{each.key.kind} {each.key.name} stays: {each.why}" for each in again.plan.later]
         amount = len(request.targets) or len(seen.cluster.nodes)
-        said = f"cluster {row.name} is up: {amount} nodes"
+        said = f"cluster {row.name} is up: {counted(amount, 'node')}"
         return Ended(OperationState.DONE, "; ".join((said, *late)))
 
     async def down(
@@ -334,7 +334,7 @@ class Work:
         try:
             await self._hosts.look(host)
         except HostUnreachable as error:
-            log.warning("host is away", host=host.name, why=str(error))
+            log.warning("host is unreachable", host=host.name, why=str(error))
 
     async def _forget_leavers(self, prepared: Prepared, targets: Collection[str]) -> None:
         """Nodes and hosts that the file names no more; a second look found nothing of them."""

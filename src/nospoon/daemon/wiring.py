@@ -54,6 +54,7 @@ from nospoon.model.boot import NO_OVERRIDE, BootPlan, next_boot
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent
 from nospoon.model.resources import Bmc, Kind, Machine, NetbootService, Resource
+from nospoon.plan.words import counted
 from nospoon.providers.base import Connection, Driver
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.runtime import clock, running
@@ -543,7 +544,7 @@ def _free_port(wanted: int) -> int:
 
 def _found(nodes: int, interrupted: list[str], calls: int, failed: dict[str, str]) -> str:
     """What start-up found, in a sentence or two."""
-    parts = [f"{nodes} nodes"]
+    parts = [counted(nodes, "node")]
     if interrupted:
         kinds = ", ".join(interrupted)
         parts.append(

@@ -208,7 +208,7 @@ class Rooms:
         if place.host.drained:
             yield "it is drained."
         if place.facts is not None and place.facts.away:
-            yield f"it is away: {place.facts.away}"
+            yield f"it is unreachable: {place.facts.away}"
         elif place.facts is not None:
             yield from against_node(node, place.facts)
             for network, why in against_networks(node, self._cluster, place.host, place.facts):

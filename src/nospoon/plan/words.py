@@ -133,7 +133,8 @@ def describe(shape: Shape) -> str:
             return f"DHCP, TFTP and HTTP for {counted(len(shape.reservations), 'NIC')}"
         case Machine():
             return (
-                f"{shape.cpus} CPU, {size(shape.memory)}, {shape.firmware}, {shape.arch}, "
+                f"{counted(shape.cpus, 'CPU')}, {size(shape.memory)}, "
+                f"{shape.firmware}, {shape.arch}, "
                 f"{counted(len(shape.disks), 'disk')}, {counted(len(shape.nics), 'NIC')}"
             )
         case Bmc():
@@ -186,9 +187,14 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= MENTIONED else f"{shown} and {len(names) - MENTIONED} more"
 
 
+def unreachable(host: str, why: str) -> str:
+    """'host a is unreachable: no answer', where the reason may name the host itself."""
+    return f"host {host} is unreachable: {why.removeprefix(f'host {host}: ').rstrip('.')}"
+
+
 def counted(number: int, what: str) -> str:
     """'1 disk', '2 disks'."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

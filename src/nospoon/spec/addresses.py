@@ -7,6 +7,7 @@ from ipaddress import IPv4Network, IPv6Network
 from itertools import combinations
 
 from nospoon.model.cluster import BmcProtocol, Netboot, Switch
+from nospoon.plan.words import counted
 from nospoon.spec.expand import Complaint, Expansion
 from nospoon.spec.models import NetworkSection
 from nospoon.spec.sections import Sections
@@ -109,7 +110,7 @@ def _unusable(cidr: Network, network: NetworkSection) -> Iterator[tuple[str, str
     if unfit := _unfit(cidr, (*_NOT_FOR_HOSTS, *_LOOPBACKS)):
         yield unfit, f"Take a private one such as {example}"
     if cidr.version == 6 and cidr.prefixlen != HALF and network.netboot is Netboot.BUILTIN:
-        message = f"{cidr} is no /64, in which machines find addresses (RFC 4862 §5.5.3)"
+        message = f"{cidr} is not a /64, in which machines find addresses (RFC 4862 §5.5.3)"
         yield message, f"Take one such as {example}"
 
 
@@ -161,7 +162,8 @@ def _room_for_bmcs(sections: Sections, expansion: Expansion) -> Iterator[Complai
     ipmi = sum(1 for node in expansion.nodes if BmcProtocol.IPMI in node.bmc)
     pool, (first, last) = sections.bmc.pool, sections.bmc.ports
     if pool is not None and pool.num_addresses - 2 < wanted:
-        message = f"{pool} has {max(pool.num_addresses - 2, 0)} addresses for {wanted} BMCs"
+        usable = counted(max(pool.num_addresses - 2, 0), "address")
+        message = f"{pool} has {usable} for {counted(wanted, 'BMC')}"
         yield Complaint(("bmc", "pool"), message, "Take a larger network")
     if pool is None and last - first + 1 < ipmi:
         message = f"{first}-{last} has {last - first + 1} ports for {ipmi} BMCs"
@@ -181,5 +183,6 @@ def _room_on_networks(sections: Sections, expansion: Expansion) -> Iterator[Comp
             room -= pool.num_addresses
         if room < nics:
             beside = f" beside bmc.pool {pool}" if within else ""
-            message = f"{cidr} has {max(room, 0)} addresses for {nics} NICs{beside}"
+            usable = counted(max(room, 0), "address")
+            message = f"{cidr} has {usable} for {counted(nics, 'NIC')}{beside}"
             yield Complaint(("networks", name, "cidr"), message, "Take a larger network")

@@ -60,7 +60,9 @@ class AgentsSection(Section):
     from `api`.
     """
 
-    api: Url = Field("", description="URL of Ironic's API, for agents that get it from nothing else.")
+    api: Url = Field(
+        "", description="URL of Ironic's API, for agents that get it from nothing else."
+    )
     boot_script: Url = Field(
         "", description="URL of the iPXE script (`…/boot.ipxe`) that a DHCP server would name."
     )

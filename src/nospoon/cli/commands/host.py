@@ -27,7 +27,7 @@ def command() -> None:
 @command.command("list")
 @output_options
 def list_(format_: str, columns: tuple[str, ...]) -> None:
-    """List the hosts of your clusters: where they are, what nodes take of them, who is away."""
+    """List the hosts of your clusters: place, use by nodes, reachability."""
     rows = connect.client().get("/v1/hosts")
     if format_ == "table":
         rows = [row | {"memory": size(row["memory"])} for row in rows]
@@ -101,10 +101,8 @@ def _to_prepare(cluster: Cluster, file: str, chosen: tuple[str, ...]) -> dict[st
     hosts = {h.name: h for h in cluster.hosts if h.kind is ConnectionKind.LIBVIRT}
     unknown = sorted(set(chosen) - set(hosts))
     if unknown or not hosts:
-        wanted = ", ".join(unknown) or "one with libvirt"
-        raise UsageError(
-            f"no host {wanted} in {file}. It has {', '.join(hosts) or 'none to set up'}"
-        )
+        wanted = f"host {', '.join(unknown)}" if unknown else "libvirt host"
+        raise UsageError(f"{file} has no {wanted}", hint=f"Its hosts: {', '.join(hosts) or '-'}.")
     found: dict[str, dict[str, Any]] = {}
     for host in hosts.values():
         if chosen and host.name not in chosen:

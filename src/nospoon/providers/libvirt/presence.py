@@ -104,7 +104,7 @@ class Presence:
                 await lost.wait()
             except NospoonError as error:
                 tell = log.debug if self._was_lost else log.warning
-                tell("host is away", host=self._hypervisor.host, why=str(error))
+                tell("host is unreachable", host=self._hypervisor.host, why=str(error))
             self._tell_unreachable()
             self._tried.set()
             await asyncio.sleep(delay)
