@@ -142,7 +142,7 @@ def test_who_has_a_node_that_leaves_the_file_is_told(
     api("PATCH", f"/nodes/{cluster.name}-n0", claim)
     before = rack.bmcs(cluster.name)["n0"]["ipmi"]
     one = cluster.write("[{name: n1, ironic: {state: enroll}}]")
-    assert "somebody uses it in Ironic: `up` refuses this" in rack.run("plan", one).stdout
+    assert "it is in use in Ironic: `up` refuses this" in rack.run("plan", one).stdout
     told = rack.run("up", "--yes", one, status=1).stderr
     assert f"it has the instance {CLAIM}" in told
     two = cluster.write(

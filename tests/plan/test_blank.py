@@ -346,7 +346,7 @@ def test_a_deployed_node_that_leaves_is_undeployed_and_has_to_be_forced() -> Non
 @pytest.mark.parametrize("ironic", ["", IMAGE])
 def test_what_up_refuses_of_nodes_in_use_is_told(ironic: str) -> None:
     plan, line = planned(resources(ironic=ironic) if ironic else {}, used=True)
-    assert "somebody uses it in Ironic: `up` refuses this" in line
+    assert "it is in use in Ironic: `up` refuses this" in line
     assert undeployed(plan.steps) == []
 
 

@@ -17,7 +17,7 @@ from nospoon.plan.steps import Action, Step
 
 Found = Mapping[Key, Observed]
 UNDEPLOYS = "it is undeployed, and what is on its disks is lost"
-REFUSED = "somebody uses it in Ironic: `up` refuses this until it is undeployed there"
+REFUSED = "it is in use in Ironic: `up` refuses this until it is undeployed there"
 
 
 def told(steps: Iterable[Step]) -> list[Step]:
@@ -108,5 +108,5 @@ _NAMED = frozenset({Kind.IRONIC_NODE, Kind.IRONIC_PORT})
 
 def _shape(each: Observed | Resource) -> IronicStanding:
     shape = each.shape
-    assert isinstance(shape, IronicStanding), "standing keys have standing shapes"
+    assert isinstance(shape, IronicStanding), "its key says so"
     return shape

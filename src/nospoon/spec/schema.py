@@ -31,7 +31,7 @@ BEYOND: dict[str, str] = {
     r"^(an existing volume|only an image by URL|only an existing volume) has": "what suits a disk",
     r"^a virtio disk cannot": "`rotational` and the bus of a disk",
     r"^expected at most \d+ bytes": "lengths in bytes of UTF-8",
-    r"is no command or step of a deploy agent|takes no time": "names of an agent's commands",
+    r"is not a command or step of a deploy agent|takes no time": "names of an agent's commands",
     r"^expected no file": "files in the settings of a cloud",
 }
 """Rules that no schema expresses: pattern of the loader's message -> what it is about. Names that
