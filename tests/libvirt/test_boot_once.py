@@ -37,6 +37,23 @@ def reset_as_the_guest_would(connection: LibvirtConnection, rack: Rack) -> None:
     connect.lookupByUUID(rack.uuid.bytes).reset(0)
 
 
+async def test_a_stopped_machine_is_started_without_being_destroyed_first(
+    rack: Rack, connection: LibvirtConnection
+) -> None:
+    """Somebody may have started it since it was looked at."""
+    machines = connection.machine_driver
+
+    async def refuse(machine: object) -> None:
+        raise AssertionError(f"{machine} is destroyed")
+
+    destroy = machines._stop
+    machines._stop = refuse  # type: ignore[method-assign]
+    await machines.power(rack.uuid, PowerCommand.ON, ALWAYS)
+    connect = libvirt.open(connection.host.uri)
+    assert connect.lookupByUUID(rack.uuid.bytes).isActive()
+    machines._stop = destroy  # type: ignore[method-assign]
+
+
 async def test_bios_boots_once_from_the_network_and_then_from_disk(
     rack: Rack, bench: Bench, connection: LibvirtConnection
 ) -> None:

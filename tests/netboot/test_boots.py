@@ -31,7 +31,7 @@ from nospoon.testing.netboot import TOKEN, Hardware, ToldAuthority, running
 
 log = structlog.get_logger()
 
-pytestmark = [pytest.mark.boots, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.boots, pytest.mark.timeout(900)]
 
 
 class Net(Protocol):

@@ -90,7 +90,7 @@ def against_held(steps: Iterable[Step], observed: Iterable[Observed], held: Held
             if other not in {None, shape.uuid, *own}:
                 found.append(
                     f"node {step.node}: Ironic has another node named {name!r} ({other}). Set "
-                    "`ironic.name`, for example to '{cluster}-{node}', or remove that one."
+                    f"`ironic.name`, for example '{{cluster}}-{{node}}', or remove that one. {LEFT}"
                 )
         elif isinstance(shape, IronicPort):
             mac = str(values(shape.settings).get("address")).lower()
@@ -98,11 +98,15 @@ def against_held(steps: Iterable[Step], observed: Iterable[Observed], held: Held
             if port not in {None, shape.uuid, *own}:
                 found.append(
                     f"node {step.node}: Ironic has a port of node {node} with the MAC {mac}. Give "
-                    "the NIC another `mac`, or remove that port."
+                    f"the NIC another `mac`, or remove that port. {LEFT}"
                 )
     return found
 
 
+LEFT = (
+    "What an earlier cluster left there is shown by `nospoon orphans FILE`, and taken back with "
+    "`id:` of that cluster in the file."
+)
 _NAMED = frozenset({Kind.IRONIC_NODE, Kind.IRONIC_PORT})
 
 
