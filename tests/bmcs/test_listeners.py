@@ -276,3 +276,13 @@ async def test_the_holder_of_a_port_is_named_by_its_ipv6_socket(tmp_path: Path) 
         with socket.create_server(("::", each.bmc.redfish_port), **six):  # type: ignore[arg-type]
             (found,) = s.listeners.violations([each.bmc])
     assert f"(pid {os.getpid()})" in found
+
+
+async def test_a_pool_whose_port_is_taken_is_told_how_to_do_without(tmp_path: Path) -> None:
+    [each] = bmcs(1)
+    pool = pooled(each)
+    async with service(tmp_path) as s:
+        with socket.socket(socket.AF_INET, UDP) as stranger:
+            stranger.bind(("0.0.0.0", each.bmc.ipmi_port))
+            (found,) = s.listeners.violations([pool.bmc])
+    assert "hoose one `bmc.address` and `bmc.ports` in place of `bmc.pool` in the" in found

@@ -22,7 +22,7 @@ from nospoon.runtime import process
 from nospoon.runtime.http_limits import Connections
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.serve import HttpServer
-from nospoon.runtime.udp import Peer, UdpSocket, cannot_serve, family_of, ports_in_use
+from nospoon.runtime.udp import ANY, Peer, UdpSocket, cannot_serve, family_of, ports_in_use
 from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
@@ -246,7 +246,7 @@ class Listeners:
             need.address,
             need.port,
             lambda data, peer: _take(shared, datagram, data, peer),
-            fields=FIELDS[need.kind],
+            fields=_fields(need),
         )
         return shared
 
@@ -303,6 +303,13 @@ class Listeners:
         }
 
 
+def _fields(need: _Need) -> str:
+    """What to write otherwise: BMCs with addresses of a pool all have the standard's port."""
+    if need.address == ANY and need.kind is not _Kind.REDFISH:
+        return "one `bmc.address` and `bmc.ports` in place of `bmc.pool`"
+    return FIELDS[need.kind]
+
+
 def _refuse_hindered(need: _Need, is_open: Iterable[_Need]) -> None:
     """By sockets of our own: to stop who has them would be bad advice."""
     for held in is_open:
@@ -316,7 +323,7 @@ def _refuse_hindered(need: _Need, is_open: Iterable[_Need]) -> None:
             )
         raise Conflict(
             f"cannot serve {need}: nospoon serves {held} for other nodes",
-            hint=f"Choose {FIELDS[need.kind]} in the cluster file.",
+            hint=f"Choose {_fields(need)} in the cluster file.",
         )
 
 
@@ -372,7 +379,7 @@ def _tried(need: _Need) -> None:
                 try:
                     probe.bind(place)
                 except OSError as error:
-                    raise cannot_serve("UDP", "udp", place, error, FIELDS[need.kind]) from error
+                    raise cannot_serve("UDP", "udp", place, error, _fields(need)) from error
 
 
 def _require_routes(pool: str) -> None:
