@@ -91,7 +91,7 @@ def test_an_edited_boot_profile_is_taken_over(shared: Rack) -> None:
     )
     shared.run("up", "--yes", file)
     Path(file).write_text(Path(file).read_text().replace("one", "two"))
-    assert "taken over" in shared.run("up", "--yes", file).stderr
+    assert "are stored" in shared.run("up", "--yes", file).stderr
     port = (shared.directory / "state" / "boot-port").read_text()
     uuid = shared.bmcs(name)["node-0"]["uuid"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/boot/{uuid}/ipxe", timeout=20) as script:
