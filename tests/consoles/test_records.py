@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.services.consoles.records import Records
+from nospoon.services.consoles.records import SEGMENT_SIZE, Records
 
 KEPT = 3
 
@@ -47,7 +47,7 @@ def records(tmp_path: Path, machine: UUID) -> Records:
 
 def all_of(records: Records, machine: UUID) -> bytes:
     offset, said = 0, b""
-    while data := records.read(machine, offset, 7):
+    while data := records.read(machine, offset, 7)[1]:
         offset, said = offset + len(data), said + data
     assert records.size(machine) == len(said)
     return said
@@ -113,3 +113,56 @@ async def test_purging_a_group_removes_its_records_and_no_others(
 
 async def test_purging_where_nothing_was_recorded_is_no_error(tmp_path: Path) -> None:
     await Records(tmp_path / "nowhere").purge("0/dev")
+
+
+def test_a_full_record_loses_its_oldest_files_and_offsets_stay(
+    machine: UUID, tmp_path: Path
+) -> None:
+    records, log = Records(tmp_path, most=50), Virtlogd(tmp_path / f"{machine}.log")
+    records.keep(machine, group="0/dev", node="n")
+    written = b""
+    for number in range(40):
+        part = b"part %04d\n" % number
+        written += part
+        log.write(part)
+        records.sweep()
+        log.rotate()
+    records.sweep()
+    assert sum(file.stat().st_size for file in (tmp_path / f"{machine}.d").glob("*.log")) == 50
+    again = Records(tmp_path, most=50)
+    assert again.size(machine) == len(written)
+    assert again.read(machine, 0, 10) == (350, b"part 0035\n")
+    assert again.read(machine, 365, 10) == (365, b"0036\n")
+    assert again.read(machine, len(written), 10) == (len(written), b"")
+    assert again.tail(machine, 15) == written[-15:]
+
+
+def test_files_that_virtlogd_still_has_are_not_dropped(machine: UUID, tmp_path: Path) -> None:
+    records, log = Records(tmp_path, most=1), Virtlogd(tmp_path / f"{machine}.log")
+    records.keep(machine, group="0/dev", node="n")
+    for number in range(KEPT):
+        log.write(b"part %d\n" % number)
+        log.rotate()
+    for _ in range(3):
+        records.sweep()
+    assert all_of(records, machine) == b"part 0\npart 1\npart 2\n"
+
+
+def test_a_segment_that_a_crash_left_after_it_was_dropped_does_not_count(
+    machine: UUID, tmp_path: Path
+) -> None:
+    records = Records(tmp_path, most=SEGMENT_SIZE)
+    records.keep(machine, group="0/dev", node="n")
+    for letter in b"abc":
+        records.append(machine, bytes([letter]) * SEGMENT_SIZE)
+    (tmp_path / f"{machine}.d" / "00000001.log").write_bytes(b"left")
+    assert records.size(machine) == 3 * SEGMENT_SIZE
+    assert records.read(machine, 0, 1) == (2 * SEGMENT_SIZE, b"c")
+
+
+def test_a_record_that_became_shorter_is_read_from_its_beginning(
+    records: Records, machine: UUID, tmp_path: Path
+) -> None:
+    """That of a simulated machine is cut at its place."""
+    (tmp_path / f"{machine}.log").write_bytes(b"rest")
+    assert records.read(machine, 100, 10) == (0, b"rest")

@@ -168,6 +168,20 @@ async def test_the_record_is_read_from_an_offset_and_followed(
         assert b"boots disk" in await anext(later)
 
 
+async def test_a_reader_is_told_what_is_missing_of_a_full_record_and_goes_on(
+    service: ConsoleService, machine: UUID, tmp_path: Path
+) -> None:
+    await service.keep({machine: "n"}, group="0/dev")
+    service._records.append(machine, b"first")
+    reader = service.read(machine, follow=True)
+    assert await anext(reader) == b"first"
+    for letter in b"abcd":
+        (tmp_path / f"{machine}.d" / f"0000000{letter - ord('`')}.log").write_bytes(bytes([letter]))
+    (tmp_path / f"{machine}.d" / "dropped").write_text("3 8")
+    assert b"3 bytes were removed here" in await anext(reader)
+    assert await anext(reader) == b"d"
+
+
 async def test_a_machine_that_is_not_there_cannot_be_attached_to(service: ConsoleService) -> None:
     with pytest.raises(Gone):
         await service.attach(UUID(int=1))

@@ -1,8 +1,8 @@
 """Console records of a host over ssh, copied here as they grow.
 
 virtlogd writes them there whether we live or not, and rotates them at 2 MiB, keeping three. Here
-a machine's record is one file, to which what is new is appended; `UUID.d/copied` says which of the
-files there the end of it comes from, by inode, and where in ours that file begins. So nothing is
+what is new is appended to the machine's record; `UUID.d/copied` says which of the files there the
+end of it comes from, by inode, and at which offset of ours that file begins. So nothing is
 lost or doubled by a crash between two steps, or while this daemon is dead, up to 8 MiB a machine.
 The record of a machine that is gone is removed there once it is here.
 """
@@ -87,7 +87,7 @@ class Mirror:
             for machine, files in (await self._list()).items():
                 archive = self._records.directory / f"{machine}.d"
                 if archive.is_dir():
-                    await self._copy(archive, files)
+                    await self._copy(machine, archive, files)
                     if machine not in self._machines():
                         await self._remove(files)
 
@@ -107,23 +107,24 @@ class Mirror:
             for machine, files in found.items()
         }
 
-    async def _copy(self, archive: Path, files: list[_File]) -> None:
-        record = archive / "00000000.log"
+    async def _copy(self, machine: UUID, archive: Path, files: list[_File]) -> None:
         inode, begin = await asyncio.to_thread(_noted, archive)
         inodes = [file.inode for file in files]
         if inode in inodes:
             files = files[inodes.index(inode) :]
         elif inode:
             log.warning("a console record was rotated away before it was copied", at=str(archive))
+        end = await asyncio.to_thread(self._records.size, machine)
         for file in files:
             if file.inode != inode:
-                inode, begin = file.inode, _size(record)
+                inode, begin = file.inode, end
                 await asyncio.to_thread(_note, archive, inode, begin)
-            while (have := _size(record) - begin) < file.size:
+            while (have := end - begin) < file.size:
                 data = await self._read(file, have)
                 if not data:
                     return  # rotated or removed meanwhile: the next look finds it
-                await asyncio.to_thread(_append, record, data)
+                await asyncio.to_thread(self._records.append, machine, data)
+                end += len(data)
 
     async def _read(self, file: _File, offset: int) -> bytes:
         words = [str(self._there / file.name), str(file.inode), str(offset + 1)]
@@ -147,12 +148,3 @@ def _note(archive: Path, inode: int, begin: int) -> None:
     half = archive / "copied.new"
     half.write_text(json.dumps({"inode": inode, "begin": begin}))
     half.replace(archive / "copied")
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _append(record: Path, data: bytes) -> None:
-    with record.open("ab") as file:
-        file.write(data)

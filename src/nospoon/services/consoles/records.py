@@ -1,10 +1,14 @@
-"""Console records: every byte since the first power-on, though virtlogd keeps the last few MiB.
+"""Console records: the last 64 MiB of each machine, though virtlogd keeps only the last few.
 
 virtlogd writes `UUID.log` whether this daemon lives or not, and rotates it at 2 MiB: `.0` is the
 newest of the old ones, after three the oldest is removed. We give each file a second name in
 `UUID.d/`, numbered in the order of writing, as soon as we see it: a hard link is the same file, so
 it grows as virtlogd writes, and stays when virtlogd removes its own name. The record is all of
 them, one after the other. While the daemon is dead, virtlogd's own 8 MiB bridge the gap.
+
+Offsets count from the first byte that the machine ever wrote. Beyond `MOST` bytes the oldest files
+are removed, once virtlogd has removed its own name of them; `UUID.d/dropped` says which were and
+how many bytes they had, so that offsets stay what they are.
 
 `UUID.d/group` says to whom the record belongs and of which node it is, so that it can be read and
 purged after its cluster is gone.
@@ -17,15 +21,35 @@ import asyncio
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
 RECORD = re.compile(r"^(?P<uuid>[0-9a-f-]{36})\.log(\.(?P<age>\d+))?$")
 GROUP = "group"
+DROPPED = "dropped"
 LONGEST_END = 4096
 SEGMENT = "{:08d}.log"
+SEGMENT_SIZE = 2 << 20
+"""Bytes of a file of a record, as virtlogd has them by default (max_size of virtlogd.conf)."""
+MOST = 64 << 20
+"""Bytes of a machine's record; at more, its oldest files are removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file of a record. `names`: its hard links; with more than one, virtlogd has it still."""
+
+    path: Path
+    inode: int
+    size: int
+    names: int
+
+    @property
+    def number(self) -> int:
+        return int(self.path.stem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +57,8 @@ class Records:
     """The records in one local directory, the one that was given to the connection."""
 
     directory: Path
+    most: int = MOST
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def keep(self, machine: UUID, *, group: str, node: str) -> None:
         """From now on this machine's record is kept, as a node's of this group (a cluster)."""
@@ -55,34 +81,58 @@ class Records:
         return UUID(newest.parent.stem) if newest is not None else None
 
     def size(self, machine: UUID) -> int:
-        """Bytes in the record now."""
-        return sum(segment.stat().st_size for segment in self._segments(machine))
+        """The offset of the end: bytes since the first one, those that were dropped as well."""
+        self._refresh(machine)
+        with self._lock:
+            return self._end(self._archive(machine))
 
     def end(self, machine: UUID, lines: int) -> str:
         """The last lines of the record, "" of an empty one."""
         self.sweep()
-        size = self.size(machine)
-        text = self.read(machine, max(0, size - LONGEST_END), LONGEST_END)
+        text = self.tail(machine, LONGEST_END)
         return "\n".join(text.decode("utf-8", "replace").splitlines()[-lines:])
 
-    def read(self, machine: UUID, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; b"" at the end of what there is."""
-        for segment in self._segments(machine):
-            size = segment.stat().st_size
-            if offset < size:
-                with segment.open("rb") as file:
-                    file.seek(offset)
-                    return file.read(limit)
-            offset -= size
-        return b""
+    def read(self, machine: UUID, offset: int, limit: int) -> tuple[int, bytes]:
+        """Up to `limit` bytes from `offset`, and the offset that they begin at: a later one where
+        those before were dropped, an earlier one where the record has become shorter than that.
+        b"" at the end of what there is.
+        """
+        self._refresh(machine)
+        archive = self._archive(machine)
+        with self._lock:
+            begin = _dropped(archive)[1]
+            if offset < begin or offset > self._end(archive):
+                offset = begin
+            for segment in _segments(archive):
+                if offset < begin + segment.size:
+                    with segment.path.open("rb") as file:
+                        file.seek(offset - begin)
+                        return offset, file.read(limit)
+                begin += segment.size
+        return offset, b""
 
     def tail(self, machine: UUID, most: int) -> bytes:
         """The end of the record, which may be in several segments."""
         offset, parts = max(0, self.size(machine) - most), list[bytes]()
-        while most > 0 and (part := self.read(machine, offset, most)):
+        while most > 0:
+            offset, part = self.read(machine, offset, most)
+            if not part:
+                break
             parts.append(part)
             offset, most = offset + len(part), most - len(part)
         return b"".join(parts)
+
+    def append(self, machine: UUID, data: bytes) -> None:
+        """Add what was written elsewhere. A record has either such or virtlogd's files."""
+        archive = self._archive(machine)
+        with self._lock:
+            segments = _segments(archive)
+            number = segments[-1].number if segments else _dropped(archive)[0] + 1
+            if segments and segments[-1].size + len(data) > SEGMENT_SIZE:
+                number += 1
+            with (archive / SEGMENT.format(number)).open("ab") as file:
+                file.write(data)
+            self._drop(archive, _segments(archive))
 
     async def purge(self, group: str) -> None:
         """Remove all records of a group, for good."""
@@ -102,12 +152,13 @@ class Records:
     def _archive(self, machine: UUID) -> Path:
         return self.directory / f"{machine}.d"
 
-    def _segments(self, machine: UUID) -> list[Path]:
+    def _refresh(self, machine: UUID) -> None:
         archive = self._archive(machine)
-        if not archive.is_dir():
-            return []
-        self._link(archive, self._written().get(machine, []))
-        return sorted(archive.glob("*.log"))
+        if archive.is_dir():
+            self._link(archive, self._written().get(machine, []))
+
+    def _end(self, archive: Path) -> int:
+        return _dropped(archive)[1] + sum(segment.size for segment in _segments(archive))
 
     def _written(self) -> dict[UUID, list[tuple[int, Path]]]:
         """virtlogd's files by machine, each oldest first: (minus age, path)."""
@@ -125,14 +176,57 @@ class Records:
                 yield from entries
 
     def _link(self, archive: Path, files: list[tuple[int, Path]]) -> None:
-        segments = sorted(archive.glob("*.log"))
-        known = {segment.stat().st_ino for segment in segments}
-        number = int(segments[-1].stem) + 1 if segments else 0
-        for _, file in files:
-            try:
-                if file.stat().st_ino in known:
-                    continue
-                os.link(file, archive / SEGMENT.format(number))
-            except FileNotFoundError:
-                continue  # rotated under our hands: the next sweep finds it by its next name
-            number += 1
+        with self._lock:
+            segments = _segments(archive)
+            known = {segment.inode for segment in segments}
+            number = segments[-1].number + 1 if segments else _dropped(archive)[0] + 1
+            for _, file in files:
+                try:
+                    if file.stat().st_ino in known:
+                        continue
+                    os.link(file, archive / SEGMENT.format(number))
+                except FileNotFoundError:
+                    continue  # rotated under our hands: the next sweep finds it by its next name
+                number += 1
+            self._drop(archive, segments)
+
+    def _drop(self, archive: Path, segments: list[Segment]) -> None:
+        """Remove the oldest of these files while there is too much with them."""
+        size = sum(segment.size for segment in segments)
+        gone = list[Segment]()
+        for segment in segments[:-1]:
+            if size <= self.most or segment.names > 1:
+                break
+            size -= segment.size
+            gone.append(segment)
+        if not gone:
+            return
+        through = gone[-1].number
+        begin = _dropped(archive)[1] + sum(segment.size for segment in gone)
+        # First what was dropped, then the files: those that a crash leaves do not count any more.
+        half = archive / f"{DROPPED}.new"
+        half.write_text(f"{through} {begin}")
+        half.replace(archive / DROPPED)
+        _segments(archive)
+
+
+def _dropped(archive: Path) -> tuple[int, int]:
+    """The number of the last segment that was dropped, -1 for none; bytes of all of them."""
+    try:
+        through, size = (archive / DROPPED).read_text().split()
+    except FileNotFoundError:
+        return -1, 0
+    return int(through), int(size)
+
+
+def _segments(archive: Path) -> list[Segment]:
+    """The files of a record, oldest first. Those that were dropped are removed."""
+    through = _dropped(archive)[0]
+    found = []
+    for path in sorted(archive.glob("*.log")):
+        if int(path.stem) <= through:
+            path.unlink(missing_ok=True)
+            continue
+        status = path.stat()
+        found.append(Segment(path, status.st_ino, status.st_size, status.st_nlink))
+    return found

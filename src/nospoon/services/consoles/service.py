@@ -244,15 +244,20 @@ class ConsoleService:
                 await stream.close()
 
     async def size(self, machine: UUID) -> int:
-        """Bytes recorded so far."""
+        """Bytes recorded so far, as an offset: also those that the record has no more."""
         await self._fetch(machine)
         return await asyncio.to_thread(self._records.size, machine)
 
     async def read(self, machine: UUID, *, follow: bool, offset: int = 0) -> AsyncIterator[bytes]:
-        """The record from this offset to its end; with `follow` for ever."""
+        """The record from this offset to its end; with `follow` for ever. Where bytes are missing
+        because the record is full, a line says so.
+        """
         await self._fetch(machine)
         while True:
-            data = await asyncio.to_thread(self._records.read, machine, offset, CHUNK)
+            at, data = await asyncio.to_thread(self._records.read, machine, offset, CHUNK)
+            if at != offset:
+                yield _missing(at - offset)
+                offset = at
             if data:
                 offset += len(data)
                 yield data
@@ -276,3 +281,9 @@ class ConsoleService:
             line.readers.clear()
             await self.leave(line)
         await self._tasks.close()
+
+
+def _missing(amount: int) -> bytes:
+    """What a reader is told; `amount` below 0: of a record that was made shorter at its place."""
+    what = f"{amount} bytes were" if amount > 0 else "The beginning was"
+    return f"\r\n[nospoon: {what} removed here, because the record was full]\r\n".encode()
