@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from fastapi import FastAPI
 
 from nospoon.api.app import create_app
+from nospoon.api.peer import Members
 from nospoon.daemon.wiring import Daemon
 from nospoon.settings import settings_for
 
@@ -143,4 +144,4 @@ async def a_daemon(directory: Path, **environment: str) -> AsyncIterator[Asked]:
     async with Daemon(settings, listener, asyncio.Event()) as daemon:
         # which ports other programs of this machine have is no matter of these tests
         daemon.planner._check_sockets = lambda *_: ()
-        yield Asked(daemon, create_app(daemon.controller, group=GROUP), directory)
+        yield Asked(daemon, create_app(daemon.controller, members=Members(GROUP)), directory)

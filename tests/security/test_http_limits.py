@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import socket
 import ssl
 import struct
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,8 +19,9 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from nospoon.api.peer import PeerHttp, members
+from nospoon.api.peer import Members, PeerHttp
 from nospoon.model.addresses import peer_key
+from nospoon.runtime.accepting import RefusedPeer
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.log_rate import Rate
@@ -252,11 +255,18 @@ async def test_who_may_not_use_the_daemons_socket_is_told_so_and_holds_nothing(
     listener.bind(str(tmp_path / "sock"))
     connections = Connections(SOON)
 
+    members = Members("no-such-group")
+
     def stranger(connection: socket.socket) -> str:
-        return members("no-such-group")(AnotherUsers(connection))  # type: ignore[arg-type]
+        return members.identify(AnotherUsers(connection))  # type: ignore[arg-type]
 
     server = HttpServer(
-        Told(), [listener], connections=connections, identify=stranger, http=PeerHttp
+        Told(),
+        [listener],
+        connections=connections,
+        identify=stranger,
+        authorize=members.authorize,
+        http=PeerHttp,
     )
     await server.start()
     reader, writer = await asyncio.open_unix_connection(str(tmp_path / "sock"))
@@ -266,6 +276,32 @@ async def test_who_may_not_use_the_daemons_socket_is_told_so_and_holds_nothing(
     assert len(connections) == 0
     writer.close()
     await server.close()
+    members.close()
+
+
+async def test_a_slow_directory_of_users_stops_nobody_else_and_is_asked_once() -> None:
+    """As LDAP by nsswitch.conf(5) may be."""
+    asked, known = list[int](), threading.Event()
+
+    def is_member(uid: int, group: str) -> bool:
+        asked.append(uid)
+        known.wait(60)
+        return group == "lab"
+
+    members = Members("lab", is_member=is_member, patience=0.01)
+    scope = {"client": (f"uid={os.geteuid()}", 1)}
+    with pytest.raises(RefusedPeer):
+        await members.authorize("uid=65534")
+    assert (await members.caller(scope)).admin
+    several = [members.authorize("uid=65534") for _ in range(100)]
+    assert all(await asyncio.gather(*several, return_exceptions=True))
+    known.set()
+    patient = Members("lab", is_member=is_member)
+    await patient.authorize("uid=65534")
+    await patient.authorize("uid=65534")
+    assert asked == [65534, 65534]  # of each once
+    members.close()
+    patient.close()
 
 
 class AnotherUsers:

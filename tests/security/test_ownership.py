@@ -159,8 +159,9 @@ async def ended(asked: Asked, uid: int) -> None:
 
 def test_every_route_has_a_row() -> None:
     from nospoon.api.app import create_app  # noqa: PLC0415
+    from nospoon.api.peer import Members  # noqa: PLC0415
 
-    app = create_app(None, group="")  # type: ignore[arg-type]
+    app = create_app(None, members=Members(""))  # type: ignore[arg-type]
     assert routes(app) == set(ROUTES)
 
 

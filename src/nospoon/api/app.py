@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from nospoon import __version__
 from nospoon.api.errors import encode, status_of
 from nospoon.api.gate import Gate
+from nospoon.api.peer import Members
 from nospoon.api.routes import clusters, files, nodes, operations, snapshots, system, upkeep
 from nospoon.control.controller import Controller
 from nospoon.errors import NospoonError, UsageError
@@ -25,14 +26,13 @@ MAX_TOLD = 200
 """Characters of each."""
 
 
-def create_app(controller: Controller, *, group: str) -> FastAPI:
+def create_app(controller: Controller, *, members: Members) -> FastAPI:
     """The REST API of a daemon."""
     app = FastAPI(title="nospoon", version=__version__, docs_url=None, redoc_url=None)
     app.state.controller = controller
-    app.state.group = group
     app.add_exception_handler(NospoonError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_middleware(Gate, group=group)
+    app.add_middleware(Gate, members=members)
     for module in (system, files, clusters, nodes, operations, snapshots, upkeep):
         app.include_router(module.router, prefix="/v1")
     return app

@@ -18,8 +18,8 @@ def controller_of(connection: HTTPConnection) -> Controller:
 
 
 def caller(connection: HTTPConnection) -> Caller:
-    """Who calls. Raises `Forbidden`."""
-    return caller_of(connection.scope, group=connection.app.state.group)
+    """Who calls: the gate has let them in. Raises `Forbidden`."""
+    return caller_of(connection.scope)
 
 
 Controlled = Annotated[Controller, Depends(controller_of)]

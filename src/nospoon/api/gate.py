@@ -18,7 +18,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.api.errors import encode, status_of
-from nospoon.api.peer import caller_of
+from nospoon.api.peer import Members
 from nospoon.errors import NospoonError, TooLarge
 
 log = structlog.get_logger()
@@ -41,17 +41,17 @@ REFUSED = 4403
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """An ASGI application before another one. `group`: whose members may call."""
+    """An ASGI application before another one. `members`: who may call."""
 
     inner: ASGIApp
-    group: str
+    members: Members
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.inner(scope, receive, send)
             return
         try:
-            caller_of(scope, group=self.group)
+            await self.members.caller(scope)
             if scope["type"] == "http" and scope["method"] != "PUT":
                 receive = _given(await _bounded(scope, receive), receive)
         except NospoonError as error:

@@ -9,16 +9,29 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from nospoon.api.errors import encode
 from nospoon.errors import Forbidden
-from nospoon.runtime.accepting import Identify, RefusedPeer
+from nospoon.runtime.accepting import RefusedPeer
+from nospoon.runtime.clock import monotonic
 from nospoon.runtime.limited_http import LimitedHttp, LimitedWebSocket
+from nospoon.runtime.log_rate import RateLimitedLog
 
 _UCRED = struct.Struct("3i")
+KEPT = 10.0
+"""Seconds for which it is remembered whether a user is in the group."""
+PATIENCE = 5.0
+"""Seconds for which a caller waits until that is known."""
+THREADS = 4
+"""In which it is looked up."""
+IsMember = Callable[[int, str], bool]
+"""Whether a user, by uid, is in a group; may block."""
+
+log = RateLimitedLog()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +51,7 @@ class PeerHttp(LimitedHttp):
 
     @property
     def is_known(self) -> bool:
-        """As `members` admitted it."""
+        """As `Members` admitted it."""
         return True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -54,20 +67,71 @@ class PeerWebSocket(LimitedWebSocket):
         self.client = _peer(transport)
 
 
-def members(group: str) -> Identify:
-    """Counts connections by user, and refuses those of users who may not use this daemon: before
-    anything is read, so that they hold no descriptor.
+def _in_group(uid: int, group: str) -> bool:
+    try:
+        user, wanted = pwd.getpwuid(uid), grp.getgrnam(group)
+    except KeyError:
+        return False
+    return user.pw_gid == wanted.gr_gid or user.pw_name in wanted.gr_mem
+
+
+class Members:
+    """Who may use this daemon: root, its own user, and members of a group.
+
+    The system's databases of users and groups may be on another machine (nsswitch.conf(5), LDAP):
+    they are asked in threads of their own, once for a user in `KEPT` seconds, and whose answer does
+    not come is refused.
     """
 
-    def identify(connection: socket.socket) -> str:
-        client = _credentials(connection)
-        try:
-            caller_of({"client": client}, group=group)
-        except Forbidden as error:
-            raise RefusedPeer(client[0], _answer(error)) from None
-        return client[0]
+    def __init__(
+        self, group: str, *, is_member: IsMember = _in_group, patience: float = PATIENCE
+    ) -> None:
+        self._group, self._is_member, self._patience = group, is_member, patience
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="members")
+        self._known: dict[int, tuple[float, asyncio.Future[bool]]] = {}
 
-    return identify
+    def identify(self, connection: socket.socket) -> str:
+        """Counts connections by user. See `runtime.accepting.Identify`."""
+        return _credentials(connection)[0]
+
+    async def authorize(self, peer: str) -> None:
+        """Raises `RefusedPeer` for users who may not use this daemon: before anything is read, so
+        that they hold no descriptor.
+        """
+        try:
+            await self.caller({"client": (peer, 0)})
+        except Forbidden as error:
+            raise RefusedPeer(peer, _answer(error)) from None
+
+    async def caller(self, scope: Mapping[str, Any]) -> Caller:
+        """Who sent a request. Raises `Forbidden` when they may not use this daemon."""
+        caller = caller_of(scope)
+        if not caller.admin and not await self._has(caller.uid):
+            raise Forbidden(
+                f"user {caller.uid} may not use this daemon",
+                hint=f"Join group {self._group!r}, or stop using root's daemon: "
+                "set NOSPOON_RUNTIME_DIR.",
+            )
+        return caller
+
+    async def _has(self, uid: int) -> bool:
+        now = monotonic()
+        asked, answer = self._known.get(uid, (float("-inf"), None))
+        if answer is None or (answer.done() and now - asked > KEPT):
+            for other, (then, found) in list(self._known.items()):
+                if found.done() and now - then > KEPT:
+                    del self._known[other]
+            answer = asyncio.wrap_future(self._threads.submit(self._is_member, uid, self._group))
+            self._known[uid] = now, answer
+        await asyncio.wait([answer], timeout=self._patience)  # it goes on for those who ask next
+        if not answer.done():
+            log.warning("the group of a user is not known yet", uid=uid)
+            return False
+        return answer.result()
+
+    def close(self) -> None:
+        """What runs is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _answer(error: Forbidden) -> bytes:
@@ -89,23 +153,9 @@ def _credentials(peer: socket.socket) -> tuple[str, int]:
     return f"uid={uid}", pid
 
 
-def caller_of(scope: Mapping[str, Any], *, group: str) -> Caller:
-    """The caller of a request. Raises `Forbidden` when they may not use this daemon."""
+def caller_of(scope: Mapping[str, Any]) -> Caller:
+    """The caller of a request that was let in. Raises `Forbidden` without peer credentials."""
     host, pid = scope.get("client") or ("", 0)
     if not host.startswith("uid="):
         raise Forbidden("this connection carries no peer credentials", hint="Use the unix socket.")
-    caller = Caller(uid=int(host.removeprefix("uid=")), pid=pid)
-    if not caller.admin and not _in_group(caller.uid, group):
-        raise Forbidden(
-            f"user {caller.uid} may not use this daemon",
-            hint=f"Join group {group!r}, or stop using root's daemon: set NOSPOON_RUNTIME_DIR.",
-        )
-    return caller
-
-
-def _in_group(uid: int, group: str) -> bool:
-    try:
-        user, wanted = pwd.getpwuid(uid), grp.getgrnam(group)
-    except KeyError:
-        return False
-    return user.pw_gid == wanted.gr_gid or user.pw_name in wanted.gr_mem
+    return Caller(uid=int(host.removeprefix("uid=")), pid=pid)

@@ -17,7 +17,7 @@ from uuid import UUID
 import structlog
 
 from nospoon.api.app import create_app
-from nospoon.api.peer import PeerHttp, PeerWebSocket, members
+from nospoon.api.peer import Members, PeerHttp, PeerWebSocket
 from nospoon.control.access import Access
 from nospoon.control.authority import Authority
 from nospoon.control.client_downloads import ClientDownloads, Limits
@@ -269,12 +269,14 @@ class Daemon:
             clock=clock.unix,
         )
         self.controller = self._controller()
-        api = create_app(self.controller, group=settings.group)
+        self.members = Members(settings.group)
+        api = create_app(self.controller, members=self.members)
         self.api = HttpServer(
             api,
             [self._listener],
             limits=CONTROL,
-            identify=members(settings.group),
+            identify=self.members.identify,
+            authorize=self.members.authorize,
             http=PeerHttp,
             ws=PeerWebSocket,
         )
@@ -387,6 +389,7 @@ class Daemon:
         self._tasks.start(self.snapshots.mend(half_made), name="repair snapshots")
         self._ready = True
         await self.api.start()
+        self._end.callback(self.members.close)
         self._end.push_async_callback(self.api.close)
         open_calls = len(await self.database.call(journal.open_intents))
         self.controller.found = _found(nodes, [row.kind for row in interrupted], open_calls, failed)

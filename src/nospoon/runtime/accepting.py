@@ -12,7 +12,7 @@ import errno
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from nospoon.model.addresses import peer_key
 from nospoon.runtime.http_limits import Connection, Connections, HttpLimits
@@ -38,7 +38,9 @@ class RefusedPeer(Exception):
 
 
 Identify = Callable[[socket.socket], str]
-"""Whom a connection is counted for. Raises `RefusedPeer`."""
+"""Whom a connection is counted for."""
+Authorize = Callable[[str], Awaitable[None]]
+"""May take a while, for it is done after the counting. Raises `RefusedPeer` with that one."""
 
 
 def by_address(connection: socket.socket) -> str:
@@ -66,11 +68,13 @@ class Acceptor:
         limits: HttpLimits,
         connections: Connections,
         identify: Identify = by_address,
+        authorize: Authorize | None = None,
         context: ssl.SSLContext | None = None,
         backlog: int = 2048,
     ) -> None:
         self._listener, self._make, self._context = listener, make, context
         self._limits, self._connections, self._identify = limits, connections, identify
+        self._authorize = authorize
         self._loop, self._tasks = asyncio.get_running_loop(), Tasks("accept")
         self._unbegun: set[socket.socket] = set()
         self._number = listener.fileno()
@@ -114,12 +118,6 @@ class Acceptor:
         connection.setblocking(False)  # noqa: FBT003  (socket's own signature)
         try:
             peer = self._identify(connection)
-        except RefusedPeer as refused:
-            log.warning("connection refused", peer=refused.peer, why="may not use this listener")
-            with contextlib.suppress(OSError):
-                connection.send(refused.answer)
-            connection.close()
-            return
         except OSError:  # it has gone already
             connection.close()
             return
@@ -133,12 +131,22 @@ class Acceptor:
             return
         protocol.place = place
         self._unbegun.add(connection)
-        task = self._tasks.start(self._connect(connection, protocol), name="connection")
+        task = self._tasks.start(self._connect(connection, protocol, peer), name="connection")
         task.add_done_callback(lambda _: self._connected(connection, protocol, place))
         protocol.handshake = task
 
-    async def _connect(self, connection: socket.socket, protocol: LimitedHttp) -> None:
-        """From here on the transport closes the socket."""
+    async def _connect(self, connection: socket.socket, protocol: LimitedHttp, peer: str) -> None:
+        """From here on the transport closes the socket; of one that is refused, `_connected`."""
+        if self._authorize is not None:
+            try:
+                await self._authorize(peer)
+            except RefusedPeer as refused:
+                log.warning(
+                    "connection refused", peer=refused.peer, why="may not use this listener"
+                )
+                with contextlib.suppress(OSError):
+                    connection.send(refused.answer)
+                return
         self._unbegun.discard(connection)
         with contextlib.suppress(OSError):  # TLS's errors are such, too
             if self._context is None:

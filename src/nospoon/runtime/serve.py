@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from nospoon.runtime.accepting import Acceptor, Identify, by_address
+from nospoon.runtime.accepting import Acceptor, Authorize, Identify, by_address
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
 from nospoon.runtime.limited_http import LimitedHttp, LimitedState
 from nospoon.runtime.tasks import Tasks
@@ -29,10 +29,12 @@ class _Server(uvicorn.Server):
         limits: HttpLimits,
         connections: Connections,
         identify: Identify,
+        authorize: Authorize | None,
     ) -> None:
         super().__init__(config)
         self.server_state: LimitedState = LimitedState(limits)
         self._limits, self._connections, self._identify = limits, connections, identify
+        self._authorize = authorize
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -54,6 +56,7 @@ class _Server(uvicorn.Server):
             limits=self._limits,
             connections=self._connections,
             identify=self._identify,
+            authorize=self._authorize,
             context=self.config.ssl,
             backlog=self.config.backlog,
         )
@@ -67,7 +70,7 @@ class HttpServer:
     """One application on some sockets. Start it, close it; closing ends open connections soon.
 
     `connections`: counts those of several servers together. `identify`: whom a connection is
-    counted for, and who may connect.
+    counted for; `authorize`: who may connect.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class HttpServer:
         limits: HttpLimits = LIMITS,
         connections: Connections | None = None,
         identify: Identify = by_address,
+        authorize: Authorize | None = None,
         **config: Any,
     ) -> None:
         settings = {
@@ -93,6 +97,7 @@ class HttpServer:
             limits,
             Connections(limits) if connections is None else connections,
             identify,
+            authorize,
         )
         self._sockets = sockets
         for each in sockets:
