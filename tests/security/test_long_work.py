@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -27,9 +28,9 @@ MANY = 40
 
 
 @asynccontextmanager
-async def many_bmcs() -> AsyncIterator[Bench]:
+async def many_bmcs(count: int = MANY) -> AsyncIterator[Bench]:
     """One account may use them all; each slice is over at once."""
-    async with bench(MANY) as b:
+    async with bench(count) as b:
         b.service.slices = Slices(seconds=0.0)
         for each in b.configs[1:]:
             await b.service.put(replace(each, password=b.first.password))
@@ -45,6 +46,23 @@ async def turns_while(work: Any) -> int:
             await asyncio.sleep(0)
             turns += 1
     return turns
+
+
+async def calls_of(work: Any) -> int:
+    """Calls of Python functions until it is done."""
+    calls = 0
+
+    def called(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        del frame, arg
+        calls += event == "call"
+
+    sys.setprofile(called)
+    try:
+        await work
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 @pytest.mark.parametrize(
@@ -70,6 +88,18 @@ async def test_a_list_of_accounts_takes_no_longer_because_bmcs_are_many() -> Non
         await redfish.ask("POST", f"{ROOT}/AccountService/Accounts", body)
         assert await turns_while(redfish.ask("GET", f"{ROOT}/AccountService/Accounts")) < MANY // 2
         assert await turns_while(redfish.ask("GET", f"{ROOT}/AccountService/Accounts/3")) > MANY
+
+
+async def test_a_list_of_accounts_looks_at_no_bmc() -> None:
+    """As many calls of Python functions for many BMCs as for few."""
+    calls = []
+    for count in (2, MANY):
+        async with many_bmcs(count) as b:
+            redfish = Redfish.of(b)
+            await redfish.ask("GET", f"{ROOT}/AccountService/Accounts")  # logs in
+            calls.append(await calls_of(redfish.ask("GET", f"{ROOT}/AccountService/Accounts")))
+    few, many = calls
+    assert 0 < many < few + MANY // 2
 
 
 async def test_slices_of_several_pieces_of_work_are_one_in_a_turn() -> None:
