@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from nospoon.control.fetch import Access, Terms, Transfer, download
 from nospoon.errors import ProviderError, Unfetchable, UsageError
 from nospoon.runtime import reach as reaching
 from nospoon.runtime.http import request
-from nospoon.runtime.reach import Reach
+from nospoon.runtime.reach import Reach, places_of
+from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import settings_for
 from nospoon.testing.certificates import written
 
@@ -154,6 +156,25 @@ async def test_what_was_judged_is_what_is_connected_to() -> None:
         assert [each[4][0] for each in kept] == ["127.0.0.1"]
         with reaching.dial("127.0.0.1", port, allowed, 5.0) as line:
             assert line.getpeername() == ("127.0.0.1", port)
+
+
+async def test_the_daemons_own_boot_files_are_never_connected_to() -> None:
+    """Wherever else an owner's URLs may lead."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError(scope, receive, send)
+
+    listeners = HttpListeners(app, port=0)
+    await listeners.open("127.0.0.1")
+    try:
+        for reach in (Reach(anywhere=True), Reach((ip_network("127.0.0.0/8"),))):
+            closed = replace(reach, closed=listeners.serves)
+            for host in ("127.0.0.1", "::ffff:127.0.0.1"):
+                await places_of(host, listeners.port + 1, closed)
+                with pytest.raises(Unfetchable, match="may not reach"):
+                    await places_of(host, listeners.port, closed)
+    finally:
+        await listeners.close_all()
 
 
 async def test_tls_keeps_the_name_of_the_url(tmp_path: Path) -> None:

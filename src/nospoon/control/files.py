@@ -21,6 +21,7 @@ from nospoon.control.space import Space
 from nospoon.control.verified import expected, promised, refuse_other
 from nospoon.errors import NotFound, OutOfSpace, ProviderError, UsageError
 from nospoon.runtime import clock
+from nospoon.runtime.reach import ANYWHERE, Reach
 
 KEPT_UNNAMED = 3600.0
 """Seconds for which a file is kept that no cluster names yet: its `up` may wait to be confirmed."""
@@ -47,6 +48,7 @@ class Files:
 
     directory: Path
     space: Space
+    reach: Reach = ANYWHERE
     _arrived: dict[str, float] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
     _fetching: defaultdict[str, asyncio.Lock] = field(
@@ -57,9 +59,13 @@ class Files:
     )
 
     @classmethod
-    def at(cls, directory: Path, *, reserve: int = 0, quota: int = 0) -> Files:
-        """`reserve`: bytes that stay free on its disk; `quota`: of one owner; 0 for none."""
-        return cls(directory, Space(directory, reserve, quota))
+    def at(
+        cls, directory: Path, *, reserve: int = 0, quota: int = 0, reach: Reach = ANYWHERE
+    ) -> Files:
+        """`reserve`: bytes that stay free on its disk; `quota`: of one owner; 0 for none. `reach`:
+        where URLs of owners may lead.
+        """
+        return cls(directory, Space(directory, reserve, quota), reach)
 
     def path(self, sha256: str) -> Path:
         """Where the content with this digest lies. Raises `NotFound`."""
@@ -160,7 +166,7 @@ class Files:
         loop = asyncio.get_running_loop()
         try:
             with self.space.charge(owner) as charge:
-                terms = Terms(expect=charge.expect, take=charge.take)
+                terms = Terms(self.reach, expect=charge.expect, take=charge.take)
                 work = partial(
                     self.fetch_blocking, url, access or Access(), transfer, terms, checksum=checksum
                 )

@@ -8,6 +8,7 @@ import os
 import socket
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -101,10 +102,13 @@ class Daemon:
         self.database = _opened(settings)
         self._end.callback(running.hold(self.database.deployment).close)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
+        self.reach = Reach(settings.media_networks, closed=self._serves_boot_files)
         self.files = Files.at(
-            settings.state / "files", reserve=settings.free_space, quota=settings.owner_space
+            settings.state / "files",
+            reserve=settings.free_space,
+            quota=settings.owner_space,
+            reach=replace(self.reach, anywhere=True),
         )
-        self.reach = Reach(settings.media_networks)
         self.downloads = ClientDownloads(
             self._tasks,
             Limits(reach=self.reach, largest=settings.media_size),
@@ -500,6 +504,9 @@ class Daemon:
     async def _publish(self, machine: UUID) -> None:
         await self.netboot.publish(machine)
         await self.remotes.publish(machine)
+
+    def _serves_boot_files(self, address: str, port: int) -> bool:
+        return self.boot_http.serves(address, port)
 
     async def _fetch_record(self, machine: UUID) -> None:
         await self.remotes.fetch_records(machine, hosts=self.hosts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import (
     IPv4Address,
@@ -65,11 +65,18 @@ HINT = "NOSPOON_MEDIA_NETWORKS names networks that BMCs may reach besides"
 class Reach:
     """What may be connected to: everything but special addresses; `besides`: these as well.
 
-    `anywhere`: no address is judged.
+    `anywhere`: no address is judged. `closed`: whether an address and port are of a listener that
+    is never connected to.
     """
 
     besides: tuple[Network, ...] = ()
     anywhere: bool = False
+    closed: Callable[[str, int], bool] = lambda _address, _port: False
+
+    def admits(self, address: str, port: int) -> bool:
+        """Whether a port of an address may be connected to."""
+        meant = _meant(ip_address(address.partition("%")[0]))
+        return self.allows(address) and not any(self.closed(str(each), port) for each in meant)
 
     def allows(self, address: str) -> bool:
         """Whether an IP address, perhaps with a zone (RFC 4007 §11), may be connected to."""
@@ -137,7 +144,7 @@ async def places_of(host: str, port: int, reach: Reach) -> list[str]:
 
 def _allowed(host: str, found: list[Any], reach: Reach) -> list[Any]:
     """Of what `getaddrinfo` told. Raises `Unfetchable` when none may be reached."""
-    allowed = [each for each in found if reach.allows(str(each[4][0]))]
+    allowed = [each for each in found if reach.admits(str(each[4][0]), int(each[4][1]))]
     if not allowed:
         at = ", ".join(sorted({str(each[4][0]) for each in found}))
         raise Unfetchable(

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -40,7 +40,7 @@ from nospoon.protocols.agent.parameters import Parameters, parameters
 from nospoon.providers.simulated.guests import Guest
 from nospoon.runtime import clock
 from nospoon.runtime.http import PORTS, Answer, request
-from nospoon.runtime.reach import ANYWHERE, Reach, places_of
+from nospoon.runtime.reach import Reach, places_of
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.agents import scripts
 from nospoon.services.agents.listeners import Listeners
@@ -221,7 +221,7 @@ class AgentService:
     async def _answer(self, ask: Ask, trusted: frozenset[Origin] | None) -> Answer:
         """Status 0 for none."""
         anywhere = trusted is None or origin(ask.url) in trusted
-        reach = ANYWHERE if anywhere else self._bounds.reach
+        reach = replace(self._bounds.reach, anywhere=anywhere or self._bounds.reach.anywhere)
         async with self._requests:
             try:
                 return await request(

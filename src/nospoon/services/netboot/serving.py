@@ -9,7 +9,8 @@ import asyncio
 import errno
 import socket
 import struct
-from typing import Any
+from ipaddress import ip_address
+from typing import Any, Protocol
 
 import structlog
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -54,6 +55,12 @@ class HttpListeners:
     @property
     def port(self) -> int:
         return self._port
+
+    def serves(self, address: str, port: int) -> bool:
+        """Whether a connection to there, or to all addresses (0.0.0.0, ::), would be answered."""
+        place = ip_address(address)
+        here = {ip_address(each) for each in self._servers}
+        return port == self._port and (place in here or (place.is_unspecified and bool(here)))
 
     async def open(self, address: str) -> None:
         """Serve on this address; what is served already stays. Raises `Conflict` if it's taken."""
