@@ -10,7 +10,7 @@ import errno
 import socket
 import struct
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
