@@ -286,7 +286,7 @@ CASES = (
     Case(section=PlacementSection, field="affinity",
          after={f"{N}/placement": {"affinity": "flavor"}}),
     Case(section=PlacementSection, field="anti_affinity",
-         after={f"{N}/placement": {"anti_affinity": "rack"}}),
+         after={f"{N}/placement": {"anti_affinity": "flavor"}}),
     Case(section=DiskSection, field="size", after={f"{N}/disks/0": "24MiB"},
          look=capacity("vda"), becomes=24 << 20),
     Case(section=DiskSection, field="size", after={f"{N}/disks/0": "8MiB"},
