@@ -122,6 +122,30 @@ async def test_slices_of_several_pieces_of_work_are_one_in_a_turn() -> None:
     assert "".join(name for name, _ in order) == "abcabcabc"
 
 
+async def test_slices_go_round_those_whom_they_are_for() -> None:
+    slices, order = Slices(seconds=0.0), []
+
+    async def work(key: str) -> None:
+        await slices.begin(key).rest()
+        order.append(key)
+
+    async with asyncio.TaskGroup() as group:
+        for key in "aaab":
+            group.create_task(work(key))
+    assert "".join(order) == "abaa"
+
+
+async def test_short_requests_of_one_moment_share_a_slice_and_wait_when_it_is_over() -> None:
+    async def turns(seconds: float) -> int:
+        async with bench(1) as b:
+            b.service.slices = Slices(seconds=seconds)
+            ask = Redfish.of(b).ask
+            work = asyncio.gather(*(ask("GET", f"{ROOT}/Managers") for _ in range(MANY)))
+            return await turns_while(asyncio.wait_for(work, None))
+
+    assert await turns(0.0) > MANY > await turns(60.0)
+
+
 async def test_work_for_a_client_that_has_gone_ends() -> None:
     async with many_bmcs() as b:
         login, sent, asked = Redfish.of(b), [], []

@@ -108,6 +108,8 @@ class App:
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
+        exchange = Exchange(request, self._service, self._accounts)
+        await exchange.begin()
         path = request.scope["path"]
         found = find(path) or find(path.removesuffix("/"))  # people write one too many
         if found is None:
@@ -115,7 +117,6 @@ class App:
         if request.method not in VERBS:
             return _refused(errors.not_implemented(request.method))
         resource, request.scope["path_params"] = found
-        exchange = Exchange(request, self._service, self._accounts)
         response = await _answer(resource, exchange)
         if exchange.late is not None:
             served, seconds = exchange.late

@@ -137,6 +137,16 @@ class Exchange:
         own = self.accounts.systems(self.account)
         return own, self.service.redfish_at(self.request.scope["server"])
 
+    async def begin(self) -> None:
+        """Before any work: much of it at a time is done in several turns of the loop.
+
+        Raises `ClientDisconnect` as `rest` does.
+        """
+        client = self.request.scope.get("client")
+        self._slice = self.service.slices.begin(client[0] if client else None)
+        if not self._slice.share():
+            await self.rest()
+
     async def rest(self) -> None:
         """Between parts of long work: others get their turn on the loop.
 
