@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from xml.etree import ElementTree as ET
 
 EDMX = "http://docs.oasis-open.org/odata/ns/edmx"
@@ -110,8 +111,9 @@ def _extensions(root: ET.Element) -> None:
     ET.SubElement(reference, f"{{{EDMX}}}Include", Namespace=namespace, Alias="Redfish")
 
 
+@cache
 def document() -> bytes:
-    """OData CSDL that includes DMTF's schemas by reference."""
+    """OData CSDL that includes DMTF's schemas by reference. It is always the same."""
     ET.register_namespace("edmx", EDMX)
     root = ET.Element(f"{{{EDMX}}}Edmx", Version="4.0")
     for name, version in schemas():
