@@ -14,7 +14,7 @@ import pytest
 
 from nospoon.runtime.json_depth import DEEPEST
 from nospoon.runtime.slices import Slices
-from nospoon.services.bmcs.redfish import query
+from nospoon.services.bmcs.redfish import metadata, query
 from nospoon.services.bmcs.redfish.exchange import MAX_BODY
 from nospoon.services.bmcs.redfish.query import MOST_EXPANDED
 from nospoon.services.bmcs.redfish.sessions import LARGEST
@@ -72,8 +72,12 @@ async def calls_of(work: Any) -> int:
         ("GET", f"{ROOT}/Systems?$expand=.", None),
         ("POST", f"{ROOT}/AccountService/Accounts",
          {"UserName": "bob", "Password": "hunter2222", "RoleId": "Operator"}),
+        ("GET", f"{ROOT}/Systems", None),
+        ("GET", f"{ROOT}/Managers?$top=1", None),
+        ("GET", f"{ROOT}/UpdateService/FirmwareInventory", None),
+        ("GET", f"{ROOT}/CertificateService/CertificateLocations", None),
     ],
-    ids=["filter", "expand", "accounts"],
+    ids=["filter", "expand", "accounts", "systems", "top", "inventory", "certificates"],
 )  # fmt: skip
 async def test_long_work_is_done_in_slices(method: str, path: str, body: Any) -> None:
     async with many_bmcs() as b:
@@ -120,6 +124,25 @@ async def test_slices_of_several_pieces_of_work_are_one_in_a_turn() -> None:
     at = [turn for _, turn in order]
     assert len(set(at)) == len(at) == 9
     assert "".join(name for name, _ in order) == "abcabcabc"
+
+
+async def test_a_list_is_made_once_for_all_and_again_when_somebody_sees_something_else() -> None:
+    async with many_bmcs() as b:
+        ask = Redfish.of(b).ask
+        assert await turns_while(ask("GET", f"{ROOT}/Systems")) > MANY
+        assert await turns_while(ask("GET", f"{ROOT}/Systems")) < MANY // 2
+        await b.service.remove(b.configs[-1].bmc.uuid)
+        assert (await ask("GET", f"{ROOT}/Systems")).json["Members@odata.count"] == MANY - 1
+
+
+async def test_a_task_is_found_without_a_look_at_all_bmcs() -> None:
+    async with many_bmcs() as b:
+        ask = Redfish.of(b).ask
+        assert await turns_while(ask("GET", f"{ROOT}/TaskService/Tasks")) < MANY // 2
+
+
+async def test_the_metadata_document_is_made_once() -> None:
+    assert metadata.document() is metadata.document()
 
 
 async def test_slices_go_round_those_whom_they_are_for() -> None:

@@ -65,6 +65,8 @@ class Accounts:
         self._of: dict[UUID, tuple[bytes, ...]] = {}
         self._resting: dict[bytes, set[UUID]] = {}
         self._resting_of: dict[UUID, frozenset[bytes]] = {}
+        self.changes = 0
+        """How often who may use a BMC was told."""
         self._by_token: dict[bytes, RedfishSession] = {}
         self.failures = Failures()
         self.log = RateLimitedLog()
@@ -77,6 +79,7 @@ class Accounts:
         Sessions go on where nothing changed. A user who has the name that the file gives the node's
         account now may not log in, as over IPMI (§22.28: no two users have the same).
         """
+        self.changes += 1
         uuid, digests = config.bmc.uuid, self.numbered(config, users)
         privileges = {digests[OWNER]: ADMINISTRATOR}
         for user in added(users):
@@ -123,6 +126,7 @@ class Accounts:
 
     def remove(self, uuid: UUID) -> None:
         """Nobody may use this BMC; who could use no other is logged out."""
+        self.changes += 1
         self._rest(uuid, frozenset())
         for digest in self._of.pop(uuid, ()):
             self._leave(uuid, digest)

@@ -64,6 +64,7 @@ from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, Ru
 from nospoon.services.bmcs.redfish import happenings
 from nospoon.services.bmcs.redfish.events import Events
 from nospoon.services.bmcs.redfish.jobs import Job, Jobs
+from nospoon.services.bmcs.redfish.listings import Listings
 from nospoon.services.bmcs.rmcp import Rmcp, identity
 from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.sol import SolLines
@@ -114,7 +115,9 @@ class BmcService:
         self.media, self.jobs = media, Jobs(tasks, self._job_changed)
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
         self._pdus = Pdus(self, tasks)
-        self.slices = Slices()
+        self.slices, self.listings = Slices(), Listings()
+        self.changes = 0
+        """How often BMCs came to an address of Redfish, or went from it."""
         rmcp = Rmcp(self, self._sol).datagram
         self.listeners = Listeners(rmcp, self._pdus.datagram, self, certificates, account_key)
         self.events = Events(
@@ -281,10 +284,12 @@ class BmcService:
     def _show_redfish(self, served: Served) -> None:
         """Without AC power it answers nothing."""
         self._list_users(served)
+        self.changes += 1
         if served.aggregate.has_power:
             self._redfish_at.setdefault(_redfish(served.bmc), set()).add(served.bmc.uuid)
 
     def _hide_redfish(self, bmc: Bmc) -> None:
+        self.changes += 1
         here = self._redfish_at.get(_redfish(bmc), set())
         here.discard(bmc.uuid)
         if not here:

@@ -58,7 +58,9 @@ from nospoon.services.bmcs.redfish.exchange import (
     Resource,
     check_match,
     collection,
+    listed,
     read,
+    ref,
     represented,
     respond,
     tagged,
@@ -162,11 +164,21 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
     """
     if response.status_code != 200 or "json" not in response.headers.get("content-type", ""):
         return response
-    body, asked = msgspec.json.decode(response.body), exchange.request.query_params
+    asked = exchange.request.query_params
+    if exchange.listed is not None and asked.keys() <= {"$top", "$skip"}:
+        # of a long list only what is asked for is made
+        envelope, paths = exchange.listed
+        body = query.page({**envelope, "Members": paths}, asked)
+        body["Members"] = [ref(each) for each in body["Members"]]
+        return represented(exchange, body, _kept_headers(response), anew=False)
+    body = msgspec.json.decode(response.body)
     wanted = await query.apply(body, asked, partial(_fetch, exchange), exchange.rest)
-    kept = {name: response.headers[name] for name in ("ETag", "Link")
-            if name in response.headers}  # fmt: skip
-    return represented(exchange, wanted, kept, anew=query.looks_elsewhere(asked))
+    anew = query.looks_elsewhere(asked)
+    return represented(exchange, wanted, _kept_headers(response), anew=anew)
+
+
+def _kept_headers(response: Response) -> dict[str, str]:
+    return {name: response.headers[name] for name in ("ETag", "Link") if name in response.headers}
 
 
 async def _fetch(exchange: Exchange, path: str) -> dict[str, Any] | None:
@@ -227,7 +239,7 @@ def _basic(header: str) -> tuple[str, str] | None:
 
 def _listing(kind: str, path: str) -> Handler:
     async def handler(exchange: Exchange) -> Response:
-        return tagged(exchange, collection(kind, path, exchange.members()))
+        return await listed(exchange, kind, path, lambda system: (system,))
 
     return handler
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -109,9 +110,12 @@ async def _service(exchange: Exchange) -> Response:
 
 
 async def _locations(exchange: Exchange) -> Response:
-    found = (exchange.service.status(each) for each in exchange.systems())
-    tls = sorted(str(each.bmc.uuid) for each in found if each is not None and each.bmc.tls)
-    links = [ref(f"{_HTTPS.format(id=each)}/{ONLY}") for each in tls]
+    links = []
+    for each in await exchange.members():
+        await exchange.rest()
+        found = exchange.service.status(UUID(each))
+        if found is not None and found.bmc.tls:
+            links.append(ref(f"{_HTTPS.format(id=each)}/{ONLY}"))
     path = f"{SERVICE}/CertificateLocations"
     body = {
         **resource("CertificateLocations", path, "CertificateLocations", "Certificate Locations"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.slices import Slice
 from nospoon.services.bmcs.accounts import OPERATOR, Accounts
 from nospoon.services.bmcs.redfish import errors
+from nospoon.services.bmcs.redfish.listings import BATCH, T, ordered
 from nospoon.services.bmcs.redfish.metadata import odata_type
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Exchange:
     username: str = ""
     late: tuple[Served, float] | None = None
     """The BMC whose fault on demand delays the answer, and by how many seconds."""
+    listed: tuple[dict[str, Any], Sequence[str]] | None = None
+    """The collection that it is answered with: without its members, and their paths."""
     _data: bytes | None = None
     """The body, once it was received."""
     _slice: Slice | None = None
@@ -106,9 +109,26 @@ class Exchange:
     def _may_change(self, system: UUID) -> bool:
         return self.accounts.privilege(self.account, system) >= OPERATOR
 
-    def members(self) -> list[str]:
+    async def members(self) -> tuple[str, ...]:
         """Ids of the systems that this caller may see, steadily ordered."""
-        return sorted(str(uuid) for uuid in self.systems())
+
+        async def make() -> tuple[int, tuple[str, ...]]:
+            found = await ordered(self.systems(), self.rest)
+            return len(found), found
+
+        return await self.kept("members", make)
+
+    async def kept(self, what: str, make: Callable[[], Awaitable[tuple[int, T]]]) -> T:
+        """What follows from who may see which BMCs, for this account and address."""
+        key = self.account, self.request.scope["server"], what
+        return await self.service.listings.get(key, self._version, make)
+
+    def _version(self) -> tuple[int, int]:
+        return self.accounts.changes, self.service.changes
+
+    def sees(self, system: UUID) -> bool:
+        """Whether this caller may see a system here."""
+        return all(system in each for each in self._seen)
 
     def systems(self) -> AbstractSet[UUID]:
         """Those that this caller may see here."""
@@ -248,12 +268,40 @@ def tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
     """
     data = _JSON.encode(body)
     tag = _tag_of(data) if CLOCK not in body else etag(body)
+    return _tagged(exchange, data, tag, body["@odata.type"])
+
+
+def _tagged(exchange: Exchange, data: bytes, tag: str, odata_type: str) -> Response:
     if not exchange.request.scope["query_string"] and is_known(exchange, tag):
         return not_modified(tag)
-    headers = {"ETag": tag, "Link": _described_by(body["@odata.type"])}
+    headers = {"ETag": tag, "Link": _described_by(odata_type)}
     # encoding it anew with the tag in it would take as long as all the rest
     data = data[:-1] + b',"@odata.etag":' + _JSON.encode(tag) + b"}"
     return _written(data, 200, headers)
+
+
+async def listed(
+    exchange: Exchange, kind: str, path: str, names: Callable[[str], Iterable[str]], **more: str
+) -> Response:
+    """A collection of what all systems of the caller have. `names`: those of a system's."""
+
+    async def make() -> tuple[int, tuple[dict[str, Any], list[str], bytes]]:
+        members = await exchange.members()
+        paths, pieces = [], []
+        for start in range(0, len(members), BATCH):
+            await exchange.rest()
+            batch = [f"{path}/{name}" for each in members[start : start + BATCH]
+                     for name in names(each)]  # fmt: skip
+            paths.extend(batch)
+            pieces.append(_JSON.encode([ref(each) for each in batch])[1:-1])
+        body = {**collection(kind, path, ()), **more, "Members@odata.count": len(paths)}
+        head, members_, tail = _JSON.encode(body).rpartition(b"[]")
+        data = b"".join((head, members_[:1], b",".join(pieces), members_[1:], tail))
+        return len(paths), (body, paths, data)
+
+    body, paths, data = await exchange.kept(path, make)
+    exchange.listed = body, paths
+    return _tagged(exchange, data, _tag_of(data), body["@odata.type"])
 
 
 def represented(

@@ -87,13 +87,13 @@ class Jobs:
             job.ended = clock.unix()
             self._changed(job)
 
-    def of(self, systems: set[str]) -> list[Job]:
-        """Those of these systems, oldest first."""
-        return [each for each in self._jobs.values() if str(each.system) in systems]
+    def of(self, sees: Callable[[UUID], bool]) -> list[Job]:
+        """Those of the systems that somebody sees, oldest first."""
+        return [each for each in self._jobs.values() if sees(each.system)]
 
-    def get(self, id_: str, systems: set[str]) -> Job | None:
+    def get(self, id_: str, sees: Callable[[UUID], bool]) -> Job | None:
         found = self._jobs.get(id_)
-        return found if found is not None and str(found.system) in systems else None
+        return found if found is not None and sees(found.system) else None
 
 
 def when(unix: float) -> str:

@@ -118,6 +118,11 @@ def _expansion(text: str) -> tuple[str, int]:
     return match["what"], levels
 
 
+def page(body: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+    """A collection as `$top` and `$skip` want it. Raises `RedfishError`."""
+    return _page(body, query, limit=None)
+
+
 def _page(body: dict[str, Any], query: Mapping[str, str], *, limit: int | None) -> dict[str, Any]:
     asked = "$top" in query or "$skip" in query
     if "Members" not in body:

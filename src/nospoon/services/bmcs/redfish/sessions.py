@@ -20,6 +20,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     respond,
     tagged,
 )
+from nospoon.services.bmcs.redfish.listings import ordered
 from nospoon.services.bmcs.redfish.logins import account_of
 
 SESSIONS = "SessionService/Sessions"
@@ -32,7 +33,7 @@ async def _session_service(exchange: Exchange) -> Response:
 
 
 async def _sessions(exchange: Exchange) -> Response:
-    ids = sorted(each.id for each in _visible_sessions(exchange))
+    ids = await ordered((each.id for each in _visible_sessions(exchange)), exchange.rest)
     return tagged(exchange, collection("Session", SESSIONS, ids))
 
 

@@ -42,14 +42,14 @@ async def _service(exchange: Exchange) -> Response:
 
 def _job(exchange: Exchange) -> Job:
     wanted = exchange.request.path_params["task"]
-    found = exchange.service.jobs.get(wanted, set(exchange.members()))
+    found = exchange.service.jobs.get(wanted, exchange.sees)
     if found is None:
         raise errors.not_found(exchange.path)
     return found
 
 
 async def _all(exchange: Exchange) -> Response:
-    found = exchange.service.jobs.of(set(exchange.members()))
+    found = exchange.service.jobs.of(exchange.sees)
     return tagged(exchange, collection("Task", TASKS, [job.id for job in found]))
 
 

@@ -24,7 +24,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     ROOT,
     Exchange,
     Resource,
-    collection,
+    listed,
     ref,
     resource,
     tagged,
@@ -88,9 +88,10 @@ async def _service(exchange: Exchange) -> Response:
 
 
 async def _inventory(exchange: Exchange) -> Response:
-    ids = (f"{system}-{component}" for system in exchange.members() for component in Component)
-    made = collection("SoftwareInventory", INVENTORY, ids)
-    return tagged(exchange, {**made, "Name": "Firmware Inventory"})
+    def names(system: str) -> list[str]:
+        return [f"{system}-{component}" for component in Component]
+
+    return await listed(exchange, "SoftwareInventory", INVENTORY, names, Name="Firmware Inventory")
 
 
 async def _item(exchange: Exchange) -> Response:
@@ -126,7 +127,7 @@ async def _simple_update(exchange: Exchange) -> Response:
     if not uris.is_web(image):
         raise UPDATE.wrong_format("ImageURI", given["ImageURI"], uris.SHAPE)
     given["ImageURI"] = image
-    machines, components = _targets(exchange, given)
+    machines, components = await _targets(exchange, given)
     job = exchange.service.jobs.start(
         machines[0].bmc.uuid,
         f"Update {', '.join(components)} with {uris.without_account(given['ImageURI'])}",
@@ -136,16 +137,21 @@ async def _simple_update(exchange: Exchange) -> Response:
     return tasks.begun(job)
 
 
-def _targets(exchange: Exchange, given: dict[str, Any]) -> tuple[list[Served], list[Component]]:
+async def _targets(
+    exchange: Exchange, given: dict[str, Any]
+) -> tuple[list[Served], list[Component]]:
     """What is updated: components of one machine; without `Targets`, that for which the image is of
     all machines (DSP0268, UpdateService.SimpleUpdate). The caller administers them.
     """
     targets = given.get("Targets", [])
     if not targets:
-        all_ = [exchange.administered(system) for system in exchange.members()]
+        all_ = []
+        for system in await exchange.members():
+            await exchange.rest()
+            all_.append(exchange.administered(system))
         return all_, [_for(given["ImageURI"])]
     found = [_target(each) for each in targets]
-    members = frozenset(exchange.members())
+    members = frozenset(await exchange.members())
     for target, (system, _) in zip(targets, found, strict=True):
         if system not in members:
             raise errors.not_found(target)
