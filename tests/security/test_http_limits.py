@@ -54,7 +54,7 @@ class Told:
         self.asked.release()
         data = b"ok"
         if scope["path"] == "/member":
-            logged_in(scope)
+            logged_in(scope, b"member")
         if scope["path"] in {"/body", "/member"}:
             data, more = b"", True
             while more:
@@ -337,10 +337,8 @@ async def test_a_client_that_says_nothing_gives_way_to_one_that_asks() -> None:
             writer.close()
 
 
-@pytest.mark.parametrize(("path", "answer"), [(b"/body", 200), (b"/member", 0)])
-async def test_strangers_whose_bodies_trickle_give_way_and_members_do_not(
-    path: bytes, answer: int
-) -> None:
+@pytest.mark.parametrize("path", [b"/body", b"/member"])
+async def test_bodies_that_trickle_keep_nobody_out_of_a_full_listener(path: bytes) -> None:
     """They come from several addresses, and keep above the least rate."""
     patient = replace(SOON, body_window=60.0, stranger_body=60.0, per_peer=4, per_listener=8)
     async with served(patient) as server:
@@ -352,7 +350,7 @@ async def test_strangers_whose_bodies_trickle_give_way_and_members_do_not(
         for _ in slow:
             await server.app.asked.acquire()
         assert len(server.connections) == 8
-        assert status(await server.ask(GET)) == answer
+        assert status(await server.ask(GET)) == 200
         for writer in slow:
             writer.close()
 
@@ -406,6 +404,7 @@ async def test_descriptors_are_left_for_the_daemons_own_socket() -> None:
 class Idle:
     waiting: bool = True
     dropped: bool = False
+    account: str | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -429,6 +428,16 @@ def test_where_descriptors_run_out_who_holds_most_gives_way() -> None:
     assert [each.dropped for each in many] == [True, False, False]
     assert not few.dropped
     assert len(group) == 4
+
+
+def test_on_a_full_listener_the_account_that_holds_most_gives_way() -> None:
+    group = Connections(replace(SOON, per_listener=4))
+    few = Idle(waiting=False, account="few")
+    many = [Idle(waiting=False, account="many") for _ in range(3)]
+    for number, each in enumerate([few, *many]):
+        group.admit(f"source {number}", 1, each)
+    assert group.admit("new", 1, Idle()) is not None
+    assert [each.dropped for each in [few, *many]] == [False, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol, TypeVar
@@ -69,7 +71,7 @@ def raise_descriptor_limit() -> None:
 
 class Droppable(Protocol):
     """A connection: whether it waits for a request, whether it asks for something without having
-    logged in and without an answer so far, and its end.
+    logged in and without an answer so far, the account that it asks by, and its end.
     """
 
     @property
@@ -77,6 +79,9 @@ class Droppable(Protocol):
 
     @property
     def is_stranger(self) -> bool: ...
+
+    @property
+    def account(self) -> Hashable: ...
 
     def drop(self) -> None: ...
 
@@ -109,7 +114,8 @@ class Connections:
 
     Where a limit is reached, a connection that waits for a request gives way to a new one, else one
     whose client has not logged in and has no answer yet: clients that send nothing, or a body byte
-    by byte, cannot keep others out. Where there is none of either, the new one is refused.
+    by byte, cannot keep others out. On a full listener without either, the oldest of the account
+    with most connections there gives way. Else the new one is refused.
     """
 
     def __init__(self, limits: HttpLimits = LIMITS) -> None:
@@ -128,7 +134,8 @@ class Connections:
         same, beside = self._peers.get(peer, {}), self._listeners.get(listener, {})
         if len(same) >= limits.per_peer and not _give_way(same):
             return None
-        if len(beside) >= limits.per_listener and not _give_way(beside):
+        full = len(beside) >= limits.per_listener
+        if full and not _give_way(beside) and not _give_way(_of_most(beside), anyway=True):
             return None
         if descriptor > limits.highest_descriptor and not _give_way(self._most()):
             return None
@@ -153,11 +160,21 @@ def _remove(groups: dict[K, Group], key: K, connection: Connection) -> None:
         groups.pop(key, None)
 
 
-def _give_way(group: Group) -> bool:
-    """The oldest that may be dropped is, where there is one."""
+def _of_most(group: Group) -> Group:
+    """The connections of the account that has the most of them."""
+    accounts = {each: each.subject.account for each in group if each.subject is not None}
+    counts = Counter(account for account in accounts.values() if account is not None)
+    most = max(counts, key=lambda account: counts[account], default=None)
+    return {
+        each: None for each, account in accounts.items() if account is not None and account == most
+    }
+
+
+def _give_way(group: Group, *, anyway: bool = False) -> bool:
+    """The oldest that may be dropped is, where there is one. `anyway`: all of them may be."""
     waiting = (each for each in group if each.subject is not None and each.subject.is_waiting)
     strangers = (each for each in group if each.subject is not None and each.subject.is_stranger)
-    place = next(chain(waiting, strangers), None)
+    place = next(chain(waiting, strangers, group if anyway else ()), None)
     if place is None or place.subject is None:
         return False
     subject = place.subject

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Hashable, MutableMapping
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any
@@ -34,9 +34,9 @@ _LOGGED_IN = "nospoon.logged_in"
 log = RateLimitedLog()
 
 
-def logged_in(scope: MutableMapping[str, Any]) -> None:
-    """The client of this request (ASGI's scope of it) is known."""
-    scope[_LOGGED_IN] = True
+def logged_in(scope: MutableMapping[str, Any], account: Hashable) -> None:
+    """The client of this request (ASGI's scope of it) is known, by this account."""
+    scope[_LOGGED_IN] = account
 
 
 class LimitedState(ServerState):
@@ -83,6 +83,13 @@ class LimitedHttp(HttpToolsProtocol):
     def is_known(self) -> bool:
         """Whether who sent the latest request has logged in by it."""
         return self.cycle is not None and _LOGGED_IN in self.cycle.scope
+
+    @property
+    def account(self) -> Hashable:
+        """Who sent the request that is answered, or whose body comes; None: is not known."""
+        if self.cycle is None or self.is_waiting:
+            return None
+        return self.cycle.scope.get(_LOGGED_IN)
 
     @property
     def is_stranger(self) -> bool:

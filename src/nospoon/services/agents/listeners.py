@@ -111,7 +111,7 @@ def _app(service: AgentService) -> Starlette:
         refused = service.refusal(machine, token=token)  # strangers have nothing parsed
         if refused is not None:
             return _response(refused)
-        logged_in(request.scope)
+        logged_in(request.scope, machine)
         data = await _received(request)
         if data is None:
             return _response(fault(413, f"expected a body of at most {MAX_BODY} bytes, got more"))

@@ -145,7 +145,7 @@ class Exchange:
         own, here = self._seen
         if own.isdisjoint(here):
             return False
-        logged_in(self.request.scope)
+        logged_in(self.request.scope, self.account)
         return True
 
     @property
