@@ -23,11 +23,12 @@ from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Bmc, Key, Kind, Machine, OwnerTag
 from nospoon.plan.allocate import Allocations, Endpoint
 from nospoon.runtime.tasks import Tasks
-from nospoon.store import bmcs, clusters, operations, tables
+from nospoon.store import bmcs, clusters, operations, tables, takings
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import AT_ONCE, BATCH, Database
 from nospoon.store.operations import OperationRow, OperationState
+from nospoon.store.takings import Taking
 
 CLUSTER = ClusterRow(
     id=uuid4(),
@@ -134,6 +135,28 @@ async def test_bmc_records_come_back(database: Database) -> None:
     assert await database.call(bmcs.records, CLUSTER.id) == [(key, bmc, tag)]
     await database.call(bmcs.remove, bmc.uuid)
     assert await database.call(bmcs.records) == []
+
+
+async def test_what_nodes_take_is_told_without_the_rest_of_them(database: Database) -> None:
+    await database.call(clusters.save, CLUSTER)
+    row, bare = node_row(uuid4()), node_row(uuid4(), "n1")
+    large = replace(row, machine=replace(row.machine, memory=1 << 40))
+    await database.call(clusters.put_nodes, [large, bare])
+    bmc = Bmc(row.uuid, (), "127.0.0.1", 6230, 8000, "admin", disk_sizes=(1 << 40, 7))
+    key, tag = Key(Kind.BMC, "here", "n0"), OwnerTag("d", CLUSTER.id, 3, "t")
+    await database.call(bmcs.put, key, bmc, tag)
+    told = await database.read(takings.of, CLUSTER.id)
+    assert told == [
+        Taking("n0", row.host, 1, 1 << 40, (1 << 40, 7)),
+        Taking("n1", row.host, 1, 1 << 30, None),
+    ]
+    assert await database.read(takings.of_others, CLUSTER.id) == []
+    assert len(await database.read(takings.of_others, uuid4())) == 2
+    assert await database.read(bmcs.of_others, CLUSTER.id) == []
+    assert await database.read(clusters.count) == (1, 2)
+    assert set(await database.read(clusters.accounts, uid=1000)) == {row.uuid, bare.uuid}
+    assert await database.read(clusters.accounts, uid=1000, cluster="prod") == {}
+    assert await database.read(clusters.listed, uid=1000) == [(CLUSTER.id, "dev", "c.yaml")]
 
 
 def operation() -> OperationRow:

@@ -185,17 +185,17 @@ class Controller:
 
     async def clusters(self, uid: int) -> list[dict[str, Any]]:
         """A row a cluster."""
-        rows = await self.database.call(stored.all_clusters, uid=uid)
+        rows = await self.database.read(stored.listed, uid=uid)
         return [
             {
-                "name": row.name,
-                "nodes": len(members := self.fleet.of(uid, row.name)),
+                "name": name,
+                "nodes": len(members := self.fleet.of(uid, name)),
                 "on": sum(1 for member in members if self.nodes.power_of(member) is PowerState.ON),
-                "id": str(row.id),
-                "file": row.file,
-                "operation": self.operations.current(row.id),
+                "id": str(id_),
+                "file": file,
+                "operation": self.operations.current(id_),
             }
-            for row in rows
+            for id_, name, file in rows
         ]
 
     async def status(self, uid: int, name: str) -> dict[str, Any]:
@@ -257,12 +257,13 @@ class Controller:
 
     async def about(self, uid: int) -> dict[str, Any]:
         """The daemon itself. What start-up found names nodes of all: administrators see it."""
+        clusters, nodes = await self.database.read(stored.count)
         return {
             "version": __version__,
             "pid": os.getpid(),
             "uptime": round(self.clock() - self.started, 1),
-            "clusters": len(await self.database.call(stored.all_clusters)),
-            "nodes": len(await self.database.call(stored.all_nodes)),
+            "clusters": clusters,
+            "nodes": nodes,
             "deployment": self.database.deployment,
             "found": self.found if self.planner.access.is_admin(uid) else "",
         }

@@ -6,9 +6,8 @@ Answers come from what the fleet and the BMC service know. Callers see what is t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
-from uuid import UUID
 
 from nospoon.bmc.faults import ABOUT, Fault
 from nospoon.bmc.runtime import Runtime
@@ -22,10 +21,11 @@ from nospoon.errors import NotFound
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.plan.identity import snmp_community
+from nospoon.runtime.turns import Turns
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.service import Attached, ConsoleService
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import NodeRow
+from nospoon.store.clusters import Account
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
@@ -49,6 +49,7 @@ class Nodes:
     bmcs: BmcService
     consoles: ConsoleService
     media: Media
+    turns: Turns = field(default_factory=Turns)
 
     async def rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
         """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
@@ -62,23 +63,29 @@ class Nodes:
         return {**self._about(member), **shown.shape_json(member.machine, member.host.name)}
 
     async def bmc_rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
-        """A row a BMC, with credentials: for its owner only. Raises `NotFound` as `rows` does."""
-        if cluster:
-            await owned(self.database, uid=uid, name=cluster)
-        known: dict[UUID, NodeRow] = {
-            row.uuid: row for row in await self.database.call(stored.all_nodes)
+        """A row a BMC, with credentials: for its owner only. Raises `NotFound` as `rows` does. One
+        list of each user at a time: they may be long.
+        """
+        async with self.turns.of("bmcs", str(uid)):
+            if cluster:
+                await owned(self.database, uid=uid, name=cluster)
+            known = await self.database.read(stored.accounts, uid=uid, cluster=cluster)
+            rows, slice_ = [], self.bmcs.slices.begin()
+            for member in self.fleet.of(uid, cluster):
+                await slice_.rest()
+                if member.uuid in known:  # else it came or went meanwhile
+                    rows.append(self._with_account(member, known[member.uuid]))
+            return rows
+
+    def _with_account(self, member: Member, account: Account) -> dict[str, Any]:
+        return {
+            **self._about(member),
+            "username": account.username,
+            "password": self.cipher.decrypt(account.password),
+            "k_g": self.cipher.decrypt(account.k_g) if account.k_g else "",
+            "pdu_secret": self._pdu_secret(member),
+            "pdu_community": self._pdu_community(member),
         }
-        return [
-            {
-                **self._about(member),
-                "username": known[member.uuid].username,
-                "password": self.cipher.decrypt(known[member.uuid].password),
-                "k_g": self._k_g(known[member.uuid]),
-                "pdu_secret": self._pdu_secret(member),
-                "pdu_community": self._pdu_community(member),
-            }
-            for member in self.fleet.of(uid, cluster)
-        ]
 
     async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, Any]:
         """A chassis command through the node's BMC: {"node", "result"}."""
@@ -186,9 +193,6 @@ class Nodes:
         served, now = self.bmcs.status(member.uuid), self.bmcs.now
         demanded = (f"injected: {f.text(now)}" for f in self.bmcs.faults(member.uuid))
         return _joined(served.power_fault if served is not None else "", *demanded)
-
-    def _k_g(self, row: NodeRow) -> str:
-        return self.cipher.decrypt(row.k_g) if row.k_g else ""
 
     def _pdu_secret(self, member: Member) -> str:
         served = self.bmcs.status(member.uuid)

@@ -425,8 +425,7 @@ class Planner:
         """The BMCs of other clusters; those of other users are not named."""
         return [
             Neighbour(f"your cluster {tag.name}" if tag.uid == uid else "another cluster", bmc)
-            for _, bmc, tag in await self._database.call(bmc_rows.records, None)
-            if tag.cluster != cluster_id
+            for _, bmc, tag in await self._database.read(bmc_rows.of_others, cluster_id)
         ]
 
     def _holder(self, cluster_id: UUID, uid: int, mac: str) -> str:

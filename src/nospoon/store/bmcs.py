@@ -22,6 +22,12 @@ def records(connection: Connection, cluster: UUID | None = None) -> list[tuple[K
     return [_record(row) for row in connection.execute(query)]
 
 
+def of_others(connection: Connection, cluster: UUID) -> list[tuple[Key, Bmc, OwnerTag]]:
+    """The BMCs of all clusters but one."""
+    query = select(bmcs).where(bmcs.c.cluster_id != str(cluster))
+    return [_record(row) for row in connection.execute(query)]
+
+
 def find(connection: Connection, uuid: UUID) -> Bmc | None:
     """One BMC."""
     row = connection.execute(_FIND, {"wanted": str(uuid)}).first()

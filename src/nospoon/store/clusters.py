@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, select, update
 
 from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
@@ -104,6 +104,22 @@ def all_clusters(connection: Connection, *, uid: int | None = None) -> list[Clus
     if uid is not None:
         query = query.where(clusters.c.uid == uid)
     return [_cluster(row) for row in connection.execute(query)]
+
+
+def count(connection: Connection) -> tuple[int, int]:
+    """How many clusters and nodes there are, of all users."""
+
+    def of(table: Table) -> int:
+        return connection.scalar(select(func.count()).select_from(table)) or 0
+
+    return of(clusters), of(nodes)
+
+
+def listed(connection: Connection, *, uid: int) -> list[tuple[UUID, str, str]]:
+    """Id, name and place of the file of each cluster of a user, by name."""
+    query = select(clusters.c.id, clusters.c.name, clusters.c.file).where(clusters.c.uid == uid)
+    rows = connection.execute(query.order_by(clusters.c.name))
+    return [(UUID(row.id), row.name, row.file) for row in rows]
 
 
 def holdings(connection: Connection, *, uid: int | None = None) -> list[Holding]:
@@ -206,6 +222,27 @@ def all_nodes(connection: Connection) -> list[NodeRow]:
 def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
     query = select(nodes).where(nodes.c.cluster_id == str(cluster_id)).order_by(nodes.c.name)
     return [_node(row) for row in connection.execute(query)]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """That of a node's BMC. `password` and `k_g` are encrypted; b"": the file gives none."""
+
+    username: str
+    password: bytes = field(repr=False)
+    k_g: bytes = field(repr=False)
+
+
+def accounts(connection: Connection, *, uid: int, cluster: str = "") -> dict[UUID, Account]:
+    """Of a user's nodes, all or of one cluster."""
+    columns = (nodes.c.uuid, nodes.c.username, nodes.c.password, nodes.c.k_g)
+    query = select(*columns).join(clusters).where(clusters.c.uid == uid)
+    if cluster:
+        query = query.where(clusters.c.name == cluster)
+    return {
+        UUID(row.uuid): Account(row.username, row.password, row.k_g or b"")
+        for row in connection.execute(query)
+    }
 
 
 def node(connection: Connection, uuid: UUID) -> NodeRow | None:

@@ -50,6 +50,12 @@ class _Call:
     run: Callable[[Connection], Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
+    reads: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """Whether nobody waits for what it would only read."""
+        return self.reads and self.future.cancelled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +201,22 @@ class Database:
         **kwargs: P.kwargs,
     ) -> R:
         """Run a function of this package, all or nothing, in the writer's thread."""
+        return await self._called(partial(_run, function, args, kwargs), reads=False)
+
+    async def read(
+        self,
+        function: Callable[Concatenate[Connection, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """As `call`, of a function that changes nothing: not run for who left before its turn."""
+        return await self._called(partial(_run, function, args, kwargs), reads=True)
+
+    async def _called(self, run: Callable[[Connection], R], *, reads: bool) -> R:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        run = partial(_run, function, args, kwargs)
-        self._calls.put(_Call(run, future, loop))
+        self._calls.put(_Call(run, future, loop, reads))
         try:
             return await future
         except IntegrityError:
@@ -223,7 +241,7 @@ class Database:
     def _carry_out(self, batch: list[_Call]) -> list[_Outcome]:
         try:
             with self._engine.begin() as connection:
-                return [_Outcome(call.run(connection)) for call in batch]
+                return [_Outcome(None if call.is_left else call.run(connection)) for call in batch]
         except Exception as error:  # noqa: BLE001  (the thread's outermost loop: its caller raises it)
             if len(batch) == 1:
                 return [_Outcome(None, error)]

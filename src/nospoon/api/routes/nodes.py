@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
+from nospoon.api.leaving import unless_gone
 from nospoon.api.wire import BootRequest, FaultRequest, MediaRequest, PowerRequest
 from nospoon.errors import Gone, NospoonError
 from nospoon.runtime.tasks import Tasks
@@ -26,9 +27,11 @@ async def nodes(controller: Controlled, caller: Called, cluster: str = "") -> li
 
 
 @router.get("/bmcs")
-async def bmcs(controller: Controlled, caller: Called, cluster: str = "") -> list[dict[str, Any]]:
+async def bmcs(
+    request: Request, controller: Controlled, caller: Called, cluster: str = ""
+) -> list[dict[str, Any]]:
     """Where the caller's BMCs answer, with their credentials."""
-    return await controller.nodes.bmc_rows(caller.uid, cluster)
+    return await unless_gone(request, controller.nodes.bmc_rows(caller.uid, cluster))
 
 
 @router.get("/nodes/{node:path}/show")

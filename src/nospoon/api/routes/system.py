@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from nospoon.api.depends import Called, Controlled
+from nospoon.api.leaving import unless_gone
 from nospoon.errors import Forbidden
 
 router = APIRouter(tags=["daemon"])
 
 
 @router.get("/daemon")
-async def daemon(controller: Controlled, caller: Called) -> dict[str, Any]:
+async def daemon(request: Request, controller: Controlled, caller: Called) -> dict[str, Any]:
     """Version, pid, uptime, clusters, and what start-up found."""
-    return await controller.about(caller.uid)
+    return await unless_gone(request, controller.about(caller.uid))
 
 
 @router.post("/daemon/stop", status_code=202)

@@ -1,0 +1,59 @@
+"""What nodes take of their hosts: a few columns, for there may be very many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import BigInteger, ColumnElement, Connection, Text, cast, select
+
+from nospoon.model.cluster import Host
+from nospoon.store import tables
+
+nodes, bmcs = tables.nodes, tables.bmcs
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Of one node. `memory` in bytes. `disks`: bytes of each, as its BMC tells of them; None where
+    there is no BMC on record.
+    """
+
+    name: str
+    host: Host
+    cpus: int
+    memory: int
+    disks: tuple[int, ...] | None
+
+
+def of(connection: Connection, cluster: UUID) -> list[Taking]:
+    """Of a cluster's nodes, by name."""
+    return sorted(
+        _takings(connection, nodes.c.cluster_id == str(cluster)), key=lambda each: each.name
+    )
+
+
+def of_others(connection: Connection, cluster: UUID) -> list[Taking]:
+    """Of the nodes of all other clusters."""
+    return list(_takings(connection, nodes.c.cluster_id != str(cluster)))
+
+
+def _takings(connection: Connection, which: ColumnElement[bool]) -> Iterator[Taking]:
+    hosts: dict[str, Host] = {}
+    for row in connection.execute(_TAKINGS.where(which)):
+        if row.host not in hosts:
+            hosts[row.host] = msgspec.json.decode(row.host, type=Host)
+        disks = tuple(row.disks or ()) if row.uuid is not None else None
+        yield Taking(row.name, hosts[row.host], row.cpus, row.memory, disks)
+
+
+_TAKINGS = select(
+    nodes.c.name,
+    cast(nodes.c.host, Text).label("host"),
+    nodes.c.machine["cpus"].as_integer().label("cpus"),
+    cast(nodes.c.machine["memory"].as_string(), BigInteger).label("memory"),
+    bmcs.c.uuid,
+    bmcs.c.record["bmc"]["disk_sizes"].label("disks"),
+).outerjoin(bmcs, bmcs.c.uuid == nodes.c.uuid)
