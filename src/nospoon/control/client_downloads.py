@@ -12,6 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from nospoon.control.fetch import Terms, Transfer
+from nospoon.control.pace import Pace, watch
 from nospoon.control.space import GIB, Charge, Space
 from nospoon.errors import Conflict, NospoonError
 from nospoon.runtime.reach import Reach
@@ -45,6 +46,10 @@ class Limits:
     rate: int = LEAST_RATE
     per_owner: int = PER_OWNER
     waiting: int = WAITING
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(self.deadline, self.window, self.rate)
 
 
 Owner = Callable[[UUID], int | None]
@@ -91,7 +96,7 @@ class ClientDownloads:
                 loop = asyncio.get_running_loop()
                 future = loop.run_in_executor(self._threads, work, terms)
                 try:
-                    await self._watch(future, transfer)
+                    await watch(future, transfer, self._limits.pace)
                 finally:
                     transfer.stop()
                 try:
@@ -114,24 +119,6 @@ class ClientDownloads:
     def _terms(self, charge: Charge) -> Terms:
         limits = self._limits
         return Terms(limits.reach, limits.largest, charge.expect, charge.take)
-
-    async def _watch(self, future: asyncio.Future[R], transfer: Transfer) -> None:
-        """Until the thread has ended; a transfer that takes too long is stopped."""
-        limits, got = self._limits, 0
-        loop = asyncio.get_running_loop()
-        end = loop.time() + limits.deadline
-        while not future.done():
-            await asyncio.wait({future}, timeout=min(limits.window, max(0.0, end - loop.time())))
-            if future.done():
-                break
-            if loop.time() >= end:
-                transfer.stop(f"it took longer than {limits.deadline:.0f} s")
-                await asyncio.wait({future})
-            elif transfer.got - got < limits.rate * limits.window:
-                transfer.stop(
-                    f"it was slower than {limits.rate} bytes a second for {limits.window:.0f} s"
-                )
-            got = transfer.got
 
     def close(self) -> None:
         """What still runs was stopped by whoever waited for it."""

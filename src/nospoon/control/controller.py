@@ -106,13 +106,14 @@ class Controller:
         urls = await self.planner.to_fetch(request)
         if not urls:
             return None
-        places = await self.planner.workers.run(request.uid, places_of, request, urls)
+        uid = request.uid  # the request itself, whose file may be a long one, is not kept
+        places = await self.planner.workers.run(uid, places_of, request, urls)
         return await self.operations.start(
             "fetch",
             cluster_id=uuid4(),  # it holds up nobody
             cluster=(await self.planner.cluster_of(request)).name,
-            uid=request.uid,
-            work=lambda running: fetch_all(running, places, self.files, owner=request.uid),
+            uid=uid,
+            work=lambda running: fetch_all(running, places, self.files, owner=uid),
         )
 
     async def list_hosts(self, uid: int) -> Sequence[Listed]:

@@ -7,27 +7,34 @@ import errno
 import hashlib
 import re
 import tempfile
-from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO
+from weakref import WeakValueDictionary
 
 from nospoon.control.fetch import Access, Terms, Transfer, download
+from nospoon.control.pace import Pace, watch
 from nospoon.control.space import Space
 from nospoon.control.verified import expected, promised, refuse_other
 from nospoon.errors import NotFound, OutOfSpace, ProviderError, UsageError
 from nospoon.runtime import clock
 from nospoon.runtime.reach import ANYWHERE, Reach
+from nospoon.runtime.turns import Turns
 
 KEPT_UNNAMED = 3600.0
 """Seconds for which a file is kept that no cluster names yet: its `up` may wait to be confirmed."""
 PARTIAL = ".partial"
-THREADS = 16
+THREADS = 32
 """Files of cluster files that are fetched at a time; more wait."""
+PER_OWNER = 4
+"""The same of one owner."""
+PACE = Pace(deadline=6 * 3600.0, window=60.0, rate=16 << 10)
+KNOWN = 4096
+"""URLs of which it is known what they had; of more, the oldest are fetched again when named."""
 PRIVATE = 0o700
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _URL = re.compile(r"https?://")
@@ -51,9 +58,12 @@ class Files:
     reach: Reach = ANYWHERE
     _arrived: dict[str, float] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
-    _fetching: defaultdict[str, asyncio.Lock] = field(
-        default_factory=lambda: defaultdict(asyncio.Lock)
+    pace: Pace = PACE
+    _fetching: Turns = field(default_factory=Turns)
+    _of_owner: WeakValueDictionary[int | None, asyncio.Semaphore] = field(
+        default_factory=WeakValueDictionary
     )
+    _of_all: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(THREADS))
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="download")
     )
@@ -159,22 +169,41 @@ class Files:
     ) -> str:
         """Download an http(s) URL; returns its SHA-256. `transfer` tells how far it is.
 
-        What has another checksum is not kept: `ProviderError`. It may take as long as it needs, in
-        a thread that nothing else waits for.
+        What has another checksum is not kept: `ProviderError`, as for what is slower than `pace`.
+        A few of each owner are fetched at a time, each in a thread that nothing else waits for.
         """
         transfer = transfer or Transfer()
-        loop = asyncio.get_running_loop()
         try:
             with self.space.charge(owner) as charge:
                 terms = Terms(self.reach, expect=charge.expect, take=charge.take)
                 work = partial(
                     self.fetch_blocking, url, access or Access(), transfer, terms, checksum=checksum
                 )
-                got = await loop.run_in_executor(self._threads, work)
+                fetching = asyncio.wrap_future(await self._begun(owner, work))
+                await watch(fetching, transfer, self.pace)
+                got = await fetching
         finally:
             transfer.stop()  # a thread that is still at it ends
         self.space.kept(owner, got)
         return got
+
+    async def _begun(self, owner: int | None, work: Callable[[], str]) -> Future[str]:
+        """The work, begun when it is the owner's turn, which lasts until its thread has ended, also
+        when nobody waits for it any more.
+        """
+        mine = self._of_owner.get(owner)
+        if mine is None:
+            mine = self._of_owner[owner] = asyncio.Semaphore(PER_OWNER)
+        await mine.acquire()
+        try:
+            await self._of_all.acquire()
+        except BaseException:
+            mine.release()
+            raise
+        ended = partial(_release, asyncio.get_running_loop(), (mine, self._of_all))
+        begun = self._threads.submit(work)
+        begun.add_done_callback(ended)
+        return begun
 
     async def fetch_once(
         self, source: str, transfer: Transfer | None = None, *, owner: int | None = None
@@ -182,12 +211,18 @@ class Files:
         """The same, and what was fetched of late is not fetched again: a plan and the `up` after it
         mean the same content. `source`: a URL, which a blank and its checksum may follow.
         """
-        async with self._fetching[source]:
+        async with self._fetching.of(source):
             if not self.fetched(source):
                 url, _, checksum = source.partition(" ")
                 got = await self.fetch(url, None, transfer, checksum=checksum, owner=owner)
-                self._digests[source] = got
-        return self._digests[source]
+                self._know(source, got)
+            return self._digests[source]
+
+    def _know(self, source: str, sha256: str) -> None:
+        self._digests.pop(source, None)
+        self._digests[source] = sha256
+        while len(self._digests) > KNOWN:
+            del self._digests[next(iter(self._digests))]
 
     def fetched(self, source: str) -> bool:
         """Whether it was fetched of late, or is here by its checksum: then it stays for a while."""
@@ -196,7 +231,7 @@ class Files:
             return True
         known = promised(source)
         if self.wanted(known):
-            self._digests[source] = known
+            self._know(source, known)
         return self.has(known)
 
     def fetch_blocking(
@@ -234,3 +269,12 @@ class Files:
         except OSError as error:
             kind = OutOfSpace if error.errno in _NO_ROOM else ProviderError
             raise kind(f"cannot keep a file in {self.directory}: {error.strerror}") from error
+
+
+def _release(
+    loop: asyncio.AbstractEventLoop, turns: Collection[asyncio.Semaphore], _: Future[str]
+) -> None:
+    """Called in the thread that has ended."""
+    with suppress(RuntimeError):  # the loop has ended, too
+        for turn in turns:
+            loop.call_soon_threadsafe(turn.release)

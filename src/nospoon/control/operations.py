@@ -36,6 +36,8 @@ CANCELLED = {
 """Kind of operation -> what is said when it was cancelled, where that is not `AS_IT_IS`."""
 AGAIN = 5.0
 """Seconds until an end that could not be stored is stored again."""
+MOST_RUNNING = 32
+"""Operations of one user that are under way."""
 KEPT = 1.0
 """Seconds after which events are stored, at the latest."""
 COALESCED = 0.05
@@ -117,10 +119,16 @@ class Operations:
         work: Work,
         first: Callable[[], Awaitable[None]] | None = None,
     ) -> OperationRow:
-        """Begin an operation in the background. Raises `Conflict` when the cluster is busy.
+        """Begin an operation in the background. Raises `Conflict` when the cluster is busy, or very
+        many of the user's are.
         `first` is done before, when no other can begin any more; if it fails, nothing has begun.
         """
         self.require_free(cluster_id)
+        if sum(each.uid == uid for each in self._busy.values()) >= MOST_RUNNING:
+            raise Conflict(
+                f"{MOST_RUNNING} operations of user {uid} are under way, as many as may be",
+                hint="Wait until one of them has ended, or cancel one: `nospoon operation list`.",
+            )
         row = OperationRow(
             id=uuid4(),
             kind=kind,

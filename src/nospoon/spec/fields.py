@@ -124,13 +124,19 @@ def parse_ports(value: Any) -> tuple[int, int]:
     return first, last
 
 
+MAX_URL = 8000
+"""Characters of a URL: what servers are to support at least (RFC 9110 §4.1)."""
+MAX_SHOWN = 200
+"""Of these, in a message."""
+
+
 def parse_url(value: Any) -> Any:
     """An http or https URL, without slashes at its end."""
     if not parse_text(value).startswith(("http://", "https://")):
         raise ValueError(f"expected a URL that begins with http:// or https://, got {value!r}")
     wrong = wrong_in_url(value)
     if wrong:
-        raise ValueError(f"expected a URL, got {value!r}: {wrong}")
+        raise ValueError(f"expected a URL, got {value[:MAX_SHOWN]!r}: {wrong}")
     return value.rstrip("/")
 
 
@@ -138,6 +144,8 @@ def wrong_in_url(url: str) -> str:
     """Why it is none by RFC 3986 §3, "" where it is one: a host, a port that may be, nothing that
     would have to be escaped.
     """
+    if len(url) > MAX_URL:
+        return f"it has more than {MAX_URL} characters"
     try:
         parts = urlsplit(url)
         wrong = "" if parts.hostname else "it names no host"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nospoon.spec.document import Path, Value, as_sequence
 from nospoon.spec.expand import Complaint
-from nospoon.spec.fields import wrong_in_url
+from nospoon.spec.fields import MAX_SHOWN, wrong_in_url
 from nospoon.spec.sections import Sections, did_you_mean, shown
 
 LocalFile = Callable[[str], str]
@@ -80,7 +80,7 @@ def wrong_urls(sections: Sections) -> Iterator[Complaint]:
 def _url(path: Path, name: str) -> Iterator[Complaint]:
     wrong = wrong_in_url(name)
     if wrong:
-        yield Complaint(path, f"expected a URL, got {name!r}: {wrong}")
+        yield Complaint(path, f"expected a URL, got {name[:MAX_SHOWN]!r}: {wrong}")
 
 
 def _layers(raw: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value]]]:
