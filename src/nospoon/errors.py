@@ -8,6 +8,7 @@
     │   └── TooLarge             a body or file is larger than is taken
     ├── Forbidden                the caller may not do this
     ├── Conflict                 another operation is in progress
+    │   ├── Busy                 very much of the caller's is under way: try again later
     │   ├── Superseded           another daemon controls these hosts now: this one makes no changes
     │   └── Stale                what was agreed on has changed since: plan again
     ├── ProviderError            a connection could not do what was asked
@@ -95,6 +96,10 @@ class Forbidden(NospoonError):
 
 class Conflict(NospoonError):
     """Another operation is in progress."""
+
+
+class Busy(Conflict):
+    """So much of the caller's is under way already; the same request works later."""
 
 
 class Superseded(Conflict):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
-from tests.security.asked import OWNER, STRANGER, a_daemon
+from structlog.testing import capture_logs
+from tests.security.asked import OTHER, OWNER, STRANGER, _scope, a_daemon
 
-from nospoon.api.gate import MAX_BESIDES, MAX_BODY
+from nospoon.api.gate import MAX_BESIDES, MAX_BODY, MAX_HELD
+from nospoon.control.planner import MOST_PROPOSED
 from nospoon.errors import SpecError
+from nospoon.runtime.log_rate import LINES
 from nospoon.spec.compose import MAX_DEPTH, MAX_NODES, BoundError, compose
 from nospoon.spec.document import MAX_PROBLEMS, Document
 from nospoon.spec.load import load
@@ -91,6 +98,59 @@ async def test_bodies_of_the_api_are_bounded(tmp_path: Path) -> None:
         taken = await asked.ask(OWNER, "POST", "/v1/plan", {"file": "f", "text": text})
         assert taken.status == 200
         assert (await asked.ask(STRANGER, "POST", "/v1/plan", many)).status == 403
+
+
+async def test_bodies_of_one_member_have_a_budget_together(tmp_path: Path) -> None:
+    part = b"#" * (16 << 20)
+    async with a_daemon(tmp_path) as asked:
+        go, held, sent = asyncio.Event(), asyncio.Semaphore(0), list[MutableMapping[str, Any]]()
+
+        async def hold(uid: int) -> None:
+            """Sends most of a body, and nothing more until `go`."""
+            given = [{"type": "http.request", "body": part, "more_body": True}]
+
+            async def receive() -> MutableMapping[str, Any]:
+                if given:
+                    return given.pop()
+                held.release()
+                await go.wait()
+                return {"type": "http.request", "body": b""}
+
+            async def send(message: MutableMapping[str, Any]) -> None:
+                sent.append(message)
+
+            await asked.app(_scope("http", uid, "/v1/plan", "POST"), receive, send)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(MAX_HELD // len(part)):
+                group.create_task(hold(OWNER))
+            for _ in range(MAX_HELD // len(part)):
+                await held.acquire()
+            small = {"file": "f", "text": "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"}
+            refused = await asked.ask(OWNER, "POST", "/v1/plan", small)
+            assert (refused.status, refused.json["error"]["type"]) == (503, "Busy")
+            assert (await asked.ask(OWNER, "GET", "/v1/clusters")).status == 200
+            assert (await asked.ask(OTHER, "POST", "/v1/plan", small)).status == 200
+            go.set()
+        assert (await asked.ask(OWNER, "POST", "/v1/plan", small)).status == 200
+
+
+async def test_refusals_fill_no_log(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        with capture_logs() as lines:
+            for _ in range(LINES * 2):
+                assert (await asked.ask(OWNER, "GET", "/v1/nodes/x/show")).status == 404
+                assert (await asked.ask(STRANGER, "GET", "/v1/nodes")).status == 403
+        assert len([line for line in lines if line["event"] == "refused"]) == 2 * LINES
+
+
+async def test_names_that_were_only_planned_are_forgotten(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        proposed = asked.daemon.planner._proposed[OWNER]
+        proposed |= {f"n{number}": UUID(int=number) for number in range(MOST_PROPOSED)}
+        text = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
+        await asked.ask(OWNER, "POST", "/v1/plan", {"file": "f", "text": text})
+        assert (len(proposed), "n0" in proposed, "c" in proposed) == (MOST_PROPOSED, False, True)
 
 
 SHOW = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -17,9 +16,9 @@ from nospoon.api.peer import Members
 from nospoon.api.routes import clusters, files, nodes, operations, snapshots, system, upkeep
 from nospoon.control.controller import Controller
 from nospoon.errors import NospoonError, UsageError
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.spec.sections import wanted
 
-log = structlog.get_logger()
 MAX_ERRORS = 20
 """Errors of a body that are told."""
 MAX_TOLD = 200
@@ -29,10 +28,10 @@ MAX_TOLD = 200
 def create_app(controller: Controller, *, members: Members) -> FastAPI:
     """The REST API of a daemon."""
     app = FastAPI(title="nospoon", version=__version__, docs_url=None, redoc_url=None)
-    app.state.controller = controller
+    app.state.controller, app.state.log = controller, RateLimitedLog()
     app.add_exception_handler(NospoonError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_middleware(Gate, members=members)
+    app.add_middleware(Gate, members=members, log=app.state.log)
     for module in (system, files, clusters, nodes, operations, snapshots, upkeep):
         app.include_router(module.router, prefix="/v1")
     return app
@@ -41,7 +40,8 @@ def create_app(controller: Controller, *, members: Members) -> FastAPI:
 async def _refuse(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, NospoonError)
     uid = str(request.client.host if request.client else "").removeprefix("uid=")
-    log.info("refused", uid=uid, path=request.url.path, error=str(error))
+    log: RateLimitedLog = request.app.state.log
+    log.info("refused", of=uid, uid=uid, path=request.url.path, error=str(error))
     return JSONResponse(encode(error), status_code=status_of(error))
 
 

@@ -14,6 +14,7 @@ STATUSES: tuple[tuple[type[NospoonError], int], ...] = (
     (errors.TooLarge, 413),
     (errors.UsageError, 400),
     (errors.Forbidden, 403),
+    (errors.Busy, 503),
     (errors.Conflict, 409),
     (errors.HostUnreachable, 503),
     (errors.OutOfSpace, 507),

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.api.errors import encode, status_of
-from nospoon.api.peer import Members
-from nospoon.errors import NospoonError, TooLarge
+from nospoon.api.peer import Caller, Members
+from nospoon.errors import Busy, NospoonError, TooLarge
+from nospoon.runtime.log_rate import RateLimitedLog
 
-log = structlog.get_logger()
 MAX_BODY = 24 << 20
 """Bytes of a body: a cluster file of `MAX_TEXT` characters, with JSON's escapes."""
 MAX_BESIDES = 1 << 20
@@ -33,10 +34,43 @@ BIG_ROUTES = re.compile(
 """Whose bodies have a cluster's text, or names of many nodes or files."""
 MAX_SMALL = 16 << 10
 """Bytes of a body of any other route."""
+MAX_HELD = 64 << 20
+"""Bytes of bodies of one member that are read or worked on at a time."""
+RETRY_AFTER = 2
+"""Seconds (RFC 9110 §10.2.3), where they are more."""
 SMALL = 64 << 10
 """Bytes of a body that is decoded without a look before."""
 REFUSED = 4403
 """Close code of a websocket (RFC 6455 §7.4.2: 4000 to 4999 are the application's)."""
+
+
+class Held:
+    """Bytes of the bodies of requests that are under way, by user."""
+
+    def __init__(self) -> None:
+        self._of = defaultdict[int, int](int)
+
+    @contextmanager
+    def by(self, caller: Caller) -> Iterator[Callable[[int], None]]:
+        """For the time of a request: called with so many bytes more, which raises `Busy`."""
+        mine = 0
+
+        def take(size: int) -> None:
+            nonlocal mine
+            if not caller.admin and self._of[caller.uid] + size > MAX_HELD:
+                raise Busy(
+                    f"your requests that are under way have {MAX_HELD} bytes, as many as may be",
+                    hint="Wait until one of them has been answered.",
+                )
+            mine += size
+            self._of[caller.uid] += size
+
+        try:
+            yield take
+        finally:
+            self._of[caller.uid] -= mine
+            if not self._of[caller.uid]:
+                del self._of[caller.uid]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +79,34 @@ class Gate:
 
     inner: ASGIApp
     members: Members
+    log: RateLimitedLog
+    held: Held = field(default_factory=Held)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.inner(scope, receive, send)
             return
-        try:
-            await self.members.caller(scope)
-            if scope["type"] == "http" and scope["method"] != "PUT":
-                receive = _given(await _bounded(scope, receive), receive)
-        except NospoonError as error:
-            log.info("refused", path=scope["path"], error=str(error))
-            await (_refuse if scope["type"] == "http" else _close)(error, send)
-            return
-        await self.inner(scope, receive, send)
+        with ExitStack() as stack:
+            try:
+                caller = await self.members.caller(scope)
+                if scope["type"] == "http" and scope["method"] != "PUT":
+                    take = stack.enter_context(self.held.by(caller))
+                    receive = _given(await _bounded(scope, receive, take), receive)
+            except NospoonError as error:
+                self._log(scope, error)
+                await (_refuse if scope["type"] == "http" else _close)(error, send)
+                return
+            await self.inner(scope, receive, send)
+
+    def _log(self, scope: Scope, error: NospoonError) -> None:
+        of = str((scope.get("client") or ("",))[0])
+        self.log.info("refused", of=of, path=scope["path"], error=str(error))
 
 
-async def _bounded(scope: Mapping[str, Any], receive: Receive) -> bytes:
-    """The body. Raises `TooLarge`."""
+async def _bounded(
+    scope: Mapping[str, Any], receive: Receive, take: Callable[[int], None]
+) -> bytes:
+    """The body; `take` is told of each part's bytes. Raises `TooLarge`, and what `take` raises."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     most = MAX_BODY if BIG_ROUTES.match(scope["path"]) else MAX_SMALL
     if len(length) > len(str(most)) or (length.isdigit() and int(length) > most):
@@ -70,6 +114,7 @@ async def _bounded(scope: Mapping[str, Any], receive: Receive) -> bytes:
     parts, size = [], 0
     while True:
         message = await receive()
+        take(len(message.get("body", b"")))
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > most:
@@ -110,6 +155,8 @@ def _given(body: bytes, receive: Receive) -> Receive:
 async def _refuse(error: NospoonError, send: Send) -> None:
     body = json.dumps(encode(error)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if isinstance(error, Busy):
+        headers.append((b"retry-after", b"%d" % RETRY_AFTER))
     start = {"type": "http.response.start", "status": status_of(error), "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": body})

@@ -5,6 +5,7 @@ Nothing is changed here, so that a plan can be asked for as often as one likes.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -72,6 +73,8 @@ OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
 
 THREADS = 4
 """Users whose files and plans are worked on at a time; others wait, and nothing else does."""
+MOST_PROPOSED = 100
+"""Clusters of one user that are not there yet and whose ids stay the same from plan to plan."""
 MAX_NAMED = 200
 """Characters of a name that nobody knows, in the message that says so."""
 
@@ -111,7 +114,7 @@ class Planner:
         self._boot_port, self._check_sockets = boot_port, check_sockets
         self._holder_of_port = holder_of_port
         self._pool_root, self._default_uri = pool_root, default_uri
-        self._proposed: dict[tuple[int, str], UUID] = {}
+        self._proposed = defaultdict[int, dict[str, UUID]](dict)
 
     def read(self, file: str, text: str) -> Cluster:
         """The cluster of a file. Raises `SpecError`."""
@@ -333,7 +336,7 @@ class Planner:
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:
-            self._proposed.pop((request.uid, cluster.name), None)
+            self._proposed[request.uid].pop(cluster.name, None)
             if cluster.id is not None and cluster.id != earlier.id:
                 reason = (
                     f"cluster {cluster.name} has id {earlier.id}, the file pins {cluster.id}. "
@@ -341,9 +344,12 @@ class Planner:
                 )
                 raise PlanRefused([reason])
             return earlier.id
-        if (request.uid, cluster.name) not in self._proposed:
-            self._proposed[request.uid, cluster.name] = uuid4()
-        return cluster.id or request.cluster_id or self._proposed[request.uid, cluster.name]
+        proposed = self._proposed[request.uid]
+        if cluster.name not in proposed:
+            proposed[cluster.name] = uuid4()
+        while len(proposed) > MOST_PROPOSED:
+            del proposed[next(iter(proposed))]
+        return cluster.id or request.cluster_id or proposed[cluster.name]
 
     async def _refuse_anothers(self, cluster_id: UUID, uid: int) -> None:
         """A file, or a client, may name any id: that of a cluster which is there is that one's."""
