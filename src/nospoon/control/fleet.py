@@ -87,6 +87,11 @@ class Fleet:
         others = (each for each in self._members.values() if each.cluster_id != but)
         return frozenset(nic.bridge for each in others for nic in each.machine.nics)
 
+    def pools(self, *, but: UUID) -> frozenset[str]:
+        """Those in which nodes of other clusters than this one have their disks."""
+        others = (each for each in self._members.values() if each.cluster_id != but)
+        return frozenset(each.machine.pool for each in others)
+
     def of(self, uid: int, cluster: str = "") -> list[Member]:
         """A user's nodes, all or of one cluster, by cluster and name (node-2 before node-10)."""
         found = self._of(uid, cluster)

@@ -28,7 +28,7 @@ from nospoon.control.places import DriversOf, Places, against_moves
 from nospoon.control.prepared import Prepared, Seen
 from nospoon.control.reach import Surveyed, require, survey
 from nospoon.control.request import Request
-from nospoon.control.saved import refuse_anothers_bridges, refuse_one_more
+from nospoon.control.saved import refuse_anothers_bridges, refuse_anothers_pool, refuse_one_more
 from nospoon.engine.observe import observe_reachable
 from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
 from nospoon.model.cluster import Cluster, Host
@@ -150,6 +150,7 @@ class Planner:
             await self._refuse_anothers(cluster_id, request.uid)
             await self._refuse_one_more(cluster_id, request.uid)
         refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
+        refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
         before = earlier.uploads if earlier is not None else {}
         known = await self.hosts_of(earlier) if earlier is not None else ()
         self.access.check_hosts(request.uid, known)

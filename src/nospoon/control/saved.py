@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from nospoon.errors import Conflict, Stale
 from nospoon.model.cluster import Cluster, Host
-from nospoon.plan.identity import bridge_name
+from nospoon.plan.identity import bridge_name, pool_name
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow, Holding, NodeRow
 
@@ -61,6 +61,16 @@ def refuse_anothers_bridges(cluster: Cluster, cluster_id: UUID, others: Collecti
         raise Conflict(
             f"network {made[taken[0]]}: its bridge would be {taken[0]}, which another cluster has",
             hint="Choose another `id:`, or drop it, or give the network another name.",
+        )
+
+
+def refuse_anothers_pool(cluster: Cluster, cluster_id: UUID, others: Collection[str]) -> None:
+    """Its name has 32 bits of the id, which a file may choose. `others`: of other clusters."""
+    pool = pool_name(cluster_id, cluster.name)
+    if pool in others:
+        raise Conflict(
+            f"its pool would be {pool}, which another cluster has",
+            hint="Choose another `id:`, or drop it, or give the cluster another name.",
         )
 
 

@@ -47,7 +47,7 @@ class SimulatedDriver:
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         self.around.begin(f"create {resource.key}")
-        self._refuse_strangers(resource)
+        self._refuse_strangers(resource, tag)
         await asyncio.sleep(self.around.simulation.make)
         self.around.check_space(resource)
         self.around.world.put(Made(resource.key, resource.shape, tag))
@@ -57,7 +57,7 @@ class SimulatedDriver:
         found = self.around.world.find(Resource(observed.key, observed.shape))
         if found is None:
             raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
-        self._refuse_strangers(desired)
+        self._refuse_strangers(desired, tag)
         _refuse_shrinking(observed, desired)
         await asyncio.sleep(self.around.simulation.make)
         self.around.world.put(Made(desired.key, desired.shape, tag))
@@ -67,7 +67,7 @@ class SimulatedDriver:
         found = self.around.world.find(Resource(observed.key, observed.shape))
         if found is None:
             return
-        if not self._is_ours(found):
+        if not self._is_of(found, observed.tag):
             raise NotOurs(f"{observed.key} is no longer managed by nospoon: it is left unchanged")
         self._refuse_in_use(observed)
         self.around.world.take_away(found)
@@ -85,6 +85,10 @@ class SimulatedDriver:
     def _is_ours(self, made: Made) -> bool:
         return made.tag is not None and made.tag.deployment == self.around.deployment
 
+    def _is_of(self, made: Made, tag: OwnerTag) -> bool:
+        """Whether it is ours, and of the tag's cluster: names of two may be alike."""
+        return self._is_ours(made) and made.tag is not None and made.tag.cluster == tag.cluster
+
     def _refuse_in_use(self, observed: Observed) -> None:
         if isinstance(observed.shape, Volume):
             node = whose(observed.key)
@@ -92,11 +96,12 @@ class SimulatedDriver:
             if observed.key.name in self.around.world.disks_in_use(machine):
                 raise in_use(observed.key, node)
 
-    def _refuse_strangers(self, resource: Resource) -> None:
+    def _refuse_strangers(self, resource: Resource, tag: OwnerTag) -> None:
         found = self.around.world.find(resource)
-        if found is not None and not self._is_ours(found):
+        if found is not None and not self._is_of(found, tag):
             raise NotOurs(
-                f"{resource.key} exists on host {self.around.host} and has no nospoon tag",
+                f"{resource.key} exists on host {self.around.host} and has no nospoon tag"
+                " of this cluster",
                 hint="Rename yours, or remove the other one.",
             )
 
