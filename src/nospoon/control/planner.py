@@ -5,6 +5,7 @@ Nothing is changed here, so that a plan can be asked for as often as one likes.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -48,13 +49,14 @@ from nospoon.plan.nova import inventories
 from nospoon.plan.numbers import in_order
 from nospoon.plan.occupants import occupants
 from nospoon.plan.plain_redfish import plain_redfish
-from nospoon.plan.ports import Neighbour, against_ports
+from nospoon.plan.ports import Neighbour, against_many, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.remembered import Remembered, Said, remembered
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import elsewhere, only
 from nospoon.providers.base import Capabilities, Driver
+from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.workers import Workers
 from nospoon.spec.load import load
 from nospoon.spec.nearest import nearest
@@ -83,6 +85,11 @@ CheckSockets = Callable[[Sequence[Resource], Collection[str]], Sequence[str]]
 """Why resources on this machine that are to be served cannot be; the second are addresses that it
 will have by then. Called in a thread.
 """
+
+
+def sockets_of_a_member() -> int:
+    """How many sockets the BMCs of one member may have: a quarter of the daemon's descriptors."""
+    return LIMITS.highest_descriptor // 4
 
 
 class Planner:
@@ -207,8 +214,14 @@ class Planner:
         desired = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
         neighbours = await self._neighbours(seen.id, request.uid)
         twins = list(against_twins(cluster.hosts))
+        own = [each.bmc for each in neighbours if each.uid == request.uid]
+        most = sys.maxsize if self.access.is_admin(request.uid) else sockets_of_a_member()
         taken = await self.workers.run(
-            seen.uid, lambda: list(against_ports(desired.values(), neighbours))
+            seen.uid,
+            lambda: [
+                *against_ports(desired.values(), neighbours),
+                *against_many(desired.values(), own, most),
+            ],
         )
         macs = against_macs(desired.values(), partial(self._holder, seen.id, request.uid))
         _refuse([*twins, *taken, *macs])
@@ -431,7 +444,9 @@ class Planner:
     async def _neighbours(self, cluster_id: UUID, uid: int) -> list[Neighbour]:
         """The BMCs of other clusters; those of other users are not named."""
         return [
-            Neighbour(f"your cluster {tag.name}" if tag.uid == uid else "another cluster", bmc)
+            Neighbour(
+                f"your cluster {tag.name}" if tag.uid == uid else "another cluster", bmc, tag.uid
+            )
             for _, bmc, tag in await self._database.read(bmc_rows.of_others, cluster_id)
         ]
 

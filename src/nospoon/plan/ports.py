@@ -30,10 +30,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A BMC of another cluster. `whose`: as a message names that."""
+    """A BMC of another cluster. `whose`: as a message names that. `uid`: of its owner."""
 
     whose: str
     bmc: Bmc
+    uid: int | None = None
 
 
 def hindered(place: tuple[str, int], taken: Container[tuple[str, int]]) -> bool:
@@ -59,6 +60,18 @@ def against_ports(desired: Iterable[Resource], others: Iterable[Neighbour]) -> l
         for there, whose in held.get((bound.protocol, bound.port), {}).items()
         if bound.clashes(there)
     ]
+
+
+def against_many(desired: Iterable[Resource], others: Iterable[Bmc], most: int) -> list[str]:
+    """Why these BMCs are too many, with the `others` of the same user: each socket costs the
+    daemon a descriptor, and members may have `most`.
+    """
+    bmcs = [each.shape for each in desired if isinstance(each.shape, Bmc)]
+    needed = len({bound for bmc in (*bmcs, *others) for bound in _sockets(bmc)})
+    if needed <= most:
+        return []
+    why = f"bmc.ports: your BMCs would need {needed} sockets, and members may have {most}."
+    return [f"{why} Use `bmc.pool`, in which all BMCs share a socket."]
 
 
 def _sockets(bmc: Bmc) -> Iterator[Bound]:

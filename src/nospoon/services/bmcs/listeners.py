@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,7 +20,7 @@ from nospoon.errors import Conflict, NospoonError, ProviderError
 from nospoon.model.addresses import same_place
 from nospoon.model.resources import Bmc
 from nospoon.runtime import process
-from nospoon.runtime.http_limits import Connections
+from nospoon.runtime.http_limits import LIMITS, Connections
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.udp import ANY, Peer, UdpSocket, cannot_serve, family_of, ports_in_use
@@ -221,6 +222,7 @@ class Listeners:
             self._open[need] = shared
 
     async def _opened(self, need: _Need) -> _Shared:
+        _require_descriptors(need)
         match need.kind:
             case _Kind.ROUTE:
                 _require_routes(need.address)
@@ -368,6 +370,7 @@ def _bound(address: str, port: int) -> socket.socket:
 
 def _tried(need: _Need) -> None:
     """Open and close it, as `_opened` would. Raises `ProviderError`."""
+    _require_descriptors(need)
     match need.kind:
         case _Kind.ROUTE:
             _require_routes(need.address)
@@ -380,6 +383,25 @@ def _tried(need: _Need) -> None:
                     probe.bind(place)
                 except OSError as error:
                     raise cannot_serve("UDP", "udp", place, error, _fields(need)) from error
+
+
+def _require_descriptors(need: _Need) -> None:
+    """Raises `ProviderError` where so few are left that others need them: the next socket has the
+    lowest that is free (POSIX, "File Descriptor Allocation").
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            is_left = probe.fileno() <= LIMITS.highest_descriptor
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        is_left = False
+    if not is_left:
+        raise ProviderError(
+            f"cannot serve {need}: too few descriptors are left",
+            hint="Give the daemon more (`LimitNOFILE=` of its systemd unit), or use `bmc.pool`, in "
+            "which all BMCs share a socket.",
+        )
 
 
 def _require_routes(pool: str) -> None:
