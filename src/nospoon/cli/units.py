@@ -74,8 +74,8 @@ class Units:
 
     def texts(self) -> Mapping[str, str]:
         """File name -> content."""
-        others = ("network-online.target", "libvirtd.service", "virtqemud.service")
-        after = (SOCKET, *(others if self.system else ()))
+        libvirt = ("libvirtd.service", "virtqemud.service", "libvirt-guests.service")
+        after = (SOCKET, *(("network-online.target", *libvirt) if self.system else ()))
         service = _SERVICE.format(
             socket_unit=SOCKET,
             after=" ".join(after),
