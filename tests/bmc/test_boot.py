@@ -89,7 +89,7 @@ def test_a_running_machine_is_told_of_an_override() -> None:
     subject = bmc(PowerState.ON)
     effects = hear(subject, OverrideRequested(ONCE, 1))
     assert effects == [
-        Persist(Runtime(override=ONCE)),
+        Persist(Runtime(override=ONCE, on=True)),
         SetBoot(ONCE_PLAN, 1),
         Answer(1, Verdict.DONE),
     ]
@@ -172,7 +172,7 @@ def test_a_machine_that_could_not_be_told_is_told_when_it_is_seen_again() -> Non
 
 
 def test_after_a_restart_of_the_daemon_a_running_machine_is_told_again() -> None:
-    subject = Bmc(order=ORDER, script=False, runtime=Runtime(override=ONCE))
+    subject = Bmc(order=ORDER, script=False, runtime=Runtime(override=ONCE, on=True))
     assert hear(subject, SEEN_ON) == [SetBoot(ONCE_PLAN, 0)]
 
 
@@ -346,7 +346,7 @@ TURNED = (NETWORK, DISK)
 def test_a_client_sets_the_persistent_order_and_a_machine_that_runs_is_told() -> None:
     subject = bmc(PowerState.ON)
     assert hear(subject, BootOrderRequested(TURNED, 1)) == [
-        Persist(Runtime(boot_order=TURNED)),
+        Persist(Runtime(boot_order=TURNED, on=True)),
         SetBoot(BootPlan(TURNED, TURNED), 1),
         Answer(1, Verdict.DONE),
     ]

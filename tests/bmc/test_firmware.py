@@ -19,9 +19,9 @@ from nospoon.bmc.messages import (
     PowerRequested,
     Verdict,
 )
-from nospoon.bmc.runtime import PowerPolicy, Runtime
+from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootDevice
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerPolicy, PowerState
 
 EPOCH = 1_000_000.0
 
@@ -104,12 +104,12 @@ def test_a_boot_with_nothing_waiting_changes_nothing() -> None:
 
 def test_power_recovery_is_the_power_restore_policy() -> None:
     made = bmc(PowerState.ON)
-    ask(made, AcPowerRecovery="Last")
+    ask(made, AcPowerRecovery="On")
     policies = [made.runtime.settings.policy]
     tell(made, MachineChange.RESET, PowerState.ON)
     policies.append(made.runtime.settings.policy)
-    assert policies == [PowerPolicy.ALWAYS_ON, PowerPolicy.PREVIOUS]
-    assert firmware.in_force(made.runtime)["AcPowerRecovery"] == "Last"
+    assert policies == [PowerPolicy.PREVIOUS, PowerPolicy.ALWAYS_ON]
+    assert firmware.in_force(made.runtime)["AcPowerRecovery"] == "On"
 
 
 def test_what_is_so_already_does_not_wait() -> None:
@@ -129,7 +129,7 @@ def test_a_reset_to_defaults_forgets_what_waits_and_begins_the_next_boot_with_de
     ask(made, NumLock="Off")
     tell(made, MachineChange.RESET, PowerState.ON)
     assert firmware.in_force(made.runtime) == {**DEFAULTS, "NumLock": "Off"}
-    assert made.runtime.settings.policy is PowerPolicy.ALWAYS_ON
+    assert made.runtime.settings.policy is PowerPolicy.PREVIOUS
     assert not made.runtime.bios.to_defaults
 
 

@@ -158,11 +158,11 @@ def test_no_sequence_of_commands_breaks_the_aggregate(
 @pytest.mark.parametrize(
     ("power", "runtime", "byte"),
     [
-        (PowerState.OFF, Runtime(), 0x40),
-        (PowerState.ON, Runtime(), 0x41),
-        (PowerState.FAILED, Runtime(), 0x49),
-        (PowerState.OFF, Runtime(power_fault="no"), 0x58),
-        (PowerState.ABSENT, Runtime(), 0x48),
+        (PowerState.OFF, Runtime(), 0x20),
+        (PowerState.ON, Runtime(), 0x21),
+        (PowerState.FAILED, Runtime(), 0x29),
+        (PowerState.OFF, Runtime(power_fault="no"), 0x38),
+        (PowerState.ABSENT, Runtime(), 0x28),
     ],
 )
 def test_chassis_status_tells_power_and_faults(

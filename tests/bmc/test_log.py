@@ -27,10 +27,10 @@ from nospoon.bmc.messages import (
     SettingsRequested,
     Verdict,
 )
-from nospoon.bmc.runtime import PowerPolicy, Runtime, Settings
+from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.sensors import BY_NUMBER
 from nospoon.model.boot import BootDevice
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerPolicy, PowerState
 
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
 ON, OFF = PowerCommand.ON, PowerCommand.OFF
@@ -229,7 +229,7 @@ def test_ac_that_returns_while_the_machine_goes_off_starts_it_afterwards() -> No
     hear(subject, machine(MachineChange.STOPPED, PowerState.OFF))
     assert drives(hear(subject, CommandEnded(Verdict.DONE))) == [ON]
     hear(subject, CommandEnded(Verdict.DONE))
-    assert subject.runtime.restart_cause == 0x06
+    assert subject.runtime.restart_cause == 0x07
     assert kinds(subject)[:2] == [Kind.AC_LOST, Kind.AC_RETURNED]
 
 

@@ -23,9 +23,9 @@ from nospoon.bmc.messages import (
     PowerRequested,
     Verdict,
 )
-from nospoon.bmc.runtime import PowerPolicy, Runtime, Settings
+from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.model.boot import BootDevice
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerPolicy, PowerState
 from nospoon.testing.bench import CLUSTER
 
 ON, OFF = PowerState.ON, PowerState.OFF

@@ -18,10 +18,10 @@ from nospoon.bmc.messages import (
     SettingsRequested,
     Verdict,
 )
-from nospoon.bmc.runtime import OutletSettings, PowerPolicy, Settings
+from nospoon.bmc.runtime import OutletSettings, Settings
 from nospoon.bmc.users import User
 from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
-from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, PowerPolicy, PowerState
 
 USER = User(id=3, name="joe", password="secret", privilege=4)
 OUTLET = OutletSettings(reboot=9, name="rack")

@@ -13,8 +13,7 @@ import pytest
 
 from nospoon.bmc.faults import Fault, Kind
 from nospoon.bmc.messages import AcLost, AcReturned
-from nospoon.bmc.runtime import PowerPolicy
-from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, PowerCommand, PowerPolicy, PowerState
 from nospoon.runtime import process
 from nospoon.services.bmcs.served import Served
 from nospoon.testing.bench import Bench, bench
@@ -321,7 +320,7 @@ async def test_freeipmi_checks_out_the_whole_configuration(tmp_path: Path) -> No
         sol = await clients.free("ipmi-config", "--checkout", "--section=SOL_Conf")
         assert re.search(r"Enable_SOL +Yes", sol)
         chassis = await clients.free("ipmi-config", "--checkout", "--category=chassis")
-        assert re.search(r"Power_Restore_Policy +On_State_AC_Apply", chassis)
+        assert re.search(r"Power_Restore_Policy +Restore_State_AC_Apply", chassis)
         sensors = await clients.free_sdr("ipmi-config", "--checkout", "--category=sensors")
         assert "Section 2_CPU_Temp" in sensors
         dcmi = await clients.free("ipmi-config", "--checkout", "--category=dcmi")

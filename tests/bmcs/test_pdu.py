@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 from nospoon.bmc.pdu.device import Outlet, Pdu
-from nospoon.bmc.runtime import OutletSettings, PowerPolicy, Runtime, Settings
-from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.bmc.runtime import OutletSettings, Runtime, Settings
+from nospoon.model.machine import MachineChange, PowerCommand, PowerPolicy, PowerState
 from nospoon.model.resources import Outlet as Place
 from nospoon.plan.identity import snmp_community
 from nospoon.runtime import process
@@ -180,7 +180,8 @@ async def test_an_outlet_that_is_off_silences_the_bmc_and_its_return_starts_the_
 
 
 async def test_the_power_restore_policy_decides() -> None:
-    off = Runtime(settings=Settings(policy=PowerPolicy.ALWAYS_OFF))
+    settings = Settings(policy=PowerPolicy.ALWAYS_OFF)  # of a client: what a PDU feeds goes on
+    off = Runtime(settings=settings, filed_policy=PowerPolicy.ALWAYS_ON)
     async with fed(runtime=off) as pdu:
         await pdu.snmp("snmpset", f"{RPDU}.1", "i", "2")
         await pdu.snmp("snmpset", f"{RPDU}.1", "i", "1")

@@ -265,6 +265,9 @@ CASES = (
          look=lambda standing: "kernel b" in standing.booted()),
     Case(section=HardwareSection, field="boot_order", after={f"{N}/boot_order": ["network"]},
          xml=lambda root: len(root.findall("devices/disk/boot")), becomes=0),
+    Case(section=HardwareSection, field="restore", after={f"{N}/restore": "off"},
+         look=lambda standing: "always-off" in standing.rack.ipmitool(
+             standing.bmc, "chassis", "status")),
     Case(section=NodeSection, field="host", after={f"{N}/host": "there"},
          look=lambda standing: "n" in standing.domains(), becomes=False),
     Case(section=NodeSection, field="labels", after={f"{N}/labels": {"rack": "7"}}),

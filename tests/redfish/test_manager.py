@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nospoon.bmc.messages import SettingsRequested
-from nospoon.bmc.runtime import PowerPolicy, Settings
+from nospoon.bmc.runtime import Settings
 from nospoon.bmc.users import User
+from nospoon.model.machine import PowerPolicy
 from nospoon.runtime import process
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, Client, basic, client

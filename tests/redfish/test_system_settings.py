@@ -9,9 +9,9 @@ import pytest
 
 from nospoon.bmc import octets
 from nospoon.bmc.messages import SettingsRequested
-from nospoon.bmc.runtime import PowerPolicy, Settings
+from nospoon.bmc.runtime import Settings
 from nospoon.model.boot import BootPlan
-from nospoon.model.machine import PowerCommand
+from nospoon.model.machine import PowerCommand, PowerPolicy
 from nospoon.runtime import clock
 from nospoon.testing.bench import ORDER, Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, client, system_of

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from nospoon.bmc.messages import SettingsRequested
-from nospoon.bmc.runtime import OutletSettings, PowerPolicy, Runtime
+from nospoon.bmc.runtime import OutletSettings, Runtime
 from nospoon.bmc.users import User
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.machine import PowerPolicy
 from nospoon.services.bmcs.redfish.actions import patch_chassis, patch_manager, patch_system
 from nospoon.services.bmcs.served import Served
 from nospoon.testing.bench import Bench, bench

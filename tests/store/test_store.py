@@ -6,12 +6,14 @@ import asyncio
 import sqlite3
 import stat
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from typing import Any
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
@@ -277,3 +279,13 @@ def test_a_database_of_a_newer_version_is_refused_as_such(url: str) -> None:
     engine.dispose()
     with pytest.raises(UsageError, match="written by a newer version of nospoon"):
         Database.open(url)
+
+
+def test_stored_restore_policies_are_named_as_in_the_file_and_what_all_had_is_forgotten() -> None:
+    migration = import_module("nospoon.store.migrations.versions.0011_restore")
+    off, usual = ({"settings": {"policy": name, "kg": ""}} for name in ("always-off", "always-on"))
+    assert migration.with_policy_of_file(off) == {"settings": {"policy": "off", "kg": ""}}
+    assert migration.with_policy_of_file(usual) == {"settings": {"kg": ""}}
+    assert migration.with_policy_of_file({}) == {}
+    assert migration.with_policy_of_bmc(migration.with_policy_of_file(off)) == off
+    assert msgspec.convert(migration.with_policy_of_file(usual), Runtime) == Runtime()

@@ -29,6 +29,7 @@ from nospoon.bmc.messages import (
     Erase,
     Event,
     FaultsChanged,
+    HostSeen,
     HttpBootUriRequested,
     IdentifyRequested,
     LogAddRequested,
@@ -224,6 +225,7 @@ class Bmc:
     def _happened(
         self,
         event: MachineReported
+        | HostSeen
         | Reshaped
         | BootObserved
         | BootTold
@@ -236,6 +238,8 @@ class Bmc:
         match event:
             case MachineReported():
                 return self._reported(event.event, now)
+            case HostSeen():
+                return self._power.host_seen(event, now)
             case Reshaped():
                 return self._reshaped(event, now)
             case BootObserved():
@@ -254,6 +258,11 @@ class Bmc:
     def _reshaped(self, event: Reshaped, now: float) -> Iterator[Effect]:
         """A machine that runs is told of another order, for what its guest resets follows."""
         self.state.inventory = event.inventory or self.state.inventory
+        runtime = self.runtime
+        if event.policy is not None and event.policy is not runtime.filed_policy:
+            settings = replace(runtime.settings, policy=event.policy)
+            after = replace(runtime, settings=settings, filed_policy=event.policy)
+            yield from self.state.persist(after)
         yield from self._boot.reshaped(
             event.order, script=event.script, busy=self._power.busy, now=now
         )
@@ -384,7 +393,7 @@ def _after(
 def forgotten(runtime: Runtime, defaults: Defaults) -> Runtime:
     """Runtime state once clients' settings are as they were made; the outlet is the PDU's."""
     before = runtime.settings
-    after = Settings(outlet=before.outlet)
+    after = Settings(policy=runtime.filed_policy, outlet=before.outlet)
     if defaults is Defaults.BUT_USERS:
         after = replace(after, users=before.users, kg=before.kg)
     return replace(

@@ -68,8 +68,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     Choice(
         RECOVERY,
         "AC Power Recovery",
-        ("On", "Last", "Off"),
-        "What the machine does when its AC power returns; the power restore policy of IPMI.",
+        ("Last", "On", "Off"),
+        "What the machine does when its AC power returns; the power restore policy of IPMI. "
+        "A reset to defaults sets what the cluster file says.",
     ),
     Choice("NumLock", "Keyboard NumLock", ("On", "Off")),
     Choice("ProcTurboMode", "Turbo Mode", _SWITCH),

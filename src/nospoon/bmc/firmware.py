@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nospoon.bmc.bios import DEFAULTS, RECOVERY, Bios, Value
-from nospoon.bmc.runtime import PowerPolicy, Runtime
+from nospoon.bmc import bios
+from nospoon.bmc.bios import RECOVERY, Bios, Value
+from nospoon.bmc.runtime import Runtime
 from nospoon.bmc.software import Component, restarted
+from nospoon.model.machine import PowerPolicy
 
 POLICIES = {
     "On": PowerPolicy.ALWAYS_ON,
@@ -22,21 +24,26 @@ _RECOVERIES = {policy: name for name, policy in POLICIES.items()}
 def in_force(runtime: Runtime) -> dict[str, Value]:
     """Every attribute that can be set, with what it is now."""
     recovery = _RECOVERIES[runtime.settings.policy]
-    return {**DEFAULTS, **dict(runtime.bios.values), RECOVERY: recovery}
+    return {**bios.DEFAULTS, **dict(runtime.bios.values), RECOVERY: recovery}
+
+
+def defaults(runtime: Runtime) -> dict[str, Value]:
+    """Every attribute that can be set, as a reset makes it."""
+    return {**bios.DEFAULTS, RECOVERY: _RECOVERIES[runtime.filed_policy]}
 
 
 def with_pending(runtime: Runtime, changes: dict[str, Value]) -> Bios:
     """After a client set these, besides those that wait already; what is so needs no waiting."""
-    bios = runtime.bios
-    base = DEFAULTS if bios.to_defaults else in_force(runtime)
-    asked = {**dict(bios.pending), **changes}
+    before = runtime.bios
+    base = defaults(runtime) if before.to_defaults else in_force(runtime)
+    asked = {**dict(before.pending), **changes}
     pending = tuple((name, value) for name, value in asked.items() if base[name] != value)
-    return replace(bios, pending=pending)
+    return replace(before, pending=pending)
 
 
 def with_defaults(runtime: Runtime) -> Bios:
     """After Bios.ResetBios: what waited is forgotten, the next boot begins with all defaults."""
-    return replace(runtime.bios, pending=(), to_defaults=in_force(runtime) != DEFAULTS)
+    return replace(runtime.bios, pending=(), to_defaults=in_force(runtime) != defaults(runtime))
 
 
 def booted(runtime: Runtime, at: float) -> Runtime:
@@ -47,11 +54,11 @@ def booted(runtime: Runtime, at: float) -> Runtime:
 
 
 def _applied(runtime: Runtime, at: float) -> Runtime:
-    bios = runtime.bios
-    before = DEFAULTS if bios.to_defaults else in_force(runtime)
-    now = {**before, **dict(bios.pending)}
+    waited = runtime.bios
+    before = defaults(runtime) if waited.to_defaults else in_force(runtime)
+    now = {**before, **dict(waited.pending)}
     policy = POLICIES[str(now.pop(RECOVERY))]
-    values = tuple((name, value) for name, value in now.items() if DEFAULTS[name] != value)
+    values = tuple((name, value) for name, value in now.items() if bios.DEFAULTS[name] != value)
     settings = runtime.settings
     if settings.policy is not policy:
         settings = replace(settings, policy=policy)

@@ -13,7 +13,7 @@ from nospoon.bmc.secure_boot import SecureBoot
 from nospoon.bmc.software import Software
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootDevice, BootOverride, BootPlan
-from nospoon.model.machine import AddedVolume, MachineEvent, PowerCommand
+from nospoon.model.machine import AddedVolume, MachineEvent, PowerCommand, PowerPolicy
 
 
 class Verdict(StrEnum):
@@ -201,6 +201,13 @@ class AcReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class HostSeen:
+    """The machine's host runs, does not shut down, and this is the id of its boot."""
+
+    boot: str
+
+
+@dataclass(frozen=True, slots=True)
 class MachineReported:
     """The connection told something of the machine."""
 
@@ -209,11 +216,14 @@ class MachineReported:
 
 @dataclass(frozen=True, slots=True)
 class Reshaped:
-    """The node's shape changed; its runtime state did not. `inventory` None: that stays, too."""
+    """The node's shape changed; its runtime state did not. `inventory`, `policy` None: that stays,
+    too. `policy`: the cluster file's power restore policy.
+    """
 
     order: tuple[BootDevice, ...]
     script: bool
     inventory: Inventory | None = None
+    policy: PowerPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +275,14 @@ Request = (
 )
 """Events that carry a ticket and are answered."""
 Event = (
-    Request | MachineReported | Reshaped | BootObserved | BootTold | CommandEnded | FaultsChanged
+    Request
+    | MachineReported
+    | HostSeen
+    | Reshaped
+    | BootObserved
+    | BootTold
+    | CommandEnded
+    | FaultsChanged
 )
 
 

@@ -12,6 +12,9 @@ Rules:
 - When AC power is lost the machine is driven off, after whatever is under way; when it returns the
   power restore policy decides (§28.8). A machine that runs without AC power is driven off whenever
   it is seen.
+- A reboot of the host is to its machines a loss of AC power, however the host ended them: the
+  policy decides once about each machine that is off then. Who goes off while the host runs and
+  does not shut down stays off (`Runtime.on`), and so does who is switched off by a command.
 - What was done by a lie (an injected fault) is believed while the fault lasts, and nothing else
   follows from it. Whatever the machine reports is believed instead.
 """
@@ -34,13 +37,13 @@ from nospoon.bmc.messages import (
     CommandEnded,
     Drive,
     Effect,
+    HostSeen,
     PowerRequested,
     Verdict,
 )
-from nospoon.bmc.runtime import PowerPolicy
 from nospoon.bmc.state import RUNNING, STOPPED, State
 from nospoon.model.boot import BootPlan
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerPolicy, PowerState
 
 ANSWER_WITHIN = 0.25
 SHUTDOWN_PATIENCE = 180.0
@@ -63,6 +66,8 @@ CAUSE_WATCHDOG = 0x04
 CAUSE_ALWAYS_RESTORE = 0x06
 CAUSE_PREVIOUS = 0x07
 CAUSE_SOFT_RESET = 0x0A
+
+_RESTORES = frozenset({CAUSE_ALWAYS_RESTORE, CAUSE_PREVIOUS})
 
 
 @dataclass(slots=True)
@@ -97,11 +102,13 @@ class _Pending:
 class Power:
     """`_then`: what AC power wants done once the command under way has ended, and its cause.
 
-    `_truth`: power and reason as they are, where something else is believed.
+    `_truth`: power and reason as they are, where something else is believed. `_host_boot`: id of
+    the boot of the host that runs now, "" before it is known.
     """
 
     __slots__ = (
         "_boot",
+        "_host_boot",
         "_pending",
         "_restart_until",
         "_state",
@@ -117,6 +124,7 @@ class Power:
         self._unseen_until: float | None = None
         self._then: tuple[PowerCommand, int] | None = None
         self._truth: tuple[PowerState, str] | None = None
+        self._host_boot = ""
 
     @property
     def busy(self) -> bool:
@@ -175,6 +183,8 @@ class Power:
             self._pending.waiting[event.ticket] = now + ANSWER_WITHIN
             return
         if self._is_so_already(event.command):
+            if event.command is not PowerCommand.ON:  # its host may have rebooted a moment ago
+                yield from self._state.persist(replace(self._state.runtime, on=False))
             yield Answer(event.ticket, Verdict.DONE)
             return
         waiting = {event.ticket: now + ANSWER_WITHIN}
@@ -238,6 +248,10 @@ class Power:
         for ticket in pending.waiting:
             yield Answer(ticket, event.verdict, event.reason)
         yield from self.doubted(now)
+        if pending.cause not in _RESTORES:
+            yield from self._host_confirmed(now)
+        elif event.verdict is not Verdict.UNREACHABLE:  # else once its host is seen again
+            yield from self._host_noted()
         yield from self._go_on()
 
     def _lied(self, pending: _Pending, now: float) -> Iterator[Effect]:
@@ -260,6 +274,7 @@ class Power:
             power_fault="",
             last_power_event=self._last_event(pending),
             restart_cause=pending.cause if boots else state.runtime.restart_cause,
+            on=boots or (state.runtime.on and pending.command is not PowerCommand.OFF),
         )
         yield from state.persist(after)
         if pending.command is PowerCommand.CYCLE:
@@ -356,12 +371,13 @@ class Power:
         yield from state.see(power, reason, now)
         if self._pending is not None and self._pending.command in _LEADS_TO:
             return  # its outcome tells what that means
+        on = state.runtime.on or power in RUNNING
         event = state.runtime.last_power_event
         if before in STOPPED and power in RUNNING:
             event = switched_on(event, by_command=False)
         elif before in RUNNING and power in STOPPED:
             event = self._switched_off(event)
-        yield from state.persist(replace(state.runtime, last_power_event=event))
+        yield from state.persist(replace(state.runtime, last_power_event=event, on=on))
 
     def _booted(self, event: MachineEvent, now: float) -> Iterator[Effect]:
         """A boot was seen: of the command under way, of one that just ended, or of the guest."""
@@ -412,11 +428,48 @@ class Power:
         yield from state.persist(replace(state.runtime, has_power=True))
         yield from state.record(Kind.AC_RETURNED, now)
         yield Answer(event.ticket, Verdict.DONE)
-        match state.runtime.settings.policy:
-            case PowerPolicy.ALWAYS_ON:
-                self._then = (PowerCommand.ON, CAUSE_ALWAYS_RESTORE)
-            case PowerPolicy.PREVIOUS if state.runtime.was_on:
-                self._then = (PowerCommand.ON, CAUSE_PREVIOUS)
-            case PowerPolicy.PREVIOUS | PowerPolicy.ALWAYS_OFF:
-                pass
+        cause = self._restores(was_on=state.runtime.was_on)
+        if cause is not None:
+            self._then = (PowerCommand.ON, cause)
         yield from self._go_on()
+
+    def _restores(self, *, was_on: bool) -> int | None:
+        """The restart cause (table 28-11) with which the policy switches on; None: it does not."""
+        match self._state.runtime.settings.policy:
+            case PowerPolicy.ALWAYS_ON:
+                return CAUSE_ALWAYS_RESTORE
+            case PowerPolicy.PREVIOUS if was_on:
+                return CAUSE_PREVIOUS
+            case PowerPolicy.PREVIOUS | PowerPolicy.ALWAYS_OFF:
+                return None
+
+    def host_seen(self, event: HostSeen, now: float) -> Iterator[Effect]:
+        """The machine's host runs: what is so now is no effect of its shutdown."""
+        self._host_boot = event.boot
+        yield from self._host_confirmed(now)
+
+    def _host_confirmed(self, now: float) -> Iterator[Effect]:
+        """After a reboot of the host the policy decides; else the machine is off if it looks so.
+
+        Not while a command is under way: its outcome counts, and this is looked at again then.
+        """
+        state, boot = self._state, self._host_boot
+        runtime = state.runtime
+        if not boot or self.busy or self._then is not None or state.power is PowerState.UNKNOWN:
+            return
+        if runtime.host_boot in {"", boot}:
+            yield from self._host_noted()
+            return
+        yield from state.record(Kind.AC_LOST, now)
+        yield from state.record(Kind.AC_RETURNED, now)
+        cause = self._restores(was_on=runtime.on)
+        if cause is None or state.power is not PowerState.OFF or not runtime.has_power:
+            yield from self._host_noted()
+        else:
+            yield self._drive(PowerCommand.ON, cause, {})
+
+    def _host_noted(self) -> Iterator[Effect]:
+        """Nothing is left to do about the boot of the host."""
+        state = self._state
+        boot, on = self._host_boot or state.runtime.host_boot, state.power in RUNNING
+        yield from state.persist(replace(state.runtime, host_boot=boot, on=on))

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
 
 from nospoon.bmc.bios import UNSET, Bios
 from nospoon.bmc.secure_boot import ENROLLED, SecureBoot
 from nospoon.bmc.software import AS_MADE, Software
 from nospoon.bmc.users import User
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride
-from nospoon.model.machine import AddedVolume
+from nospoon.model.machine import AddedVolume, PowerPolicy
 
 NO_UTC_OFFSET = 0x7FF
 """Get SEL Time UTC Offset (§31.11a): not specified."""
-
-
-class PowerPolicy(StrEnum):
-    """What a machine does when its AC power returns (IPMI 2.0 §28.8, Redfish
-    `PowerRestorePolicy`).
-    """
-
-    ALWAYS_OFF = "always-off"
-    PREVIOUS = "previous"
-    ALWAYS_ON = "always-on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +59,7 @@ class Settings:
     `verify_media`: servers of virtual media must show a certificate that holds.
     """
 
-    policy: PowerPolicy = PowerPolicy.ALWAYS_ON
+    policy: PowerPolicy = PowerPolicy.PREVIOUS
     clock_offset: float = 0.0
     utc_offset: int = NO_UTC_OFFSET
     asset_tag: str = ""
@@ -102,6 +91,9 @@ class Runtime:
     `secure_boot`: of machines whose firmware has keys; others have the default.
     `software`: versions of firmware that was updated.
     `has_power`: AC power is there; `was_on`: the machine was on when it was lost.
+    `filed_policy`: the cluster file's power restore policy, as it was taken over last.
+    `on`: whether the machine is on; a stop counts once its host is known to stay up. `host_boot`:
+    id of the boot of the host that last restored or confirmed this (random(4), boot_id), "" before.
     """
 
     override: BootOverride = NO_OVERRIDE
@@ -117,6 +109,9 @@ class Runtime:
     media: str = ""
     has_power: bool = True
     was_on: bool = False
+    filed_policy: PowerPolicy = PowerPolicy.PREVIOUS
+    on: bool = False
+    host_boot: str = ""
     settings: Settings = DEFAULTS
     bios: Bios = UNSET
     volumes: tuple[AddedVolume, ...] = ()

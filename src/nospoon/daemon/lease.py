@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy.exc import IntegrityError
 
 from nospoon.errors import Conflict, NospoonError, Superseded
-from nospoon.runtime import clock
+from nospoon.runtime import boots, clock
 from nospoon.store import leases
 from nospoon.store.database import Database
 from nospoon.store.leases import LeaseRow
@@ -26,7 +26,6 @@ from nospoon.store.leases import LeaseRow
 log = structlog.get_logger()
 TRUSTED = 2 / 3
 """The part of the lease for which a beat is trusted; beats come thrice as often as a lease ends."""
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Lease:
@@ -124,5 +123,5 @@ def _instance(pid_file: Path) -> str:
     machine started. Whoever comes with the same name knows that the one before has ended.
     """
     place = pid_file.resolve()
-    parts = (BOOT_ID.read_text(), str(place.parent.stat().st_dev), str(place))
+    parts = (boots.here(), str(place.parent.stat().st_dev), str(place))
     return hashlib.sha256("\0".join((socket.gethostname(), *parts)).encode()).hexdigest()

@@ -1,6 +1,7 @@
 """Simulated hosts of a daemon: their worlds live in memory, and are kept in files as they change.
 
-After a sudden end at most the last moments are lost, as if somebody had been at the host.
+After a sudden end at most the last moments are lost, as if somebody had been at the host. Machines
+that were on when this machine rebooted are off, as others are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.surroundings import nothing_probes
 from nospoon.providers.simulated.world import Snapshot, World
-from nospoon.runtime import clock
+from nospoon.runtime import boots, clock
 
 KEEP_SECONDS = 1.0
 THINGS_A_SECOND = 10_000
@@ -45,6 +46,8 @@ class Simulations:
         """The host's world, as it was left."""
         kept = self._directory / f"{host.name}.json"
         world = World.load(kept.read_bytes()) if kept.exists() else World()
+        if world.begin(boots.here()) and self._in_control():
+            self._write(host.name, Snapshot.of(world))
         made = SimulatedConnection(
             host.name,
             self._deployment,

@@ -27,6 +27,7 @@ from nospoon.control.enrolment import Enrolment
 from nospoon.control.exports import Exports
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
+from nospoon.control.host_boots import HostBoots
 from nospoon.control.hosts import Hosts
 from nospoon.control.http_discs import HttpDiscs
 from nospoon.control.media import Media
@@ -183,6 +184,7 @@ class Daemon:
             account_key=self.cipher.derived("accounts"),
             reach=self.reach,
         )
+        self.host_boots = HostBoots(self.hosts, self._tasks, self.bmcs.host_seen)
 
     def _wire_boot(self) -> None:
         """Who decides what a machine boots, and what serves it."""
@@ -391,6 +393,7 @@ class Daemon:
         self._end.push_async_callback(self.consoles.close)
         half_made = await self.snapshots.half_made()
         self._tasks.start(self.snapshots.mend(half_made), name="repair snapshots")
+        self.host_boots.begin()
         self._ready = True
         await self.api.start()
         self._end.callback(self.members.close)
@@ -428,6 +431,7 @@ class Daemon:
     def _machine_event(self, event: MachineEvent) -> None:
         self.bmcs.machine_event(event)
         self.consoles.machine_event(event)
+        self.host_boots.note(event)
 
     def _boot_of(self, machine: Machine) -> BootPlan:
         served = self.bmcs.status(machine.uuid)

@@ -14,6 +14,7 @@ from uuid import UUID
 from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice
 from nospoon.model.ironic import Enrolment, IronicPlace
+from nospoon.model.machine import PowerPolicy
 from nospoon.model.nova import WantedFlavor
 
 
@@ -316,7 +317,9 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One desired server, with its flavor's values filled in. `memory` in bytes."""
+    """One desired server, with its flavor's values filled in. `memory` in bytes. `restore`: the
+    power restore policy of its BMC; None: `Bmc.policy` says.
+    """
 
     name: str
     flavor: str = "default"
@@ -337,6 +340,7 @@ class Node:
     labels: tuple[tuple[str, str], ...] = ()
     placement: Placement = Placement()
     enrolment: Enrolment = Enrolment()
+    restore: PowerPolicy | None = None
 
     def value_of(self, key: str) -> str:
         """Of "flavor" or of a label; "" where it has no such label."""

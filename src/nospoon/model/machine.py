@@ -35,6 +35,16 @@ class PowerCommand(StrEnum):
     DIAG = "diag"
 
 
+class PowerPolicy(StrEnum):
+    """What a machine does when its AC power returns (IPMI 2.0 §28.8, Redfish
+    `PowerRestorePolicy`), and when its host has rebooted. Values: those of the cluster file.
+    """
+
+    ALWAYS_OFF = "off"
+    PREVIOUS = "previous"
+    ALWAYS_ON = "on"
+
+
 class MachineChange(StrEnum):
     """Why a machine event was sent."""
 

@@ -23,6 +23,7 @@ from nospoon.model.ironic import (
     IronicStanding,
     IronicTarget,
 )
+from nospoon.model.machine import PowerPolicy
 from nospoon.model.nova import NovaFlavor, NovaInventory
 
 
@@ -322,7 +323,8 @@ class Bmc:
     `pool`: the network (CIDR) from which it has an address of its own, "" when it shares one.
     `disk_sizes`: what its inventory tells of the machine's disks, in bytes, in their order.
     `tls`: Redfish is spoken over TLS. `certificate`: SHA-256 of that which the cluster file gives,
-    "" for one of its own.
+    "" for one of its own. `restore`: the power restore policy of the cluster file, None where that
+    has none.
 
     Credentials are not part of the shape: they live encrypted in the store, and
     `credentials_key` changes when they do (a digest, never the password).
@@ -340,6 +342,15 @@ class Bmc:
     disk_sizes: tuple[int, ...] = ()
     tls: bool = False
     certificate: str = ""
+    restore: PowerPolicy | None = None
+
+    @property
+    def policy(self) -> PowerPolicy:
+        """The power restore policy that it starts with. What a PDU's outlet feeds goes on with it,
+        as drivers that switch machines by their PDUs expect.
+        """
+        fed = PowerPolicy.ALWAYS_ON if self.outlet is not None else PowerPolicy.PREVIOUS
+        return self.restore or fed
 
     @property
     def ipmi(self) -> str:

@@ -370,6 +370,7 @@ class _Resolver:
             pool=str(self.cluster.addressing.pool or ""),
             outlet=self._outlet(node),
             disk_sizes=sizes,
+            restore=node.restore,
         )
         return Resource(Key(Kind.BMC, machine.host, node.name), shape, (machine,), node.name)
 

@@ -115,6 +115,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.PARTS, "portgroups", "bmc", "ironic"),
         "boot": Rule.LIVE,
         "boot_order": Rule.LIVE,
+        "restore": Rule.LIVE,
     },
     FlavorSection: {"kind": Rule.FIXED},
     NodeSection: {

@@ -161,6 +161,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         portgroups=tuple(_portgroup(*each) for each in sorted(pick("portgroups", {}).items())),
         boot_order=tuple(pick("boot_order", (BootDevice.DISK, BootDevice.NETWORK))),
         boot=pick("boot", ""),
+        restore=pick("restore", None),
         bmc=tuple(dict.fromkeys(protocols)),
         credentials=_credentials(sections, bmcs),
         traits=tuple(pick("traits", ())),

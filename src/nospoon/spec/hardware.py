@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.machine import PowerPolicy
 from nospoon.spec.bmcs import NodeBmcSection
 from nospoon.spec.fields import SERIAL_PATTERN, Checksum, Mac, Memory, Name, Size, VolumeName
 from nospoon.spec.ironic import EnrolmentSection
@@ -152,6 +153,12 @@ class HardwareSection(Section):
         None,
         min_length=1,
         description="Persistent boot order of `disk`, `network`, `cdrom`; default disk, network.",
+    )
+    restore: PowerPolicy | None = Field(
+        None,
+        description="What the machine does when its host has rebooted, or its PDU outlet is on "
+        "again: the power restore policy of its BMC, until a client sets another; default "
+        "previous, with a PDU on.",
     )
     bmc: NodeBmcSection | None = Field(None, description="Protocols and credentials of its BMC.")
     ironic: EnrolmentSection | None = Field(

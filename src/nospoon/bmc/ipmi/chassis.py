@@ -18,8 +18,7 @@ from nospoon.bmc.ipmi.vocabulary import (
     Result,
 )
 from nospoon.bmc.messages import IdentifyRequested, PowerRequested, SettingsRequested
-from nospoon.bmc.runtime import PowerPolicy
-from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.machine import PowerCommand, PowerPolicy, PowerState
 from nospoon.protocols.ipmi.session import Privilege
 
 _USER, _OPERATOR = Privilege.USER, Privilege.OPERATOR

@@ -80,12 +80,14 @@ class Running:
 class World:
     """Everything on one simulated host, found by the name under which the host knows it.
 
-    `version` rises with every change, so that who keeps it knows when to.
+    `version` rises with every change, so that who keeps it knows when to. `boot`: id of the boot of
+    the machine that runs it (random(4), boot_id), "" when it is not kept.
     """
 
     made: dict[tuple[Kind, str], Made] = field(default_factory=dict)
     running: dict[UUID, Running] = field(default_factory=dict)
     version: int = 0
+    boot: str = ""
 
     def dump(self) -> bytes:
         """The whole state as JSON; `load` reads it again."""
@@ -95,11 +97,21 @@ class World:
     def load(cls, data: bytes) -> World:
         """A world from what `dump` wrote. Raises `msgspec.ValidationError` for anything else."""
         raw = msgspec.json.decode(data, type=_Dumped)
-        world = cls(running=dict(raw.running))
+        world = cls(running=dict(raw.running), boot=raw.boot)
         for each in raw.made:
             shape = msgspec.convert(each.shape, type=SHAPES[each.key.kind])
             world.put(Made(each.key, shape, each.tag))
         return world
+
+    def begin(self, boot: str) -> bool:
+        """It goes on in this boot; all machines are off in another one. Returns whether it is."""
+        before, self.boot = self.boot, boot
+        if before in {"", boot}:
+            return False
+        for state in self.running.values():
+            state.power, state.live, state.paused = PowerState.OFF, None, False
+        self.version += 1
+        return True
 
     def put(self, made: Made) -> None:
         self.version += 1
@@ -132,10 +144,11 @@ class Snapshot:
 
     made: list[Made]
     running: list[tuple[UUID, Running]]
+    boot: str
 
     @classmethod
     def of(cls, world: World) -> Snapshot:
-        return cls(list(world.made.values()), list(world.running.items()))
+        return cls(list(world.made.values()), list(world.running.items()), world.boot)
 
     def encoded(self) -> bytes:
         """Piece by piece: one call for thousands of machines would hold up every other thread.
@@ -144,7 +157,8 @@ class Snapshot:
         """
         made = b",".join([_JSON.encode(each) for each in self.made])
         running = b",".join([_JSON.encode(each) for each in self.running])
-        return b'{"made":[' + made + b'],"running":[' + running + b"]}"
+        boot = _JSON.encode(self.boot)
+        return b'{"made":[' + made + b'],"running":[' + running + b'],"boot":' + boot + b"}"
 
 
 _JSON = msgspec.json.Encoder()
@@ -159,6 +173,7 @@ class _DumpedThing(msgspec.Struct):
 class _Dumped(msgspec.Struct):
     made: list[_DumpedThing]
     running: list[tuple[UUID, Running]]
+    boot: str = ""
 
 
 def native_name(key: Key, shape: Shape) -> str:

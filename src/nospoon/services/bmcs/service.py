@@ -26,6 +26,7 @@ from nospoon.bmc.messages import (
     Erase,
     Event,
     FaultsChanged,
+    HostSeen,
     MachineReported,
     MediaChanged,
     OverrideRequested,
@@ -190,7 +191,12 @@ class BmcService:
 
     def _describe(self, served: Served, config: BmcConfig) -> None:
         served.config, machine = config, config.machine
-        told = Reshaped(machine.boot_order, machine.boot_iso, inventory=_inventory(config))
+        told = Reshaped(
+            machine.boot_order,
+            machine.boot_iso,
+            inventory=_inventory(config),
+            policy=config.bmc.policy,
+        )
         self.feed(served, told)
 
     def _new(self, config: BmcConfig) -> Served:
@@ -368,6 +374,12 @@ class BmcService:
             self.feed(served, MachineReported(event))
         elif event.told is not None:
             self._early[event.uuid] = event
+
+    def host_seen(self, uuid: UUID, boot: str) -> None:
+        """The host of a machine runs, and this is the id of its boot."""
+        served = self._served.get(uuid)
+        if served is not None:
+            self.feed(served, HostSeen(boot))
 
     async def boot_observed(self, uuid: UUID) -> None:
         """A machine that boots by script fetched what it shall boot."""

@@ -19,9 +19,8 @@ from nospoon.bmc.messages import (
     SettingsRequested,
     Verdict,
 )
-from nospoon.bmc.runtime import PowerPolicy
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootMode, BootOverride, OverrideEnabled
-from nospoon.model.machine import PowerCommand
+from nospoon.model.machine import PowerCommand, PowerPolicy
 from nospoon.services.bmcs.redfish import errors, uris
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.exchange import CLOCK

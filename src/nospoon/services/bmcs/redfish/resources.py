@@ -13,11 +13,10 @@ from nospoon import __version__
 from nospoon.bmc import octets
 from nospoon.bmc.log import Severity
 from nospoon.bmc.messages import Defaults
-from nospoon.bmc.runtime import PowerPolicy
 from nospoon.bmc.software import Component, told
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.machine import PowerCommand, PowerPolicy, PowerState
 from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
 from nospoon.services.bmcs.redfish import environment
 from nospoon.services.bmcs.redfish.exchange import CLOCK, ROOT, ref, resource

@@ -1,0 +1,23 @@
+"""Which boot of a machine this is: a random id that a kernel makes as it starts (random(4))."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nospoon.runtime.runner import Runner
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_UNLESS_STOPPING = f'[ "$(systemctl is-system-running 2>/dev/null)" = stopping ] || cat {BOOT_ID}'
+"""systemctl(1) says `stopping` from the request of a shutdown on; without systemd it says nothing
+of the kind.
+"""
+
+
+def here() -> str:
+    """The id of this machine's boot."""
+    return BOOT_ID.read_text().strip()
+
+
+async def steady(runner: Runner) -> str:
+    """The id of a host's boot, "" while it shuts down. Raises `ProviderError`."""
+    return (await runner.run(["sh", "-c", _UNLESS_STOPPING])).stdout.strip()

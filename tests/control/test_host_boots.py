@@ -1,0 +1,104 @@
+"""Which boot a host is in reaches the BMCs of its machines, unless it shuts down."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from nospoon.control.host_boots import HostBoots
+from nospoon.control.hosts import Hosts
+from nospoon.model.cluster import Host
+from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.providers.simulated.connection import SimulatedConnection
+from nospoon.runtime import boots
+from nospoon.runtime.tasks import Tasks
+
+HERE = Host("here", uri="qemu:///system")
+ELSEWHERE = Host("elsewhere", uri="qemu+tls://rack2/system")
+
+
+@pytest.fixture
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What systemd says here is the content of this file."""
+    state, program = tmp_path / "state", tmp_path / "systemctl"
+    state.write_text("running\n")
+    program.write_text(f'#!/bin/sh\n[ "$*" = is-system-running ] && cat {state}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return state
+
+
+class Told:
+    """What BMCs were told, machine by machine."""
+
+    def __init__(self, tasks: Tasks, sockets: Path) -> None:
+        self.changed, self.told = asyncio.Event(), list[tuple[UUID, str]]()
+        self.hosts = Hosts(
+            lambda host: SimulatedConnection(host.name, "deployment", lambda: 0.0),
+            tasks,
+            lambda _: None,
+            sockets=sockets,
+        )
+        self.boots = HostBoots(self.hosts, tasks, self.tell)
+
+    def tell(self, machine: UUID, boot: str) -> None:
+        self.told.append((machine, boot))
+        self.changed.set()
+
+    def machine(self, host: Host) -> UUID:
+        made = uuid4()
+        self.hosts.settle(made, host)
+        return made
+
+    def saw(self, machine: UUID, power: PowerState, *, change: MachineChange) -> None:
+        self.boots.note(MachineEvent(machine, change, power, 0.0))
+
+    async def until(self, *machines: UUID) -> None:
+        async with asyncio.timeout(30):
+            while {machine for machine, _ in self.told} != set(machines):
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@pytest.fixture
+async def bmcs(tmp_path: Path) -> AsyncIterator[Told]:
+    async with Tasks("test") as tasks:
+        yield Told(tasks, tmp_path)
+
+
+@pytest.mark.usefixtures("systemctl")
+async def test_those_that_were_looked_at_or_went_off_are_told_once_all_are_served(
+    bmcs: Told,
+) -> None:
+    seen, off, runs, elsewhere = (
+        bmcs.machine(host) for host in (HERE, HERE, HERE, ELSEWHERE)
+    )  # fmt: skip
+    bmcs.saw(uuid4(), PowerState.OFF, change=MachineChange.OBSERVED)  # nobody knows it
+    bmcs.saw(elsewhere, PowerState.OFF, change=MachineChange.OBSERVED)
+    bmcs.saw(seen, PowerState.ON, change=MachineChange.OBSERVED)
+    bmcs.saw(runs, PowerState.ON, change=MachineChange.RESET)
+    assert not bmcs.told
+    bmcs.boots.begin()
+    await bmcs.until(seen)
+    bmcs.saw(off, PowerState.OFF, change=MachineChange.SHUTDOWN)
+    await bmcs.until(seen, off)
+    assert bmcs.told == [(seen, boots.here()), (off, boots.here())]
+
+
+async def test_a_host_that_shuts_down_confirms_nothing(bmcs: Told, systemctl: Path) -> None:
+    stopped, later = bmcs.machine(HERE), bmcs.machine(HERE)
+    bmcs.boots.begin()
+    systemctl.write_text("stopping\n")
+    assert not await boots.steady(bmcs.hosts.host_of(stopped).runner)
+    bmcs.saw(stopped, PowerState.OFF, change=MachineChange.SHUTDOWN)
+    asked = [task for task in asyncio.all_tasks() if "confirm the boot" in task.get_name()]
+    assert asked
+    await asyncio.wait(asked)
+    systemctl.write_text("running\n")
+    bmcs.saw(later, PowerState.OFF, change=MachineChange.STOPPED)
+    await bmcs.until(later)

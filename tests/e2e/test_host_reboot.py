@@ -1,0 +1,135 @@
+"""A host that reboots: its machines get what their power restore policy says.
+
+The reboot is that of a machine which has lost its power: domains are destroyed while the daemon is
+down, and the daemon that starts finds another boot id, which is mounted over the kernel's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from nospoon.runtime.boots import BOOT_ID
+from nospoon.testing.rack import Rack, private_rack
+from nospoon.testing.redfish import System
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts over /proc")
+
+NODES = """
+flavors: {small: {memory: 64MiB, firmware: bios, disks: [16MiB]}}
+nodes:
+- {name: stays-off, restore: off}
+- {name: comes-back}
+- {name: shut-down}
+- {name: always-on, restore: on}
+"""
+EXPECTED = {"stays-off": "off", "comes-back": "on", "shut-down": "off", "always-on": "on"}
+
+
+@pytest.fixture
+def rack() -> Iterator[Rack]:
+    """A private daemon that sees the boot id of a file."""
+    with private_rack() as made:
+        reboot(made)
+        mounts = f'mount --bind {made.directory}/boot_id {BOOT_ID} && exec "$@"'
+        made.prefix = ["unshare", "--mount", "sh", "-c", mounts, "sh"]
+        yield made
+
+
+def reboot(rack: Rack) -> None:
+    """The next daemon is in another boot."""
+    (rack.directory / "boot_id").write_text(f"{uuid4()}\n")
+
+
+def powers(rack: Rack, name: str) -> dict[str, str]:
+    return {row["node"]: row["power"] for row in rack.json("status", name)}
+
+
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it does not come"
+        time.sleep(0.1)
+
+
+def before(rack: Rack, hosts: str) -> str:
+    """A cluster with nodes that run, and one that was switched off; its name."""
+    name = rack.name()
+    path = rack.file(f"cluster: {name}\n{hosts}{rack.bmc()}{NODES}")
+    rack.run("up", "--yes", path)
+    for node in ("stays-off", "comes-back", "shut-down"):
+        rack.run("node", "power", f"{name}/{node}", "on")
+    until(lambda: sorted(powers(rack, name).values()) == ["off", "on", "on", "on"])
+    rack.run("node", "power", f"{name}/shut-down", "off")
+    until(lambda: sorted(powers(rack, name).values()) == ["off", "off", "on", "on"])
+    return name
+
+
+def restored(rack: Rack, name: str) -> None:
+    """A start of the daemon does once what the policies say, and the next one nothing."""
+    until(lambda: powers(rack, name) == EXPECTED)
+    logs = {
+        node: rack.ipmitool(bmc, "sel", "list").lower() for node, bmc in rack.bmcs(name).items()
+    }
+    for node, said in logs.items():
+        assert said.count("ac lost | asserted") == 1, (node, said)
+    rack.run("node", "power", f"{name}/always-on", "off")
+    rack.run("daemon", "stop")
+    until(lambda: powers(rack, name) == {**EXPECTED, "always-on": "off"})
+
+
+def test_simulated_machines_get_what_their_policies_say(rack: Rack) -> None:
+    name = before(rack, "hosts: {sim: simulated}\n")
+    rack.run("daemon", "stop")
+    reboot(rack)
+    restored(rack, name)
+
+
+@pytest.mark.libvirt
+def test_machines_of_libvirt_get_what_their_policies_say(rack: Rack) -> None:
+    name = before(rack, "networks: {lan: {}}\n")
+    uuids = [rack.bmcs(name)[node]["uuid"] for node in ("stays-off", "comes-back")]
+    rack.run("daemon", "stop")
+    for uuid in uuids:
+        virsh("destroy", uuid)
+    reboot(rack)
+    restored(rack, name)
+
+
+def policies(rack: Rack, name: str) -> tuple[str, str]:
+    """As IPMI and Redfish tell the policy."""
+    bmc = rack.bmcs(name)["n"]
+    status = rack.ipmitool(bmc, "chassis", "status").splitlines()
+    ipmi = next(line.split(": ")[1] for line in status if line.startswith("Power Restore Policy"))
+    return ipmi, System(bmc).ask("GET", "")["PowerRestorePolicy"]
+
+
+def test_the_file_and_clients_of_the_bmc_set_one_policy(rack: Rack) -> None:
+    name = rack.name()
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}"
+    path = rack.file(f"{text}nodes: [{{name: n, restore: on}}]\n")
+    rack.run("up", "--yes", path)
+    assert policies(rack, name) == ("always-on", "AlwaysOn")
+    rack.ipmitool(rack.bmcs(name)["n"], "chassis", "policy", "always-off")
+    assert policies(rack, name) == ("always-off", "AlwaysOff")
+    rack.run("plan", "--detailed-exitcode", path)
+    rack.run("daemon", "stop")
+    assert policies(rack, name) == ("always-off", "AlwaysOff")
+    System(rack.bmcs(name)["n"]).ask("PATCH", "", {"PowerRestorePolicy": "AlwaysOn"})
+    assert policies(rack, name) == ("always-on", "AlwaysOn")
+    path = rack.file(f"{text}nodes: [{{name: n, restore: off}}]\n")
+    planned = rack.run("plan", path).stdout
+    assert re.search(r"~ bmc +n.*restore.*on -> off.*live", planned, re.DOTALL), planned
+    rack.run("up", "--yes", path)
+    assert policies(rack, name) == ("always-off", "AlwaysOff")
+
+
+def virsh(*argv: str) -> None:
+    line = ["virsh", "-c", "qemu:///system", *argv]
+    subprocess.run(line, capture_output=True, check=True)
