@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from nospoon.api.peer import Members, PeerHttp
 from nospoon.model.addresses import peer_key
 from nospoon.runtime.accepting import RefusedPeer
+from nospoon.runtime.handshakes import SECONDS, Handshakes
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.log_rate import Rate
@@ -492,6 +494,37 @@ async def test_a_connection_of_tls_takes_little_before_its_handshake(tmp_path: P
         finally:
             tracemalloc.stop()
         for _, writer in silent:
+            writer.close()
+        await server.emptied()
+
+
+async def test_handshakes_of_one_moment_are_spread_over_turns_of_the_loop() -> None:
+    told, time = list[int](), [0.0]
+
+    def shake(number: int) -> None:
+        told.append(number)
+        time[0] += SECONDS / 2
+
+    handshakes, seen = Handshakes(now=lambda: time[0]), list[int]()
+    for number in range(6):
+        handshakes.put(partial(shake, number))
+    while not seen or seen[-1] < 6:
+        await asyncio.sleep(0)
+        seen.append(len(told))
+    assert (seen, told) == ([2, 4, 6], [0, 1, 2, 3, 4, 5])
+
+
+async def test_clients_that_shake_hands_at_once_are_all_answered(tmp_path: Path) -> None:
+    key, certificate = self_signed("127.0.0.1", name="x")
+    file = tmp_path / "pem"
+    file.write_bytes(key + certificate)
+    secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+    trusting = ssl.create_default_context(cadata=certificate.decode())
+    async with served(replace(SOON, handshake=60.0), **secured) as server:
+        opened = await asyncio.gather(*(server.connect(ssl=trusting) for _ in range(30)))
+        for reader, writer in opened:
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
             writer.close()
         await server.emptied()
 

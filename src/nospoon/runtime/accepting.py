@@ -11,10 +11,10 @@ import contextlib
 import errno
 import socket
 import ssl
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable
 
 from nospoon.model.addresses import peer_key
+from nospoon.runtime.handshakes import Tls
 from nospoon.runtime.http_limits import Connection, Connections, HttpLimits
 from nospoon.runtime.limited_http import LimitedHttp
 from nospoon.runtime.log_rate import RateLimitedLog
@@ -47,14 +47,6 @@ def by_address(connection: socket.socket) -> str:
     """The address that it comes from."""
     found = connection.getpeername()
     return peer_key(found[0]) if isinstance(found, tuple) else "local"
-
-
-class _Tls(SSLProtocol):
-    """asyncio's own takes 256 KiB for each connection before its handshake begins: 256 MiB for as
-    many strangers as a listener admits. A record of TLS has 16 KiB (RFC 8446 §5.1).
-    """
-
-    max_size = 20 << 10
 
 
 class Acceptor:
@@ -157,15 +149,16 @@ class Acceptor:
     async def _secure(
         self, connection: socket.socket, protocol: LimitedHttp, context: ssl.SSLContext
     ) -> None:
-        """As asyncio does it (`_make_ssl_transport`), but for the size of the buffer."""
+        """As asyncio does it (`_make_ssl_transport`), but for what `Tls` is about."""
         shaken: asyncio.Future[None] = self._loop.create_future()
-        tls = _Tls(
+        tls = Tls(
+            self._connections.handshakes,
             self._loop,
             protocol,
             context,
             shaken,
             server_side=True,
-            ssl_handshake_timeout=self._limits.handshake,  # type: ignore[arg-type]
+            ssl_handshake_timeout=self._limits.handshake,
             ssl_shutdown_timeout=self._limits.linger,
         )
         raw, _ = await self._loop.connect_accepted_socket(lambda: tls, connection)

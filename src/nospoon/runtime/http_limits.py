@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol, TypeVar
 
+from nospoon.runtime.handshakes import Handshakes
+
 RESERVE = 128
 """Descriptors that listeners for strangers leave to the daemon's socket, its store and hosts."""
 
@@ -120,6 +122,7 @@ class Connections:
 
     def __init__(self, limits: HttpLimits = LIMITS) -> None:
         self._limits = limits
+        self.handshakes = Handshakes()
         self._peers: dict[str, Group] = {}
         self._listeners: dict[int, Group] = {}
 

@@ -1,0 +1,72 @@
+"""Handshakes of TLS: each takes a processor for a millisecond or more, and strangers may begin
+hundreds at a time. Those of one turn of the loop have `SECONDS` together; the others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import sslproto
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from nospoon.runtime import clock
+
+SECONDS = 0.004
+"""Of handshakes in one turn of the loop; the last one that begins in it may take longer."""
+
+
+_AsAsyncio: Any = sslproto.SSLProtocol
+"""typeshed's is that of Python 3.10."""
+_SHAKING: Any = sslproto.SSLProtocolState.DO_HANDSHAKE
+
+
+class Handshakes:
+    """Steps of handshakes, in the order in which their bytes came."""
+
+    def __init__(self, *, now: clock.Clock = clock.monotonic) -> None:
+        self._now = now
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def put(self, step: Callable[[], None]) -> None:
+        """To be called in a later turn."""
+        self._waiting.append(step)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        end = self._now() + SECONDS
+        while self._waiting:
+            self._waiting[0]()
+            self._waiting.popleft()
+            if self._now() >= end:
+                break
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+
+class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
+    """asyncio's own takes 256 KiB for each connection before its handshake begins: 256 MiB for as
+    many strangers as a listener admits. A record of TLS has 16 KiB (RFC 8446 §5.1). And it shakes
+    hands as soon as bytes come, with all who sent some in one turn.
+    """
+
+    max_size = 20 << 10
+
+    def __init__(self, handshakes: Handshakes, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._handshakes, self._waits = handshakes, False
+
+    def _do_handshake(self) -> None:
+        if not self._waits:
+            self._waits = True
+            self._transport.pause_reading()  # what comes meanwhile stays in the socket
+            self._handshakes.put(self._shake)
+
+    def _shake(self) -> None:
+        self._waits = False
+        ended = self._transport is None or self._transport.is_closing()
+        if ended or self._state is not _SHAKING:
+            return
+        self._transport.resume_reading()
+        super()._do_handshake()
