@@ -63,7 +63,7 @@ def has_kvm() -> bool:
 async def test_a_guest_that_speaks_under_kvm_makes_it_good(
     own_libvirt: Any, runner: Runner, kernel: Path, tmp_path: Path
 ) -> None:
-    trial = Trial(str(kernel), "", b"guest-is-up", patience=10, cpu="kvm64")
+    trial = Trial(str(kernel), "", b"guest-is-up", patience=60, cpu="kvm64")
     verdict = await trial_of(own_libvirt, runner, trial, tmp_path / "verdicts").verdict()
     if has_kvm():
         assert verdict == Verdict("kvm")
@@ -86,20 +86,20 @@ async def test_the_verdict_is_kept_and_not_tried_again(
 ) -> None:
     if not has_kvm():
         return
-    trial = Trial(str(kernel), "", b"guest-is-up", patience=10, cpu="kvm64")
+    trial = Trial(str(kernel), "", b"guest-is-up", patience=60, cpu="kvm64")
     await trial_of(own_libvirt, runner, trial, tmp_path).verdict()
     file = next(tmp_path.glob("kvm-*.json"))
     file.write_text(json.dumps({"accelerator": "tcg", "note": "as it was found before"}))
     again = await trial_of(own_libvirt, runner, trial, tmp_path).verdict()
     assert again == Verdict("tcg", "as it was found before")
     file.write_text("not JSON")
-    assert (await trial_of(own_libvirt, runner, trial, tmp_path).verdict()).accelerator == "kvm"
+    assert await trial_of(own_libvirt, runner, trial, tmp_path).verdict() == Verdict("kvm")
 
 
 async def test_a_plan_asks_only_what_is_known(
     own_libvirt: Any, runner: Runner, kernel: Path, tmp_path: Path
 ) -> None:
-    trial = Trial(str(kernel), "", b"guest-is-up", patience=10, cpu="kvm64")
+    trial = Trial(str(kernel), "", b"guest-is-up", patience=60, cpu="kvm64")
     tried = trial_of(own_libvirt, runner, trial, tmp_path / "verdicts")
     before = await tried.known()
     assert before is None or not has_kvm()

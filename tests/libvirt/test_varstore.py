@@ -85,9 +85,9 @@ def test_a_store_that_is_full_is_refused() -> None:
     [
         (lambda flash: flash[:50], "too few"),
         (lambda flash: bytes(len(flash)), "no variables yet"),
-        (lambda flash: b"\x01" + bytes(len(flash)), "no firmware volume"),
-        (lambda flash: flash[:40] + b"_XXX" + flash[44:], "no firmware volume"),
-        (lambda flash: flash[:0x48] + bytes(16) + flash[0x58:], "no store"),
+        (lambda flash: b"\x01" + bytes(len(flash)), "not a firmware volume"),
+        (lambda flash: flash[:40] + b"_XXX" + flash[44:], "not a firmware volume"),
+        (lambda flash: flash[:0x48] + bytes(16) + flash[0x58:], "not a store"),
         (lambda flash: flash[:0x58] + b"\xff\xff\xff\x7f" + flash[0x5C:], "says that it has"),
     ],
 )
