@@ -10,7 +10,7 @@ import time
 
 from measure import report
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.plan.hosts import HostFacts
+from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement import place
 from nospoon.spec.load import load
 

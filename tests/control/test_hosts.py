@@ -11,7 +11,8 @@ from uuid import uuid4
 import pytest
 
 from nospoon.control.hosts import EVENTS_AT_ONCE, Hosts
-from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.cluster import Host
+from nospoon.model.connections import ConnectionKind
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.providers.base import Connection
 from nospoon.providers.simulated.connection import SimulatedConnection

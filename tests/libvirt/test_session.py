@@ -19,9 +19,9 @@ import pytest
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Host
+from nospoon.model.connections import BootMethod
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, MachineNic, Resource
-from nospoon.providers.base import BootMethod
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing import guests

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.cluster import Host
+from nospoon.model.connections import ConnectionKind
 from nospoon.plan.identity import pool_end
 from nospoon.plan.refuse import against_twins
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Node, Overcommit, Strategy
 from nospoon.model.cluster import Placement as Rules
-from nospoon.plan.hosts import HostFacts
+from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement import place
 from nospoon.plan.room import Usage, demand
 

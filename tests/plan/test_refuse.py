@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.host_facts import HostFacts, Route
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.hosts import HostFacts, Route
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
 from nospoon.spec.load import load
 

@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from uuid import UUID
 
 from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import (
     Bmc,
     Key,
@@ -18,7 +19,6 @@ from nospoon.model.resources import (
 )
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
-from nospoon.plan.hosts import HostFacts
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 from nospoon.spec.load import load

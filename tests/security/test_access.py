@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OWNER, Asked, a_daemon
 
-from nospoon.control.survey import host_at
 from nospoon.daemon.grants import read_grants
 from nospoon.errors import Forbidden, HostUnreachable, SpecError, UsageError
-from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.cluster import Host
+from nospoon.model.connections import ConnectionKind
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.model.grants import DEFAULTS, GrantedHost, Grants
 from nospoon.providers.libvirt.connection import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner, SshRunner
 from nospoon.spec.grants import load_grants
+from nospoon.spec.host_at import host_at
 from nospoon.spec.load import load
 from nospoon.store import clusters as stored
 

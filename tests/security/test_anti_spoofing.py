@@ -20,6 +20,7 @@ import pytest
 from nospoon.errors import SpecError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import (
     Key,
     Kind,
@@ -30,7 +31,6 @@ from nospoon.model.resources import (
     OwnerTag,
 )
 from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.hosts import HostFacts
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.words import field_text

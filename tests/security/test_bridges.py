@@ -16,8 +16,9 @@ from nospoon.control.saved import refuse_anothers_bridges
 from nospoon.errors import Conflict
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.grants import DEFAULTS, Grants
+from nospoon.model.host_facts import HostFacts
 from nospoon.plan.access import violations
-from nospoon.plan.hosts import HostFacts, against_network
+from nospoon.plan.hosts import against_network
 from nospoon.plan.identity import bridge_name, made_for_a_cluster
 from nospoon.spec.grants import load_grants
 from nospoon.spec.load import load

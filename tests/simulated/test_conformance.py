@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.model.cluster import Simulation
+from nospoon.model.connections import Simulation
 from nospoon.model.resources import Image, Machine, Resource
 from nospoon.providers.simulated import SimulatedConnection
 from nospoon.providers.simulated.world import Made

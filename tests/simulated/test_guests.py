@@ -12,7 +12,7 @@ from uuid import UUID
 
 from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.cluster import Simulation
+from nospoon.model.connections import Simulation
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Image, Machine, Resource
 from nospoon.probe.compare import compare

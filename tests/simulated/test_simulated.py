@@ -13,7 +13,8 @@ import pytest
 
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.cluster import Host, Simulation
+from nospoon.model.cluster import Host
+from nospoon.model.connections import Simulation
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, Resource
 from nospoon.providers.simulated import SimulatedConnection, World

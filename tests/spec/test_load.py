@@ -9,7 +9,8 @@ import pytest
 from nospoon.errors import SpecError
 from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Cluster, ConnectionKind, Firmware, Netboot, Portgroup
+from nospoon.model.cluster import Cluster, Firmware, Netboot, Portgroup
+from nospoon.model.connections import ConnectionKind
 from nospoon.spec.load import load
 
 GOLDEN = Path(__file__).parent / "golden"

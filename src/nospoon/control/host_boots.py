@@ -15,8 +15,7 @@ import structlog
 
 from nospoon.control.hosts import HostInUse, Hosts
 from nospoon.errors import Gone, NospoonError
-from nospoon.model.cluster import ConnectionKind, Host
-from nospoon.model.destinations import LibvirtUri
+from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.runtime import boots
 from nospoon.runtime.tasks import Tasks
@@ -25,7 +24,7 @@ log = structlog.get_logger()
 TELL_AT_ONCE = 8
 """BMCs that are told before others have their turn."""
 
-Identity = tuple[str, str, str]
+Identity = tuple[str, ...]
 
 
 class HostBoots:
@@ -84,18 +83,18 @@ class HostBoots:
 
 
 def _identity(host: Host) -> Identity:
-    return host.name, host.uri, host.ssh
+    return host.name, *host.place
 
 
 def _answers(host: Host) -> bool:
     """Commands can be run there; simulated machines are in this process."""
-    if host.ssh or host.kind is ConnectionKind.SIMULATED:
+    if host.ssh or not host.declares.is_real:
         return True
-    return LibvirtUri.parse(host.uri).authority is None
+    return not host.machine
 
 
 async def _boot_of(home: HostInUse) -> str:
     """No shutdown ends simulated machines one by one: the end of this process does."""
-    if home.host.kind is ConnectionKind.SIMULATED:
+    if not home.host.declares.is_real:
         return boots.here()
     return await boots.steady(home.runner)

@@ -8,8 +8,9 @@ from enum import StrEnum
 
 from nospoon.control.hosts import Hosts
 from nospoon.errors import NospoonError
-from nospoon.model.cluster import Cluster, ConnectionKind, Host, Netboot, Switch
-from nospoon.plan.hosts import HostFacts, against_network
+from nospoon.model.cluster import Cluster, Host, Netboot, Switch
+from nospoon.model.host_facts import HostFacts
+from nospoon.plan.hosts import against_network
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
@@ -100,7 +101,7 @@ class HostChecker:
         def said(what: str, verdict: Verdict, detail: str) -> Finding:
             return Finding(host.name, what, verdict, detail)
 
-        if host.kind is ConnectionKind.LIBVIRT:
+        if host.declares.is_real:
             runner = self._hosts.use(host).runner
             try:
                 async for what, verdict, detail in self._commands(cluster, runner):
@@ -113,7 +114,7 @@ class HostChecker:
         except NospoonError as error:
             yield said("connection", Verdict.MISSING, str(error))
             return
-        yield said("connection", Verdict.OK, host.uri or str(host.kind))
+        yield said("connection", Verdict.OK, host.where)
         fast = can.accelerator != "tcg"
         note = can.accelerator_note if can.accelerator in ("tcg", "") else can.accelerator
         yield said("KVM", Verdict.OK if fast else Verdict.WITHOUT, note)

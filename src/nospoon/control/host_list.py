@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nospoon.control.hosts import Hosts
 from nospoon.control.planner import Planner
 from nospoon.errors import NospoonError
-from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.cluster import Host
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import NodeRow
 from nospoon.store.database import Database
@@ -50,7 +50,7 @@ async def listed(database: Database, planner: Planner, hosts: Hosts, *, uid: int
 async def _away(hosts: Hosts, host: Host, *, refused: str) -> str:
     if refused:
         return refused
-    if host.kind is ConnectionKind.SIMULATED:
+    if not host.declares.is_real:
         return ""
     try:
         await hosts.use(host).connection.check()
@@ -65,7 +65,7 @@ def _row(host: Host, cluster: str, nodes: Sequence[NodeRow], away: str) -> Liste
     return Listed(
         host=host.name,
         cluster=cluster,
-        where=host.uri or str(host.kind),
+        where=host.where,
         nodes=len(nodes),
         cpus=sum(node.machine.cpus for node in nodes),
         memory=sum(node.machine.memory for node in nodes),

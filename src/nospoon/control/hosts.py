@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_network
-from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from pathlib import Path
 from uuid import UUID
 
 import structlog
 
 from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import BootPlan
-from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.capabilities import Capabilities
+from nospoon.model.cluster import Host
+from nospoon.model.host_facts import HostFacts
 from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
 from nospoon.model.secure_boot import KeyDatabase
-from nospoon.plan.hosts import HostFacts, Route
-from nospoon.providers.base import Capabilities, Connection, MachineDriver
+from nospoon.providers.base import Connection, MachineDriver
 from nospoon.runtime import clock
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
-T = TypeVar("T")
 
 Connect = Callable[[Host], Connection]
 OnEvent = Callable[[MachineEvent], None]
@@ -33,8 +30,6 @@ RECONNECT_DELAY = 2.0
 """Seconds before a watch that broke is begun again."""
 EVENTS_AT_ONCE = 8
 """Taken before others have their turn."""
-BRIDGES = frozenset({"bridge", "openvswitch"})
-"""Kinds of links into which machines are plugged."""
 IDLE = 300.0
 """Seconds for which a connection is kept that no machine needs: the next plan may want it."""
 
@@ -60,14 +55,14 @@ class Hosts:
     def __init__(self, connect: Connect, tasks: Tasks, on_event: OnEvent, *, sockets: Path) -> None:
         self._connect, self._tasks, self._on_event = connect, tasks, on_event
         self._sockets = sockets
-        self._in_use: dict[tuple[str, str, str], HostInUse] = {}
+        self._in_use: dict[tuple[str, ...], HostInUse] = {}
         self._homes: dict[UUID, HostInUse] = {}
         self._last: dict[UUID, MachineEvent] = {}
         self._watchers: dict[UUID, asyncio.Event] = {}
 
     def use(self, host: Host) -> HostInUse:
         """The host's connection; opened when it is first used, watched when a machine is there."""
-        identity = (host.name, host.uri, host.ssh)
+        identity = (host.name, *host.place)
         found = self._in_use.get(identity)
         if found is None:
             found = HostInUse(host, self._connect(host), runner_for(host.ssh, self._sockets))
@@ -91,36 +86,12 @@ class Hosts:
         """What the plan must know of a host. `pools`: directory there in which pools are made;
         `volumes`: of others, that are looked for.
         """
-        can = await self.capabilities(host)
-        real = host.kind is ConnectionKind.LIBVIRT
-        runner = self.use(host).runner
-        existing = await self.use(host).connection.volumes(volumes)
-        disk, (routes, links, ovs) = await asyncio.gather(
-            _free_space(runner, pools) if real else _nothing(0),
-            _surroundings(runner) if real and can.managed_networks else _nothing(UNSEEN),
-        )
-        return HostFacts(
-            firmwares=can.firmwares,
-            archs=can.archs,
-            tpm=can.tpm,
-            managed_networks=can.managed_networks,
-            cpus=can.cpus,
-            memory=can.memory,
-            disk=disk,
-            identity=can.identity,
-            routes=routes,
-            links=frozenset(links) if links is not None else None,
-            masters={name: link.master for name, link in (links or {}).items() if link.master},
-            bridges=frozenset(name for name, link in (links or {}).items() if link.kind in BRIDGES),
-            ovs_bridges=ovs,
-            anti_spoofing=can.anti_spoofing,
-            volumes=existing,
-            real=host.kind is not ConnectionKind.SIMULATED,
-        )
+        await self.capabilities(host)
+        return await self.use(host).connection.survey(pools, volumes)
 
     def identity(self, host: Host) -> str:
         """The machine behind a host, as far as somebody asked it; else the host's own name."""
-        used = self._in_use.get((host.name, host.uri, host.ssh))
+        used = self._in_use.get((host.name, *host.place))
         can = used.capabilities if used is not None else None
         return (can.identity if can is not None else "") or host.name
 
@@ -240,74 +211,3 @@ async def _let_go(used: HostInUse) -> None:
         await used.connection.close()
     except NospoonError as error:
         log.warning("connection did not close", host=used.host.name, why=str(error))
-
-
-async def routes_here() -> tuple[Route, ...]:
-    """The routes of the machine on which BMCs answer: this one."""
-    return await _routes(runner_for(""))
-
-
-Surroundings = tuple[tuple[Route, ...], "Mapping[str, _Link] | None", frozenset[str]]
-UNSEEN: Surroundings = ((), None, frozenset())
-"""What is known of a host on which we make no networks: no routes, links, OVS bridges."""
-
-
-async def _nothing(value: T) -> T:
-    return value
-
-
-async def _surroundings(runner: Runner) -> Surroundings:
-    return await asyncio.gather(_routes(runner), _links(runner), _ovs_bridges(runner))
-
-
-async def _free_space(runner: Runner, path: str) -> int:
-    """Bytes free on the file system of a path, or of the nearest directory above it."""
-    parents = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)]
-    done = await runner.run(["df", "-B1", "--output=avail", *reversed(parents)], check=False)
-    told = [line for line in done.stdout.split() if line.isdigit()]
-    return int(told[-1]) if told else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """`kind` as ip-link(8) calls it; `master`: the bridge that it is plugged into."""
-
-    kind: str
-    master: str
-
-
-async def _links(runner: Runner) -> dict[str, _Link]:
-    done = await runner.run(["ip", "-json", "-details", "link", "show"])
-    return {
-        each["ifname"]: _Link(each.get("linkinfo", {}).get("info_kind", ""), each.get("master", ""))
-        for each in json.loads(done.stdout or "[]")
-    }
-
-
-OVS_BRIDGES = "! command -v ovs-vsctl >/dev/null || ovs-vsctl --timeout=5 list-br"
-"""A host without Open vSwitch has none of its bridges."""
-
-
-async def _ovs_bridges(runner: Runner) -> frozenset[str]:
-    """None either where it is installed and does not run: the plan then says what is no bridge."""
-    done = await runner.run(["sh", "-c", OVS_BRIDGES], check=False)
-    return frozenset(done.stdout.split()) if done.status == 0 else frozenset()
-
-
-async def _routes(runner: Runner) -> tuple[Route, ...]:
-    found = [await _routes_of(runner, family, whole) for family, whole in FAMILIES.items()]
-    return tuple(route for routes in found for route in routes)
-
-
-FAMILIES = {"-4": "0.0.0.0/0", "-6": "::/0"}
-"""Option of ip(8) -> what it calls "default"."""
-
-
-async def _routes_of(runner: Runner, family: str, whole: str) -> list[Route]:
-    done = await runner.run(["ip", "-json", family, "route", "show", "table", "main"])
-    routes = []
-    for entry in json.loads(done.stdout or "[]"):
-        destination = entry.get("dst", "default")
-        network = ip_network(whole if destination == "default" else destination, strict=False)
-        routes.append(Route(network, entry.get("dev", ""), entry.get("gateway", "")))
-    return [route for route in routes if not route.network.is_link_local]

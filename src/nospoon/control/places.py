@@ -40,12 +40,8 @@ class Places:
     @property
     def moved(self) -> list[Host]:
         """As they were: hosts that lead elsewhere now, under the same name."""
-        now = {host.name: _place(host) for host in self.wanted}
-        return [host for host in self.known if now.get(host.name, _place(host)) != _place(host)]
-
-
-def _place(host: Host) -> tuple[str, str, str]:
-    return host.kind, host.uri, host.ssh
+        now = {host.name: host.place for host in self.wanted}
+        return [host for host in self.known if now.get(host.name, host.place) != host.place]
 
 
 async def against_moves(
@@ -88,5 +84,4 @@ def _left_behind(host: Host, left: Iterable[Key]) -> str:
 
 
 def _called(host: Host) -> str:
-    place = host.uri or str(host.kind)
-    return f"{place} by ssh {host.ssh}" if host.ssh else place
+    return f"{host.where} by ssh {host.ssh}" if host.ssh else host.where

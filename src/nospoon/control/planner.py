@@ -22,7 +22,7 @@ from nospoon.control.enrolment import RULES as ENROLMENT_RULES
 from nospoon.control.enrolment import Enrolment, Sought
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
-from nospoon.control.hosts import Hosts, routes_here
+from nospoon.control.hosts import Hosts
 from nospoon.control.named_files import NamedFiles
 from nospoon.control.pending import known_places
 from nospoon.control.places import DriversOf, Places, against_moves
@@ -32,7 +32,9 @@ from nospoon.control.request import Request
 from nospoon.control.saved import refuse_anothers_bridges, refuse_anothers_pool, refuse_one_more
 from nospoon.engine.observe import observe_reachable
 from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
+from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host
+from nospoon.model.host_facts import HostFacts
 from nospoon.model.ironic import Way
 from nospoon.model.resources import Bmc, Key, Kind, Link, NetbootService, Resource
 from nospoon.plan import identity
@@ -41,7 +43,6 @@ from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.found import completed
-from nospoon.plan.hosts import HostFacts
 from nospoon.plan.in_ironic import against_held, are_enrolled
 from nospoon.plan.losses import lost_snapshots
 from nospoon.plan.macs import against_macs
@@ -55,7 +56,8 @@ from nospoon.plan.remembered import Remembered, Said, remembered
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import elsewhere, only
-from nospoon.providers.base import Capabilities, Driver
+from nospoon.providers import linux
+from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.workers import Workers
 from nospoon.spec.load import load
@@ -406,7 +408,7 @@ class Planner:
         )
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
-            routes = await routes_here()
+            routes = await linux.routes_here()
             reasons += against_pool(pool, allocations, routes)
             if not self.access.is_admin(request.uid):
                 reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from nospoon.control.request import Request
 from nospoon.errors import HostUnreachable
+from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
-from nospoon.plan.hosts import HostFacts
+from nospoon.model.host_facts import HostFacts
 from nospoon.plan.words import unreachable
-from nospoon.providers.base import Capabilities
 
 Ask = Callable[[Host], Awaitable[tuple[Capabilities, HostFacts]]]
 ELSEWHERE = "`--target NODE` brings up nodes of other hosts meanwhile."

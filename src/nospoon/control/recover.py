@@ -21,7 +21,7 @@ from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import cluster_name, user_name
-from nospoon.control.survey import OUR_OWN, Scope, Seen, Survey, place_of
+from nospoon.control.survey import OUR_OWN, Scope, Seen, Survey
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import IronicPlace
@@ -314,22 +314,22 @@ def _others(
         if (id_ in found and of is None) or (of is not None and each.row.name == of.name)
         for host in each.hosts
     ]
-    asked = {place_of(each.place) for each in seen if isinstance(each.place, Host)}
-    return tuple(host for host in hosts if place_of(host) not in asked)
+    asked = {each.place.server for each in seen if isinstance(each.place, Host)}
+    return tuple(host for host in hosts if host.server not in asked)
 
 
 def _beside(hosts: Sequence[Host], others: Iterable[Host]) -> list[Host]:
     """And others that are neither called like one of these, nor lead where one does."""
-    names, places = {host.name for host in hosts}, {place_of(host) for host in hosts}
+    names, places = {host.name for host in hosts}, {host.server for host in hosts}
     return [
         *hosts,
-        *(each for each in others if each.name not in names and place_of(each) not in places),
+        *(each for each in others if each.name not in names and each.server not in places),
     ]
 
 
 def _among(away: Iterable[Host], hosts: Iterable[Host]) -> list[str]:
-    silent = {place_of(host) for host in away}
-    return [host.name for host in hosts if place_of(host) in silent]
+    silent = {host.server for host in away}
+    return [host.name for host in hosts if host.server in silent]
 
 
 def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, Any]:
@@ -382,9 +382,9 @@ def found_in(
 
 
 def _home(place: Host, things: Sequence[Observed], known: Known | None) -> Host:
-    hosts = {place_of(host): host for host in known.hosts} if known is not None else {}
-    if place_of(place) in hosts:
-        return hosts[place_of(place)]
+    hosts = {host.server: host for host in known.hosts} if known is not None else {}
+    if place.server in hosts:
+        return hosts[place.server]
     noted = _noted_host([each for each in things if each.key.kind not in OUR_OWN])
     return replace(place, name=noted or place.name)
 

@@ -11,12 +11,12 @@ from uuid import UUID
 from nospoon.control.hosts import Hosts
 from nospoon.control.planner import Planner
 from nospoon.engine.observe import Drivers, observe
-from nospoon.errors import NospoonError, UsageError
-from nospoon.model.cluster import ConnectionKind, Host
-from nospoon.model.destinations import LibvirtUri, Transport
+from nospoon.errors import NospoonError
+from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind, Observed
 from nospoon.providers.base import Driver
+from nospoon.spec.host_at import host_at
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
@@ -146,26 +146,9 @@ class Survey:
         return Seen(host, tuple(found), tags)
 
 
-def host_at(name: str, uri: str) -> Host:
-    """A host by its libvirt URI, or `simulated`. Raises `UsageError`."""
-    if uri == "simulated":
-        return Host(name, ConnectionKind.SIMULATED, uri="")
-    try:
-        where = LibvirtUri.parse(uri)
-    except ValueError as error:
-        raise UsageError(str(error), hint="`simulated` is a host of this daemon.") from error
-    ssh = f"ssh://{where.authority}" if where.transport is Transport.SSH else ""
-    return Host(name, uri=uri, ssh=ssh)
-
-
-def place_of(host: Host) -> tuple[str, str]:
-    """The same for one host under several names."""
-    return host.kind, host.uri or host.name
-
-
 def _each_once(hosts: Iterable[Host]) -> list[Host]:
     """Libvirt's are known by their URI, simulated ones by name."""
-    by_place = {place_of(host): host for host in reversed(list(hosts))}
+    by_place = {host.server: host for host in reversed(list(hosts))}
     return list(reversed(by_place.values()))
 
 

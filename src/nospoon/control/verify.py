@@ -281,7 +281,7 @@ def _hopeless(member: Member, desired: Mapping[Key, Resource]) -> str:
     """Why the probe cannot reach a node, whatever happens; "" when it can."""
     served = {r.shape.bridge for r in desired.values() if isinstance(r.shape, NetbootService)}
     bridges = {nic.bridge for nic in member.machine.nics}
-    if member.host.unprivileged or bridges & served:
+    if not member.host.declares.has_networks or bridges & served:
         return ""
     return "it is on no network with `netboot: builtin`, over which the probe comes"
 

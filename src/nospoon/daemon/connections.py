@@ -12,7 +12,8 @@ from nospoon.daemon.builds import Builds
 from nospoon.daemon.remote import Remotes, copied
 from nospoon.daemon.simulation import Simulations
 from nospoon.errors import MissingTool
-from nospoon.model.cluster import Arch, ConnectionKind, Host
+from nospoon.model.cluster import Arch, Host
+from nospoon.model.connections import BootMethod, Libvirt, Simulated
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection
 from nospoon.runtime.runner import Runner, runner_for
@@ -38,10 +39,10 @@ class Connections:
 
     def connect(self, host: Host) -> Connection:
         """A new one. Nobody is asked anything yet."""
-        match host.kind:
-            case ConnectionKind.SIMULATED:
+        match host.connection:
+            case Simulated():
                 return self.simulations.connect(host, self.records)
-            case ConnectionKind.LIBVIRT:
+            case Libvirt():
                 return self._libvirt(host)
 
     def _libvirt(self, host: Host) -> Connection:
@@ -75,7 +76,7 @@ class Connections:
             records=str(self.remotes.records if host.ssh else self.records),
             verdicts=self.verdicts,
             trial=trial,
-            boot_iso=self.builds.boot_iso if host.unprivileged else None,
+            boot_iso=self.builds.boot_iso if host.declares.boot is BootMethod.SCRIPT else None,
             turns=self.turns,
         )
 

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from uuid import UUID
 
 from nospoon.model.boot import BootPlan
+from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
+from nospoon.model.host_facts import HostFacts
 from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
-from nospoon.model.resources import ExistingVolume, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import (
-    Capabilities,
     Connection,
     ConsoleStream,
     Driver,
@@ -139,8 +140,8 @@ class FencedConnection:
     async def deployments(self) -> Mapping[str, int]:
         return await self._inner.deployments()
 
-    async def volumes(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
-        return await self._inner.volumes(names)
+    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+        return await self._inner.survey(pools, volumes)
 
     def configure(self, host: Host) -> None:
         self._inner.configure(host)

@@ -476,7 +476,7 @@ class Daemon:
         """The connection's drivers, and those of services that the daemon runs itself."""
         drivers = dict(self.hosts.use(host).connection.drivers)
         drivers[Kind.BMC] = self._fenced(self.bmc_driver)
-        if host.bridged:
+        if host.declares.has_bridges:
             drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
         return drivers
 

@@ -11,8 +11,15 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from uuid import UUID
 
-from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice
+from nospoon.model.connections import (
+    ConnectionKind,
+    ConnectionSpec,
+    Declared,
+    Libvirt,
+    Simulated,
+    Simulation,
+)
 from nospoon.model.ironic import Enrolment, IronicPlace
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.nova import WantedFlavor
@@ -63,13 +70,6 @@ class Overlay(StrEnum):
     VXLAN = "vxlan"
 
 
-class ConnectionKind(StrEnum):
-    """A way to make machines on a host."""
-
-    LIBVIRT = "libvirt"
-    SIMULATED = "simulated"
-
-
 @dataclass(frozen=True, slots=True)
 class Overcommit:
     """How often a host's resources may be given away; machines that are off use none."""
@@ -77,25 +77,6 @@ class Overcommit:
     cpus: float = 32.0
     memory: float = 1.5
     disk: float = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """How machines of a simulated host behave; times in seconds.
-
-    `shut_down`: from a soft power-off to the guest's end. `boot`: from power-on until the guest
-    has said `console`. `power_failures`: the part of power commands that fail, from 0 to 1.
-    `agents` None: what boots from the network or a medium runs nothing.
-    """
-
-    make: float = 0.0
-    power_on: float = 0.0
-    power_off: float = 0.0
-    shut_down: float = 0.0
-    boot: float = 0.0
-    power_failures: float = 0.0
-    console: str = ""
-    agents: Agents | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +94,43 @@ class Host:
     physnets: tuple[tuple[str, str], ...] = ()
     drained: bool = False
     overcommit: Overcommit = Overcommit()
-    simulation: Simulation = Simulation()
+    simulation: Simulation = field(default_factory=Simulation)
     address: str = ""
 
     @property
-    def unprivileged(self) -> bool:
-        """A session host: user-mode networking, boot ISO, no managed networks."""
-        return self.uri.partition("?")[0].endswith("/session")
+    def connection(self) -> ConnectionSpec:
+        """How machines are made there."""
+        match self.kind:
+            case ConnectionKind.LIBVIRT:
+                return Libvirt(self.uri)
+            case ConnectionKind.SIMULATED:
+                return Simulated(self.simulation)
 
     @property
-    def bridged(self) -> bool:
-        """Whether its machines are plugged into real bridges, on which we may serve DHCP."""
-        return self.kind is ConnectionKind.LIBVIRT and not self.unprivileged
+    def declares(self) -> Declared:
+        """What the plan may build on before the host is asked."""
+        return self.connection.declares
+
+    @property
+    def where(self) -> str:
+        """How people call the place: a URI, or the connection's kind."""
+        return str(self.connection)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Where it leads: the same under each of its names."""
+        return self.kind, self.uri, self.ssh
+
+    @property
+    def server(self) -> tuple[str, ...]:
+        """What makes its machines: of two names of one libvirtd the same; else each its own."""
+        daemon = self.connection.daemon
+        return (self.machine, *daemon) if daemon else (self.name,)
+
+    @property
+    def machine(self) -> str:
+        """The machine that has it, "" for this one and for what is not known."""
+        return self.connection.machine or self.ssh
 
 
 class Strategy(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
-from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.cluster import Host
 from nospoon.model.destinations import LibvirtUri, SshDestination
 
 Address = IPv4Address | IPv6Address
@@ -50,10 +50,10 @@ class Grants:
 
     def why_not_host(self, host: Host) -> str:
         """Why members may not use a host, "" where they may."""
-        if host.kind is ConnectionKind.SIMULATED:
+        if not host.declares.is_real:
             return "" if not host.ssh else "a simulated host runs no commands by ssh"
         try:
-            uri = LibvirtUri.parse(host.uri)
+            uri = LibvirtUri.parse(host.where)
             ssh = SshDestination.parse(host.ssh) if host.ssh else None
         except ValueError as error:
             return str(error)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
-from nospoon.model.cluster import BmcProtocol, Cluster, ConnectionKind, Host
+from nospoon.model.cluster import BmcProtocol, Cluster, Host
 from nospoon.model.grants import FIRST_UNPRIVILEGED, PRIVATE, Grants
-from nospoon.plan.hosts import Route
+from nospoon.model.host_facts import Route
 
 IPMI_PORT, SNMP_PORT = 623, 161
 """Of BMCs and PDUs with an address of their own (`bmc.pool`)."""
@@ -51,7 +51,7 @@ def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
 
 def _of_bridges(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
     """On a bridge that is there already, guests reach and hear whoever else is on it."""
-    real = [host for host in cluster.hosts if host.kind is not ConnectionKind.SIMULATED]
+    real = [host for host in cluster.hosts if host.declares.is_real]
     for network in cluster.networks if real else ():
         if network.bridge and network.bridge not in grants.bridges:
             yield Violation(("networks", network.name, "bridge"), _unlisted_bridge(network.bridge))
@@ -87,7 +87,7 @@ def _of_bmcs(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
 
 def named(host: Host) -> str:
     """A host as messages name it."""
-    return f"host {host.name} ({host.uri or host.kind}{f' by ssh {host.ssh}' if host.ssh else ''})"
+    return f"host {host.name} ({host.where}{f' by ssh {host.ssh}' if host.ssh else ''})"
 
 
 def unlisted(host: Host, why: str) -> str:

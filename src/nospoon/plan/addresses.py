@@ -50,4 +50,4 @@ def _cidr(allocations: Allocations, network: Network) -> IPv4Network | None:
 
 def _serves(host: Host | None) -> bool:
     """Whether there is DHCP of ours on a host."""
-    return host is not None and host.bridged
+    return host is not None and host.declares.has_bridges

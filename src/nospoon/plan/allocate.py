@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Node
-from nospoon.plan.hosts import HostFacts
+from nospoon.model.host_facts import HostFacts
 from nospoon.plan.numbers import (
     HostNumbers,
     NumberOf,
@@ -213,7 +213,7 @@ def _nics_left_out(
     placed: Mapping[str, Placed],
 ) -> Iterator[str]:
     """Only where DHCP of ours serves: ten thousand simulated machines ask for no address."""
-    serving = {host.name for host in cluster.hosts if host.bridged}
+    serving = {host.name for host in cluster.hosts if host.declares.has_bridges}
     names = {name for name, each in placed.items() if each.host in serving}
     for key, number in given.items():
         cidr = cidrs.get(network_of(key)) if node_of(key) in names else None

@@ -10,11 +10,11 @@ import base64
 import hashlib
 import hmac
 import re
-from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid5
 
+from nospoon.model.connections import Libvirt
+
 COMMUNITY_BYTES = 15
-USUAL_SOCKET = "/run/libvirt/libvirt-sock"
 BRIDGE_NAME_LENGTH = 15
 """IFNAMSIZ less the closing zero (Linux if.h)."""
 
@@ -94,20 +94,8 @@ def pool_end(uri: str) -> str:
     """What the directory of a pool ends in, by its host's URI: a libvirtd with a socket of its own
     may be beside another, and have the same file system.
     """
-    socket = _socket(uri)
+    socket = Libvirt(uri).socket
     return f"-{hashlib.sha256(socket.encode()).hexdigest()[:8]}" if socket else ""
-
-
-def libvirtd(uri: str) -> tuple[str, str]:
-    """The same for URIs that lead to one libvirtd, as far as they tell: its mode, and its socket,
-    "" for the usual one (https://libvirt.org/uri.html).
-    """
-    mode, socket = urlsplit(uri).path, _socket(uri).replace("/var/run/", "/run/", 1)
-    return mode, "" if socket == USUAL_SOCKET else socket
-
-
-def _socket(uri: str) -> str:
-    return "".join(parse_qs(urlsplit(uri).query).get("socket", [])[:1])
 
 
 def cluster_of_pool(pool: str) -> str:

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Cluster, Strategy
+from nospoon.model.host_facts import HostFacts
 from nospoon.plan.demands import MOVE, PINNED, alike_in, demands_of, together
-from nospoon.plan.hosts import HostFacts, against_node
+from nospoon.plan.hosts import against_node
 from nospoon.plan.ranking import Ranking, explained, score
 from nospoon.plan.room import Demand, Rooms, Usage
 from nospoon.plan.words import listed

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from nospoon.model.cluster import (
     Arch,
     Cluster,
-    ConnectionKind,
     Firmware,
     Host,
     Netboot,
     Node,
 )
+from nospoon.model.host_facts import HostFacts, Route
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations
-from nospoon.plan.hosts import HostFacts, Route, against_network, against_node
+from nospoon.plan.hosts import against_network, against_node
 
 NOTHING_DECIDED = Allocations()
 
@@ -64,20 +63,14 @@ def against_twins(hosts: Iterable[Host]) -> Iterator[str]:
     """Why hosts cannot be in one cluster: what it has on one would be seen, and taken away, on the
     other.
     """
-    first: dict[tuple[str, str, str], str] = {}
+    first: dict[tuple[str, ...], str] = {}
     for host in hosts:
-        if host.kind is ConnectionKind.LIBVIRT:
-            other = first.setdefault((_place(host), *identity.libvirtd(host.uri)), host.name)
-            if other != host.name:
-                yield (
-                    f"hosts {other} and {host.name} are one libvirtd, by `libvirt: {host.uri}`. "
-                    "Leave one of them out."
-                )
-
-
-def _place(host: Host) -> str:
-    """Where its libvirtd is, "" for this machine."""
-    return urlsplit(host.uri).netloc or host.ssh
+        other = first.setdefault(host.server, host.name)
+        if other != host.name:
+            yield (
+                f"hosts {other} and {host.name} are one libvirtd, by `libvirt: {host.where}`. "
+                "Leave one of them out."
+            )
 
 
 def _against_sharing(
@@ -109,13 +102,13 @@ def _against_sharing(
 
 def _against_overlays(cluster: Cluster, used: Container[str]) -> Iterator[str]:
     """A tunnel has two ends, and each an address of its own."""
-    ends = [h for h in cluster.hosts if h.name in used and h.kind is not ConnectionKind.SIMULATED]
+    ends = [h for h in cluster.hosts if h.name in used and h.declares.is_real]
     overlays = [network.name for network in cluster.networks if network.overlay is not None]
     if not overlays or len(ends) < 2:
         return
     for host in ends:
         others = [h.name for h in ends if h.address == host.address and h is not host]
-        if host.unprivileged:
+        if not host.declares.has_bridges:
             yield f"network {overlays[0]}: host {host.name} may make no tunnel. Use qemu:///system."
         elif not host.address:
             yield f"network {overlays[0]}: host {host.name} has no `address` for others."
@@ -130,10 +123,10 @@ def _against_two_bridges(cluster: Cluster, used: Container[str]) -> Iterator[str
     """Two libvirtds of one machine would both make the bridge of a network, with its address."""
     first: dict[str, Host] = {}
     for host in cluster.hosts:
-        if not host.bridged or host.name not in used:
+        if not host.declares.has_bridges or host.name not in used:
             continue
-        other = first.setdefault(_place(host), host)
-        if identity.libvirtd(other.uri) == identity.libvirtd(host.uri):
+        other = first.setdefault(host.machine, host)
+        if other.connection.daemon == host.connection.daemon:
             continue
         yield from (
             f"network {network.name}: hosts {other.name} and {host.name} are libvirtds of one "

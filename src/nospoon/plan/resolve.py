@@ -12,7 +12,6 @@ from nospoon.model.cluster import (
     Arch,
     BmcProtocol,
     Cluster,
-    ConnectionKind,
     Disk,
     Firmware,
     Host,
@@ -21,6 +20,8 @@ from nospoon.model.cluster import (
     Nic,
     Node,
 )
+from nospoon.model.connections import BootMethod
+from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import (
     Bmc,
     Image,
@@ -43,7 +44,6 @@ from nospoon.plan import identity, notes
 from nospoon.plan.addresses import reserved
 from nospoon.plan.allocate import Allocations, Endpoint
 from nospoon.plan.enrol import in_ironic
-from nospoon.plan.hosts import HostFacts
 from nospoon.plan.notes import Noted
 from nospoon.plan.nova import in_nova
 from nospoon.plan.numbers import number_of, of_host
@@ -132,7 +132,7 @@ class _Resolver:
         return Key(Kind.IMAGE, host, f"image-{self.around.images[image].sha256[:16]}")
 
     def _links(self, host: Host) -> Iterator[Resource]:
-        if host.unprivileged:
+        if not host.declares.has_networks:
             return
         for network in self.cluster.networks:
             if network.existing:
@@ -149,7 +149,7 @@ class _Resolver:
                     host_ports=self._host_ports(network),
                 ),
             )
-            if network.netboot is Netboot.BUILTIN and host.kind is not ConnectionKind.SIMULATED:
+            if network.netboot is Netboot.BUILTIN and host.declares.has_bridges:
                 yield self._netboot(host, network)
 
     def _host_ports(self, network: Network) -> tuple[int, ...] | None:
@@ -164,7 +164,7 @@ class _Resolver:
 
     def _tunnel(self, host: Host, network: Network) -> Tunnel | None:
         peers = tuple(self.hosts[name].address for name in self.used_hosts if name != host.name)
-        if network.overlay is None or not peers or host.kind is ConnectionKind.SIMULATED:
+        if network.overlay is None or not peers or not host.declares.is_real:
             return None
         vni = identity.network_identifier(self.id, network.name)
         return Tunnel(vni, host.address, peers)
@@ -237,7 +237,7 @@ class _Resolver:
         yield from volumes
         key = Key(Kind.MACHINE, host.name, node.name)
         needs = [volume.key for volume in volumes] or [self._pool_key(host.name)]
-        if not host.unprivileged:
+        if host.declares.has_networks:
             needs += [
                 Key(Kind.NETWORK, host.name, name)
                 for name in dict.fromkeys(nic.network for nic in node.nics)
@@ -252,7 +252,7 @@ class _Resolver:
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:
         """The services from which a node boots by the network."""
-        if not host.bridged:
+        if not host.declares.has_bridges:
             return
         for name in dict.fromkeys(nic.network for nic in node.nics):
             network = self.networks[name]
@@ -309,7 +309,7 @@ class _Resolver:
                 for i, ((mac, _), nic) in enumerate(zip(self._nics(node), node.nics, strict=True))
             ),
             boot_order=node.boot_order,
-            boot_iso=host.unprivileged,
+            boot_iso=host.declares.boot is BootMethod.SCRIPT,
             ipv6=node.firmware is not Firmware.BIOS
             and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
         )
@@ -332,9 +332,9 @@ class _Resolver:
     def _sends_from(self, host: Host, node: Node, index: int) -> str | None:
         """What a NIC is given by DHCP of ours, "" where another server gives it."""
         network = self.networks[node.nics[index].network]
-        if not network.anti_spoofing or host.unprivileged:
+        if not network.anti_spoofing or not host.declares.has_networks:
             return None
-        if network.netboot is not Netboot.BUILTIN or not host.bridged:
+        if network.netboot is not Netboot.BUILTIN or not host.declares.has_bridges:
             return ""
         if network.name not in self._senders:
             self._senders[network.name] = {
@@ -346,9 +346,9 @@ class _Resolver:
 
     def _bridge(self, host: Host, name: str) -> str:
         network = self.networks[name]
-        if host.unprivileged:
+        if not host.declares.has_networks:
             return ""
-        if network.physnet and host.kind is not ConnectionKind.SIMULATED:
+        if network.physnet and host.declares.is_real:
             link = dict(host.physnets)[network.physnet]
             known = self.around.facts.get(host.name)
             return known.bridge(link) if known is not None else link

@@ -13,7 +13,8 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Cluster, Host, Node, Strategy
-from nospoon.plan.hosts import HostFacts, against_networks, against_node
+from nospoon.model.host_facts import HostFacts
+from nospoon.plan.hosts import against_networks, against_node
 
 CALLED = {"cpus": "CPUs", "memory": "memory", "disk": "disk space"}
 """Field of `overcommit` -> what a refusal calls it."""

@@ -19,63 +19,18 @@ Promises that every driver keeps, and `nospoon.testing.conformance` checks:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootPlan
-from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.capabilities import Capabilities
+from nospoon.model.cluster import Host
+from nospoon.model.host_facts import HostFacts
 from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
-from nospoon.model.resources import ExistingVolume, Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
-
-
-class ChangeRule(StrEnum):
-    """How a field of a shape may change on a connection."""
-
-    LIVE = "live"
-    AT_POWER_OFF = "at power-off"
-    REPLACE = "replace"
-
-
-class BootMethod(StrEnum):
-    """Who makes a machine boot what its BMC says."""
-
-    NATIVE = "native"  # the connection is told an order for this boot and for those after it
-    SCRIPT = "script"  # our ISO asks the daemon
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a connection can do, as data; the plan reads it and refuses the rest with reasons.
-
-    `rules`: per kind, field name -> rule; a field that is not named is replaced.
-    `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`; "" before it was tried,
-    which making the first machine does.
-    `runs_guests`: its machines run what they boot; else they only report what they have.
-    `anti_spoofing`: NICs of its machines can be kept to their own MAC and IPv4 address.
-    `snapshots`: `take`, `revert` and `drop` of its machines do what they say.
-    `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
-    the machine behind the connection; those of one identity share what it has.
-    """
-
-    kinds: frozenset[Kind]
-    boot: BootMethod
-    firmwares: frozenset[Firmware]
-    archs: frozenset[Arch]
-    tpm: bool
-    managed_networks: bool
-    accelerator: str
-    accelerator_note: str = ""
-    runs_guests: bool = True
-    snapshots: bool = False
-    anti_spoofing: bool = False
-    cpus: int = 0
-    memory: int = 0
-    identity: str = ""
-    rules: Mapping[Kind, Mapping[str, ChangeRule]] = field(default_factory=dict)
 
 
 class Driver(Protocol):
@@ -225,8 +180,10 @@ class Connection(Protocol):
     async def deployments(self) -> Mapping[str, int]:
         """Deployment -> how many things there carry its tag: ours, and those of others."""
 
-    async def volumes(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
-        """Of these volumes of others, POOL/VOLUME, those that are there; nothing is changed."""
+    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+        """What a plan must know of the host; nothing is changed. `pools`: the directory there in
+        which pools are made; `volumes`: of others, POOL/VOLUME, that are looked for.
+        """
 
     def configure(self, host: Host) -> None:
         """The host is described differently now: settings that need no new connection."""
@@ -241,9 +198,6 @@ OpenImage = Callable[[str], Awaitable[str]]
 """sha256 of an uploaded or fetched image -> path of the daemon's own copy of it."""
 
 __all__ = [
-    "BootMethod",
-    "Capabilities",
-    "ChangeRule",
     "Connection",
     "ConsoleStream",
     "Driver",

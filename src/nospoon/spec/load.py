@@ -18,14 +18,13 @@ from nospoon.model.cluster import (
     BootProfile,
     CertificateFiles,
     Cluster,
-    ConnectionKind,
     Host,
     Netboot,
     Network,
     Overcommit,
     PduAddressing,
-    Simulation,
 )
+from nospoon.model.connections import ConnectionKind, Simulation
 from nospoon.model.ironic import IronicPlace
 from nospoon.spec.bmcs import BmcSection
 from nospoon.spec.check import check

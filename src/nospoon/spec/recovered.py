@@ -11,7 +11,8 @@ from ipaddress import ip_interface
 from typing import Any
 from uuid import UUID
 
-from nospoon.model.cluster import ConnectionKind, Host
+from nospoon.model.cluster import Host
+from nospoon.model.connections import ConnectionKind
 from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume
 from nospoon.spec.document import Document
 from nospoon.spec.hardware import DiskSection

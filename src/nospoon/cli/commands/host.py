@@ -95,10 +95,9 @@ def _more_packages(cluster: Cluster, volume_group: str | None) -> list[str]:
 
 def _to_prepare(cluster: Cluster, file: str, chosen: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Name -> Ansible's variables; a machine with several connections once."""
-    from nospoon.model.cluster import ConnectionKind  # noqa: PLC0415  (not needed to check)
-    from nospoon.plan.identity import physnet_bridge  # noqa: PLC0415
+    from nospoon.plan.identity import physnet_bridge  # noqa: PLC0415  (not needed to check)
 
-    hosts = {h.name: h for h in cluster.hosts if h.kind is ConnectionKind.LIBVIRT}
+    hosts = {h.name: h for h in cluster.hosts if h.declares.is_real}
     unknown = sorted(set(chosen) - set(hosts))
     if unknown or not hosts:
         wanted = f"host {', '.join(unknown)}" if unknown else "libvirt host"

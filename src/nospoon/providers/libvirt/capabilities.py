@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
+from nospoon.model.capabilities import ChangeRule
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources import Kind
-from nospoon.providers.base import ChangeRule
 from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC, MACHINE_TYPES
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_NWFILTER, NO_SUPPORT
@@ -51,7 +51,7 @@ NO_FILTERS = frozenset({NO_NWFILTER, NO_SUPPORT})
 
 
 @dataclass(frozen=True, slots=True)
-class HostFacts:
+class HypervisorFacts:
     """What a host has. `memory` in bytes; `name`: its host name."""
 
     archs: frozenset[Arch]
@@ -62,12 +62,12 @@ class HostFacts:
     name: str
 
 
-def ask_facts(connect: Connect) -> HostFacts:
+def ask_facts(connect: Connect) -> HypervisorFacts:
     """In a worker thread."""
     told = {arch: _domain_capabilities(connect, arch) for arch in Arch}
     present = {arch: root for arch, root in told.items() if root is not None}
     firmwares = {firmware for arch, root in present.items() for firmware in _firmwares(arch, root)}
-    return HostFacts(
+    return HypervisorFacts(
         archs=frozenset(present),
         firmwares=frozenset(firmwares),
         tpm=any(_has_tpm(root) for root in present.values()),

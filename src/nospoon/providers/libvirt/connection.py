@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.destinations import LibvirtUri
+from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import ExistingVolume, Kind
-from nospoon.providers.base import BootMethod, Capabilities, Driver, OpenImage
-from nospoon.providers.libvirt.capabilities import RULES, HostFacts, ask_facts, has_filter
+from nospoon.providers import linux
+from nospoon.providers.base import Driver, OpenImage
+from nospoon.providers.libvirt.capabilities import RULES, HypervisorFacts, ask_facts, has_filter
 from nospoon.providers.libvirt.existing import existing_volumes
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.image_cache import ImageCache
@@ -50,7 +54,7 @@ class LibvirtConnection:
         turns: Turns | None = None,
         opened: str = "",
     ) -> None:
-        self.host = host
+        self.host, self._runner = host, runner
         self._hypervisor = Hypervisor(opened or host.uri, host.name, refused=_refused(host, opened))
         self._kvm = KvmTrial(self._hypervisor, runner, trial, verdicts)
         self._machines = MachineDriver(
@@ -69,9 +73,9 @@ class LibvirtConnection:
             Kind.VOLUME: VolumeDriver(*common, shared=cache.pool),
             Kind.MACHINE: self._machines,
         }
-        if host.unprivileged:
+        if not host.declares.has_networks:
             del self._drivers[Kind.NETWORK]
-        self._facts: HostFacts | None = None
+        self._facts: HypervisorFacts | None = None
         self._asking = asyncio.Lock()
 
     @property
@@ -93,11 +97,11 @@ class LibvirtConnection:
         verdict = await self._kvm.known() or Verdict("", "KVM was not tried there yet")
         return Capabilities(
             kinds=frozenset(self._drivers),
-            boot=BootMethod.SCRIPT if self.host.unprivileged else BootMethod.NATIVE,
+            boot=self.host.declares.boot,
             firmwares=facts.firmwares,
             archs=facts.archs,
             tpm=facts.tpm,
-            managed_networks=not self.host.unprivileged,
+            managed_networks=self.host.declares.has_networks,
             accelerator=verdict.accelerator,
             accelerator_note=verdict.note,
             cpus=facts.cpus,
@@ -108,7 +112,7 @@ class LibvirtConnection:
             rules=RULES,
         )
 
-    async def _ask_facts(self) -> HostFacts:
+    async def _ask_facts(self) -> HypervisorFacts:
         async with self._asking:
             if self._facts is None:
                 self._facts = await self._hypervisor.work(ask_facts, "ask what it can do")
@@ -117,7 +121,25 @@ class LibvirtConnection:
     async def deployments(self) -> Mapping[str, int]:
         return await self._hypervisor.work(deployments, "look whose things are there")
 
-    async def volumes(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
+    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+        can, existing = await self.capabilities(), await self._existing(volumes)
+        disk, around = await asyncio.gather(
+            linux.free_space(self._runner, pools),
+            linux.surroundings(self._runner, networks=can.managed_networks),
+        )
+        return replace(
+            HostFacts.of_one_that(can),
+            real=True,
+            disk=disk,
+            routes=around.routes,
+            links=frozenset(around.links) if around.links is not None else None,
+            masters=around.masters,
+            bridges=around.bridges,
+            ovs_bridges=around.ovs_bridges,
+            volumes=existing,
+        )
+
+    async def _existing(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
         if not names:
             return {}
         return await self._hypervisor.work(

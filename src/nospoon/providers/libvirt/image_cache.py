@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from urllib.parse import urlsplit
 
 import libvirt
 
+from nospoon.model.connections import Libvirt
 from nospoon.model.resources import OwnerTag, Pool
 from nospoon.plan import identity
 from nospoon.providers.libvirt.elements import parsed
@@ -64,7 +64,7 @@ class ImageCache:
     def place(self) -> tuple[str, ...]:
         """The libvirtd, whatever a cluster calls its host."""
         uri = self.hypervisor.uri
-        return (urlsplit(uri).netloc, *identity.libvirtd(uri))
+        return (Libvirt(uri).machine, *Libvirt(uri).daemon)
 
     @property
     def tag(self) -> OwnerTag:

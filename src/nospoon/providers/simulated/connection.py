@@ -7,9 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from uuid import UUID
 
-from nospoon.model.cluster import Arch, Firmware, Host, Simulation
-from nospoon.model.resources import ExistingVolume, Kind
-from nospoon.providers.base import BootMethod, Capabilities, ChangeRule, Driver
+from nospoon.model.capabilities import Capabilities, ChangeRule
+from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.connections import BootMethod, Simulation
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.resources import Kind
+from nospoon.providers.base import Driver
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.machines import SimulatedMachines
@@ -108,10 +111,10 @@ class SimulatedConnection:
         made = self.around.world.made.values()
         return Counter(each.tag.deployment for each in made if each.tag is not None)
 
-    async def volumes(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
-        """Nobody else has anything here."""
-        del names
-        return {}
+    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+        """Nobody else has anything here, and nothing is short."""
+        del pools, volumes
+        return HostFacts.of_one_that(await self.capabilities())
 
     def configure(self, host: Host) -> None:
         self.around.simulation = host.simulation

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
-from nospoon.model.cluster import Simulation
+from nospoon.model.connections import Simulation
 from nospoon.model.resources import Resource, Volume
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.simulated.guests import Guests

@@ -1,0 +1,50 @@
+"""What a connection can do, as it tells when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.connections import BootMethod
+from nospoon.model.resources import Kind
+
+
+class ChangeRule(StrEnum):
+    """How a field of a shape may change on a connection."""
+
+    LIVE = "live"
+    AT_POWER_OFF = "at power-off"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a connection can do, as data; the plan reads it and refuses the rest with reasons.
+
+    `rules`: per kind, field name -> rule; a field that is not named is replaced.
+    `accelerator`: "kvm", or "tcg" with the reason in `accelerator_note`; "" before it was tried,
+    which making the first machine does.
+    `runs_guests`: its machines run what they boot; else they only report what they have.
+    `anti_spoofing`: NICs of its machines can be kept to their own MAC and IPv4 address.
+    `snapshots`: `take`, `revert` and `drop` of its machines do what they say.
+    `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
+    the machine behind the connection; those of one identity share what it has.
+    """
+
+    kinds: frozenset[Kind]
+    boot: BootMethod
+    firmwares: frozenset[Firmware]
+    archs: frozenset[Arch]
+    tpm: bool
+    managed_networks: bool
+    accelerator: str
+    accelerator_note: str = ""
+    runs_guests: bool = True
+    snapshots: bool = False
+    anti_spoofing: bool = False
+    cpus: int = 0
+    memory: int = 0
+    identity: str = ""
+    rules: Mapping[Kind, Mapping[str, ChangeRule]] = field(default_factory=dict)

@@ -1,0 +1,138 @@
+"""The ways to make machines on a host, and what each declares before anybody asks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import parse_qs, urlsplit
+
+from nospoon.model.agent import Agents
+
+USUAL_SOCKET = "/run/libvirt/libvirt-sock"
+
+
+class ConnectionKind(StrEnum):
+    """A way to make machines on a host."""
+
+    LIBVIRT = "libvirt"
+    SIMULATED = "simulated"
+
+
+class BootMethod(StrEnum):
+    """Who makes a machine boot what its BMC says."""
+
+    NATIVE = "native"  # the connection is told an order for this boot and for those after it
+    SCRIPT = "script"  # our ISO asks the daemon
+
+
+class Networking(StrEnum):
+    """What the NICs of a connection's machines are plugged into."""
+
+    BRIDGES = "bridges"  # of the host, made by us or there already
+    USER_MODE = "user-mode"  # the emulator itself, which lets nothing in
+    SIMULATED = "simulated"  # links that exist in the daemon alone
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a connection is by its kind and settings, known before it is opened.
+
+    `is_real`: its machines are outside of the daemon, on a host where commands run, which may
+    have things of others, run out of room, and be reached under two names.
+    """
+
+    is_real: bool
+    networking: Networking
+    boot: BootMethod
+
+    @property
+    def has_bridges(self) -> bool:
+        """Whether its machines are plugged into real bridges, on which we may serve DHCP."""
+        return self.networking is Networking.BRIDGES
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether it makes the networks of a file, real or simulated."""
+        return self.networking is not Networking.USER_MODE
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How machines of a simulated host behave; times in seconds.
+
+    `shut_down`: from a soft power-off to the guest's end. `boot`: from power-on until the guest
+    has said `console`. `power_failures`: the part of power commands that fail, from 0 to 1.
+    `agents` None: what boots from the network or a medium runs nothing.
+    """
+
+    make: float = 0.0
+    power_on: float = 0.0
+    power_off: float = 0.0
+    shut_down: float = 0.0
+    boot: float = 0.0
+    power_failures: float = 0.0
+    console: str = ""
+    agents: Agents | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Libvirt:
+    """A libvirtd of QEMU, by its URI. A session has no rights: user-mode networks, a boot ISO."""
+
+    uri: str
+
+    @property
+    def declares(self) -> Declared:
+        if urlsplit(self.uri).path == "/session":
+            return SESSION
+        return SYSTEM
+
+    @property
+    def daemon(self) -> tuple[str, ...]:
+        """The same for URIs that lead to one libvirtd of a machine, as far as they tell: its mode,
+        and its socket, "" for the usual one (https://libvirt.org/uri.html).
+        """
+        socket = self.socket.replace("/var/run/", "/run/", 1)
+        return urlsplit(self.uri).path, "" if socket == USUAL_SOCKET else socket
+
+    @property
+    def socket(self) -> str:
+        """That the URI names, "" for none."""
+        return "".join(parse_qs(urlsplit(self.uri).query).get("socket", [])[:1])
+
+    @property
+    def machine(self) -> str:
+        """That the URI names, "" for the one where it is opened."""
+        return urlsplit(self.uri).netloc
+
+    def __str__(self) -> str:
+        return self.uri
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """Machines in the daemon's own memory."""
+
+    simulation: Simulation
+
+    @property
+    def declares(self) -> Declared:
+        return IN_MEMORY
+
+    @property
+    def daemon(self) -> tuple[str, ...]:
+        """Nobody's: two names are two hosts."""
+        return ()
+
+    @property
+    def machine(self) -> str:
+        return ""
+
+    def __str__(self) -> str:
+        return ConnectionKind.SIMULATED
+
+
+ConnectionSpec = Libvirt | Simulated
+SYSTEM = Declared(is_real=True, networking=Networking.BRIDGES, boot=BootMethod.NATIVE)
+SESSION = Declared(is_real=True, networking=Networking.USER_MODE, boot=BootMethod.SCRIPT)
+IN_MEMORY = Declared(is_real=False, networking=Networking.SIMULATED, boot=BootMethod.NATIVE)

@@ -1,0 +1,77 @@
+"""What is known of a host when a plan is made, as its connection found it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
+from typing import Any
+
+from nospoon.model.capabilities import Capabilities
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import ExistingVolume
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A network that a host reaches through a device, by a gateway or, with "", directly."""
+
+    network: IPv4Network | IPv6Network
+    device: str
+    gateway: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What is known of a host when the plan is made. `memory`, `disk` in bytes; 0: unknown.
+
+    `links`: its network interfaces, None where nobody looked. `real`: guests really run there.
+    `masters`: of an interface that is plugged into a bridge, the bridge; `bridges`: those.
+    `ovs_bridges`: bridges of Open vSwitch, which are no Linux bridges.
+    `volumes`: of those that the file names as existing, what is there, by POOL/VOLUME.
+    `identity`: hosts of one identity are one machine with several connections, counted once.
+    `anti_spoofing`: it can keep NICs to their own MAC and address.
+    `away`: why nobody could ask it, "" for one that answers.
+    """
+
+    firmwares: frozenset[Firmware]
+    archs: frozenset[Arch]
+    tpm: bool
+    managed_networks: bool
+    cpus: int = 0
+    memory: int = 0
+    disk: int = 0
+    routes: tuple[Route, ...] = ()
+    links: frozenset[str] | None = None
+    real: bool = False
+    identity: str = ""
+    masters: Mapping[str, str] = field(default_factory=dict)
+    bridges: frozenset[str] = frozenset()
+    ovs_bridges: frozenset[str] = frozenset()
+    anti_spoofing: bool = False
+    away: str = ""
+    volumes: Mapping[str, ExistingVolume] = field(default_factory=dict)
+
+    @classmethod
+    def of_one_that(cls, can: Capabilities) -> HostFacts:
+        """Of a host of these capabilities, as far as they tell."""
+        return cls(
+            firmwares=can.firmwares,
+            archs=can.archs,
+            tpm=can.tpm,
+            managed_networks=can.managed_networks,
+            cpus=can.cpus,
+            memory=can.memory,
+            identity=can.identity,
+            anti_spoofing=can.anti_spoofing,
+        )
+
+    @classmethod
+    def of_one_away(cls, why: str) -> HostFacts:
+        """Of a host that does not answer: nothing."""
+        nothing: frozenset[Any] = frozenset()
+        return cls(nothing, nothing, tpm=False, managed_networks=False, away=why)
+
+    def bridge(self, link: str) -> str:
+        """Where machines plug in that want to reach this interface: itself, or its bridge."""
+        return link if link in self.bridges else self.masters.get(link, link)
