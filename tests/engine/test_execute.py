@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.engine.execute import PATIENT, Limits, execute
+from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import observe
 from nospoon.engine.progress import Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
@@ -19,6 +19,7 @@ from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff, removal
 from nospoon.plan.enrol import PLACE
+from nospoon.plan.kinds import KINDS
 from nospoon.plan.order import Half
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Action, Plan, Step
@@ -296,7 +297,7 @@ async def test_a_call_that_was_begun_is_heard_out_when_all_is_cancelled() -> Non
     assert Kind.VOLUME not in {key.kind for key, _ in bench.journal.entries}
 
 
-@pytest.mark.parametrize("kind", sorted(PATIENT))
+@pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.waits])
 async def test_a_call_that_only_waits_for_somebody_ends_when_all_is_cancelled(kind: Kind) -> None:
     bench = Bench(count=1)
     slow = bench.drivers["sim", kind] = Slow(bench.drivers["sim", Kind.POOL])

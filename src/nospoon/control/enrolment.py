@@ -18,18 +18,12 @@ from nospoon.engine.observe import observe
 from nospoon.errors import HostUnreachable, PlanRefused
 from nospoon.model.ironic import (
     Held,
-    IronicConnector,
-    IronicDiscovery,
-    IronicNode,
     IronicPlace,
-    IronicPort,
-    IronicPortgroup,
-    IronicStanding,
-    IronicTarget,
 )
 from nospoon.model.nova import NovaInventory
-from nospoon.model.resources import Key, Kind, OwnerTag, Resource
+from nospoon.model.resources import Enrolled, Key, Kind, OwnerTag, Resource
 from nospoon.plan.enrol import PLACE
+from nospoon.plan.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.store.clusters import ClusterRow, get
 from nospoon.store.crypt import Cipher
@@ -64,16 +58,9 @@ RULES: Mapping[Kind, Mapping[str, str]] = {
     Kind.NOVA_INVENTORY: {each.name: "live" for each in fields(NovaInventory)},
     Kind.NOVA_FLAVOR: {"settings": "live", **dict.fromkeys(_FLAVOR_FIXED, "replace")},
     **{
-        kind: {each.name: "live" for each in fields(shape) if each.name not in _FIXED}
-        for kind, shape in (
-            (Kind.IRONIC_NODE, IronicNode),
-            (Kind.IRONIC_PORTGROUP, IronicPortgroup),
-            (Kind.IRONIC_PORT, IronicPort),
-            (Kind.IRONIC_CONNECTOR, IronicConnector),
-            (Kind.IRONIC_TARGET, IronicTarget),
-            (Kind.IRONIC_STANDING, IronicStanding),
-            (Kind.IRONIC_DISCOVERY, IronicDiscovery),
-        )
+        kind: {each.name: "live" for each in fields(row.shape) if each.name not in _FIXED}
+        for kind, row in KINDS.items()
+        if issubclass(row.shape, Enrolled)
     },
 }
 

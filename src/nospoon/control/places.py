@@ -12,10 +12,9 @@ from uuid import UUID
 from nospoon.engine.observe import observe_reachable
 from nospoon.model.cluster import Host
 from nospoon.model.resources import Key, Kind, Observed
+from nospoon.plan.kinds import KINDS
 from nospoon.providers.base import Driver
 
-OWN = frozenset({Kind.BMC, Kind.NETBOOT})
-"""Kinds that the daemon keeps itself, wherever their machines are."""
 DriversOf = Callable[[Host], Mapping[Kind, Driver]]
 
 
@@ -57,7 +56,7 @@ async def against_moves(
         drivers = {
             (host.name, kind): driver
             for kind, driver in drivers_of(host).items()
-            if kind not in OWN
+            if not KINDS[kind].by_daemon
         }
         found, away = await observe_reachable(drivers, cluster)
         if away and not _any_on(host.name, here):
@@ -72,7 +71,7 @@ async def against_moves(
 
 
 def _any_on(name: str, keys: Iterable[Key]) -> bool:
-    return any(key.host == name and key.kind not in OWN for key in keys)
+    return any(key.host == name and not KINDS[key.kind].by_daemon for key in keys)
 
 
 def _left_behind(host: Host, left: Iterable[Key]) -> str:

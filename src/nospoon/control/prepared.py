@@ -14,9 +14,9 @@ from nospoon.engine.observe import Drivers
 from nospoon.model.cluster import Cluster
 from nospoon.model.resources import Key, Observed, Resource
 from nospoon.plan.allocate import Allocations
+from nospoon.plan.kinds import whose
 from nospoon.plan.resolve import ImageFacts
 from nospoon.plan.steps import Plan
-from nospoon.plan.whose import whose
 from nospoon.store.clusters import ClusterRow, NodeRow
 
 

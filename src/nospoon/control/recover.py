@@ -21,7 +21,7 @@ from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import cluster_name, user_name
-from nospoon.control.survey import OUR_OWN, Scope, Seen, Survey
+from nospoon.control.survey import Scope, Seen, Survey
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import IronicPlace
@@ -29,6 +29,7 @@ from nospoon.model.machine import KeptState
 from nospoon.model.resources import Kind, Machine, Observed
 from nospoon.plan import notes
 from nospoon.plan.found import completed, found_allocations
+from nospoon.plan.kinds import KINDS
 from nospoon.runtime import running
 from nospoon.runtime.clock import Clock
 from nospoon.spec.recovered import FILE, cluster_file, with_more
@@ -365,7 +366,7 @@ def found_in(
             things.setdefault(id_, []).extend(
                 replace(one, key=replace(one.key, host=host.name)) for one in some
             )
-            if id_ not in known or any(one.key.kind not in OUR_OWN for one in some):
+            if id_ not in known or any(not KINDS[one.key.kind].by_daemon for one in some):
                 hosts.setdefault(id_, {})[host.name] = host
     return [
         Found(
@@ -385,7 +386,7 @@ def _home(place: Host, things: Sequence[Observed], known: Known | None) -> Host:
     hosts = {host.server: host for host in known.hosts} if known is not None else {}
     if place.server in hosts:
         return hosts[place.server]
-    noted = _noted_host([each for each in things if each.key.kind not in OUR_OWN])
+    noted = _noted_host([each for each in things if not KINDS[each.key.kind].by_daemon])
     return replace(place, name=noted or place.name)
 
 

@@ -10,12 +10,10 @@ from nospoon.control.prepared import Prepared
 from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff import waiting
+from nospoon.plan.kinds import KINDS
 from nospoon.plan.steps import Action, Step
 from nospoon.plan.words import unreachable
 from nospoon.spec.recovered import FILE as RECOVERED
-
-FAULTY = frozenset({Kind.MACHINE, Kind.IRONIC_STANDING})
-"""Kinds whose faults are told as their nodes'."""
 
 
 def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
@@ -84,7 +82,7 @@ def faults(prepared: Prepared) -> dict[str, str]:
     """Node -> why its machine, or what is in Ironic for it, does not work, though there."""
     found: dict[str, list[str]] = defaultdict(list)
     for each in prepared.seen.observed:
-        if each.key.kind in FAULTY and each.fault:
+        if KINDS[each.key.kind].of_node and each.fault:
             found[each.key.name].append(each.fault)
     return {name: "; ".join(faults) for name, faults in found.items()}
 

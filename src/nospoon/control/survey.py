@@ -14,15 +14,13 @@ from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
-from nospoon.model.resources import Kind, Observed
+from nospoon.model.resources import Observed
+from nospoon.plan.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.spec.host_at import host_at
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
-
-OUR_OWN = frozenset({Kind.BMC, Kind.NETBOOT})
-"""Kinds that drivers of the daemon's own handle: several hosts have the same driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ def _told_once(seen: Sequence[Seen]) -> list[Seen]:
         fresh = []
         for observed, driver in each.found:
             key = observed.key
-            place = None if key.kind in OUR_OWN else each.name
+            place = None if KINDS[key.kind].by_daemon else each.name
             name = (place, key, observed.tag.cluster)
             if name not in told:
                 told.add(name)

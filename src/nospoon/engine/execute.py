@@ -16,8 +16,9 @@ from typing import Protocol
 from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
-from nospoon.model.resources import Key, Kind, OwnerTag
+from nospoon.model.resources import Key, OwnerTag
 from nospoon.plan.enrol import PLACE
+from nospoon.plan.kinds import KINDS
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
 from nospoon.providers.base import Driver
@@ -27,10 +28,6 @@ from nospoon.runtime.telling import listen
 
 RETRY_DELAYS = (1.0, 3.0)
 """Seconds before a second and third try of a move whose host was away."""
-
-
-PATIENT = frozenset({Kind.IRONIC_STANDING, Kind.NOVA_INVENTORY})
-"""Kinds whose drivers wait for a conductor, and take nothing of a host meanwhile."""
 Lane = tuple[str, bool]
 """A host's moves; those that wait have a lane of their own."""
 
@@ -197,7 +194,7 @@ class _Run:
             us = asyncio.current_task()
             if call.cancelled() and us is not None and not us.cancelling():
                 raise ProviderError(f"the call for {move.key} was broken off") from None
-            if move.key.kind in PATIENT:
+            if KINDS[move.key.kind].waits:
                 call.cancel()
             await asyncio.wait([call])
             raise
@@ -240,7 +237,7 @@ class _Run:
 
 
 def _lane(move: Move) -> Lane:
-    return move.key.host, move.key.kind in PATIENT
+    return move.key.host, KINDS[move.key.kind].waits
 
 
 def _verb(move: Move) -> str:

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Standing
 from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Volume
+from nospoon.plan.kinds import whose
 from nospoon.plan.steps import Action, Step
-from nospoon.plan.whose import whose
 
 Found = Mapping[Key, Observed]
 Desired = Mapping[Key, Resource]

@@ -17,6 +17,7 @@ from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
 from nospoon.plan.blank import deployed_anew, orphaned
 from nospoon.plan.held import held, with_addresses
 from nospoon.plan.in_ironic import firmware_changes, told, undeployed
+from nospoon.plan.kinds import KINDS
 from nospoon.plan.notes import described, read
 from nospoon.plan.relocate import deletions, moved
 from nospoon.plan.steps import Action, FieldChange, Plan, Step
@@ -26,9 +27,6 @@ Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
 """Host -> kind -> field -> "live", "at power-off" or "replace" (the default)."""
 
 NO_RULES: Mapping[str, str] = MappingProxyType({})
-
-MENDED = frozenset({Kind.POOL, Kind.NETWORK, Kind.NETBOOT, Kind.BMC})
-"""Kinds whose fault `up` mends. A machine's fault is runtime: its user decides."""
 
 
 def diff(
@@ -155,7 +153,7 @@ def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) 
     if found is None:
         return Step(Action.CREATE, resource.key, "missing", desired=resource)
     if found.shape == resource.shape:
-        if found.fault and resource.key.kind in MENDED:
+        if found.fault and KINDS[resource.key.kind].repaired:
             return Step(Action.CHANGE, resource.key, found.fault, resource, found)
         return _noted_anew(resource, found)
     changes = tuple(field_changes(found.shape, resource.shape, rules))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from nospoon.model.ironic import Held, IronicNode, IronicPort, IronicStanding, Standing
 from nospoon.model.resources import Key, Kind, Observed, Resource
 from nospoon.plan.enrol import values
+from nospoon.plan.kinds import KINDS
 from nospoon.plan.steps import Action, Step
 
 Found = Mapping[Key, Observed]
@@ -72,7 +73,7 @@ def firmware_changes(steps: Iterable[Step], found: Found) -> Iterator[str]:
 
 def are_enrolled(steps: Iterable[Step]) -> bool:
     """Whether nodes or ports get names or MACs in Ironic."""
-    return any(step.desired is not None and step.key.kind in _NAMED for step in steps)
+    return any(step.desired is not None and KINDS[step.key.kind].unique for step in steps)
 
 
 def against_held(steps: Iterable[Step], observed: Iterable[Observed], held: Held) -> list[str]:
@@ -107,7 +108,6 @@ LEFT = (
     "What an earlier cluster left there is shown by `nospoon orphans FILE`, and taken back with "
     "`id:` of that cluster in the file."
 )
-_NAMED = frozenset({Kind.IRONIC_NODE, Kind.IRONIC_PORT})
 
 
 def _shape(each: Observed | Resource) -> IronicStanding:

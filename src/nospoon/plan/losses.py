@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from nospoon.model.resources import Kind
+from nospoon.plan.kinds import whose
 from nospoon.plan.steps import Action, Plan
-from nospoon.plan.whose import whose
 
 Members = Mapping[str, Collection[str]]
 """Nodes of a snapshot -> the disks of which it has a state, by their volumes' names; none where

@@ -42,15 +42,8 @@ from nospoon.model.resources import (
     Volume,
 )
 from nospoon.plan.enrol import PLACE
+from nospoon.plan.kinds import KINDS, whose
 from nospoon.plan.steps import Action, Plan, Step
-from nospoon.plan.whose import whose
-
-_TOLD = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_PORT})
-"""Of a node that is to be blank: what waits until Ironic knows it."""
-_LET_GO = frozenset({Kind.VOLUME, Kind.NETWORK, Kind.IRONIC_PORTGROUP})
-"""What waits until those who had it are changed to be without."""
-_ASKED = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC})
-"""Of a node that goes: what waits until Ironic lets go of it."""
 
 
 class Half(StrEnum):
@@ -93,7 +86,7 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
     blank = {step.key.name: step.key for step in plan.steps if _is_blank(step)}
     parts: defaultdict[str, list[Key]] = defaultdict(list)
     for step in plan.steps if blank else ():
-        if step.key.kind in _TOLD:
+        if KINDS[step.key.kind].after_ironic:
             parts[whose(step.key)].append(step.key)
     unordered = {
         id_: replace(
@@ -133,7 +126,7 @@ def _waits(move: Move, needed: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
     """
     if move.half is Half.REMOVE:
         yield from ((key, Half.REMOVE) for key in needed.get(move.key, ()))
-        if move.step.action is Action.DELETE and move.key.kind in _ASKED:
+        if move.step.action is Action.DELETE and KINDS[move.key.kind].after_release:
             yield Key(Kind.IRONIC_STANDING, PLACE, whose(move.key)), Half.REMOVE
         return
     yield move.key, Half.REMOVE
@@ -147,7 +140,7 @@ def _let_go(
     """Disks and networks that are removed for good go after the machines that had them are changed
     to be without, for in between they could not start; portgroups after their ports.
     """
-    if move.step.action is Action.DELETE and move.key.kind in _LET_GO:
+    if move.step.action is Action.DELETE and KINDS[move.key.kind].after_users:
         yield from ((key, Half.MAKE) for key in needed.get(move.key, ()) if key in changing)
 
 
@@ -158,7 +151,7 @@ def _is_blank(step: Step) -> bool:
 
 def _told(move: Move, blank: Mapping[str, Key]) -> Iterable[MoveId]:
     """Ironic is told that nothing is on a node before anything of it happens."""
-    if move.key.kind in _TOLD and (node := whose(move.key)) in blank:
+    if KINDS[move.key.kind].after_ironic and (node := whose(move.key)) in blank:
         yield blank[node], Half.REMOVE
 
 

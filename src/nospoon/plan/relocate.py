@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from nospoon.model.resources import Key, Kind, Observed
+from nospoon.plan.kinds import KINDS
 from nospoon.plan.steps import Action, Step
-
-MOVING = frozenset({Kind.VOLUME, Kind.MACHINE, Kind.BMC})
-"""Kinds of which a node has its own, on its host."""
 
 
 def moved(
@@ -24,7 +22,7 @@ def moved(
     `reasons`: why things are where they are to be.
     """
     left = {each.key: each for each in gone}
-    elsewhere = {(key.kind, key.name): each for key, each in left.items() if key.kind in MOVING}
+    elsewhere = {(key.kind, key.name): each for key, each in left.items() if KINDS[key.kind].moves}
     result: list[Step] = []
     for step in steps:
         observed = elsewhere.get((step.key.kind, step.key.name))
@@ -53,6 +51,6 @@ def _why_gone(key: Key, now: Mapping[tuple[Kind, str], str]) -> str:
     host = now.get((key.kind, key.name))
     if host is None:
         return "not in the file any more"
-    if key.kind in MOVING:
+    if KINDS[key.kind].moves:
         return f"is on {host} now"
     return f"nothing on {key.host} needs it any more"

@@ -9,8 +9,8 @@ from enum import StrEnum
 from uuid import UUID
 
 from nospoon.model.resources import Key, Observed, Resource
+from nospoon.plan.kinds import whose
 from nospoon.plan.remembered import Remembered
-from nospoon.plan.whose import whose
 
 
 class Action(StrEnum):

@@ -6,9 +6,9 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from nospoon.model.resources import Key, Kind, Resource
+from nospoon.plan.kinds import whose
 from nospoon.plan.sharing import serves, shared, without_others
 from nospoon.plan.steps import Action, Plan, Step
-from nospoon.plan.whose import whose
 
 
 def only(plan: Plan, desired: Mapping[Key, Resource], nodes: Collection[str]) -> Plan:

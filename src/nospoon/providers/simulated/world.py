@@ -17,19 +17,14 @@ from nospoon.model.resources import (
     Link,
     Machine,
     OwnerTag,
-    Pool,
     Resource,
     Shape,
     Volume,
 )
+from nospoon.plan.kinds import KINDS
 
-SHAPES: dict[Kind, type[Shape]] = {
-    Kind.POOL: Pool,
-    Kind.IMAGE: Image,
-    Kind.NETWORK: Link,
-    Kind.VOLUME: Volume,
-    Kind.MACHINE: Machine,
-}
+MADE = (Kind.POOL, Kind.IMAGE, Kind.NETWORK, Kind.VOLUME, Kind.MACHINE)
+SHAPES: dict[Kind, type[Shape]] = {kind: KINDS[kind].shape for kind in MADE}
 """The kinds that a simulated host can make."""
 
 
