@@ -8,8 +8,9 @@ import libvirt
 import pytest
 
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.machine import AddedVolume, PowerCommand
+from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Kind
+from nospoon.model.volumes import AddedVolume
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.testing.conformance import Bench, Rack

@@ -17,7 +17,8 @@ import pytest
 
 from nospoon.bmc.messages import VolumesRequested
 from nospoon.model.cluster import Firmware
-from nospoon.model.machine import AddedVolume, PowerCommand
+from nospoon.model.machine import PowerCommand
+from nospoon.model.volumes import AddedVolume
 from nospoon.providers.libvirt.key_databases import key_databases
 from nospoon.providers.libvirt.varstore import LARGEST
 from nospoon.testing.bench import Bench, bench, with_disk

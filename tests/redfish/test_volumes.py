@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from nospoon.model.machine import AddedVolume, PowerCommand
+from nospoon.model.machine import PowerCommand
+from nospoon.model.volumes import AddedVolume
 from nospoon.runtime import process
 from nospoon.testing.bench import Bench, bench, with_disk
 from nospoon.testing.redfish import Answer, client, system_of

@@ -19,8 +19,8 @@ from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.users import ADMINISTRATOR, OWNER, User
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.machine import AddedVolume
 from nospoon.model.resources import Machine
+from nospoon.model.volumes import AddedVolume
 from nospoon.plan.allocate import Allocations
 from nospoon.protocols.ipmi.crypto import SUITES
 from nospoon.protocols.ipmi.session import Asked, Identity, Privilege, Session

@@ -14,8 +14,8 @@ from nospoon.bmc.users import User
 from nospoon.daemon.bmc_state import StoredRuntime, opened
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.machine import AddedVolume
 from nospoon.model.resources import Machine
+from nospoon.model.volumes import AddedVolume
 from nospoon.plan.allocate import Allocations
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmc_log, clusters, event_services

@@ -13,7 +13,8 @@ from nospoon.bmc.secure_boot import SecureBoot
 from nospoon.bmc.software import Software
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootDevice, BootOverride, BootPlan
-from nospoon.model.machine import AddedVolume, MachineEvent, PowerCommand, PowerPolicy
+from nospoon.model.machine import MachineEvent, PowerCommand, PowerPolicy
+from nospoon.model.volumes import AddedVolume
 
 
 class Verdict(StrEnum):

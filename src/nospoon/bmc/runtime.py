@@ -9,7 +9,8 @@ from nospoon.bmc.secure_boot import ENROLLED, SecureBoot
 from nospoon.bmc.software import AS_MADE, Software
 from nospoon.bmc.users import User
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride
-from nospoon.model.machine import AddedVolume, PowerPolicy
+from nospoon.model.machine import PowerPolicy
+from nospoon.model.volumes import AddedVolume
 
 NO_UTC_OFFSET = 0x7FF
 """Get SEL Time UTC Offset (§31.11a): not specified."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nospoon.model.machine import AddedVolume
+from nospoon.model.volumes import AddedVolume
 
 
 class BootDevice(StrEnum):

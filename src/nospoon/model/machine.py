@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-if TYPE_CHECKING:  # it knows machines' volumes
-    from nospoon.model.boot import BootPlan
+from nospoon.model.boot import BootPlan
 
 
 class PowerState(StrEnum):
@@ -58,21 +56,6 @@ class MachineChange(StrEnum):
     UNDEFINED = "undefined"
     OBSERVED = "observed"
     UNREACHABLE = "unreachable"
-
-
-@dataclass(frozen=True, slots=True)
-class AddedVolume:
-    """A disk that a client of the BMC made, beside those of the machine's shape (ADR 5).
-
-    `id`: 8 hexadecimal digits, also its serial number. `size` in bytes. `name`, `raid` and `drives`
-    (places of the machine's disks) are kept as they were asked for, and have no effect.
-    """
-
-    id: str
-    size: int
-    name: str = ""
-    raid: str = ""
-    drives: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 import libvirt
 
 from nospoon.errors import ProviderError
-from nospoon.model.machine import AddedVolume
+from nospoon.model.volumes import AddedVolume
 from nospoon.providers.libvirt.domain_parse import is_added
 from nospoon.providers.libvirt.domain_xml import DISK_PREFIX
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, parsed, text_of, written

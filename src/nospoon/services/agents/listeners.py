@@ -13,7 +13,7 @@ import tempfile
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
@@ -30,9 +30,6 @@ from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tls import self_signed
 
-if TYPE_CHECKING:
-    from nospoon.services.agents.service import AgentService
-
 BACKLOG = 1024
 MAX_BODY = 8 << 20
 """Bytes of a command: a node and its ports as Ironic has them, and a config drive in base64."""
@@ -48,11 +45,25 @@ class Listener:
     certificate: str = ""
 
 
+class Commanded(Protocol):
+    """Agents that take commands; each answers 404 for a machine without one."""
+
+    def refusal(self, machine: UUID, *, token: str) -> Reply | None:
+        """Why this caller may command nothing; None where it may."""
+
+    async def command(self, machine: UUID, body: Any, *, token: str, waits: bool) -> Reply: ...
+
+    def commands(self, machine: UUID, *, token: str) -> Reply:
+        """What it was told to do so far."""
+
+    def result(self, machine: UUID, command: str, *, token: str) -> Reply: ...
+
+
 class Listeners:
     """Opens them for their first user."""
 
-    def __init__(self, service: AgentService) -> None:
-        self._app = _app(service)
+    def __init__(self, agents: Commanded) -> None:
+        self._app = _app(agents)
         self._open: dict[Setting, Listener] = {}
         self._lock = asyncio.Lock()
 
@@ -101,14 +112,14 @@ async def _opened(app: Starlette, setting: Setting) -> Listener:
     return Listener(url, server, certificate.decode())
 
 
-def _app(service: AgentService) -> Starlette:
+def _app(agents: Commanded) -> Starlette:
     async def commands(request: Request) -> Response:
         machine, token = _machine(request), request.query_params.get("agent_token", "")
         if machine is None:
             return _response(fault(404, "not found"))
         if request.method != "POST":
-            return _response(service.commands(machine, token=token))
-        refused = service.refusal(machine, token=token)  # strangers have nothing parsed
+            return _response(agents.commands(machine, token=token))
+        refused = agents.refusal(machine, token=token)  # strangers have nothing parsed
         if refused is not None:
             return _response(refused)
         logged_in(request.scope, machine)
@@ -122,14 +133,14 @@ def _app(service: AgentService) -> Starlette:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _response(fault(400, "The body is not JSON"))
         waits = request.query_params.get("wait", "").lower() == "true"
-        return _response(await service.command(machine, body, token=token, waits=waits))
+        return _response(await agents.command(machine, body, token=token, waits=waits))
 
     async def command(request: Request) -> Response:
         machine, token = _machine(request), request.query_params.get("agent_token", "")
         if machine is None:
             return _response(fault(404, "not found"))
         wanted = request.path_params["command"]
-        return _response(service.result(machine, wanted, token=token))
+        return _response(agents.result(machine, wanted, token=token))
 
     async def status(request: Request) -> Response:
         del request

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from nospoon.bmc.messages import VolumesRequested
-from nospoon.model.machine import AddedVolume
+from nospoon.model.volumes import AddedVolume
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.exchange import (
