@@ -1,6 +1,8 @@
 # Two commands: `make demo` shows what nospoon does, `make test` passes the tests.
 # Both set everything up themselves and are safe to repeat.
 BIN := .venv/bin
+# Compiled modules are kept: otherwise every start of a daemon, of Ironic or of Nova compiles them.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-ironic test-ironic-full check format dist bench docs advisories clean
 
