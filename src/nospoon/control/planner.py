@@ -23,6 +23,7 @@ from nospoon.control.enrolment import Enrolment, Sought
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
+from nospoon.control.lost import refuse_lost
 from nospoon.control.named_files import NamedFiles
 from nospoon.control.pending import known_places
 from nospoon.control.places import DriversOf, Places, against_moves
@@ -190,6 +191,10 @@ class Planner:
         observed, away = await observe_reachable(drivers, known.id)
         if PLACE in away:
             raise HostUnreachable(away[PLACE])
+        if known.earlier is None:
+            await refuse_lost(
+                self._database, drivers, name=cluster.name, cluster=known.id, uid=known.uid
+            )
         await self.enrolment.refuse_left_behind(
             before, now, known.id, here=[each.key for each in observed]
         )

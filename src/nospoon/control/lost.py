@@ -1,0 +1,56 @@
+"""Machines of a cluster that the database does not know: it was lost, or is another one.
+
+A plan that did not look would make every node a second time, with other UUIDs, BMCs and passwords,
+beside those that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from uuid import UUID
+
+from nospoon.engine.observe import Drivers, observe_reachable
+from nospoon.errors import PlanRefused
+from nospoon.model.resources import Kind, Observed
+from nospoon.plan.words import counted
+from nospoon.store import clusters as stored
+from nospoon.store.database import Database
+
+
+async def refuse_lost(
+    database: Database, drivers: Drivers, *, name: str, cluster: UUID, uid: int
+) -> None:
+    """Raises `PlanRefused` where a new cluster has the name of one whose machines are there.
+
+    `cluster`: the id that the new one would have. Other users' clusters may have its name.
+    """
+    machines = {key: driver for key, driver in drivers.items() if key[1] is Kind.MACHINE}
+    found, _ = await observe_reachable(machines, None)
+    reasons = []
+    for id_, members in _by_cluster(found, name=name, uid=uid).items():
+        row = await database.call(partial(stored.get, id=id_))
+        is_anothers = row is not None and (row.uid, row.name) != (uid, name)
+        if id_ != cluster and not is_anothers:
+            reasons.append(_reason(name, id_, members))
+    if reasons:
+        raise PlanRefused(reasons)
+
+
+def _by_cluster(found: Iterable[Observed], *, name: str, uid: int) -> Mapping[UUID, list[Observed]]:
+    """Machines of this user's clusters of that name; earlier versions noted no user."""
+    result: dict[UUID, list[Observed]] = {}
+    for each in found:
+        if each.tag.name == name and each.tag.uid in (None, uid):
+            result.setdefault(each.tag.cluster, []).append(each)
+    return result
+
+
+def _reason(name: str, cluster: UUID, members: Iterable[Observed]) -> str:
+    keys = sorted(each.key for each in members)
+    hosts = ", ".join(sorted({key.host for key in keys}))
+    return (
+        f"cluster {name} has {counted(len(keys), 'machine')} on {hosts} (id {cluster}), which the "
+        "daemon's database does not know. Run `nospoon recover` with the cluster's file to have "
+        "them back, or `nospoon orphans` to remove them."
+    )
