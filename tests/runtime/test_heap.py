@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nospoon.runtime.heap import Heap, starting
+from nospoon.runtime.heap import GROWTH, LEAST, Heap, resident, starting
 
 
 class Node:
@@ -19,9 +19,11 @@ class Node:
 
 
 @pytest.fixture(autouse=True)
-def thawed() -> Iterator[None]:
+def as_before() -> Iterator[None]:
+    thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
+    gc.set_threshold(*thresholds)
 
 
 def test_what_settled_is_no_business_of_later_collections() -> None:
@@ -32,19 +34,29 @@ def test_what_settled_is_no_business_of_later_collections() -> None:
     assert len(gc.get_objects()) < len(kept)
 
 
-def test_garbage_that_was_set_aside_goes_when_there_is_much_more() -> None:
-    heap = Heap()
-    heap.settle()
+def garbage(heap: Heap) -> weakref.ref[Node]:
+    """A cycle that is set aside before it is let go of."""
     node = Node()
-    watched = weakref.ref(node)
     heap.settle()
-    del node
-    gc.collect()
-    assert watched() is not None, "it is set aside"
-    more = [[number] for number in range(gc.get_freeze_count())]
-    heap.settle()
-    assert watched() is None
-    assert more
+    return weakref.ref(node)
+
+
+def test_garbage_that_was_set_aside_goes_once_the_process_has_grown_by_half() -> None:
+    has = [LEAST]
+    heap = Heap(memory=lambda: has[0])
+    first = garbage(heap)
+    heap.tidy()
+    assert first() is not None, "the process is no larger than it may be"
+    has[0] = 2 * LEAST
+    heap.tidy()
+    assert first() is None
+    second = garbage(heap)
+    has[0] = int(2 * LEAST * GROWTH)
+    heap.tidy()
+    assert second() is not None
+    has[0] += 1
+    heap.tidy()
+    assert second() is None
 
 
 def test_nothing_is_collected_while_starting_and_all_of_it_set_aside() -> None:
@@ -55,11 +67,24 @@ def test_nothing_is_collected_while_starting_and_all_of_it_set_aside() -> None:
     assert gc.get_freeze_count() > len(made)
 
 
-def test_full_collections_wait_while_work_goes_on_that_makes_much() -> None:
-    heap, before = Heap(), gc.get_threshold()
-    with heap.postponed():
-        with heap.postponed():
-            pass
-        assert gc.get_threshold()[:2] == before[:2]
-        assert gc.get_threshold()[2] > 1_000_000
-    assert gc.get_threshold() == before
+def test_the_oldest_generation_is_not_collected_unasked() -> None:
+    with starting():
+        pass
+    old = Node()
+    gc.collect(0)
+    gc.collect(1)
+    watched = weakref.ref(old)
+    del old
+    young, middle, _ = gc.get_threshold()
+    for _ in range(20 * middle):
+        kept = [Node() for _ in range(young + 1)]
+    assert kept
+    assert watched() is not None
+    gc.collect()
+    assert watched() is None
+
+
+def test_a_process_knows_its_memory() -> None:
+    before = resident()
+    block = bytearray(64 << 20)
+    assert resident() - before > len(block) // 2

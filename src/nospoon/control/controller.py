@@ -45,7 +45,6 @@ from nospoon.plan.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.plan.words import listed as listed_words
 from nospoon.runtime.clock import Clock
-from nospoon.runtime.heap import Heap
 from nospoon.runtime.turns import Turns
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.store import clusters as stored
@@ -85,7 +84,6 @@ class Controller:
     started: float
     found: str = ""
     turns: Turns = field(default_factory=Turns)
-    heap: Heap = field(default_factory=Heap)
 
     async def plan(self, request: Request) -> Plan:
         """What `up` would do. While an operation changes the cluster, `Conflict` says so. Another

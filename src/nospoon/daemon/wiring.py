@@ -97,7 +97,7 @@ class Daemon:
     def __init__(self, settings: Settings, listener: socket.socket, ending: asyncio.Event) -> None:
         self._settings, self._listener, self._ending = settings, listener, ending
         self._ready = False
-        self._tasks = Tasks("daemon")
+        self._tasks, self._heap = Tasks("daemon"), Heap()
         self._end = contextlib.AsyncExitStack()
         self._fences: dict[Driver, Driver] = {}
         self.database = _opened(settings)
@@ -248,7 +248,7 @@ class Daemon:
             pool_root=str(settings.pools),
             default_uri=settings.default_uri,
         )
-        self.operations = Operations(database, self._tasks, clock.unix, after=Heap().settle)
+        self.operations = Operations(database, self._tasks, clock.unix, after=self._heap.settle)
         self.work = Work(
             database=database,
             cipher=self.cipher,
@@ -378,6 +378,7 @@ class Daemon:
         self._end.callback(self.simulations.save)
         self._tasks.start(self.simulations.keep(), name="keep simulations")
         self._tasks.start(self.hosts.tidy(), name="close idle connections")
+        self._tasks.start(self._heap.keep_tidy(), name="collect garbage")
         self._settings_directories()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
         nodes = await self.work.restore()

@@ -1,65 +1,82 @@
 """Keeps Python's garbage collector from looking at what lives as long as the daemon.
 
-A collection of ten thousand nodes takes half a second, in which no BMC answers. What is there once
-things have settled is set aside (`gc.freeze`): later collections look at what came since. Reference
-counts free it as ever; only cycles among it wait, until there is a quarter more of it.
+A collection of ten thousand nodes takes up to a second, in which no BMC answers. So only young
+objects are collected on their own; what is there once things have settled is set aside
+(`gc.freeze`), and reference counts free it as ever. Only cycles among it wait: all of it is
+collected when the process has grown by half since that was last done.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
 
-GROWTH = 1.25
+import structlog
+
+log = structlog.get_logger()
+GROWTH = 1.5
+LEAST = 128 << 20
+"""Bytes below which a process does not need to be looked through."""
+INTERVAL = 60.0
+"""Seconds between two looks at how much memory there is."""
 NEVER = 1 << 30
 """Collections of the middle generation after which the oldest one would be collected."""
 
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Nothing is collected while much is made that stays."""
+    """Nothing is collected while much is made that stays, and the oldest generation never unasked
+    from then on.
+    """
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
+        gc.set_threshold(*gc.get_threshold()[:2], NEVER)
         gc.enable()
+
+
+def resident() -> int:
+    """Bytes of memory that this process has (proc_pid_statm(5))."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
 class Heap:
-    """`looked`: so many objects were set aside when all of them were last looked at. `postponing`:
-    how many pieces of work go on meanwhile, and what held before the first of them.
+    """`memory`: how many bytes the process has. `most`: how many it may have before all of it is
+    collected.
     """
 
-    looked: int = 0
-    postponing: int = 0
-    before: tuple[int, int, int] = (0, 0, 0)
-
-    @contextlib.contextmanager
-    def postponed(self) -> Iterator[None]:
-        """Only young objects are collected while a piece of work makes many that go with it: plans
-        of 20,000 nodes are freed by reference counts.
-        """
-        if not self.postponing:
-            self.before = gc.get_threshold()
-            gc.set_threshold(*self.before[:2], NEVER)
-        self.postponing += 1
-        try:
-            yield
-        finally:
-            self.postponing -= 1
-            if not self.postponing:
-                gc.set_threshold(*self.before)
+    memory: Callable[[], int] = resident
+    most: int = LEAST
 
     def settle(self) -> None:
         """Set aside what is there now."""
         gc.collect(1)
         gc.freeze()
-        if gc.get_freeze_count() > self.looked * GROWTH:
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()
-            self.looked = gc.get_freeze_count()
+
+    def tidy(self) -> None:
+        """Collect all of it, if there is much more than when that was last done."""
+        if (before := self.memory()) <= self.most:
+            return
+        began = perf_counter()
+        gc.unfreeze()
+        found = gc.collect()
+        gc.freeze()
+        after = self.memory()
+        self.most = max(LEAST, int(after * GROWTH))
+        seconds = round(perf_counter() - began, 3)
+        log.info("collected", before=before, after=after, objects=found, seconds=seconds)
+
+    async def keep_tidy(self) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(INTERVAL)
+            self.tidy()

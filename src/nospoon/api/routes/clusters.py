@@ -57,9 +57,8 @@ async def plan(
     body: ClusterRequest, request: HttpRequest, controller: Controlled, caller: Called
 ) -> Response:
     """What `up` would do: `{plan, text}`; changes nothing. One at a time for each user."""
-    with controller.heap.postponed():
-        prepared = await unless_gone(request, controller.plan(_request(body, caller)))
-        return await controller.planner.workers.run(caller.uid, _planned, prepared, {})
+    prepared = await unless_gone(request, controller.plan(_request(body, caller)))
+    return await controller.planner.workers.run(caller.uid, _planned, prepared, {})
 
 
 @router.post("/fetch", status_code=202)
@@ -89,12 +88,11 @@ async def check_hosts(
 @router.post("/clusters", status_code=202)
 async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> Response:
     """Bring a cluster to its file: `{plan, text, operation}`, the last null for nothing to do."""
-    with controller.heap.postponed():
-        prepared, row = await controller.up(_request(body, caller))
-        operation = operation_json(row) if row is not None else None
-        answer = await controller.planner.workers.run(
-            caller.uid, _planned, prepared, {"operation": operation}
-        )
+    prepared, row = await controller.up(_request(body, caller))
+    operation = operation_json(row) if row is not None else None
+    answer = await controller.planner.workers.run(
+        caller.uid, _planned, prepared, {"operation": operation}
+    )
     answer.status_code = HTTPStatus.ACCEPTED
     return answer
 
