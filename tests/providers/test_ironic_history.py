@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -27,7 +28,7 @@ class Silent(Api):
     """Knows one node's history, and refuses the others'."""
 
     def __init__(self) -> None:
-        super().__init__(IronicPlace(endpoint="http://ironic.example"))
+        super().__init__(IronicPlace(endpoint="http://ironic.example"), ThreadPoolExecutor(1))
         self.nodes = [node("a"), node("b")]
 
     async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ class Told(Api):
     """Answers, one after the other."""
 
     def __init__(self, *answers: Mapping[str, Any] | None) -> None:
-        super().__init__(IronicPlace(endpoint="http://ironic.example"))
+        super().__init__(IronicPlace(endpoint="http://ironic.example"), ThreadPoolExecutor(1))
         self.answers = list(answers)
 
     async def _answer(self, method: str, path: str, body: Any) -> Answered:
@@ -51,7 +52,9 @@ class Restarting(Api):
     """Does not answer the first times."""
 
     def __init__(self, away: int, *, patience: float) -> None:
-        super().__init__(IronicPlace(endpoint="http://ironic.example"), patience=patience)
+        super().__init__(
+            IronicPlace(endpoint="http://ironic.example"), ThreadPoolExecutor(1), patience=patience
+        )
         self.away = away
 
     async def _asked(self, method: str, path: str, body: Any) -> Answered:

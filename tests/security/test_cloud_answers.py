@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -166,19 +167,17 @@ async def test_a_hostile_ironic_is_an_error_and_nothing_more(
     answering: Answering, told: str
 ) -> None:
     with service(ironic({"nodes": answering})) as url:
-        api = Api(IronicPlace(endpoint=url))
+        api = Api(IronicPlace(endpoint=url), ThreadPoolExecutor(1))
         with pytest.raises(NospoonError, match=told) as refused:
             await api.listed("nodes")
-        await api.close()
     assert len(str(refused.value)) < 1000
 
 
 async def test_a_version_that_is_none_is_an_error() -> None:
     with service(versions("9" * 9000)) as url:
-        api = Api(IronicPlace(endpoint=url))
+        api = Api(IronicPlace(endpoint=url), ThreadPoolExecutor(1))
         with pytest.raises(HostUnreachable, match=r"expected a version such as 1\.80"):
             await api.listed("nodes")
-        await api.close()
 
 
 def test_a_connection_is_bounded_and_has_no_proxy_of_the_daemon() -> None:

@@ -42,12 +42,14 @@ class Sought:
     """By the name of the flavor."""
 
 
-IronicDrivers = Callable[[IronicPlace, bool, Sought], Mapping[Kind, Driver]]
-"""The drivers of one Ironic; whether nodes in use are removed, too; and what is sought there."""
+IronicDrivers = Callable[[IronicPlace, int, bool, Sought], Mapping[Kind, Driver]]
+"""The drivers of one Ironic for one user; whether nodes in use are removed, too; and what is
+sought there.
+"""
 Tagged = Sequence[tuple[OwnerTag, Mapping[str, Any]]]
 NOTHING = Sought()
-HeldThere = Callable[[IronicPlace], Awaitable[Held]]
-IronicNodes = Callable[[IronicPlace], Awaitable[Tagged]]
+HeldThere = Callable[[IronicPlace, int], Awaitable[Held]]
+IronicNodes = Callable[[IronicPlace, int], Awaitable[Tagged]]
 """Nodes that carry a tag of nospoon's, whosever: the tag, and the node as its API tells it."""
 FORGET = (
     "`nospoon down --forget-enrolment` takes the cluster down without it, if it is gone for good."
@@ -109,24 +111,28 @@ class Enrolment:
     def drivers(
         self,
         place: IronicPlace | None,
+        user: int,
         *,
         force: bool = False,
         sought: Sought = NOTHING,
     ) -> dict[tuple[str, Kind], Driver]:
-        """The drivers of a place, under the name that its resources' keys have for a host."""
+        """The drivers of a place, under the name that its resources' keys have for a host. Their
+        calls count to this user.
+        """
         if place is None:
             return {}
-        return {(PLACE, kind): each for kind, each in self._drivers(place, force, sought).items()}
+        made = self._drivers(place, user, force, sought)
+        return {(PLACE, kind): each for kind, each in made.items()}
 
     async def told_of(self, row: ClusterRow) -> Sequence[Mapping[str, Any]]:
         """A cluster's nodes as Ironic tells them; passwords are masked by it."""
         place = self.place_of(row)
-        tagged = await self.nodes(place) if place is not None else ()
+        tagged = await self.nodes(place, row.uid) if place is not None else ()
         return [record for tag, record in tagged if tag.cluster == row.id]
 
     async def refuse_left_behind(
         self, before: IronicPlace | None, now: IronicPlace | None, cluster: UUID, *,
-        here: Iterable[Key],
+        user: int, here: Iterable[Key],
     ) -> None:  # fmt: skip
         """Raises `PlanRefused` when the file names another Ironic, and something is left in the
         one before. One that has the same things is the same by another address.
@@ -134,7 +140,7 @@ class Enrolment:
         if before is None or now is None or before.where == now.where:
             return
         try:
-            found = {each.key for each in await observe(self.drivers(before), cluster)}
+            found = {each.key for each in await observe(self.drivers(before, user), cluster)}
         except HostUnreachable as error:
             raise PlanRefused(
                 [f"it is not known what is left in {before}: {error} {FORGET}"]

@@ -186,7 +186,7 @@ class Planner:
         before, now = self.enrolment.place_of(known.earlier), cluster.ironic
         answering = (host for host in places.all if host.name not in known.surveyed.away)
         drivers = self.drivers(answering) | self.enrolment.drivers(
-            self.enrolment.joined(before, now), sought=_sought(cluster, known.id)
+            self.enrolment.joined(before, now), known.uid, sought=_sought(cluster, known.id)
         )
         observed, away = await observe_reachable(drivers, known.id)
         if PLACE in away:
@@ -196,7 +196,7 @@ class Planner:
                 self._database, drivers, name=cluster.name, cluster=known.id, uid=known.uid
             )
         await self.enrolment.refuse_left_behind(
-            before, now, known.id, here=[each.key for each in observed]
+            before, now, known.id, user=known.uid, here=[each.key for each in observed]
         )
         _refuse(await against_moves(places, known.id, observed, self._drivers_of))
         away = {**away, **known.surveyed.away}
@@ -239,7 +239,7 @@ class Planner:
         """Names and MACs that others have in Ironic: `up` would meet them half-way."""
         place = seen.cluster.ironic
         if place is not None and are_enrolled(plan.steps):
-            held = await self.enrolment.held(place)
+            held = await self.enrolment.held(place, seen.uid)
             _refuse(await self.workers.run(seen.uid, against_held, plan.steps, seen.observed, held))
 
     def _unservable(self, cluster: Cluster, plan: Plan) -> Sequence[str]:

@@ -17,6 +17,7 @@ from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Observed
 from nospoon.plan.kinds import KINDS
 from nospoon.providers.base import Driver
+from nospoon.providers.cloud_calls import ADMINISTRATION
 from nospoon.spec.host_at import host_at
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
@@ -113,13 +114,15 @@ class Survey:
         """What is in an Ironic; what carries no tag of nospoon's is not looked at."""
         enrolment = self._planner.enrolment
         try:
-            drivers = enrolment.drivers(place)
+            drivers = enrolment.drivers(place, ADMINISTRATION)
             found = [
                 (each, driver)
                 for key, driver in drivers.items()
                 for each in await observe({key: driver}, None)
             ]
-            tags = Counter(tag.deployment for tag, _ in await enrolment.nodes(place))
+            tags = Counter(
+                tag.deployment for tag, _ in await enrolment.nodes(place, ADMINISTRATION)
+            )
         except NospoonError as error:
             return Seen(place, away=str(error))
         del tags[self._database.deployment]

@@ -182,7 +182,7 @@ class Work:
         self._planner.access.check_hosts(row.uid, hosts.values())
         drivers: Drivers = self._planner.drivers(hosts.values())
         enrolment = self._planner.enrolment
-        ironic = enrolment.drivers(enrolment.place_of(row), force=how.force)
+        ironic = enrolment.drivers(enrolment.place_of(row), row.uid, force=how.force)
         if how.enrolment is Leaving.KEEP and not how.force:
             _refuse_used(*await observe_reachable(ironic, row.id))
         if how.enrolment is Leaving.REMOVE:

@@ -13,6 +13,7 @@ from nospoon.daemon.fenced import FencedDriver, Require
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
+from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.nova.api import PLACEMENT
 from nospoon.providers.nova.api import Api as NovaApi
@@ -28,6 +29,7 @@ class Enrolling:
     def __init__(
         self,
         ironics: Ironics,
+        clouds: Clouds,
         *,
         deployment: str,
         fleet: Fleet,
@@ -35,22 +37,22 @@ class Enrolling:
         bmcs: BmcService,
         require: Require,
     ) -> None:
-        self._ironics, self._deployment, self._require = ironics, deployment, require
+        self._ironics, self._clouds = ironics, clouds
+        self._deployment, self._require = deployment, require
         self._fleet, self._hosts, self._bmcs = fleet, hosts, bmcs
-        self._novas: dict[IronicPlace, NovaApi] = {}
-        self._placements: dict[IronicPlace, NovaApi] = {}
 
     def drivers(
         self,
         place: IronicPlace,
+        user: int,
         force: bool,  # noqa: FBT001
         sought: Sought,
     ) -> Mapping[Kind, Driver]:
         """As `nospoon.control.enrolment.IronicDrivers` says."""
-        drivers: dict[Kind, Driver] = dict(self._ironics.drivers(place, force=force))
+        drivers: dict[Kind, Driver] = dict(self._ironics.drivers(place, user, force=force))
         drivers[Kind.IRONIC_DISCOVERY] = DiscoveryDriver(
             sought.nodes,
-            partial(self._ironics.addresses, place),
+            partial(self._ironics.addresses, place, user),
             deployment=self._deployment,
             fleet=self._fleet,
             hosts=self._hosts,
@@ -58,10 +60,11 @@ class Enrolling:
             clock=clock.unix,
         )
         if place.nova:
-            nova = self._novas.setdefault(place, NovaApi(place))
+            nova = self._clouds.service(user, ("nova", place), partial(NovaApi, place))
             flavors = FlavorDriver(nova, self._deployment, clock.unix, force=force)
             drivers[Kind.NOVA_FLAVOR] = flavors
-            placement = self._placements.setdefault(place, NovaApi(place, PLACEMENT))
+            make = partial(NovaApi, place, service=PLACEMENT)
+            placement = self._clouds.service(user, ("placement", place), make)
             drivers[Kind.NOVA_INVENTORY] = InventoryDriver(
                 placement,
                 sought.inventories,
@@ -70,8 +73,3 @@ class Enrolling:
                 clock=clock.unix,
             )
         return {kind: FencedDriver(each, self._require) for kind, each in drivers.items()}
-
-    async def close(self) -> None:
-        await self._ironics.close()
-        for api in (*self._novas.values(), *self._placements.values()):
-            await api.close()

@@ -58,6 +58,7 @@ from nospoon.model.machine import MachineEvent
 from nospoon.model.resources import Bmc, Kind, Machine, NetbootService, Resource
 from nospoon.plan.words import counted
 from nospoon.providers.base import Connection, Driver
+from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.runtime import clock, running
 from nospoon.runtime.hardening import restrict
@@ -210,15 +211,18 @@ class Daemon:
         pending = Pending()
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
+        self.clouds = Clouds()
         self.ironics = Ironics(
             database.deployment,
             self.bmc_records.secrets,
             clock.unix,
             self._tasks,
+            self.clouds,
             patience=settings.ironic_patience,
         )
         self.enrolling = Enrolling(
             self.ironics,
+            self.clouds,
             deployment=database.deployment,
             fleet=self.fleet,
             hosts=self.hosts,
@@ -370,7 +374,7 @@ class Daemon:
         self._end.push_async_callback(self.lease.give_back)
         self._end.callback(self.downloads.close)
         self._end.callback(self.planner.workers.close)
-        self._end.push_async_callback(self.enrolling.close)  # after the tasks that look at it
+        self._end.callback(self.clouds.close)  # after the tasks that call them
         self._end.push_async_callback(self._tasks.close)
         self._end.push_async_callback(self.agents.close)
         self._end.push_async_callback(self.hosts.close)

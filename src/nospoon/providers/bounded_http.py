@@ -15,6 +15,8 @@ import urllib3
 from keystoneauth1.session import TCPKeepAliveAdapter
 from typing_extensions import override
 
+from nospoon.providers import cloud_lines
+from nospoon.providers.cloud_calls import within
 from nospoon.runtime.reasons import OurWords
 
 MAX_ANSWER = 16 << 20
@@ -41,18 +43,26 @@ class BoundedAdapter(TCPKeepAliveAdapter):
         super().__init__()
 
     @override
+    def init_poolmanager(self, *args: Any, **how: Any) -> None:
+        super().init_poolmanager(*args, **how)
+        cloud_lines.bound(self.poolmanager)
+
+    @override
     def send(
         self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **how: Any
     ) -> requests.Response:
         """Raises `RequestException`."""
-        del stream
+        with within(MAX_SECONDS):
+            return self._sent(request, *args, **how)
+
+    def _sent(self, request: requests.PreparedRequest, *args: Any, **how: Any) -> requests.Response:
         deadline = self._now() + MAX_SECONDS
         request.headers["Accept-Encoding"] = "identity"
         answer = super().send(request, True, *args, **how)  # noqa: FBT003  (theirs)
         try:
             _refuse_redirect(answer, str(request.url))
             body = self._body(answer, deadline)
-        except urllib3.exceptions.HTTPError as error:
+        except (urllib3.exceptions.HTTPError, TimeoutError) as error:
             answer.close()
             raise requests.exceptions.ChunkedEncodingError(error) from error
         except Refused:

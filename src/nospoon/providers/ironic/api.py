@@ -1,4 +1,4 @@
-"""Ironic's API by openstacksdk, whose calls block: they run in a few threads of their own.
+"""Ironic's API by openstacksdk, whose calls block: they run in threads of their user.
 
 https://docs.openstack.org/api-ref/baremetal/
 """
@@ -9,13 +9,14 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from itertools import islice
 from typing import Any, TypeVar
 
 from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import Answered, answered, judged, refusal
+from nospoon.providers.cloud_calls import Calls
 from nospoon.providers.clouds import connection
 from nospoon.providers.ironic.errors import Crowded, is_full
 from nospoon.providers.ironic.errors import said as words
@@ -48,9 +49,9 @@ class Api:
     repeated here; who changes something looks again first (`nospoon.engine.execute`).
     """
 
-    def __init__(self, place: IronicPlace, *, patience: float = 0.0) -> None:
+    def __init__(self, place: IronicPlace, threads: Executor, *, patience: float = 0.0) -> None:
         self.place, self.patience = place, patience
-        self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix="ironic")
+        self._calls = Calls(threads, parallel=PARALLEL)
         self._adapter: Any = None
         self._base, self._version = "", ""
         self._connecting = asyncio.Lock()
@@ -115,10 +116,6 @@ class Api:
     async def delete(self, path: str) -> None:
         await self._call("DELETE", path, None)
 
-    async def close(self) -> None:
-        """A call that hangs is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     async def _call(self, method: str, path: str, body: Any) -> Any:
         return self._judged(await self._answer(method, path, body), method, path)
 
@@ -168,9 +165,8 @@ class Api:
                 self._tries += 1
 
     async def _thread(self, call: Callable[[], R]) -> R:
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._threads, self._guarded(call))
+            return await self._calls.run(self._guarded(call))
         except _Away as away:
             raise HostUnreachable(
                 f"Ironic at {self.place} does not answer: {away}",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from uuid import UUID
 
 from nospoon.model.ironic import Held, IronicPlace
 from nospoon.model.resources import Kind, OwnerTag
 from nospoon.providers.base import Driver
+from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.drivers import (
@@ -35,17 +37,19 @@ class Ironics:
         secrets: SecretsOf,
         clock: Clock,
         tasks: Tasks,
+        clouds: Clouds,
         *,
         patience: float = 0.0,
     ) -> None:
-        self._patience = patience
+        self._patience, self._clouds = patience, clouds
         self._deployment, self._secrets = deployment, secrets
         self._clock, self._tasks = clock, tasks
-        self._apis: dict[IronicPlace, Api] = {}
 
-    def drivers(self, place: IronicPlace, *, force: bool = False) -> Mapping[Kind, Driver]:
-        """The drivers of one Ironic. `force`: they remove nodes that are in use, too."""
-        around = Around(self._api(place), self._deployment, self._secrets, self._clock, force)
+    def drivers(
+        self, place: IronicPlace, user: int, *, force: bool = False
+    ) -> Mapping[Kind, Driver]:
+        """The drivers of one Ironic, for a user. `force`: they remove nodes in use, too."""
+        around = Around(self._api(place, user), self._deployment, self._secrets, self._clock, force)
         return {
             Kind.IRONIC_NODE: NodeDriver(around),
             Kind.IRONIC_PORTGROUP: PortgroupDriver(around),
@@ -55,21 +59,21 @@ class Ironics:
             Kind.IRONIC_STANDING: StandingDriver(around, self._tasks),
         }
 
-    async def nodes(self, place: IronicPlace) -> list[tuple[OwnerTag, Record]]:
+    async def nodes(self, place: IronicPlace, user: int) -> list[tuple[OwnerTag, Record]]:
         """All nodes with a tag of nospoon's, of any deployment; passwords are masked by Ironic."""
-        listed = await self._api(place).listed("nodes", query="&detail=true")
+        listed = await self._api(place, user).listed("nodes", query="&detail=true")
         tagged = [(records.tag_of(record), record) for record in listed]
         return [(tag, record) for tag, record in tagged if tag is not None]
 
-    async def addresses(self, place: IronicPlace) -> set[str]:
+    async def addresses(self, place: IronicPlace, user: int) -> set[str]:
         """The MACs of all ports, whosever."""
-        listed = await self._api(place).listed("ports", query="&fields=uuid,address")
+        listed = await self._api(place, user).listed("ports", query="&fields=uuid,address")
         return {str(port["address"]).lower() for port in listed}
 
-    async def held(self, place: IronicPlace) -> Held:
+    async def held(self, place: IronicPlace, user: int) -> Held:
         """Names and MACs that another node cannot have."""
-        nodes = await self._api(place).listed("nodes", query="&fields=uuid,name")
-        ports = await self._api(place).listed("ports", query="&fields=uuid,address,node_uuid")
+        nodes = await self._api(place, user).listed("nodes", query="&fields=uuid,name")
+        ports = await self._api(place, user).listed("ports", query="&fields=uuid,address,node_uuid")
         return Held(
             {str(each["name"]): UUID(each["uuid"]) for each in nodes if each.get("name")},
             {
@@ -78,11 +82,6 @@ class Ironics:
             },
         )
 
-    def _api(self, place: IronicPlace) -> Api:
-        if place not in self._apis:
-            self._apis[place] = Api(place, patience=self._patience)
-        return self._apis[place]
-
-    async def close(self) -> None:
-        for api in self._apis.values():
-            await api.close()
+    def _api(self, place: IronicPlace, user: int) -> Api:
+        make = partial(Api, place, patience=self._patience)
+        return self._clouds.service(user, ("ironic", place), make)

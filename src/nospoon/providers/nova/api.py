@@ -1,20 +1,21 @@
-"""Nova's API and Placement's by openstacksdk, whose calls block: they run in threads of their own.
+"""Nova's API and Placement's by openstacksdk, whose calls block: they run in threads of their user.
 
 https://docs.openstack.org/api-ref/compute/, https://docs.openstack.org/api-ref/placement/
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import MAX_TOLD, answered, judged, refusal, said_json
+from nospoon.providers.cloud_calls import Calls
 from nospoon.providers.clouds import connection
 from nospoon.runtime.reasons import reason
 
@@ -39,20 +40,15 @@ PLACEMENT = Service("Placement", "placement", "1.22")
 class Api:
     """A service of one cloud. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
 
-    def __init__(self, place: IronicPlace, service: Service = NOVA) -> None:
+    def __init__(self, place: IronicPlace, threads: Executor, *, service: Service = NOVA) -> None:
         self.place, self.service = place, service
-        self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=service.proxy)
+        self._calls = Calls(threads, parallel=PARALLEL)
         self._adapter: Any = None
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """What it answers, decoded; None for nothing."""
-        loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(self._threads, self._guarded, method, path, body)
+        answer = await self._calls.run(partial(self._guarded, method, path, body))
         return judged(answer, f"{self.service.name}'s {method} {path}", said=words_of)
-
-    async def close(self) -> None:
-        """A call that hangs is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _guarded(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)

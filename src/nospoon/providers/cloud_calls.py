@@ -1,0 +1,96 @@
+"""Threads for calls to services of clouds, which block: each user has some, and waits for no other.
+
+A service is one that a cluster file names, so it may be slow or silent. What it keeps busy is its
+user's share, and each call has an end (`nospoon.providers.cloud_lines`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+PER_USER = 32
+"""Calls of one user at a time; more wait."""
+REMEMBERED = 64
+"""Services of one user that stay connected; of more, the one that was longest unused is left."""
+MAX_SECONDS = 120.0
+"""Of one call: its login, its redirects and the whole answer."""
+ADMINISTRATION = -1
+"""Stands for the user of looks at everybody's clouds: `orphans` and `recover`."""
+R = TypeVar("R")
+A = TypeVar("A")
+_end: ContextVar[float] = ContextVar("end", default=float("inf"))
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Calls of this thread have at most so many seconds in all, or less where they had less."""
+    before = _end.set(min(_end.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _end.reset(before)
+
+
+def patience(of: object) -> float:
+    """Seconds for which the next piece may be waited for: `of` is a socket's timeout, if any.
+
+    Raises `TimeoutError` where the call is over.
+    """
+    left = _end.get() - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the call is over")
+    return min(left, float(of)) if isinstance(of, (int, float)) else left
+
+
+class Calls:
+    """Calls of one user to one service: `parallel` at a time."""
+
+    def __init__(self, threads: Executor, *, parallel: int, seconds: float = MAX_SECONDS) -> None:
+        self._threads, self._seconds = threads, seconds
+        self._free = asyncio.Semaphore(parallel)
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """What the call returns. Its thread goes on when the caller is cancelled, up to its end."""
+        async with self._free:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self._bounded, call)
+
+    def _bounded(self, call: Callable[[], R]) -> R:
+        with within(self._seconds):
+            return call()
+
+
+class Clouds:
+    """The services that are connected, of each user."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, ThreadPoolExecutor] = {}
+        self._services: defaultdict[int, dict[Hashable, Any]] = defaultdict(dict)
+
+    def service(self, user: int, name: Hashable, make: Callable[[Executor], A]) -> A:
+        """The service of this name, made when it is not remembered. Who still uses one that is
+        forgotten may go on with it.
+        """
+        mine = self._services[user]
+        found: A = mine.pop(name) if name in mine else make(self._threads_of(user))
+        mine[name] = found
+        while len(mine) > REMEMBERED:
+            del mine[next(iter(mine))]
+        return found
+
+    def _threads_of(self, user: int) -> ThreadPoolExecutor:
+        if user not in self._threads:
+            self._threads[user] = ThreadPoolExecutor(PER_USER, thread_name_prefix="cloud")
+        return self._threads[user]
+
+    def close(self) -> None:
+        """A call that hangs is not waited for."""
+        for each in self._threads.values():
+            each.shutdown(wait=False, cancel_futures=True)
