@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from nospoon.errors import ProviderError
 from nospoon.model.ironic import IronicPlace, IronicStanding
 from nospoon.model.resources import OwnerTag, Secrets
+from nospoon.providers.cloud_calls import Means
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.drivers import Around
@@ -28,7 +29,9 @@ class Silent(Api):
     """Knows one node's history, and refuses the others'."""
 
     def __init__(self) -> None:
-        super().__init__(IronicPlace(endpoint="http://ironic.example"), ThreadPoolExecutor(1))
+        super().__init__(
+            IronicPlace(endpoint="http://ironic.example"), Means(ThreadPoolExecutor(1))
+        )
         self.nodes = [node("a"), node("b")]
 
     async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:

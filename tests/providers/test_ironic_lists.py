@@ -11,6 +11,7 @@ import pytest
 from nospoon.errors import Gone, HostUnreachable
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import Answered
+from nospoon.providers.cloud_calls import Means
 from nospoon.providers.ironic.api import Api
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import listen
@@ -23,7 +24,9 @@ class Told(Api):
     """Answers, one after the other."""
 
     def __init__(self, *answers: Mapping[str, Any] | None) -> None:
-        super().__init__(IronicPlace(endpoint="http://ironic.example"), ThreadPoolExecutor(1))
+        super().__init__(
+            IronicPlace(endpoint="http://ironic.example"), Means(ThreadPoolExecutor(1))
+        )
         self.answers = list(answers)
 
     async def _answer(self, method: str, path: str, body: Any) -> Answered:
@@ -53,7 +56,9 @@ class Restarting(Api):
 
     def __init__(self, away: int, *, patience: float) -> None:
         super().__init__(
-            IronicPlace(endpoint="http://ironic.example"), ThreadPoolExecutor(1), patience=patience
+            IronicPlace(endpoint="http://ironic.example"),
+            Means(ThreadPoolExecutor(1)),
+            patience=patience,
         )
         self.away = away
 

@@ -20,6 +20,7 @@ from nospoon.errors import HostUnreachable, NospoonError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import MAX_TEXT, MAX_TOLD, decoded, judged
 from nospoon.providers.bounded_http import MAX_ANSWER, MAX_SECONDS, MAX_VALUES, BoundedAdapter
+from nospoon.providers.cloud_calls import Means
 from nospoon.providers.clouds import connection
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.errors import said
@@ -167,7 +168,7 @@ async def test_a_hostile_ironic_is_an_error_and_nothing_more(
     answering: Answering, told: str
 ) -> None:
     with service(ironic({"nodes": answering})) as url:
-        api = Api(IronicPlace(endpoint=url), ThreadPoolExecutor(1))
+        api = Api(IronicPlace(endpoint=url), Means(ThreadPoolExecutor(1)))
         with pytest.raises(NospoonError, match=told) as refused:
             await api.listed("nodes")
     assert len(str(refused.value)) < 1000
@@ -175,7 +176,7 @@ async def test_a_hostile_ironic_is_an_error_and_nothing_more(
 
 async def test_a_version_that_is_none_is_an_error() -> None:
     with service(versions("9" * 9000)) as url:
-        api = Api(IronicPlace(endpoint=url), ThreadPoolExecutor(1))
+        api = Api(IronicPlace(endpoint=url), Means(ThreadPoolExecutor(1)))
         with pytest.raises(HostUnreachable, match=r"expected a version such as 1\.80"):
             await api.listed("nodes")
 

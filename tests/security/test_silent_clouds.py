@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler
@@ -18,7 +18,7 @@ import requests
 
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.bounded_http import BoundedAdapter
-from nospoon.providers.cloud_calls import PER_USER, REMEMBERED, Calls, Clouds, within
+from nospoon.providers.cloud_calls import PER_USER, REMEMBERED, Calls, Clouds, Means, within
 from nospoon.providers.ironic.api import Api
 
 pytestmark = [
@@ -71,9 +71,9 @@ async def test_a_user_has_so_many_calls_at_a_time_over_all_clouds() -> None:
             began.release()
             let.wait()
 
-        def calls(name: int, threads: Executor) -> Calls:
+        def calls(name: int, means: Means) -> Calls:
             assert name < PER_USER
-            return Calls(threads, parallel=4)
+            return Calls(means.threads, parallel=4)
 
         async with asyncio.TaskGroup() as group:
             for each in range(PER_USER // 2):
@@ -92,7 +92,7 @@ async def test_a_user_has_so_many_calls_at_a_time_over_all_clouds() -> None:
 def test_of_a_users_services_the_one_longest_unused_is_forgotten_and_no_one_elses() -> None:
     clouds = Clouds()
 
-    def made(_: Executor) -> object:
+    def made(_: Means) -> object:
         return object()
 
     theirs = clouds.service(OTHER, 0, made)

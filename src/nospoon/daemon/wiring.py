@@ -211,7 +211,7 @@ class Daemon:
         pending = Pending()
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
-        self.clouds = Clouds()
+        self.clouds = Clouds(self.files.reach)
         self.ironics = Ironics(
             database.deployment,
             self.bmc_records.secrets,

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from nospoon.providers import cloud_lines
 from nospoon.providers.cloud_calls import within
+from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.reasons import OurWords
 
 MAX_ANSWER = 16 << 20
@@ -38,14 +39,14 @@ class Refused(OurWords, requests.exceptions.RequestException):
 class BoundedAdapter(TCPKeepAliveAdapter):
     """Answers are whole, bounded and UTF-8 when it returns them."""
 
-    def __init__(self, now: Clock = time.monotonic) -> None:
-        self._now = now
+    def __init__(self, reach: Reach = ANYWHERE, *, now: Clock = time.monotonic) -> None:
+        self._reach, self._now = reach, now
         super().__init__()
 
     @override
     def init_poolmanager(self, *args: Any, **how: Any) -> None:
         super().init_poolmanager(*args, **how)
-        cloud_lines.bound(self.poolmanager)
+        cloud_lines.bound(self.poolmanager, self._reach)
 
     @override
     def send(

@@ -13,7 +13,10 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from nospoon.runtime.reach import ANYWHERE, Reach
 
 PER_USER = 32
 """Calls of one user at a time; more wait."""
@@ -49,6 +52,14 @@ def patience(of: object) -> float:
     return min(left, float(of)) if isinstance(of, (int, float)) else left
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """With what a service is called: threads of its user, and where connections may go."""
+
+    threads: Executor
+    reach: Reach = ANYWHERE
+
+
 class Calls:
     """Calls of one user to one service: `parallel` at a time."""
 
@@ -68,27 +79,28 @@ class Calls:
 
 
 class Clouds:
-    """The services that are connected, of each user."""
+    """The services that are connected, of each user. `reach`: where they may be."""
 
-    def __init__(self) -> None:
+    def __init__(self, reach: Reach = ANYWHERE) -> None:
+        self._reach = reach
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._services: defaultdict[int, dict[Hashable, Any]] = defaultdict(dict)
 
-    def service(self, user: int, name: Hashable, make: Callable[[Executor], A]) -> A:
+    def service(self, user: int, name: Hashable, make: Callable[[Means], A]) -> A:
         """The service of this name, made when it is not remembered. Who still uses one that is
         forgotten may go on with it.
         """
         mine = self._services[user]
-        found: A = mine.pop(name) if name in mine else make(self._threads_of(user))
+        found: A = mine.pop(name) if name in mine else make(self._means_of(user))
         mine[name] = found
         while len(mine) > REMEMBERED:
             del mine[next(iter(mine))]
         return found
 
-    def _threads_of(self, user: int) -> ThreadPoolExecutor:
+    def _means_of(self, user: int) -> Means:
         if user not in self._threads:
             self._threads[user] = ThreadPoolExecutor(PER_USER, thread_name_prefix="cloud")
-        return self._threads[user]
+        return Means(self._threads[user], self._reach)
 
     def close(self) -> None:
         """A call that hangs is not waited for."""

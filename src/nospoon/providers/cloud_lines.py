@@ -1,4 +1,7 @@
-"""Connections of urllib3 to a service that a member names: no call on them is without an end.
+"""Connections of urllib3 to a service that a member names: where they may go, and for how long.
+
+Its address is judged when it is connected to, after its name was resolved, also where a catalog or
+a redirect named it.
 
 A timeout of a socket begins again with each byte, so a server that sends one now and then would
 keep a thread for days. Here each read may take what is left of the call.
@@ -15,7 +18,12 @@ from typing import Any
 import urllib3
 from typing_extensions import override
 
+from nospoon.errors import ProviderError, Unfetchable
 from nospoon.providers.cloud_calls import patience
+from nospoon.runtime.reach import Reach, dial
+
+CONNECT = 15.0
+"""Seconds for which one of a name's addresses may be silent when it is connected to."""
 
 
 class _Reading(socket.SocketIO):
@@ -48,9 +56,30 @@ def _answer(silence: object, line: socket.socket, **how: Any) -> http.client.HTT
 class _Ending:
     """Mixed into a connection: what it sends and reads ends with the call."""
 
+    host: str
+    port: int
     timeout: Any
+    socket_options: Any
     sock: Any
     response_class: Any
+
+    def __init__(self, *args: Any, reach: Reach, **how: Any) -> None:
+        self._reach = reach
+        super().__init__(*args, **how)
+
+    def _new_conn(self) -> socket.socket:
+        silence = patience(self.timeout)
+        try:
+            line = dial(self.host, self.port, self._reach, min(silence, CONNECT))
+        except Unfetchable as error:
+            # keystoneauth passes on what is no error of requests, and hides the others
+            raise ProviderError(
+                f"nospoon does not connect to {self.host} port {self.port}, which is its own"
+            ) from error
+        for option in self.socket_options or ():
+            line.setsockopt(*option)
+        line.settimeout(silence)
+        return line
 
     def request(self, *args: Any, **how: Any) -> None:
         if self.sock is not None:  # it was kept, with what the last call had left
@@ -70,16 +99,16 @@ class Secure(_Ending, urllib3.connection.HTTPSConnection):
     """https."""
 
 
-def _pool(kind: Any, connection: Any, *args: Any, **how: Any) -> Any:
+def _pool(kind: Any, connection: Any, /, *args: Any, **how: Any) -> Any:
     made = kind(*args, **how)
     made.ConnectionCls = connection
     return made
 
 
-def bound(manager: urllib3.PoolManager) -> None:
+def bound(manager: urllib3.PoolManager, reach: Reach) -> None:
     """Let all connections of a manager be such ones."""
     made: Any = {
-        "http": partial(_pool, urllib3.HTTPConnectionPool, Plain),
-        "https": partial(_pool, urllib3.HTTPSConnectionPool, Secure),
+        "http": partial(_pool, urllib3.HTTPConnectionPool, partial(Plain, reach=reach)),
+        "https": partial(_pool, urllib3.HTTPSConnectionPool, partial(Secure, reach=reach)),
     }
     manager.pool_classes_by_scheme = made

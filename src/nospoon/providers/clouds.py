@@ -9,9 +9,10 @@ from typing import Any
 from nospoon.errors import MissingTool, ProviderError
 from nospoon.model.cloud import refused
 from nospoon.providers.answers import PATIENCE
+from nospoon.runtime.reach import ANYWHERE, Reach
 
 
-def connection(told: Mapping[str, Any], *, purpose: str) -> Any:
+def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE) -> Any:
     """An `openstack.connection.Connection`. The daemon's own environment, clouds.yaml, netrc and
     files are not used. Raises `ProviderError` for settings that are not on the list, which a store
     of an earlier version may have, and `MissingTool`.
@@ -30,13 +31,13 @@ def connection(told: Mapping[str, Any], *, purpose: str) -> Any:
     )
     if made.session.verify is True:  # requests' own way to trust an authority of the site's
         made.session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
-    _bound(made.session.session)
+    _bound(made.session.session, reach)
     return made
 
 
-def _bound(session: Any) -> None:
+def _bound(session: Any, reach: Reach) -> None:
     """Whoever wrote the file chose the server: it is sent nothing of the daemon's environment
-    (proxies, netrc), and its answers are bounded.
+    (proxies, netrc), its answers are bounded, and each of its addresses is judged.
     """
     from nospoon.providers.bounded_http import BoundedAdapter  # noqa: PLC0415  (an extra)
 
@@ -44,7 +45,7 @@ def _bound(session: Any) -> None:
     session.auth = _as_it_is  # else requests would look into the user's netrc
     session.adapters.clear()  # those of other schemes too
     for scheme in ("http://", "https://"):
-        session.mount(scheme, BoundedAdapter())
+        session.mount(scheme, BoundedAdapter(reach))
 
 
 def _as_it_is(request: Any) -> Any:

@@ -9,18 +9,18 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from itertools import islice
 from typing import Any, TypeVar
 
 from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import Answered, answered, judged, refusal
-from nospoon.providers.cloud_calls import Calls
+from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection
 from nospoon.providers.ironic.errors import Crowded, is_full
 from nospoon.providers.ironic.errors import said as words
 from nospoon.runtime import clock
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.telling import is_heard, tell
 
@@ -49,9 +49,9 @@ class Api:
     repeated here; who changes something looks again first (`nospoon.engine.execute`).
     """
 
-    def __init__(self, place: IronicPlace, threads: Executor, *, patience: float = 0.0) -> None:
-        self.place, self.patience = place, patience
-        self._calls = Calls(threads, parallel=PARALLEL)
+    def __init__(self, place: IronicPlace, means: Means, *, patience: float = 0.0) -> None:
+        self.place, self.patience, self._reach = place, patience, means.reach
+        self._calls = Calls(means.threads, parallel=PARALLEL)
         self._adapter: Any = None
         self._base, self._version = "", ""
         self._connecting = asyncio.Lock()
@@ -156,7 +156,7 @@ class Api:
                 raise self._refused
             try:
                 if self._adapter is None:
-                    self._adapter = await self._thread(lambda: _adapter(self.place))
+                    self._adapter = await self._thread(lambda: _adapter(self.place, self._reach))
                 self._base, self._version = await self._thread(self._meet)
             except NospoonError as error:
                 self._refused = error
@@ -224,7 +224,7 @@ class _Away(Exception):
     """Nobody answers; carried out of a thread."""
 
 
-def _adapter(place: IronicPlace) -> Any:
+def _adapter(place: IronicPlace, reach: Reach) -> Any:
     auth = {"endpoint": place.endpoint}
     if place.username:
         auth |= {"username": place.username, "password": place.password}
@@ -234,4 +234,4 @@ def _adapter(place: IronicPlace) -> Any:
         "baremetal_endpoint_override": place.endpoint,
     }
     told = json.loads(place.cloud) if place.cloud else told
-    return connection(told, purpose="enroll nodes").baremetal
+    return connection(told, purpose="enroll nodes", reach=reach).baremetal

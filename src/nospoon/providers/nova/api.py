@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import MAX_TOLD, answered, judged, refusal, said_json
-from nospoon.providers.cloud_calls import Calls
+from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.reasons import reason
 
 PARALLEL = 4
@@ -40,9 +40,9 @@ PLACEMENT = Service("Placement", "placement", "1.22")
 class Api:
     """A service of one cloud. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
 
-    def __init__(self, place: IronicPlace, threads: Executor, *, service: Service = NOVA) -> None:
-        self.place, self.service = place, service
-        self._calls = Calls(threads, parallel=PARALLEL)
+    def __init__(self, place: IronicPlace, means: Means, *, service: Service = NOVA) -> None:
+        self.place, self.service, self._reach = place, service, means.reach
+        self._calls = Calls(means.threads, parallel=PARALLEL)
         self._adapter: Any = None
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -56,7 +56,7 @@ class Api:
         name = self.service.name
         try:
             if self._adapter is None:
-                self._adapter = _adapter(self.place, self.service)
+                self._adapter = _adapter(self.place, self.service, self._reach)
             more = {} if body is None else {"json": body}
             version = self.service.microversion
             return answered(
@@ -85,5 +85,6 @@ def words_of(text: str) -> str:
     return str(inner)[:MAX_TOLD]
 
 
-def _adapter(place: IronicPlace, service: Service) -> Any:
-    return getattr(connection(json.loads(place.cloud), purpose="make flavors"), service.proxy)
+def _adapter(place: IronicPlace, service: Service, reach: Reach) -> Any:
+    told = json.loads(place.cloud)
+    return getattr(connection(told, purpose="make flavors", reach=reach), service.proxy)
