@@ -35,6 +35,33 @@ async def test_a_second_plan_of_a_user_waits_and_those_of_others_do_not(tmp_path
         assert (await waiting).status == 200
 
 
+LOOKS = [
+    ("GET", "/v1/clusters/c", None),
+    ("GET", "/v1/clusters/c/removal", None),
+    ("GET", "/v1/hosts", None),
+    ("POST", "/v1/hosts/check", BODY),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), LOOKS)
+async def test_looks_at_clusters_are_made_one_at_a_time_and_end_when_their_caller_leaves(
+    tmp_path: Path, method: str, path: str, body: object
+) -> None:
+    async with a_daemon(tmp_path) as asked:
+        for uid in (OWNER, OTHER):
+            await asked.up(uid, LEAST)
+        turn = asked.daemon.controller.turns.of("look", str(OWNER))
+        async with turn:
+            waiting = asyncio.ensure_future(asked.ask(OWNER, method, path, body))  # noqa: TID251
+            for _ in range(3):  # longer than the other would take
+                assert (await asked.ask(OTHER, method, path, body)).status == 200
+            assert not waiting.done()
+            left = await asked.ask(OWNER, method, path, body, gone=True)
+            assert left.json["error"]["type"] == "CallerGone"
+        assert (await waiting).status == 200
+        assert not turn.locked()
+
+
 async def test_a_plan_whose_caller_left_is_cancelled(tmp_path: Path) -> None:
     async with a_daemon(tmp_path) as asked:
         turn = asked.daemon.controller.turns.of("plan", str(OWNER))

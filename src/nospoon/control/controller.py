@@ -116,14 +116,16 @@ class Controller:
 
     async def list_hosts(self, uid: int) -> Sequence[Listed]:
         """The hosts of the caller's clusters; they are asked whether they answer."""
-        return await listed(self.database, self.planner, self.hosts, uid=uid)
+        async with self._look_of(uid):
+            return await listed(self.database, self.planner, self.hosts, uid=uid)
 
     async def check_hosts(self, request: Request) -> Sequence[Finding]:
         """What the hosts of a file have of what they need; changes nothing."""
         checker = HostChecker(self.hosts, self.clock, self.planner.pool_root_of)
-        cluster = await self.planner.cluster_of(request)
-        await self.planner.access.check_file(request, cluster, self.planner.workers)
-        return await checker.check(cluster)
+        async with self._look_of(request.uid):
+            cluster = await self.planner.cluster_of(request)
+            await self.planner.access.check_file(request, cluster, self.planner.workers)
+            return await checker.check(cluster)
 
     async def up(self, request: Request) -> tuple[Plan, OperationRow | None]:
         """Begin to bring a cluster to its file, by which plan; None when nothing is to be done."""
@@ -168,7 +170,8 @@ class Controller:
         row = await self.database.call(stored.find, uid=uid, name=name)
         if row is None:
             return Plan(cluster=name, cluster_id=_nobody(uid, name), steps=())
-        plan, _, _ = await self.work.removal(row, how)
+        async with self._look_of(uid):
+            plan, _, _ = await self.work.removal(row, how)
         return plan
 
     async def down(self, uid: int, name: str, how: Removal) -> OperationRow:
@@ -219,7 +222,14 @@ class Controller:
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:
         request = replace(self._request_of(row), fetches=False)
-        return await self.planner.prepare(request, await self.planner.cluster_of(request))
+        async with self._look_of(row.uid):
+            return await self.planner.prepare(request, await self.planner.cluster_of(request))
+
+    def _look_of(self, uid: int) -> asyncio.Lock:
+        """Who looks at a cluster has it: of each user one at a time, for each asks hosts and clouds
+        for everything that they have.
+        """
+        return self.turns.of("look", str(uid))
 
     def _unknown(self, row: ClusterRow, reason: str) -> dict[str, Any]:
         members = self.fleet.of(row.uid, row.name)

@@ -71,9 +71,12 @@ async def fetch(
 
 
 @router.get("/hosts")
-async def list_hosts(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def list_hosts(
+    request: HttpRequest, controller: Controlled, caller: Called
+) -> list[dict[str, Any]]:
     """The hosts of the caller's clusters, a row a cluster; `memory` in bytes, `away`: why."""
-    return [asdict(each) for each in await controller.list_hosts(caller.uid)]
+    found = await unless_gone(request, controller.list_hosts(caller.uid))
+    return [asdict(each) for each in found]
 
 
 @router.post("/hosts/check")
@@ -104,14 +107,17 @@ async def clusters(controller: Controlled, caller: Called) -> list[dict[str, Any
 
 
 @router.get("/clusters/{name}")
-async def status(name: str, controller: Controlled, caller: Called) -> dict[str, Any]:
-    """Desired and observed state, and drift, node by node."""
-    return await controller.status(caller.uid, name)
+async def status(
+    name: str, request: HttpRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Desired and observed state, and drift, node by node. One at a time for each user."""
+    return await unless_gone(request, controller.status(caller.uid, name))
 
 
 @router.get("/clusters/{name}/removal")
 async def removal(
     name: str,
+    request: HttpRequest,
     controller: Controlled,
     caller: Called,
     *,
@@ -120,7 +126,7 @@ async def removal(
 ) -> Response:
     """What `down` would remove: `{plan, text}`; changes nothing."""
     how = Removal(force=force, enrolment=enrolment)
-    prepared = await controller.removal(caller.uid, name, how)
+    prepared = await unless_gone(request, controller.removal(caller.uid, name, how))
     return await controller.planner.workers.run(caller.uid, _planned, prepared, {})
 
 
