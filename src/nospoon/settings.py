@@ -118,6 +118,12 @@ TABLE = (
         "directory; 0: no limit",
     ),
     Setting(
+        "NOSPOON_MEMBER_NODES",
+        "20000",
+        "20000",
+        "nodes that all clusters of one member of the group may have together; 0: no limit",
+    ),
+    Setting(
         "NOSPOON_FREE_SPACE",
         "1",
         "1",
@@ -147,6 +153,7 @@ class Settings:
     """Bytes, as the next two."""
     owner_space: int
     free_space: int
+    member_nodes: int
     privileged: bool
 
     @property
@@ -200,6 +207,7 @@ def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
         media_size=read("NOSPOON_MEDIA_SIZE", _gib, "a number of GiB", 0),
         owner_space=read("NOSPOON_OWNER_SPACE", _gib, "a number of GiB", 0),
         free_space=read("NOSPOON_FREE_SPACE", _gib, "a number of GiB", 0),
+        member_nodes=read("NOSPOON_MEMBER_NODES", _count, "a number of nodes", 0),
         privileged=uid == 0,
     )
     if read.problems:
@@ -246,6 +254,13 @@ def _positive(text: str) -> float:
     if not number:
         raise ValueError(text)
     return number
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise ValueError(text)
+    return count
 
 
 def _gib(text: str) -> int:

@@ -86,6 +86,48 @@ async def test_a_member_has_at_most_so_many_clusters(tmp_path: Path) -> None:
         database.close()
 
 
+def of_nodes(name: str, *nodes: str) -> str:
+    listed = ", ".join(f"{{name: {each}}}" for each in nodes)
+    return f"cluster: {name}\nhosts: {{s: simulated}}\nnodes: [{listed}]\n"
+
+
+async def test_a_member_has_at_most_so_many_nodes_in_all_clusters(tmp_path: Path) -> None:
+    said = "you would have 4 nodes, 2 of them in other clusters, and members may have 3"
+    async with a_daemon(tmp_path, NOSPOON_MEMBER_NODES="3") as asked:
+        await asked.up(OWNER, of_nodes("a", "x", "y"))
+        text = of_nodes("b", "x", "y")
+        for path in ("/v1/plan", "/v1/clusters"):
+            refused = await asked.ask(OWNER, "POST", path, {"file": "f", "text": text})
+            assert refused.status == 409
+            assert said in refused.json["error"]["message"]
+        assert [each["name"] for each in (await asked.ask(OWNER, "GET", "/v1/clusters")).json] == [
+            "a"
+        ]
+        assert (await asked.up(OTHER, text)).status == 202
+        assert (await asked.up(os.getuid(), of_nodes("b", *"abcde"))).status == 202
+        assert (await asked.up(OWNER, of_nodes("b", "x"))).status == 202
+        assert (await asked.up(OWNER, of_nodes("b", "y"))).status == 202  # x leaves
+    async with a_daemon(tmp_path, NOSPOON_MEMBER_NODES="1") as asked:
+        assert (await asked.up(OWNER, of_nodes("a", "x", "z"))).status == 409
+        assert (await asked.up(OWNER, of_nodes("a", "x"))).status == 202  # one less
+        assert (await asked.ask(OWNER, "GET", "/v1/clusters/b")).json["nodes"][0]["state"] == (
+            "present"
+        )
+
+
+async def test_nodes_of_a_member_are_counted_when_they_are_remembered(tmp_path: Path) -> None:
+    """Two plans that were made at one moment know nothing of each other."""
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, of_nodes("a", "x", "y"))
+        database = asked.daemon.database
+        nodes = await database.call(stored.all_nodes)
+        row = a_row("b", OWNER)
+        theirs = [replace(each, cluster_id=row.id) for each in nodes]
+        with pytest.raises(Conflict, match="would have 4 nodes"):
+            await database.call(save, row, theirs, [], limited=True, most_nodes=3)
+        assert await database.call(stored.get, row.id) is None
+
+
 async def test_a_plan_says_that_a_member_has_as_many_clusters_as_he_may(tmp_path: Path) -> None:
     rows = [a_row(f"c{number}", OWNER) for number in range(MOST_CLUSTERS)]
 

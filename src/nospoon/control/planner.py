@@ -30,7 +30,12 @@ from nospoon.control.places import DriversOf, Places, against_moves
 from nospoon.control.prepared import Prepared, Seen
 from nospoon.control.reach import Surveyed, require, survey
 from nospoon.control.request import Request
-from nospoon.control.saved import refuse_anothers_bridges, refuse_anothers_pool, refuse_one_more
+from nospoon.control.saved import (
+    refuse_anothers_bridges,
+    refuse_anothers_pool,
+    refuse_more_nodes,
+    refuse_one_more,
+)
 from nospoon.engine.observe import observe_reachable
 from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
 from nospoon.model.capabilities import Capabilities
@@ -115,6 +120,7 @@ class Planner:
         access: Access,
         pool_root: str,
         default_uri: str,
+        member_nodes: int,
     ) -> None:
         self.enrolment, self.access = enrolment, access
         self.workers = Workers("planning", THREADS)
@@ -124,6 +130,7 @@ class Planner:
         self._boot_port, self._check_sockets = boot_port, check_sockets
         self._holder_of_port = holder_of_port
         self._pool_root, self._default_uri = pool_root, default_uri
+        self.member_nodes = member_nodes
         self._proposed = defaultdict[int, dict[str, UUID]](dict)
 
     def read(self, file: str, text: str) -> Cluster:
@@ -159,6 +166,7 @@ class Planner:
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.uid)
             await self._refuse_one_more(cluster_id, request.uid)
+        await self._refuse_more_nodes(cluster, cluster_id, request.uid)
         refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
         refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
         before = earlier.uploads if earlier is not None else {}
@@ -386,6 +394,12 @@ class Planner:
         if not self.access.is_admin(uid):
             own = await self._database.call(stored.holdings, uid=uid)
             refuse_one_more({each.id for each in own}, cluster_id)
+
+    async def _refuse_more_nodes(self, cluster: Cluster, cluster_id: UUID, uid: int) -> None:
+        if not self.access.is_admin(uid):
+            known = await self._database.read(stored.node_names, uid=uid)
+            names = {node.name for node in cluster.nodes}
+            refuse_more_nodes(known, cluster_id, names, self.member_nodes)
 
     async def to_fetch(self, request: Request) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -24,15 +24,18 @@ def save(
     hosts: Sequence[Host],
     *,
     limited: bool,
+    most_nodes: int = 0,
 ) -> None:
     """Raises `Stale` when others took what the plan chose, `Conflict` for an id that another has,
-    and for one more cluster than a member may have (`limited`).
+    and for one more cluster, or more nodes, than a member may have (`limited`).
     """
     others = stored.holdings(connection)
     for other in others:
         _refuse(row, other)
     if limited:
         refuse_one_more({each.id for each in others if each.uid == row.uid}, row.id)
+        known = stored.node_names(connection, uid=row.uid)
+        refuse_more_nodes(known, row.id, {each.name for each in nodes}, most_nodes)
     stored.save(connection, row)
     stored.put_nodes(connection, nodes)
     stored.put_hosts(connection, row.id, hosts)
@@ -44,6 +47,25 @@ def refuse_one_more(own: Collection[UUID], cluster_id: UUID) -> None:
         raise Conflict(
             f"you have {len(own)} clusters, and members may have {MOST_CLUSTERS}",
             hint="Take one down first: `nospoon status` shows yours.",
+        )
+
+
+def refuse_more_nodes(
+    known: Mapping[UUID, Collection[str]], cluster_id: UUID, wanted: Collection[str], most: int
+) -> None:
+    """Raises `Conflict` where a cluster gets nodes, and its member has more than `most` then.
+
+    `known`: names of the nodes that each of his clusters has, `wanted`: those that it is to have.
+    A cluster that only loses nodes is never refused: those that leave count until they are gone.
+    """
+    here = known.get(cluster_id, ())
+    elsewhere = sum(len(names) for id_, names in known.items() if id_ != cluster_id)
+    count = elsewhere + max(len(wanted), len(here))
+    if most and count > most and not set(wanted) <= set(here):
+        others = f", {elsewhere} of them in other clusters" if elsewhere else ""
+        raise Conflict(
+            f"you would have {count} nodes{others}, and members may have {most}",
+            hint="Take a cluster down first, or ask the administrator to set NOSPOON_MEMBER_NODES.",
         )
 
 

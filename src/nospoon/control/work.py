@@ -268,7 +268,10 @@ class Work:
         space.refuse_full(len(row.text))
         space.refuse_beyond(row.uid, len(row.text) - space.held(row.uid, held))
         limited = not self._planner.access.is_admin(row.uid)
-        await self._database.call(save, row, nodes, seen.cluster.hosts, limited=limited)
+        most = self._planner.member_nodes
+        await self._database.call(
+            save, row, nodes, seen.cluster.hosts, limited=limited, most_nodes=most
+        )
         space.hold(row.uid, held, len(row.text))
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
         self._give_certificate(seen.cluster, seen.uploads)

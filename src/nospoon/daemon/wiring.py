@@ -251,6 +251,7 @@ class Daemon:
             boot_port=self._boot_http_port,
             pool_root=str(settings.pools),
             default_uri=settings.default_uri,
+            member_nodes=settings.member_nodes,
         )
         self.operations = Operations(database, self._tasks, clock.unix, after=self._heap.settle)
         self.work = Work(

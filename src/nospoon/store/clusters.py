@@ -224,6 +224,15 @@ def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
     return [_node(row) for row in connection.execute(query)]
 
 
+def node_names(connection: Connection, *, uid: int) -> dict[UUID, set[str]]:
+    """Of the nodes of a user, by their cluster's id."""
+    query = select(nodes.c.cluster_id, nodes.c.name).join(clusters).where(clusters.c.uid == uid)
+    found: dict[str, set[str]] = {}
+    for id_, name in connection.execute(query):
+        found.setdefault(id_, set()).add(name)
+    return {UUID(id_): names for id_, names in found.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """That of a node's BMC. `password` and `k_g` are encrypted; b"": the file gives none."""
