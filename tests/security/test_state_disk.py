@@ -18,6 +18,7 @@ from nospoon.errors import Conflict, SpecError
 from nospoon.plan.allocate import Allocations
 from nospoon.providers.simulated.console import MOST_RECORD, MOST_WAITING, Recorder
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.consoles.capacity import make_room
 from nospoon.spec.load import load
 from nospoon.spec.simulated import MOST_CONSOLE
 from nospoon.store import clusters as stored
@@ -202,3 +203,18 @@ async def test_what_waits_for_room_is_bounded(tmp_path: Path) -> None:
     await recorder.flush()
     assert recorder.waiting == 0
     await tasks.close()
+
+
+async def test_console_logs_of_gone_machines_leave_the_disk_its_reserve(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        records, space = asked.daemon.records, asked.daemon.files.space
+        await asked.up(OWNER, simulated("a"))
+        await asked.up(OWNER, simulated("b"))
+        kept = {member.cluster: member.uuid for member in asked.daemon.fleet.of(OWNER)}
+        begun = await asked.ask(OWNER, "POST", "/v1/clusters/a/down", {})
+        await asked.finished(OWNER, begun.json["id"])
+        assert set(records.machines()) == set(kept.values())
+        space.free = lambda _: 0
+        assert space.lacking() == space.reserve
+        await asyncio.to_thread(make_room, records, asked.daemon.consoles.capacity)
+        assert records.machines() == [kept["b"]]

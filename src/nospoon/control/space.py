@@ -110,11 +110,18 @@ class Space:
             under_way = sum(each.taken for each in self._charges if each.owner == owner)
             return under_way + sum(self._files[owner].values())
 
-    def refuse_full(self, amount: int) -> None:
+    def lacking(self) -> int:
+        """Bytes that the disk has less free than the reserve."""
+        return max(0, self.reserve - self._free())
+
+    def _free(self) -> int:
         place = self.directory
         while not place.exists():
             place = place.parent
-        free = self.free(place)
+        return self.free(place)
+
+    def refuse_full(self, amount: int) -> None:
+        free = self._free()
         if self.reserve and free - amount < self.reserve:
             raise OutOfSpace(
                 f"the disk of {self.directory} has {_gib(free)} free; with {_gib(amount)} more, "

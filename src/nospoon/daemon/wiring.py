@@ -72,6 +72,7 @@ from nospoon.services.agents.service import AgentService, Bounds
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.driver import BmcDriver
 from nospoon.services.bmcs.service import BmcService
+from nospoon.services.consoles.capacity import Capacity
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot import dnsmasq
@@ -164,7 +165,12 @@ class Daemon:
             begin=self._remote,
         )
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
-        self.consoles = ConsoleService(self.hosts.driver, self.records, fetch=self._fetch_record)
+        self.consoles = ConsoleService(
+            self.hosts.driver,
+            self.records,
+            fetch=self._fetch_record,
+            capacity=Capacity(lambda uuid: self.fleet.get(uuid) is None, self.files.space.lacking),
+        )
         store = StoredRuntime(database, self.cipher, self._tasks)
         self.media = Media(
             self.files,

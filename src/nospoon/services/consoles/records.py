@@ -22,12 +22,13 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
 RECORD = re.compile(r"^(?P<uuid>[0-9a-f-]{36})\.log(\.(?P<age>\d+))?$")
+ARCHIVE = re.compile(r"^[0-9a-f-]{36}\.d$")
 GROUP = "group"
 DROPPED = "dropped"
 LONGEST_END = 4096
@@ -63,9 +64,10 @@ class Records:
     def keep(self, machine: UUID, *, group: str, node: str) -> None:
         """From now on this machine's record is kept, as a node's of this group (a cluster)."""
         archive = self._archive(machine)
-        archive.mkdir(parents=True, exist_ok=True)
-        archive.chmod(0o700)
-        (archive / GROUP).write_text(f"{group}/{node}")
+        with self._lock:  # `remove` may be at it
+            archive.mkdir(parents=True, exist_ok=True)
+            archive.chmod(0o700)
+            (archive / GROUP).write_text(f"{group}/{node}")
 
     def sweep(self) -> None:
         """Give new files their second name. Often enough is before three rotations, 6 MiB."""
@@ -132,7 +134,47 @@ class Records:
                 number += 1
             with (archive / SEGMENT.format(number)).open("ab") as file:
                 file.write(data)
-            self._drop(archive, _segments(archive))
+            self._drop(archive, _segments(archive), self.most)
+
+    def machines(self) -> list[UUID]:
+        """Those of which something is kept."""
+        return [UUID(each.name[:-2]) for each in self._entries() if ARCHIVE.match(each.name)]
+
+    def group(self, machine: UUID) -> str:
+        """The group of a record, "" for none."""
+        try:
+            return (self._archive(machine) / GROUP).read_text().rpartition("/")[0]
+        except FileNotFoundError:
+            return ""
+
+    def usage(self, machine: UUID) -> tuple[float, int]:
+        """When something of a record was last written (Unix seconds), and how many bytes it has."""
+        times, size = [0.0], 0
+        with self._lock:
+            for file in (*self._archive(machine).glob("*.log"), self._archive(machine) / GROUP):
+                try:
+                    status = file.stat()
+                except FileNotFoundError:
+                    continue
+                times.append(status.st_mtime)
+                size += status.st_size
+        return max(times), size
+
+    def shorten(self, machine: UUID, most: int) -> None:
+        """Drop the oldest files of a record beyond so many bytes, but what virtlogd has."""
+        with self._lock:
+            archive = self._archive(machine)
+            if archive.is_dir():
+                self._drop(archive, _segments(archive), most)
+
+    def remove(self, machine: UUID, *, only_if: Callable[[UUID], bool]) -> None:
+        """Remove a record for good, where that holds for its machine at that moment."""
+        files = [each.path for each in self._entries() if each.name.startswith(f"{machine}.log")]
+        with self._lock:
+            if only_if(machine):
+                for file in files:
+                    Path(file).unlink(missing_ok=True)
+                shutil.rmtree(self._archive(machine), ignore_errors=True)
 
     async def purge(self, group: str) -> None:
         """Remove all records of a group, for good."""
@@ -188,14 +230,14 @@ class Records:
                 except FileNotFoundError:
                     continue  # rotated under our hands: the next sweep finds it by its next name
                 number += 1
-            self._drop(archive, segments)
+            self._drop(archive, segments, self.most)
 
-    def _drop(self, archive: Path, segments: list[Segment]) -> None:
+    def _drop(self, archive: Path, segments: list[Segment], most: int) -> None:
         """Remove the oldest of these files while there is too much with them."""
         size = sum(segment.size for segment in segments)
         gone = list[Segment]()
         for segment in segments[:-1]:
-            if size <= self.most or segment.names > 1:
+            if size <= most or segment.names > 1:
                 break
             size -= segment.size
             gone.append(segment)

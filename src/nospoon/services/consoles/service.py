@@ -22,15 +22,19 @@ from nospoon.model.machine import MachineEvent, PowerState
 from nospoon.providers.base import ConsoleStream
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.consoles.capacity import Capacity, make_room
 from nospoon.services.consoles.records import Records
 
 log = structlog.get_logger()
+UNBOUNDED = Capacity()
 CHUNK = 1 << 16
 BACKLOG = 4096
 """Chunks that wait for a slow reader before it is let go."""
 LOOK_SECONDS = 0.2
 """How often a followed record is looked at: files do not tell that they grew."""
 SWEEP_SECONDS = 1.0
+ROOM_SECONDS = 10.0
+"""How often it is looked whether records take too much of the disk."""
 AGAIN_SECONDS, HELD_SECONDS = 0.5, 60.0
 """Between two tries to open what is held, and for how long to try."""
 SOON_SECONDS, CYCLE_SECONDS = 0.05, 3.0
@@ -124,15 +128,22 @@ class ConsoleService:
     """Consoles of all machines. Start it with `start`; give it every machine event."""
 
     def __init__(
-        self, source_of: SourceOf, records: Records, *, fetch: Fetch = _nothing_to_fetch
+        self,
+        source_of: SourceOf,
+        records: Records,
+        *,
+        fetch: Fetch = _nothing_to_fetch,
+        capacity: Capacity = UNBOUNDED,
     ) -> None:
         self._source_of, self._records, self._fetch = source_of, records, fetch
+        self.capacity = capacity
         self._lines: dict[UUID, Line] = {}
         self._tasks = Tasks("consoles")
 
     def start(self) -> None:
-        """Keep records from being rotated away."""
+        """Keep records from being rotated away, and from filling the disk."""
         self._tasks.start(self._sweep(), name="sweep records")
+        self._tasks.start(self._make_room(), name="bound records")
 
     async def keep(self, nodes: Mapping[UUID, str], *, group: str) -> None:
         """Keep the records of these machines, each as a node's of this group."""
@@ -275,6 +286,11 @@ class ConsoleService:
         while True:
             await asyncio.to_thread(self._records.sweep)
             await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _make_room(self) -> None:
+        while True:
+            await asyncio.to_thread(make_room, self._records, self.capacity)
+            await asyncio.sleep(ROOM_SECONDS)
 
     async def close(self) -> None:
         for line in list(self._lines.values()):
