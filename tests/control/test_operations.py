@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from nospoon.control.operations import Ended, Operations, Running
+from nospoon.control.operations import AT_ONCE, Ended, Operations, Running
 from nospoon.runtime.tasks import Tasks
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationState
@@ -72,6 +72,25 @@ async def test_what_is_cancelled_before_its_first_step_holds_up_nobody(
         await operations.cancel(row.id)
         operations.require_free(CLUSTER)
         assert (await _all(operations.follow(row.id)))[-1]["state"] != OperationState.RUNNING
+
+
+async def test_events_are_replayed_some_at_a_time(database: SlowAtTheEnd) -> None:
+    database.go.set()
+
+    async def talk(running: Running) -> Ended:
+        for number in range(2 * AT_ONCE + 1):
+            running.note(str(number))
+        return Ended(OperationState.DONE, "said")
+
+    async with Tasks("test") as tasks:
+        operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=talk)
+        live = [some async for some in operations.follow(row.id)]
+        kept = [some async for some in operations.follow(row.id)]
+        late = await _all(operations.follow(row.id, after=2 * AT_ONCE))
+    assert [len(each) for each in live] == [AT_ONCE, AT_ONCE, 1, 1]
+    assert kept == live
+    assert [each["message"] for each in late] == [str(2 * AT_ONCE), "said"]
 
 
 async def _all(events: AsyncIterator[list[Any]]) -> list[Any]:

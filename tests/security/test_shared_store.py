@@ -50,6 +50,7 @@ async def test_reads_whose_caller_left_are_not_run_and_changes_are(tmp_path: Pat
 
     async with asyncio.TaskGroup() as group:
         group.create_task(database.call(wait))
+        group.create_task(database.read(wait))
         left = [
             group.create_task(database.read(run, "read")),
             group.create_task(database.call(run, "change")),

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from nospoon.bmc.runtime import Runtime
@@ -242,6 +242,27 @@ def test_a_database_that_does_not_answer_is_told_without_its_password(tmp_path: 
         Database.open("store.db")
     with pytest.raises(MissingTool, match="asyncmy"):
         Database.open("mysql+asyncmy://me:s3cret@h/db")
+
+
+async def test_a_long_read_holds_up_no_change_and_sees_one_moment(database: Database) -> None:
+    begun, gate = Event(), Event()
+
+    def look(connection: Connection) -> list[int]:
+        counts = [clusters.count(connection)[0]]
+        begun.set()
+        gate.wait()
+        return [*counts, clusters.count(connection)[0]]
+
+    async with Tasks("test") as tasks:
+        long = tasks.start(database.read(look), name="read")
+        await asyncio.to_thread(begun.wait)
+        try:
+            await database.call(clusters.save, CLUSTER)
+            assert not long.done()
+        finally:
+            gate.set()
+        assert await long == [0, 0]
+    assert (await database.read(clusters.count))[0] == 1
 
 
 async def test_many_whose_work_was_done_at_once_go_on_a_few_at_a_time(database: Database) -> None:

@@ -91,7 +91,7 @@ class Controller:
         """
         async with self.turns.of("plan", str(request.uid)):
             cluster = await self.planner.cluster_of(request)
-            row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
+            row = await self.database.read(stored.find, uid=request.uid, name=cluster.name)
             try:
                 return (await self.planner.prepare(request, cluster)).plan
             except ProviderError:
@@ -131,7 +131,7 @@ class Controller:
         """Begin to bring a cluster to its file, by which plan; None when nothing is to be done."""
         async with self.turns.of("plan", str(request.uid)):
             cluster = await self.planner.cluster_of(request)
-            row = await self.database.call(stored.find, uid=request.uid, name=cluster.name)
+            row = await self.database.read(stored.find, uid=request.uid, name=cluster.name)
             if row is not None:
                 self.operations.require_free(row.id)
             return await self._begun(request, cluster, again=AGAIN)
@@ -167,7 +167,7 @@ class Controller:
 
     async def removal(self, uid: int, name: str, how: Removal) -> Plan:
         """What `down` would do; an empty plan for a cluster that is not there."""
-        row = await self.database.call(stored.find, uid=uid, name=name)
+        row = await self.database.read(stored.find, uid=uid, name=name)
         if row is None:
             return Plan(cluster=name, cluster_id=_nobody(uid, name), steps=())
         async with self._look_of(uid):
@@ -176,7 +176,7 @@ class Controller:
 
     async def down(self, uid: int, name: str, how: Removal) -> OperationRow:
         """Begin to remove everything of a cluster."""
-        row = await self.database.call(stored.find, uid=uid, name=name)
+        row = await self.database.read(stored.find, uid=uid, name=name)
         return await self.operations.start(
             "down",
             cluster_id=row.id if row is not None else _nobody(uid, name),
@@ -298,7 +298,7 @@ class Controller:
         texts.add("daemon.json", bundle.as_json(await self.about(uid)))
         texts.add("daemon.log", log)
         texts.add("operations.json", await self._as_json(uid, operations))
-        for row in await self.database.call(stored.all_clusters, uid=uid):
+        for row in await self.database.read(stored.all_clusters, uid=uid):
             if cluster in ("", row.name):
                 await self._bundle(row, texts)
         rows = await self.nodes.bmc_rows(uid, "")

@@ -97,7 +97,7 @@ class Enrolment:
         """URL of the standalone Ironic that a node's cluster names; "" for none."""
         if member is None:
             return ""
-        place = self.place_of(await self._database.call(partial(get, id=member.cluster_id)))
+        place = self.place_of(await self._database.read(partial(get, id=member.cluster_id)))
         return place.endpoint if place is not None else ""
 
     def joined(self, before: IronicPlace | None, now: IronicPlace | None) -> IronicPlace | None:

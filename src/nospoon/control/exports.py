@@ -60,7 +60,7 @@ class Exports:
         return Exported(text, (*told, *left_out))
 
     async def _inventory(self, row: ClusterRow, cluster: Cluster) -> Inventory:
-        rows = {each.uuid: each for each in await self._database.call(stored.nodes_of, row.id)}
+        rows = {each.uuid: each for each in await self._database.read(stored.nodes_of, row.id)}
         members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
         addresses = known_addresses(cluster, row.allocations)
         places = []

@@ -35,9 +35,9 @@ class Listed:
 async def listed(database: Database, planner: Planner, hosts: Hosts, *, uid: int) -> list[Listed]:
     """A row for each host of each cluster of this user."""
     found = []
-    for cluster in await database.call(stored.all_clusters, uid=uid):
+    for cluster in await database.read(stored.all_clusters, uid=uid):
         members: defaultdict[str, list[NodeRow]] = defaultdict(list)
-        for node in await database.call(stored.nodes_of, cluster.id):
+        for node in await database.read(stored.nodes_of, cluster.id):
             members[node.host.name].append(node)
         known = await planner.hosts_of(cluster)
         found += [(host, cluster.name, members[host.name]) for host in known]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -40,6 +41,8 @@ MOST_RUNNING = 32
 """Operations of one user that are under way."""
 KEPT = 1.0
 """Seconds after which events are stored, at the latest."""
+AT_ONCE = 200
+"""Events that are read, and sent, at a time."""
 COALESCED = 0.05
 """Seconds in which events are gathered: people read no faster, and each sending costs."""
 
@@ -216,14 +219,15 @@ class Operations:
         """Events after `after`, some at a time; the last is `{"state", "message", "result"}`."""
         running = self._running.get(id)
         if running is None:
-            yield await self._replay(id, after)
+            async for some in self._replay(id, after):
+                yield some
             return
         waker = asyncio.Event()
         running.wakers.add(waker)
         try:
             while True:
                 waker.clear()
-                if fresh := running.events[after:]:
+                while fresh := running.events[after : after + AT_ONCE]:
                     yield fresh
                     after += len(fresh)
                 if running.ended is not None:
@@ -232,21 +236,24 @@ class Operations:
                 await asyncio.sleep(COALESCED)
         finally:
             running.wakers.discard(waker)
-        yield [*running.events[after:], _final(running.ended)]
+        yield [_final(running.ended)]
 
-    async def _replay(self, id: UUID, after: int) -> list[Event]:  # noqa: A002
+    async def _replay(self, id: UUID, after: int) -> AsyncIterator[list[Event]]:  # noqa: A002
         row = await self.get(id)
-        kept = await self._database.call(stored.events_since, id, after)
-        return [*(data for _, _, data in kept), _final(Ended(row.state, row.message, row.result))]
+        read = partial(stored.events_since, most=AT_ONCE)
+        while kept := await self._database.read(read, id, after):
+            yield [data for _, _, data in kept]
+            after = kept[-1][0]
+        yield [_final(Ended(row.state, row.message, row.result))]
 
     async def get(self, id: UUID) -> OperationRow:  # noqa: A002
-        row = await self._database.call(stored.get, id)
+        row = await self._database.read(stored.get, id)
         if row is None:
             raise NotFound(f"no operation {id}")
         return row
 
     async def list(self, uid: int | None) -> list[OperationRow]:
-        return await self._database.call(stored.all_operations, uid=uid)
+        return await self._database.read(stored.all_operations, uid=uid)
 
     async def cancel(self, id: UUID) -> None:  # noqa: A002
         """Stop an operation; returns when the driver calls that were under way have ended.

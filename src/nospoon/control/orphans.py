@@ -55,7 +55,7 @@ class Orphans:
         where the scope names no host.
         """
         seen = await self._survey.around(scope)
-        known = {row.id for row in await self._database.call(stored.holdings)}
+        known = {row.id for row in await self._database.read(stored.holdings)}
         return [
             replace(each, found=tuple(f for f in each.found if f[0].tag.cluster not in known))
             for each in seen
@@ -102,7 +102,7 @@ class Orphans:
 
     async def _remove(self, running: Running, seen: Seen, cluster: UUID) -> Outcome:
         """One cluster's on one host, unless somebody recovered it meanwhile."""
-        if await self._database.call(stored.get, cluster) is not None:
+        if await self._database.read(stored.get, cluster) is not None:
             return Outcome(total=0)
         found = seen.clusters()[cluster]
         name = cluster_name(found)

@@ -10,9 +10,9 @@ from nospoon.store.database import Database
 
 async def owned(database: Database, *, uid: int, name: str) -> ClusterRow:
     """The cluster. Raises `NotFound`, which lists those that this user has."""
-    row = await database.call(stored.find, uid=uid, name=name)
+    row = await database.read(stored.find, uid=uid, name=name)
     if row is None:
-        known = [each.name for each in await database.call(stored.holdings, uid=uid)]
+        known = [each.name for each in await database.read(stored.holdings, uid=uid)]
         hint = f"Yours: {', '.join(known)}." if known else "You have none."
         raise NotFound(f"no cluster {name!r}", hint=hint)
     return row

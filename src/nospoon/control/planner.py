@@ -161,7 +161,7 @@ class Planner:
         """What is remembered, and what the hosts say of themselves."""
         await self.access.check_file(request, cluster, self.workers)
         refuse_borrowers(cluster, request.uid)
-        earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
+        earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.uid)
@@ -181,7 +181,7 @@ class Planner:
             uid=request.uid,
             cluster=cluster,
             earlier=earlier,
-            rows=await self._database.call(stored.nodes_of, cluster_id),
+            rows=await self._database.read(stored.nodes_of, cluster_id),
             uploads=uploads,
             images=images,
             surveyed=surveyed,
@@ -355,7 +355,7 @@ class Planner:
 
     async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
         """Where a cluster may have things. Daemons before schema 0006 knew only the last file."""
-        known = await self._database.call(stored.hosts_of, row.id)
+        known = await self._database.read(stored.hosts_of, row.id)
         return known or (await self.stored_cluster(row)).hosts
 
     async def stored_cluster(self, row: ClusterRow) -> Cluster:
@@ -382,7 +382,7 @@ class Planner:
 
     async def _refuse_anothers(self, cluster_id: UUID, uid: int) -> None:
         """A file, or a client, may name any id: that of a cluster which is there is that one's."""
-        holder = await self._database.call(stored.get, cluster_id)
+        holder = await self._database.read(stored.get, cluster_id)
         if holder is not None:
             whose = f"your cluster {holder.name}" if holder.uid == uid else "another cluster"
             raise PlanRefused(
@@ -392,7 +392,7 @@ class Planner:
     async def _refuse_one_more(self, cluster_id: UUID, uid: int) -> None:
         """As `up` does when it remembers the cluster."""
         if not self.access.is_admin(uid):
-            own = await self._database.call(stored.holdings, uid=uid)
+            own = await self._database.read(stored.holdings, uid=uid)
             refuse_one_more({each.id for each in own}, cluster_id)
 
     async def _refuse_more_nodes(self, cluster: Cluster, cluster_id: UUID, uid: int) -> None:
@@ -404,7 +404,7 @@ class Planner:
     async def to_fetch(self, request: Request) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
         cluster = await self.cluster_of(request)
-        earlier = await self._database.call(stored.find, uid=request.uid, name=cluster.name)
+        earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
         return self._named.to_fetch(cluster, earlier.uploads if earlier is not None else {})
 
     async def _ask(self, host: Host, *, volumes: Collection[str]) -> tuple[Capabilities, HostFacts]:
@@ -435,7 +435,7 @@ class Planner:
         return allocations
 
     async def _occupied(self, request: Request, seen: Seen) -> Occupied:
-        others = [each for each in await self._database.call(stored.holdings) if each.id != seen.id]
+        others = [each for each in await self._database.read(stored.holdings) if each.id != seen.id]
         own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
         told = seen.surveyed.facts.values()
         routes = [route for fact in told for route in fact.routes if route.device not in own]

@@ -165,7 +165,7 @@ class Recovery:
                 f"a daemon of deployment {deployment} runs on this machine: its state is not lost",
                 hint="Use that daemon, or stop it before you take its deployment over.",
             )
-        if await self._database.call(stored.holdings):
+        if await self._database.read(stored.holdings):
             raise Conflict(
                 "this daemon has clusters: it cannot become another deployment",
                 hint="Recover with an empty state: set NOSPOON_STATE_DIR to a new directory.",
@@ -179,11 +179,11 @@ class Recovery:
         return {
             row.id: Known(
                 row,
-                await self._database.call(stored.nodes_of, row.id),
+                await self._database.read(stored.nodes_of, row.id),
                 await self._survey.hosts_of(row),
                 self._operations.current(row.id),
             )
-            for row in await self._database.call(stored.all_clusters)
+            for row in await self._database.read(stored.all_clusters)
         }
 
     async def _taken_in(

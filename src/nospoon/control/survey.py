@@ -86,12 +86,12 @@ class Survey:
         """The hosts and Ironics of all clusters, and this machine."""
         hosts, ironics = [host_at("here", self._default_uri)], []
         access, owner = self._planner.access, dict[UUID, int]()
-        for row in await self._database.call(stored.all_clusters):
+        for row in await self._database.read(stored.all_clusters):
             owner[row.id] = row.uid
             known = await self._planner.hosts_of(row)
             hosts += [host for host in known if not access.why_not(row.uid, host)]
             ironics.append(self._planner.enrolment.place_of(row))
-        nodes = await self._database.call(stored.all_nodes)
+        nodes = await self._database.read(stored.all_nodes)
         hosts += [row.host for row in nodes if not access.why_not(owner[row.cluster_id], row.host)]
         by_place = {each.where: each for each in ironics if each is not None}
         return Scope(tuple(_each_once(hosts)), tuple(by_place.values()))

@@ -174,7 +174,7 @@ class Work:
         """What `down` would remove, with which drivers, and which hosts are away. Raises `Conflict`
         for nodes that stay in Ironic, and somebody uses.
         """
-        nodes = await self._database.call(stored.nodes_of, row.id)
+        nodes = await self._database.read(stored.nodes_of, row.id)
         known = self._known_cluster(row)
         hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
@@ -192,8 +192,8 @@ class Work:
 
     async def restore(self) -> int:
         """At start-up: know all nodes again. Returns how many there are."""
-        rows = await self._database.call(stored.all_nodes)
-        clusters = {row.id: row for row in await self._database.call(stored.all_clusters)}
+        rows = await self._database.read(stored.all_nodes)
+        clusters = {row.id: row for row in await self._database.read(stored.all_clusters)}
         profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
         refused: dict[tuple[int, Host], str] = {}
         for node in rows:
@@ -321,7 +321,7 @@ class Work:
         if not failed:
             return
         await self._fetch_records()
-        nodes = await self._database.call(stored.nodes_of, row.id)
+        nodes = await self._database.read(stored.nodes_of, row.id)
         uuids = {node.name: node.uuid for node in nodes}
         for each in (each for each in failed if each.node in uuids):
             end = await asyncio.to_thread(self._records.end, uuids[each.node], CONSOLE_LINES)
@@ -341,7 +341,7 @@ class Work:
 
     async def _forget_leavers(self, prepared: Prepared, targets: Collection[str]) -> None:
         """Nodes and hosts that the file names no more; a second look found nothing of them."""
-        rows = await self._database.call(stored.nodes_of, prepared.seen.id)
+        rows = await self._database.read(stored.nodes_of, prepared.seen.id)
         wanted = {node.name for node in prepared.seen.cluster.nodes}
         asked = targets or {row.name for row in rows}
         leavers = [row for row in rows if row.name in asked and row.name not in wanted]
@@ -356,11 +356,11 @@ class Work:
         await self._database.call(stored.keep_hosts, prepared.seen.id, hosts)
 
     async def _forget(self, row: ClusterRow) -> None:
-        for node in await self._database.call(stored.nodes_of, row.id):
+        for node in await self._database.read(stored.nodes_of, row.id):
             self._fleet.drop(node.uuid)
         await self._database.call(stored.remove, row.id)
         self._files.space.release(row.uid, text_of(row.id))
-        rest = await self._database.call(stored.holdings)
+        rest = await self._database.read(stored.holdings)
         used = {digest for other in rest for digest in other.uploads.values()}
         await asyncio.to_thread(self._files.keep_only, used)
         known = await self._planner.workers.run(row.uid, self._known_cluster, row)

@@ -1,5 +1,8 @@
 """One database, one writer thread: `await database.call(function, ...)` is all or nothing.
 
+`await database.read(function, ...)` runs in another thread, on a snapshot of the store: a long read
+holds up no write. It sees every call that had ended before.
+
 Calls that wait together are carried out in one transaction, for beginning and ending one costs more
 than most calls; when one of them fails, each gets a transaction of its own.
 
@@ -50,12 +53,6 @@ class _Call:
     run: Callable[[Connection], Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
-    reads: bool = False
-
-    @property
-    def is_left(self) -> bool:
-        """Whether nobody waits for what it would only read."""
-        return self.reads and self.future.cancelled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +156,14 @@ class Database:
     def __init__(self, engine: Engine, deployment: str) -> None:
         self._engine = engine
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="store", daemon=True)
-        self._thread.start()
+        self._reads: SimpleQueue[_Call | None] = SimpleQueue()
+        self._reader = _snapshots(engine)
+        self._threads = [
+            Thread(target=self._work, name="store", daemon=True),
+            Thread(target=self._read, name="store reader", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
         self.deployment = deployment
         self._fence = Fence(engine)
 
@@ -210,13 +213,15 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """As `call`, of a function that changes nothing: not run for who left before its turn."""
+        """Of a function that changes nothing: on a snapshot, in the reader's thread. It is not run
+        for who left before its turn.
+        """
         return await self._called(partial(_run, function, args, kwargs), reads=True)
 
     async def _called(self, run: Callable[[Connection], R], *, reads: bool) -> R:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._calls.put(_Call(run, future, loop, reads))
+        (self._reads if reads else self._calls).put(_Call(run, future, loop))
         try:
             return await future
         except IntegrityError:
@@ -238,10 +243,24 @@ class Database:
                 batch.append(following)
             _go_on(deque(zip(batch, self._carry_out(batch), strict=True)))
 
+    def _read(self) -> None:
+        while (call := self._reads.get()) is not None:
+            if not call.future.cancelled():
+                _go_on(deque([(call, self._seen(call))]))
+
+    def _seen(self, call: _Call) -> _Outcome:
+        try:
+            with self._reader.begin() as connection:
+                if connection.dialect.name == "sqlite":  # its driver begins none for a SELECT
+                    connection.exec_driver_sql("BEGIN")
+                return _Outcome(call.run(connection))
+        except Exception as error:  # noqa: BLE001  (the thread's outermost loop: its caller raises it)
+            return _Outcome(None, error)
+
     def _carry_out(self, batch: list[_Call]) -> list[_Outcome]:
         try:
             with self._engine.begin() as connection:
-                return [_Outcome(None if call.is_left else call.run(connection)) for call in batch]
+                return [_Outcome(call.run(connection)) for call in batch]
         except Exception as error:  # noqa: BLE001  (the thread's outermost loop: its caller raises it)
             if len(batch) == 1:
                 return [_Outcome(None, error)]
@@ -260,7 +279,9 @@ class Database:
 
     def close(self) -> None:
         self._calls.put(None)
-        self._thread.join()
+        self._reads.put(None)
+        for thread in self._threads:
+            thread.join()
         self._engine.dispose()
 
 
@@ -279,6 +300,13 @@ def _engine(url: str) -> Engine:
         ) from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _sqlite_pragmas)
+    return engine
+
+
+def _snapshots(engine: Engine) -> Engine:
+    """The same database, for transactions whose SELECTs see one moment."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="REPEATABLE READ")
     return engine
 
 

@@ -116,12 +116,15 @@ def add_event(
     connection.execute(_EVENT, event)
 
 
-def events_since(connection: Connection, operation: UUID, seq: int) -> list[tuple[int, float, Any]]:
-    """(seq, at, data) after `seq`, in order."""
+def events_since(
+    connection: Connection, operation: UUID, seq: int, *, most: int
+) -> list[tuple[int, float, Any]]:
+    """(seq, at, data) of the first `most` after `seq`, in order."""
     query = (
         select(events)
         .where(events.c.operation_id == str(operation), events.c.seq > seq)
         .order_by(events.c.seq)
+        .limit(most)
     )
     return [(row.seq, row.at, row.data) for row in connection.execute(query)]
 
