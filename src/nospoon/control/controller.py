@@ -45,6 +45,7 @@ from nospoon.plan.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.plan.words import listed as listed_words
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.store import clusters as stored
@@ -207,18 +208,24 @@ class Controller:
             prepared = await self._looked_at(row)
         except (ProviderError, PlanRefused, SpecError) as error:
             return self._unknown(row, str(error))
-        states = shown.node_states(prepared)
-        broken, bonds = shown.faults(prepared), shown.portgroups(prepared)
+        states, broken, bonds, rest = await self.planner.workers.run(
+            uid,
+            lambda: (
+                shown.node_states(prepared),
+                shown.faults(prepared),
+                shown.portgroups(prepared),
+                shown.other_drift(prepared),
+            ),
+        )
         members = {member.node: member for member in self.fleet.of(uid, name)}
         nodes = [
             {
                 **self.nodes.state(node, members.get(node), state, broken.get(node, ""), drift),
                 "portgroups": bonds.get(node, []),
             }
-            for node, (state, drift) in states.items()
+            async for node, (state, drift) in paced(states.items())
         ]
-        drift = shown.other_drift(prepared)
-        return {"cluster": name, "id": str(row.id), "nodes": nodes, "drift": drift}
+        return {"cluster": name, "id": str(row.id), "nodes": nodes, "drift": rest}
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:
         request = replace(self._request_of(row), fetches=False)

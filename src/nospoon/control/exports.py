@@ -17,6 +17,7 @@ from nospoon.exports.formats import FORMATS, Syntax
 from nospoon.exports.inventory import Inventory, Place
 from nospoon.model.cluster import Cluster
 from nospoon.plan.addresses import known_addresses
+from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.service import BmcService
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
@@ -62,9 +63,11 @@ class Exports:
     async def _inventory(self, row: ClusterRow, cluster: Cluster) -> Inventory:
         rows = {each.uuid: each for each in await self._database.read(stored.nodes_of, row.id)}
         members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
-        addresses = known_addresses(cluster, row.allocations)
+        addresses = await self._planner.workers.run(
+            row.uid, known_addresses, cluster, row.allocations
+        )
         places = []
-        for node in cluster.nodes:
+        async for node in paced(cluster.nodes):
             member = members.get(node.name)
             served = self._bmcs.status(member.uuid) if member is not None else None
             if member is None or served is None or len(member.machine.nics) != len(node.nics):

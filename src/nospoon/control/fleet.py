@@ -49,6 +49,9 @@ class Fleet:
         self._hosts, self._authority, self._reshape = hosts, authority, reshape
         self._members: dict[UUID, Member] = {}
 
+    def __len__(self) -> int:
+        return len(self._members)
+
     def put(self, member: Member, *, reached: bool = True) -> None:
         """`reached` false: its owner may not use its host, to which nothing connects."""
         self._members[member.uuid] = member

@@ -19,6 +19,7 @@ from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Connection, MachineDriver
 from nospoon.runtime import clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.tasks import Tasks
 
@@ -145,7 +146,7 @@ class Hosts:
 
     async def look(self, host: Host) -> None:
         """Look at all machines of a host now, in one call; used where some were just made."""
-        for event in await self.use(host).connection.machine_driver.machines():
+        async for event in paced(await self.use(host).connection.machine_driver.machines()):
             self._take(event)
 
     async def look_at_all(self, *, patience: float) -> None:
@@ -156,7 +157,7 @@ class Hosts:
     async def _look_patiently(self, used: HostInUse, patience: float) -> None:
         try:
             async with asyncio.timeout(patience):
-                for event in await used.connection.machine_driver.machines():
+                async for event in paced(await used.connection.machine_driver.machines()):
                     self._take(event)
         except (TimeoutError, NospoonError) as error:
             log.warning("host does not answer yet", host=used.host.name, why=str(error))

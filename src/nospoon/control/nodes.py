@@ -21,6 +21,7 @@ from nospoon.errors import NotFound
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.plan.identity import snmp_community
+from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.service import Attached, ConsoleService
@@ -55,7 +56,7 @@ class Nodes:
         """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
         if cluster:
             await owned(self.database, uid=uid, name=cluster)
-        return [self._about(member) for member in self.fleet.of(uid, cluster)]
+        return [self._about(member) async for member in paced(self.fleet.of(uid, cluster))]
 
     async def show(self, uid: int, reference: str) -> dict[str, Any]:
         """Everything of one node, without its password."""

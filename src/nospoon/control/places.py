@@ -50,6 +50,8 @@ async def against_moves(
 
     A host is the same one by another address if what is found there is found here too (`observed`).
     """
+    if not places.moved:
+        return []
     here = {each.key for each in observed}
     reasons = []
     for host in places.moved:

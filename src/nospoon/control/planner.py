@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from ipaddress import IPv4Network, ip_interface
@@ -50,7 +50,7 @@ from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.found import completed
 from nospoon.plan.in_ironic import against_held, are_enrolled
-from nospoon.plan.losses import lost_snapshots
+from nospoon.plan.losses import Members, lost_snapshots
 from nospoon.plan.macs import against_macs
 from nospoon.plan.nova import inventories
 from nospoon.plan.numbers import in_order
@@ -236,10 +236,10 @@ class Planner:
             lambda: [
                 *against_ports(desired.values(), neighbours),
                 *against_many(desired.values(), own, most),
+                *against_macs(desired.values(), partial(self._holder, seen.id, request.uid)),
             ],
         )
-        macs = against_macs(desired.values(), partial(self._holder, seen.id, request.uid))
-        _refuse([*twins, *taken, *macs])
+        _refuse([*twins, *taken])
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
         return Prepared(seen, accounts, allocations, desired, nothing)
 
@@ -287,7 +287,9 @@ class Planner:
         """Earlier versions numbered hosts in the order of their file."""
         if seen.earlier is None:
             return Allocations()
-        decided = known_places(seen.earlier.allocations, seen.rows)
+        decided = await self.workers.run(
+            seen.uid, known_places, seen.earlier.allocations, seen.rows
+        )
         before = None if decided.ends.low else await self._said_before(seen.earlier)
         if before is None:
             return decided
@@ -297,8 +299,8 @@ class Planner:
         """How what is becomes what is to be."""
         seen, desired, facts = wanted.seen, wanted.desired, wanted.seen.surveyed
         cluster = seen.cluster
-        cautioned = await self.workers.run(
-            seen.uid, lambda: list(cautions(cluster, wanted.allocations, facts.facts))
+        notes, why = await self.workers.run(
+            seen.uid, lambda: (tuple(_all_notes(wanted)), _reasons(wanted))
         )
         plan = await self.workers.run(
             seen.uid,
@@ -308,25 +310,19 @@ class Planner:
             desired=desired,
             observed=seen.observed,
             rules=_rules(facts.capabilities),
-            why=_reasons(wanted),
-            notes=(
-                *_notes(facts.capabilities),
-                *cautioned,
-                *public_addresses(cluster),
-                *plain_redfish(desired.values()),
-            ),
+            why=why,
+            notes=notes,
         )
-        plan = elsewhere(plan, seen.away, wanted.stranded)
         leavers = {row.name for row in seen.rows} - (names := {node.name for node in cluster.nodes})
         _refuse_unknown(request.targets, names | leavers)
-        plan = only(plan, desired, request.targets)
         kept = await self._database.call(snapshots.of_cluster, seen.id)
         nodes = {each.name: {m.node: m.disks for m in each.members} for each in kept}
+        plan, lost = await self.workers.run(seen.uid, _asked_for, request, wanted, plan, nodes)
         leaves = not request.targets and (seen.places.left or bool(leavers))
         anew = self._says_something_new(request, seen)
         return replace(
             plan,
-            notes=(*plan.notes, *lost_snapshots(plan, nodes)),
+            notes=(*plan.notes, *lost),
             remembers=leaves or anew,
             remembered=await self._said_anew(seen) if anew else (),
             generation=seen.earlier.generation if seen.earlier else 0,
@@ -415,10 +411,13 @@ class Planner:
     async def _allocate(self, request: Request, seen: Seen) -> Allocations:
         cluster, facts = seen.cluster, seen.surveyed.all_facts
         before = await self._decided(seen)
+        occupied = await self._occupied(request, seen)
         allocations, reasons = await self.workers.run(
-            seen.uid, allocate, cluster, before, await self._occupied(request, seen),
-            facts=facts, unmade=seen.unmade(before.hosts), first_choice=seen.id.int,
-            rebalance=request.rebalance,
+            seen.uid,
+            lambda: allocate(
+                cluster, before, occupied, facts=facts, unmade=seen.unmade(before.hosts),
+                first_choice=seen.id.int, rebalance=request.rebalance,
+            ),
         )  # fmt: skip
         answering = {name: each for name, each in facts.items() if not each.away}
         reasons += await self.workers.run(
@@ -533,6 +532,23 @@ def _reasons(wanted: Prepared) -> dict[Key, str]:
         )
         for name, host in wanted.allocations.hosts.items()
     }  # fmt: skip
+
+
+def _asked_for(
+    request: Request, wanted: Prepared, plan: Plan, snapshots: Mapping[str, Members]
+) -> tuple[Plan, Sequence[str]]:
+    """What of a plan can be done now, and is to be; and a note for each snapshot that it costs."""
+    plan = elsewhere(plan, wanted.seen.away, wanted.stranded)
+    plan = only(plan, wanted.desired, request.targets)
+    return plan, list(lost_snapshots(plan, snapshots))
+
+
+def _all_notes(wanted: Prepared) -> Iterator[str]:
+    cluster, facts = wanted.seen.cluster, wanted.seen.surveyed
+    yield from _notes(facts.capabilities)
+    yield from cautions(cluster, wanted.allocations, facts.facts)
+    yield from public_addresses(cluster)
+    yield from plain_redfish(wanted.desired.values())
 
 
 def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:

@@ -44,6 +44,8 @@ class Seen:
     @property
     def unseen(self) -> frozenset[str]:
         """The nodes that are on hosts which are away."""
+        if not self.away:
+            return frozenset()
         return frozenset(row.name for row in self.rows if row.host.name in self.away)
 
     def unmade(self, hosts: Mapping[str, str]) -> frozenset[str]:
@@ -69,6 +71,8 @@ class Prepared:
     @cached_property
     def stranded(self) -> frozenset[str]:
         """The nodes that are on hosts which are away, or that are to be there."""
+        if not self.seen.away:
+            return frozenset()
         places = [(row.name, row.host.name) for row in self.seen.rows]
         places += self.allocations.hosts.items()
         return frozenset(node for node, host in places if host in self.seen.away)

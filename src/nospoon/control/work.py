@@ -40,6 +40,7 @@ from nospoon.plan.targets import touched
 from nospoon.plan.text import summary
 from nospoon.plan.words import counted, listed
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.ports import ServedFile, ServedProfile
@@ -175,7 +176,7 @@ class Work:
         for nodes that stay in Ironic, and somebody uses.
         """
         nodes = await self._database.read(stored.nodes_of, row.id)
-        known = self._known_cluster(row)
+        known = await self._planner.workers.run(row.uid, self._known_cluster, row)
         hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
         hosts |= {host.name: host for host in await self._planner.hosts_of(row)}
@@ -188,7 +189,10 @@ class Work:
         if how.enrolment is Leaving.REMOVE:
             drivers = {**drivers, **ironic}
         observed, away = await observe_reachable(drivers, row.id)
-        return removal(cluster=row.name, cluster_id=row.id, observed=observed), drivers, away
+        plan = await self._planner.workers.run(
+            row.uid, removal, cluster=row.name, cluster_id=row.id, observed=observed
+        )
+        return plan, drivers, away
 
     async def restore(self) -> int:
         """At start-up: know all nodes again. Returns how many there are."""
@@ -261,8 +265,7 @@ class Work:
                 enrolment.joined(enrolment.place_of(earlier), seen.cluster.ironic)
             ),
         )
-        wanted = list(self._node_rows(prepared))
-        nodes = list(_rows_now(wanted, prepared, left))
+        wanted, nodes = await self._planner.workers.run(row.uid, self._rows, prepared, left)
         refuse_anothers_bridges(seen.cluster, seen.id, self._fleet.bridges(but=seen.id))
         held, space = text_of(row.id), self._files.space
         space.refuse_full(len(row.text))
@@ -275,7 +278,7 @@ class Work:
         space.hold(row.uid, held, len(row.text))
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
         self._give_certificate(seen.cluster, seen.uploads)
-        for node in nodes:
+        async for node in paced(nodes):
             profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
             self._fleet.put(_member(row, node, profile))
             if before is not None and before.profile != profile:
@@ -289,6 +292,13 @@ class Work:
         member = self._fleet.get(row.uuid)
         if member is not None:
             self._fleet.put(replace(member, host=row.host))
+
+    def _rows(
+        self, prepared: Prepared, left: Mapping[str, NodeRow]
+    ) -> tuple[list[NodeRow], list[NodeRow]]:
+        """As they are to be, and as they are before anything is done."""
+        wanted = list(self._node_rows(prepared))
+        return wanted, list(_rows_now(wanted, prepared, left))
 
     def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:
         hosts = {host.name: host for host in prepared.seen.cluster.hosts}
@@ -356,7 +366,7 @@ class Work:
         await self._database.call(stored.keep_hosts, prepared.seen.id, hosts)
 
     async def _forget(self, row: ClusterRow) -> None:
-        for node in await self._database.read(stored.nodes_of, row.id):
+        async for node in paced(await self._database.read(stored.nodes_of, row.id)):
             self._fleet.drop(node.uuid)
         await self._database.call(stored.remove, row.id)
         self._files.space.release(row.uid, text_of(row.id))

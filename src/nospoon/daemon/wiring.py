@@ -99,7 +99,7 @@ class Daemon:
     def __init__(self, settings: Settings, listener: socket.socket, ending: asyncio.Event) -> None:
         self._settings, self._listener, self._ending = settings, listener, ending
         self._ready = False
-        self._tasks, self._heap = Tasks("daemon"), Heap()
+        self._tasks, self._heap = Tasks("daemon"), Heap(lambda: len(self.fleet))
         self._end = contextlib.AsyncExitStack()
         self._fences: dict[Driver, Driver] = {}
         self.database = _opened(settings)

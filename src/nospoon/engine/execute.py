@@ -23,6 +23,7 @@ from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
 from nospoon.providers.base import Driver
 from nospoon.runtime import clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import listen
 
@@ -64,8 +65,10 @@ async def execute(
     limits: Limits | None = None,
 ) -> Outcome:
     """Carry out every move. Cancelling lets no driver call begin any more."""
-    ordered = await asyncio.to_thread(moves, plan)  # ten thousand nodes have forty thousand
-    return await _Run(ordered, drivers, tag, journal, emit, limits or Limits()).all()
+    run = await asyncio.to_thread(  # ten thousand nodes have forty thousand moves
+        lambda: _Run(moves(plan), drivers, tag, journal, emit, limits or Limits())
+    )
+    return await run.all()
 
 
 class _Run:
@@ -91,16 +94,16 @@ class _Run:
         self.doomed: set[MoveId] = set()
         self.waiting: defaultdict[MoveId, list[Move]] = defaultdict(list)
         self.ready: defaultdict[Lane, asyncio.Queue[Move | None]] = defaultdict(asyncio.Queue)
-
-    async def all(self) -> Outcome:
-        for move in self.moves.values():
+        self.amounts = Counter(_lane(move) for move in moves.values())
+        for move in moves.values():
             for id_ in move.waits:
                 self.waiting[id_].append(move)
             if not move.waits:
                 self.ready[_lane(move)].put_nowait(move)
-        amounts = Counter(_lane(move) for move in self.moves.values())
+
+    async def all(self) -> Outcome:
         async with self.calls, asyncio.TaskGroup() as group:
-            for lane, amount in amounts.items():
+            for lane, amount in self.amounts.items():
                 most = self.limits.waiting if lane[1] else self.limits.per_host
                 for number in range(min(amount, most)):
                     group.create_task(self._work(self.ready[lane]), name=f"{lane[0]} {number}")
@@ -108,13 +111,12 @@ class _Run:
 
     async def _work(self, ready: asyncio.Queue[Move | None]) -> None:
         while (move := await ready.get()) is not None:
-            self._over(move, succeeded=move.id not in self.doomed and await self._try(move))
+            await self._over(move, succeeded=move.id not in self.doomed and await self._try(move))
         ready.put_nowait(None)  # the next worker ends, too
 
-    def _over(self, move: Move, *, succeeded: bool) -> None:
-        """What waited for nothing else is ready now, or skipped."""
-        self.left -= 1
-        for other in self.waiting[move.id]:
+    async def _over(self, move: Move, *, succeeded: bool) -> None:
+        """What waited for nothing else is ready now, or skipped: of a pool, all of its host."""
+        async for other in paced(self.waiting[move.id]):
             self.blocked[other.id] -= 1
             if not succeeded:
                 self.doomed.add(other.id)
@@ -124,6 +126,7 @@ class _Run:
                 self.outcome.skipped += 1
                 self._tell(Phase.SKIPPED, other, "waits for something that failed")
             self.ready[_lane(other)].put_nowait(other)
+        self.left -= 1
         if not self.left:
             for queue in self.ready.values():
                 queue.put_nowait(None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _DIGITS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=1 << 15)
 def natural(name: str) -> tuple[str | int, ...]:
     """A key for `sorted`: digits compare as numbers. Text and numbers alternate, text first."""
     parts = _DIGITS.split(name)

@@ -23,6 +23,8 @@ log = structlog.get_logger()
 GROWTH = 1.5
 LEAST = 128 << 20
 """Bytes below which a process does not need to be looked through."""
+OF_A_NODE = 64 << 10
+"""Bytes more for each node: twice what it takes."""
 INTERVAL = 60.0
 """Seconds between two looks at how much memory there is."""
 NEVER = 1 << 30
@@ -50,12 +52,13 @@ def resident() -> int:
 
 @dataclass(slots=True)
 class Heap:
-    """`memory`: how many bytes the process has. `most`: how many it may have before all of it is
-    collected.
+    """`nodes`: how many there are; `memory`: how many bytes the process has. `most`: how many bytes
+    it may have before all of it is collected, if its nodes do not explain them.
     """
 
+    nodes: Callable[[], int] = int
     memory: Callable[[], int] = resident
-    most: int = LEAST
+    most: int = 0
 
     def settle(self) -> None:
         """Set aside what is there now."""
@@ -64,14 +67,15 @@ class Heap:
 
     def tidy(self) -> None:
         """Collect all of it, if there is much more than when that was last done."""
-        if (before := self.memory()) <= self.most:
+        before, usual = self.memory(), LEAST + OF_A_NODE * self.nodes()
+        if before <= max(self.most, usual):
             return
         began = perf_counter()
         gc.unfreeze()
         found = gc.collect()
         gc.freeze()
         after = self.memory()
-        self.most = max(LEAST, int(after * GROWTH))
+        self.most = int(after * GROWTH)
         seconds = round(perf_counter() - began, 3)
         log.info("collected", before=before, after=after, objects=found, seconds=seconds)
 

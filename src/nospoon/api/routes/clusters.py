@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from fastapi import Request as HttpRequest
 from fastapi.responses import Response
 
+from nospoon.api import long_answers
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
 from nospoon.api.peer import Caller
@@ -106,12 +107,13 @@ async def clusters(controller: Controlled, caller: Called) -> list[dict[str, Any
     return await controller.clusters(caller.uid)
 
 
-@router.get("/clusters/{name}")
+@router.get("/clusters/{name}", response_model=dict[str, Any])
 async def status(
     name: str, request: HttpRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> Response:
     """Desired and observed state, and drift, node by node. One at a time for each user."""
-    return await unless_gone(request, controller.status(caller.uid, name))
+    found = await unless_gone(request, controller.status(caller.uid, name))
+    return await long_answers.with_rows(found, "nodes")
 
 
 @router.get("/clusters/{name}/removal")
@@ -130,10 +132,12 @@ async def removal(
     return await controller.planner.workers.run(caller.uid, _planned, prepared, {})
 
 
-@router.get("/clusters/{name}/export/{to}")
-async def export(name: str, to: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+@router.get("/clusters/{name}/export/{to}", response_model=dict[str, Any])
+async def export(name: str, to: str, controller: Controlled, caller: Called) -> Response:
     """A cluster of the caller's as what another tool reads: `{text, left_out}`, with passwords."""
-    return asdict(await controller.export(caller.uid, name, to))
+    made = await controller.export(caller.uid, name, to)
+    content = await controller.planner.workers.run(caller.uid, _JSON.encode, made)
+    return Response(content, media_type="application/json")
 
 
 @router.post("/clusters/{name}/down", status_code=202)

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 
+from nospoon.api import long_answers
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
 from nospoon.api.wire import BootRequest, FaultRequest, MediaRequest, PowerRequest
@@ -20,18 +21,22 @@ REFUSED = 4000
 """Close code of a console that is not available; the reason says why."""
 
 
-@router.get("/nodes")
-async def nodes(controller: Controlled, caller: Called, cluster: str = "") -> list[dict[str, Any]]:
+@router.get("/nodes", response_model=list[dict[str, Any]])
+async def nodes(
+    request: Request, controller: Controlled, caller: Called, cluster: str = ""
+) -> Response:
     """The caller's nodes, all or of one cluster, with power and BMC."""
-    return await controller.nodes.rows(caller.uid, cluster)
+    found = await unless_gone(request, controller.nodes.rows(caller.uid, cluster))
+    return await long_answers.rows(found)
 
 
-@router.get("/bmcs")
+@router.get("/bmcs", response_model=list[dict[str, Any]])
 async def bmcs(
     request: Request, controller: Controlled, caller: Called, cluster: str = ""
-) -> list[dict[str, Any]]:
+) -> Response:
     """Where the caller's BMCs answer, with their credentials."""
-    return await unless_gone(request, controller.nodes.bmc_rows(caller.uid, cluster))
+    found = await unless_gone(request, controller.nodes.bmc_rows(caller.uid, cluster))
+    return await long_answers.rows(found)
 
 
 @router.get("/nodes/{node:path}/show")

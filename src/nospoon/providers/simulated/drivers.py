@@ -13,6 +13,7 @@ from nospoon.plan.kinds import whose
 from nospoon.providers.base import in_use
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Made
+from nospoon.runtime.paced import paced
 
 
 class SimulatedDriver:
@@ -28,7 +29,8 @@ class SimulatedDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         self.around.begin(f"observe {self.kind}")
-        now = self.around.clock()
+        now, kind = self.around.clock(), self._kind
+        of_kind = [made for made in self.around.world.made.values() if made.key.kind is kind]
         return [
             Observed(
                 made.key,
@@ -38,9 +40,8 @@ class SimulatedDriver:
                 running=self._is_running(made),
                 live=self._live(made),
             )
-            for made in self.around.world.made.values()
-            if made.key.kind is self.kind
-            and made.tag is not None
+            async for made in paced(of_kind)
+            if made.tag is not None
             and made.tag.deployment == self.around.deployment
             and cluster in (None, made.tag.cluster)
         ]

@@ -9,6 +9,7 @@ from uuid import UUID
 from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.resources import Bmc, Kind, Observed, OwnerTag, Resource
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.ports import BmcConfig, Records
 from nospoon.services.bmcs.service import BmcService
 
@@ -34,7 +35,7 @@ class BmcDriver:
                 at=self._clock(),
                 fault="" if self._service.is_served(bmc) else "not served",
             )
-            for key, bmc, tag in await self._records.all(cluster)
+            async for key, bmc, tag in paced(await self._records.all(cluster))
         ]
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
