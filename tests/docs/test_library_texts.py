@@ -154,7 +154,7 @@ OURS = {
     "Damaged", "BadVariables", "UnknownFunction", "FilterError",
 }  # fmt: skip
 """Errors whose text is ours, by the names that `except` gives."""
-PARSERS = {"control/survey.py", "runtime/runner.py", "spec/importers/written.py"}
+PARSERS = {"runtime/runner.py", "spec/host_at.py", "spec/importers/written.py"}
 """Where a `ValueError` is of a parser of ours: of a URI, a destination, a field of a file."""
 
 

@@ -14,6 +14,7 @@ Any SQLAlchemy URL will do; PostgreSQL is the other one that is meant.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from threading import Thread
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import uuid4
 
+import msgspec
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
@@ -285,9 +287,21 @@ class Database:
         self._engine.dispose()
 
 
+def _decoded(text: str | bytes) -> Any:
+    """In a third of json's time, but for names of bytes that are no UTF-8 (PEP 383)."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text)
+
+
 def _engine(url: str) -> Engine:
     try:
-        engine = create_engine(url, connect_args=_connect_args(url))
+        engine = create_engine(
+            url,
+            connect_args=_connect_args(url),
+            json_deserializer=_decoded,
+        )
     except (ArgumentError, NoSuchModuleError) as error:
         raise UsageError(
             "NOSPOON_DATABASE is not a URL of a database that can be used",

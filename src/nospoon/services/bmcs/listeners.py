@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -329,10 +330,16 @@ def _refuse_hindered(need: _Need, is_open: Iterable[_Need]) -> None:
         )
 
 
+@lru_cache
+def _is_loopback(pool: str) -> bool:
+    """All BMCs of a cluster have one pool."""
+    return IPv4Network(pool).subnet_of(LOOPBACK)
+
+
 def _needs(bmc: Bmc) -> tuple[_Need, ...]:
     address = bind_address(bmc)
     needs = []
-    if bmc.pool and not IPv4Network(bmc.pool).subnet_of(LOOPBACK):
+    if bmc.pool and not _is_loopback(bmc.pool):
         needs.append(_Need(_Kind.ROUTE, bmc.pool))
     if bmc.ipmi_port:
         needs.append(_Need(_Kind.IPMI, address, bmc.ipmi_port))
