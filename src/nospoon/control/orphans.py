@@ -55,7 +55,7 @@ class Orphans:
         where the scope names no host.
         """
         seen = await self._survey.around(scope)
-        known = {row.id for row in await self._database.read(stored.holdings)}
+        known = {row.id for row in await self._database.read(stored.outlines)}
         return [
             replace(each, found=tuple(f for f in each.found if f[0].tag.cluster not in known))
             for each in seen

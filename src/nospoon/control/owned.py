@@ -12,7 +12,7 @@ async def owned(database: Database, *, uid: int, name: str) -> ClusterRow:
     """The cluster. Raises `NotFound`, which lists those that this user has."""
     row = await database.read(stored.find, uid=uid, name=name)
     if row is None:
-        known = [each.name for each in await database.read(stored.holdings, uid=uid)]
+        known = [found for _, found, _ in await database.read(stored.listed, uid=uid)]
         hint = f"Yours: {', '.join(known)}." if known else "You have none."
         raise NotFound(f"no cluster {name!r}", hint=hint)
     return row

@@ -388,8 +388,8 @@ class Planner:
     async def _refuse_one_more(self, cluster_id: UUID, uid: int) -> None:
         """As `up` does when it remembers the cluster."""
         if not self.access.is_admin(uid):
-            own = await self._database.read(stored.holdings, uid=uid)
-            refuse_one_more({each.id for each in own}, cluster_id)
+            own = await self._database.read(stored.listed, uid=uid)
+            refuse_one_more({id_ for id_, _, _ in own}, cluster_id)
 
     async def _refuse_more_nodes(self, cluster: Cluster, cluster_id: UUID, uid: int) -> None:
         if not self.access.is_admin(uid):

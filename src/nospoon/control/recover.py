@@ -165,7 +165,7 @@ class Recovery:
                 f"a daemon of deployment {deployment} runs on this machine: its state is not lost",
                 hint="Use that daemon, or stop it before you take its deployment over.",
             )
-        if await self._database.read(stored.holdings):
+        if await self._database.read(stored.outlines):
             raise Conflict(
                 "this daemon has clusters: it cannot become another deployment",
                 hint="Recover with an empty state: set NOSPOON_STATE_DIR to a new directory.",

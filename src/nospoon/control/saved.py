@@ -11,7 +11,7 @@ from nospoon.errors import Conflict, Stale
 from nospoon.model.cluster import Cluster, Host
 from nospoon.plan.identity import bridge_name, pool_name
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow, Holding, NodeRow
+from nospoon.store.clusters import ClusterRow, Holding, NodeRow, Outline
 
 MOST_CLUSTERS = 100
 """Of one member; administrators may have more."""
@@ -25,13 +25,20 @@ def save(
     *,
     limited: bool,
     most_nodes: int = 0,
+    compared: Collection[Outline] = (),
 ) -> None:
     """Raises `Stale` when others took what the plan chose, `Conflict` for an id that another has,
     and for one more cluster, or more nodes, than a member may have (`limited`).
+
+    `compared`: clusters that have nothing of what this one was given (`refuse_collisions`). What
+    others have is decoded here only where they came, or changed, since then: writes wait meanwhile.
     """
-    others = stored.holdings(connection)
+    others = stored.outlines(connection)
     for other in others:
         _refuse(row, other)
+    came = {other.id for other in set(others).difference(compared) if other.id != row.id}
+    if came:
+        refuse_collisions(row, stored.holdings(connection, ids=came))
     if limited:
         refuse_one_more({each.id for each in others if each.uid == row.uid}, row.id)
         known = stored.node_names(connection, uid=row.uid)
@@ -96,7 +103,18 @@ def refuse_anothers_pool(cluster: Cluster, cluster_id: UUID, others: Collection[
         )
 
 
-def _refuse(row: ClusterRow, other: Holding) -> None:
+def refuse_collisions(row: ClusterRow, others: Collection[Holding]) -> frozenset[Outline]:
+    """Which clusters were compared. Raises `Stale` where one has what this cluster was given."""
+    for other in others:
+        if other.id != row.id and other.allocations.collides(row.allocations):
+            raise Stale(
+                "the plan is stale: another cluster took the same addresses or networks",
+                hint="Look at a new one with `nospoon plan`.",
+            )
+    return frozenset(each.outline for each in others)
+
+
+def _refuse(row: ClusterRow, other: Outline) -> None:
     if other.id == row.id and (other.uid, other.name) != (row.uid, row.name):
         raise Conflict(f"the id {row.id} was given to another cluster meanwhile")
     if other.id == row.id and other.generation >= row.generation:
@@ -108,9 +126,4 @@ def _refuse(row: ClusterRow, other: Holding) -> None:
         raise Stale(
             f"the plan is stale: a cluster {row.name} came meanwhile, with another id",
             hint="Another command recovered or created it: make a new plan with `nospoon plan`.",
-        )
-    if other.id != row.id and other.allocations.collides(row.allocations):
-        raise Stale(
-            "the plan is stale: another cluster took the same addresses or networks",
-            hint="Look at a new one with `nospoon plan`.",
         )

@@ -23,7 +23,7 @@ from nospoon.control.pending import Pending, as_it_is, moving
 from nospoon.control.planner import Planner
 from nospoon.control.prepared import Prepared
 from nospoon.control.request import Request
-from nospoon.control.saved import refuse_anothers_bridges, save
+from nospoon.control.saved import refuse_anothers_bridges, refuse_collisions, save
 from nospoon.control.space import text_of
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
@@ -272,8 +272,16 @@ class Work:
         space.refuse_beyond(row.uid, len(row.text) - space.held(row.uid, held))
         limited = not self._planner.access.is_admin(row.uid)
         most = self._planner.member_nodes
+        others = await self._database.read(stored.holdings)
+        compared = await self._planner.workers.run(row.uid, refuse_collisions, row, others)
         await self._database.call(
-            save, row, nodes, seen.cluster.hosts, limited=limited, most_nodes=most
+            save,
+            row,
+            nodes,
+            seen.cluster.hosts,
+            limited=limited,
+            most_nodes=most,
+            compared=compared,
         )
         space.hold(row.uid, held, len(row.text))
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
@@ -370,8 +378,7 @@ class Work:
             self._fleet.drop(node.uuid)
         await self._database.call(stored.remove, row.id)
         self._files.space.release(row.uid, text_of(row.id))
-        rest = await self._database.read(stored.holdings)
-        used = {digest for other in rest for digest in other.uploads.values()}
+        used = await self._database.read(stored.digests)
         await asyncio.to_thread(self._files.keep_only, used)
         known = await self._planner.workers.run(row.uid, self._known_cluster, row)
         files = certificate_files(known) if known is not None else ()

@@ -478,8 +478,7 @@ class Daemon:
         return member.uid if member is not None else None
 
     async def _is_kept(self, sha256: str) -> bool:
-        rows = await self.database.call(stored.holdings)
-        return any(sha256 in row.uploads.values() for row in rows)
+        return sha256 in await self.database.read(stored.digests)
 
     async def _note_media(self, uuid: UUID, name: str) -> None:
         await self.bmcs.media_changed(uuid, name)

@@ -28,6 +28,7 @@ from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import Placed, place
 from nospoon.plan.ports import hindered
 from nospoon.plan.room import Usage
+from nospoon.plan.taken import Taken
 
 T = TypeVar("T")
 PRIVATE = IPv4Network("172.30.0.0/16")
@@ -116,8 +117,8 @@ def _ports(given: Allocations) -> set[tuple[str, int]]:
 
 
 def _overlap(one: Allocations, other: Allocations) -> bool:
-    networks = [IPv4Network(cidr) for cidr in other.cidrs.values()]
-    return any(IPv4Network(c).overlaps(n) for c in one.cidrs.values() for n in networks)
+    taken = Taken(IPv4Network(cidr) for cidr in other.cidrs.values())
+    return not all(taken.frees(IPv4Network(cidr)) for cidr in one.cidrs.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,35 +246,32 @@ def _networks(
 ) -> Iterator[tuple[str, str]]:
     fixed = [net.cidr for net in cluster.networks if isinstance(net.cidr, IPv4Network)]
     pool = cluster.addressing.pool
-    taken = [*occupied.networks, *fixed, *((pool,) if pool else ())]
+    taken = Taken([*occupied.networks, *fixed, *((pool,) if pool else ())])
+    free = (each for each in _candidates(first_choice) if taken.frees(each))
     for network in cluster.networks:
         if network.existing:
             continue
         if network.cidr is not None:
             yield network.name, str(network.cidr)
         elif network.chosen:
-            chosen = _free_network(earlier.cidrs.get(network.name), taken, first_choice)
+            before = earlier.cidrs.get(network.name)
+            kept = IPv4Network(before) if before is not None else None
+            chosen = kept if kept is not None and taken.frees(kept) else next(free, None)
             if chosen is None:
                 reasons.append(
                     f"network {network.name}: no free /24 in {PRIVATE} or {SECOND_PRIVATE}. "
                     "Set its `cidr`."
                 )
                 continue
-            taken.append(chosen)
+            taken.add(chosen)
             yield network.name, str(chosen)
 
 
-def _free_network(
-    before: str | None, taken: list[IPv4Network], first_choice: int
-) -> IPv4Network | None:
+def _candidates(first_choice: int) -> Iterator[IPv4Network]:
+    """Each once: what was taken when it came up is taken for the networks after as well."""
     private = list(PRIVATE.subnets(new_prefix=24))
     begin = first_choice % len(private)
-    candidates = [*private[begin:], *private[:begin], *SECOND_PRIVATE.subnets(new_prefix=24)]
-    if before is not None:
-        candidates.insert(0, IPv4Network(before))
-    return next(
-        (each for each in candidates if not any(each.overlaps(other) for other in taken)), None
-    )
+    yield from (*private[begin:], *private[:begin], *SECOND_PRIVATE.subnets(new_prefix=24))
 
 
 def _endpoints(

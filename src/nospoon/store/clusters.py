@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -39,6 +39,18 @@ class ClusterRow:
     enrolled: bytes = field(default=b"", repr=False)
 
 
+class Outline(NamedTuple):
+    """Which clusters there are, without what they have. `generation` and `created` say whether what
+    one has is the same as before.
+    """
+
+    id: UUID
+    name: str
+    uid: int
+    generation: int
+    created: float
+
+
 @dataclass(frozen=True, slots=True)
 class Holding:
     """What a cluster has, without its file, which may be megabytes. `text`: bytes of that."""
@@ -47,9 +59,14 @@ class Holding:
     name: str
     uid: int
     generation: int
+    created: float
     uploads: Mapping[str, str]
     allocations: Allocations
     text: int
+
+    @property
+    def outline(self) -> Outline:
+        return Outline(self.id, self.name, self.uid, self.generation, self.created)
 
 
 class Source(StrEnum):
@@ -122,12 +139,31 @@ def listed(connection: Connection, *, uid: int) -> list[tuple[UUID, str, str]]:
     return [(UUID(row.id), row.name, row.file) for row in rows]
 
 
-def holdings(connection: Connection, *, uid: int | None = None) -> list[Holding]:
-    """Of all clusters, or those of one user, by name."""
+def outlines(connection: Connection) -> list[Outline]:
+    """Of all clusters, by name."""
+    columns = (clusters.c[name] for name in Outline._fields)
+    rows = connection.execute(select(*columns).order_by(clusters.c.name))
+    return [Outline(UUID(id_), *more) for id_, *more in rows]
+
+
+def digests(connection: Connection) -> set[str]:
+    """SHA-256 of every upload that a cluster names."""
+    rows = connection.execute(select(clusters.c.uploads))
+    return {digest for (uploads,) in rows for digest in uploads.values()}
+
+
+def holdings(
+    connection: Connection, *, uid: int | None = None, ids: Collection[UUID] | None = None
+) -> list[Holding]:
+    """Of all clusters, those of one user, or those with these ids, by name. Allocations may be
+    megabytes: read them where nothing waits for it.
+    """
     query = _HOLDINGS if uid is None else _HOLDINGS.where(clusters.c.uid == uid)
+    if ids is not None:
+        query = query.where(clusters.c.id.in_([str(each) for each in ids]))
     return [
         Holding(
-            UUID(row.id), row.name, row.uid, row.generation, row.uploads,
+            UUID(row.id), row.name, row.uid, row.generation, row.created, row.uploads,
             msgspec.convert(row.allocations, Allocations), row.text,
         )
         for row in connection.execute(query)
@@ -139,6 +175,7 @@ _HOLDINGS = select(
     clusters.c.name,
     clusters.c.uid,
     clusters.c.generation,
+    clusters.c.created,
     clusters.c.uploads,
     clusters.c.allocations,
     func.length(clusters.c.text).label("text"),  # encrypted, and so one byte a character
