@@ -6,7 +6,7 @@ from collections.abc import Sized
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
@@ -14,6 +14,7 @@ from nospoon.bmc.sensors import ALL_STATES, SENSORS, Discrete, named
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.ironic import Leaving
 from nospoon.model.machine import PowerCommand
+from nospoon.plan.identity import RESERVED
 from nospoon.spec.models import MAX_CLUSTER
 
 MAX_TEXT = 16 << 20
@@ -67,6 +68,12 @@ class Wire(BaseModel):
         return given
 
 
+def _unreserved(given: UUID) -> UUID:
+    if given in RESERVED:
+        raise ValueError("this id is reserved")
+    return given
+
+
 class ClusterRequest(Wire):
     """A cluster file as its client read it.
 
@@ -82,7 +89,7 @@ class ClusterRequest(Wire):
     file: Annotated[str, Field(max_length=4096)]
     text: Annotated[str, Field(max_length=MAX_TEXT)]
     uploads: Annotated[dict[str, str], texts(MAX_CLUSTER)] = {}
-    cluster_id: UUID | None = None
+    cluster_id: Annotated[UUID, AfterValidator(_unreserved)] | None = None
     fingerprint: Annotated[str, Field(max_length=256)] = ""
     rebalance: bool = False
     targets: Annotated[list[str], texts(MAX_CLUSTER)] = []

@@ -11,7 +11,7 @@ import pwd
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
+from uuid import UUID, uuid4
 
 from nospoon.control.journal import Journal
 from nospoon.control.operations import Ended, Operations, Running
@@ -27,9 +27,6 @@ from nospoon.runtime.clock import Clock
 from nospoon.store import clusters as stored
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow, OperationState
-
-UPKEEP = uuid5(NAMESPACE_URL, "nospoon:upkeep")
-"""Stands for a cluster in operations on what belongs to none, so that they exclude each other."""
 
 
 class Orphans:
@@ -65,7 +62,7 @@ class Orphans:
         """Begin to remove them: those that are orphans now and still are after `grace` seconds."""
         return await self._operations.start(
             "reap",
-            cluster_id=UPKEEP,
+            cluster_id=identity.UPKEEP,
             cluster="",
             uid=uid,
             work=lambda running: self._reap(running, scope, grace),

@@ -10,13 +10,18 @@ import base64
 import hashlib
 import hmac
 import re
-from uuid import UUID, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from nospoon.model.connections import Libvirt
 
 COMMUNITY_BYTES = 15
 BRIDGE_NAME_LENGTH = 15
 """IFNAMSIZ less the closing zero (Linux if.h)."""
+
+UPKEEP = uuid5(NAMESPACE_URL, "nospoon:upkeep")
+"""Stands for a cluster in operations on what belongs to none, so that they exclude each other."""
+RESERVED = frozenset({UPKEEP, UUID(int=0), UUID(int=(1 << 128) - 1)})
+"""Ids that no cluster may have: nospoon's own, and the nil and max UUIDs (RFC 9562 §5.9, §5.10)."""
 
 
 def node_uuid(cluster: UUID, node: str) -> UUID:

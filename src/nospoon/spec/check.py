@@ -9,6 +9,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.ironic import Standing
 from nospoon.plan.enrol import DRIVERS
+from nospoon.plan.identity import RESERVED
 from nospoon.spec.addresses import addresses
 from nospoon.spec.document import Path
 from nospoon.spec.expand import Complaint, Expansion
@@ -85,9 +86,12 @@ def _placements(sections: Sections, expansion: Expansion) -> Iterator[Complaint]
 def _identity(sections: Sections) -> Iterator[Complaint]:
     if sections.id is not None:
         try:
-            UUID(sections.id)
+            given = UUID(sections.id)
         except ValueError:
             yield Complaint(("id",), f"expected a UUID, got {sections.id!r}")
+        else:
+            if given in RESERVED:
+                yield Complaint(("id",), f"{given} is reserved", "Choose another, or drop it")
 
 
 def _layers(sections: Sections) -> Iterator[tuple[Path, HardwareSection]]:
