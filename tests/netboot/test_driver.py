@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,7 @@ from nospoon.model.resources import (
 from nospoon.probe.grub import find_grub
 from nospoon.runtime import clock, owned
 from nospoon.runtime.owned import Process
+from nospoon.runtime.users import Group, GroupOf, group_of_nobody
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.peers import Peers
@@ -325,7 +327,9 @@ async def test_dnsmasq_outlives_the_daemon_and_the_next_one_finds_it(
     assert not alive(before)
 
 
-def another(state: Path, port: int, *, deployment: str = "test") -> NetbootDriver:
+def another(
+    state: Path, port: int, *, deployment: str = "test", group: GroupOf = group_of_nobody
+) -> NetbootDriver:
     authority, peers = ToldAuthority(), Peers(lambda _: None)
     http = HttpListeners(create_app(authority, peers, ready=lambda: True), port=port)
     return NetbootDriver(
@@ -336,7 +340,25 @@ def another(state: Path, port: int, *, deployment: str = "test") -> NetbootDrive
         peers=peers,
         clock=clock.unix,
         find_grub=partial(find_grub, state),
+        group=group,
     )
+
+
+async def test_the_group_of_nobody_is_looked_up_off_the_event_loop(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    where: list[threading.Thread] = []
+
+    def group() -> Group:
+        where.append(threading.current_thread())
+        return group_of_nobody()
+
+    await driver.close()
+    looking = another(state, driver.http_port, group=group)
+    await looking.create(service, tag)
+    await looking.close()
+    assert where
+    assert threading.main_thread() not in where
 
 
 async def test_start_revives_a_dnsmasq_that_died_meanwhile(

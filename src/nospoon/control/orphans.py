@@ -7,7 +7,6 @@ away when their cluster went. What other deployments made, and what has no tag, 
 from __future__ import annotations
 
 import asyncio
-import pwd
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ from nospoon.plan import identity
 from nospoon.plan.blank import orphaned
 from nospoon.plan.diff import removal
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.users import NameOf, names_of, user_name
 from nospoon.store import clusters as stored
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow, OperationState
@@ -33,16 +33,27 @@ class Orphans:
     """Finds orphans, and removes them when asked."""
 
     def __init__(
-        self, *, database: Database, survey: Survey, operations: Operations, clock: Clock
+        self,
+        *,
+        database: Database,
+        survey: Survey,
+        operations: Operations,
+        clock: Clock,
+        name_of: NameOf = user_name,
     ) -> None:
+        self.name_of = name_of
         self._database, self._survey = database, survey
         self._operations, self._clock = operations, clock
 
     async def report(self, scope: Scope) -> dict[str, Any]:
         """{"orphans": [row], "others": {host: {deployment: things}}, "away": {host: reason}}."""
         seen = await self.find(scope)
+        uids = (each.tag.uid for host in seen for each, _ in host.found)
+        names = await names_of(uids, self.name_of)
         return {
-            "orphans": [_row(each, host) for host in seen for each, _ in host.found],
+            "orphans": [
+                _row(each, host, names[each.tag.uid]) for host in seen for each, _ in host.found
+            ],
             "others": {each.name: each.others for each in seen if each.others},
             "away": {each.name: each.away for each in seen if each.away},
         }
@@ -122,27 +133,17 @@ def cluster_name(found: Sequence[Observed]) -> str:
     return told[0] if told else str(found[0].tag.cluster)
 
 
-def _row(observed: Observed, seen: Seen) -> dict[str, Any]:
+def _row(observed: Observed, seen: Seen, owner: str) -> dict[str, Any]:
     tag = observed.tag
     return {
         "host": seen.name,
         "kind": str(observed.key.kind),
         "name": observed.key.name,
         "cluster": cluster_name(seen.clusters()[tag.cluster]),
-        "owner": user_name(tag.uid),
+        "owner": owner,
         "running": "yes" if observed.running else "",
         "cluster_id": str(tag.cluster),
     }
-
-
-def user_name(uid: int | None) -> str:
-    """A user's name, their number where they have none, "" for nobody that we know of."""
-    if uid is None:
-        return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _name(observed: Observed) -> tuple[UUID, str]:

@@ -20,7 +20,7 @@ from nospoon.control.enrolment import Enrolment
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
 from nospoon.control.operations import Operations
-from nospoon.control.orphans import cluster_name, user_name
+from nospoon.control.orphans import cluster_name
 from nospoon.control.survey import Scope, Seen, Survey
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound
 from nospoon.model.cluster import Cluster, Host
@@ -32,6 +32,7 @@ from nospoon.plan.found import completed, found_allocations
 from nospoon.plan.kinds import KINDS
 from nospoon.runtime import running
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.users import NameOf, names_of, user_name
 from nospoon.spec.recovered import FILE, cluster_file, with_more
 from nospoon.store import clusters as stored
 from nospoon.store import snapshots
@@ -125,7 +126,9 @@ class Recovery:
         fleet: Fleet,
         enrolment: Enrolment,
         clock: Clock,
+        name_of: NameOf = user_name,
     ) -> None:
+        self.name_of = name_of
         self._database, self._cipher, self._survey = database, cipher, survey
         self._hosts, self._fleet, self._clock = hosts, fleet, clock
         self._operations, self._enrolment = operations, enrolment
@@ -147,8 +150,10 @@ class Recovery:
                 for each in found_in(seen, uid, known)
                 if of is None or each.name == of.name
             ]
+        rows = [row for row in rows if row]
+        names = await names_of((row["owner"] for row in rows), self.name_of)
         return {
-            "clusters": [row for row in rows if row],
+            "clusters": [{**row, "owner": names[row["owner"]]} for row in rows],
             "away": {each.name: each.away for each in seen if each.away},
             "others": {each.name: each.others for each in seen if each.others},
             "running": sorted({d for each in seen for d in each.others if running.runs(d)}),
@@ -336,7 +341,7 @@ def _among(away: Iterable[Host], hosts: Iterable[Host]) -> list[str]:
 def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, Any]:
     return {
         "cluster": found.name,
-        "owner": user_name(found.uid),
+        "owner": found.uid,
         "nodes": len(part.nodes),
         "hosts": ", ".join(host.name for host in part.hosts),
         "ironic": str(found.ironic or ""),

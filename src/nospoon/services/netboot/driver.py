@@ -32,11 +32,12 @@ from nospoon.model.resources import (
 )
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.owned import Process
+from nospoon.runtime.users import GroupOf, group_of_nobody
 from nospoon.services.netboot import dnsmasq, instructions
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAuthority
 from nospoon.services.netboot.serving import Advertiser, HttpListeners
-from nospoon.services.netboot.tree import Saved, Tree, group_of_nobody
+from nospoon.services.netboot.tree import Saved, Tree
 
 log = structlog.get_logger()
 
@@ -60,7 +61,9 @@ class NetbootDriver:
         peers: Peers,
         clock: Clock,
         find_grub: FindGrub,
+        group: GroupOf = group_of_nobody,
     ) -> None:
+        self._group = group
         self._state, self._deployment, self._http = state, deployment, http
         self._authority, self._clock, self._find_grub = authority, clock, find_grub
         self._peers = peers
@@ -148,7 +151,7 @@ class NetbootDriver:
     async def _run(self, tree: Tree, saved: Saved) -> None:
         """Bring files, dnsmasq and our own part to what is saved. Idempotent."""
         _bridge_index(saved.shape.bridge)
-        tree.save(saved)
+        await asyncio.to_thread(tree.save, saved)
         user = "nobody" if os.geteuid() == 0 else ""
         if user:
             tree.check_way()
@@ -197,16 +200,16 @@ class NetbootDriver:
             await dnsmasq.stop(running)
         tree.drop_left(before)
         index = _bridge_index(saved.shape.bridge)
+        group = (await asyncio.to_thread(self._group)).name if os.geteuid() == 0 else ""
         running = await dnsmasq.start(
             tree.configuration,
             pid_file=tree.pid_file,
-            group=group_of_nobody() if os.geteuid() == 0 else "",
+            group=group,
         )
-        tree.save(
-            msgspec.structs.replace(
-                saved, pid=running.pid, started=running.started, bridge_index=index
-            )
+        started = msgspec.structs.replace(
+            saved, pid=running.pid, started=running.started, bridge_index=index
         )
+        await asyncio.to_thread(tree.save, started)
 
     async def _remove(self, tree: Tree, saved: Saved) -> None:
         running = dnsmasq.find(tree.configuration, pid_file=tree.pid_file)
@@ -231,7 +234,8 @@ class NetbootDriver:
         instructions.write(tree, wanted, self._authority, address=saved.shape.host)
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:
-        return Tree(self._state / str(cluster) / f"{quote(key.host)}@{quote(key.name)}")
+        directory = self._state / str(cluster) / f"{quote(key.host)}@{quote(key.name)}"
+        return Tree(directory, group=self._group)
 
     def _earlier(self, tree: Tree) -> Saved | None:
         """What is there already. Raises `NotOurs` for another deployment's."""
@@ -245,7 +249,7 @@ class NetbootDriver:
 
     def _ours(self) -> Iterator[tuple[Tree, Saved]]:
         for path in sorted(self._state.glob("*/*/service.json")):
-            tree = Tree(path.parent)
+            tree = Tree(path.parent, group=self._group)
             saved = tree.load()
             if saved is not None and saved.tag.deployment == self._deployment:
                 yield tree, saved

@@ -36,6 +36,7 @@ from nospoon.model.resources import (
 from nospoon.protocols.ipxe.dnsmasq import without_left
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
+from nospoon.runtime.users import GroupOf, group_of_nobody
 from nospoon.services.netboot import instructions
 from nospoon.services.netboot.driver import FindGrub
 from nospoon.services.netboot.ports import BootAuthority
@@ -121,7 +122,9 @@ class RemoteNetbootDriver:
         authority: BootAuthority,
         clock: Clock,
         find_grub: FindGrub,
+        group: GroupOf = group_of_nobody,
     ) -> None:
+        self._group = group
         self._place, self._deployment, self._runner = place, deployment, runner
         self._authority, self._clock, self._find_grub = authority, clock, find_grub
         self._copying = asyncio.Lock()
@@ -153,15 +156,18 @@ class RemoteNetbootDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         done = await self._sh(LOOK, str(self._place.there), str(cluster or "*"))
-        return [self._observed(*line.split()) for line in done.splitlines()]
+        return [await self._observed(*line.split()) for line in done.splitlines()]
 
-    def _observed(self, pid: str, bridge: str, then: str, place: str, packed: str = "") -> Observed:
+    async def _observed(
+        self, pid: str, bridge: str, then: str, place: str, packed: str = ""
+    ) -> Observed:
         saved = _read(packed)
         if saved is None:
             return self._half_copied(PurePosixPath(place))
         tree = self._tree(saved.tag.cluster, saved.key)
         if tree.load() is None:
-            tree.save(saved)
+            async with self._copying:  # another look may be at it
+                await asyncio.to_thread(tree.save, saved)
         fault = ""
         if pid == "none":
             fault = "its dnsmasq does not run"
@@ -234,7 +240,7 @@ class RemoteNetbootDriver:
         loaders = {}
         if any(each.loader is Loader.GRUB for each in saved.shape.reservations):
             loaders["grubaa64.efi"] = await self._find_grub(Arch.AARCH64)
-        tree.save(saved)
+        await asyncio.to_thread(tree.save, saved)
         await asyncio.to_thread(
             tree.write, saved.shape, http_port=NOBODY_ANSWERS, user="nobody", loaders=loaders
         )
@@ -298,7 +304,8 @@ class RemoteNetbootDriver:
     def _tree(self, cluster: UUID, key: Key) -> Tree:
         name = f"{quote(key.host)}@{quote(key.name)}"
         here = self._place.here / str(cluster) / name
-        return Tree(here, there=self._place.there / str(cluster) / name)
+        there = self._place.there / str(cluster) / name
+        return Tree(here, there=there, group=self._group)
 
     def _prepared(self) -> Iterator[tuple[Tree, Saved]]:
         for path in sorted(self._place.here.glob("*/*/service.json")):

@@ -13,10 +13,8 @@ and initrds may have secrets. The way to it must be open to `nobody`.
 
 from __future__ import annotations
 
-import grp
 import hashlib
 import os
-import pwd
 import shutil
 import stat
 from collections.abc import Iterable, Mapping
@@ -27,6 +25,7 @@ import msgspec
 from nospoon.errors import MissingTool, ProviderError
 from nospoon.model.resources import Key, NetbootService, OwnerTag, Reservation
 from nospoon.protocols.ipxe import dnsmasq, grub, script
+from nospoon.runtime.users import GroupOf, group_of_nobody
 
 LOADERS: Mapping[str, tuple[Path, str]] = {
     "undionly.kpxe": (Path("/usr/lib/ipxe/undionly.kpxe"), "ipxe"),
@@ -40,11 +39,6 @@ LOADERS: Mapping[str, tuple[Path, str]] = {
 """Name below the TFTP root -> where Debian puts the file, and the package that has it."""
 
 READABLE, ENTERABLE, OF_GROUP, PRIVATE = 0o644, 0o755, 0o750, 0o700
-
-
-def group_of_nobody() -> str:
-    """Its name differs between distributions: nogroup, nobody."""
-    return grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -64,10 +58,17 @@ class Tree:
     """Reads and writes the files of one service.
 
     `there`: the path of the directory on the host where dnsmasq runs, if that is another.
+    `group`: the group of `nobody`, which `save` asks for: call it in a thread.
     """
 
-    def __init__(self, directory: Path, *, there: PurePosixPath | None = None) -> None:
-        self.directory = directory
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        there: PurePosixPath | None = None,
+        group: GroupOf = group_of_nobody,
+    ) -> None:
+        self.directory, self._group = directory, group
         self.there = there if there is not None else PurePosixPath(directory)
         self.saved_file = directory / "service.json"
         self.configuration = directory / "dnsmasq.conf"
@@ -190,7 +191,7 @@ class Tree:
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(exist_ok=True, mode=PRIVATE)
         if os.geteuid() == 0:
-            os.chown(self.directory, -1, pwd.getpwnam("nobody").pw_gid)
+            os.chown(self.directory, -1, self._group().gid)
             self.directory.chmod(OF_GROUP)
         else:
             self.directory.chmod(PRIVATE)
