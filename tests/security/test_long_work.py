@@ -9,17 +9,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from nospoon.runtime.clock import monotonic
 from nospoon.runtime.json_depth import DEEPEST
 from nospoon.runtime.slices import Slices
+from nospoon.services.bmcs.accounts import MOST_SESSIONS, SESSIONS_PER_NODE, Accounts
 from nospoon.services.bmcs.redfish import metadata, query
 from nospoon.services.bmcs.redfish.exchange import MAX_BODY
 from nospoon.services.bmcs.redfish.query import MOST_EXPANDED
 from nospoon.services.bmcs.redfish.sessions import LARGEST
-from nospoon.testing.bench import Bench, bench
-from nospoon.testing.redfish_app import Redfish
+from nospoon.testing.bench import Bench, bench, config
+from nospoon.testing.redfish_app import Login, Redfish
 
 ROOT = "/redfish/v1"
 SESSIONS = f"{ROOT}/SessionService/Sessions"
@@ -104,6 +107,41 @@ async def test_a_list_of_accounts_looks_at_no_bmc() -> None:
             calls.append(await calls_of(redfish.ask("GET", f"{ROOT}/AccountService/Accounts")))
     few, many = calls
     assert 0 < many < few + MANY // 2
+
+
+async def test_a_session_is_found_without_a_look_at_the_others() -> None:
+    """As many calls of Python functions beside many accounts with sessions as beside few."""
+    calls = []
+    for count in (2, MANY):
+        async with bench(count) as b:
+            redfish, accounts = Redfish.of(b), b.service.listeners.accounts
+            for each in b.configs:
+                account = accounts.find(each.bmc.username, each.password)
+                assert account is not None
+                made = accounts.log_in(account, each.bmc.username, now=monotonic())
+            last = Redfish.of(b, Login(each.bmc.username, each.password))
+            await last.ask("GET", f"{SESSIONS}/{made.id}")  # logs in
+            calls.append(await calls_of(last.ask("GET", f"{SESSIONS}/{made.id}")))
+            assert (await last.ask("GET", f"{SESSIONS}/{made.id}")).json["Id"] == made.id
+            assert (await redfish.ask("GET", f"{SESSIONS}/{made.id}")).status == 404
+    few, many = calls
+    assert 0 < many < few + MANY // 2
+
+
+async def test_an_account_of_many_bmcs_has_a_bounded_number_of_sessions() -> None:
+    """The one that was idle longest ends with one more."""
+    accounts, node = Accounts(), config(0, redfish_port=1)
+    for _ in range(MOST_SESSIONS // SESSIONS_PER_NODE + 1):
+        accounts.put(replace(node, bmc=replace(node.bmc, uuid=uuid4())))
+    account = accounts.find(node.bmc.username, node.password)
+    assert account is not None
+    made = [accounts.log_in(account, "admin", now=0.0) for _ in range(MOST_SESSIONS)]
+    assert accounts.session(made[0].token, now=1.0) is made[0]
+    accounts.log_in(account, "admin", now=2.0)
+    assert accounts.session(made[1].token, now=2.0) is None
+    assert accounts.find_session(account, frozenset(), made[1].id, now=2.0) is None
+    assert accounts.session(made[0].token, now=2.0) is made[0]
+    assert len(accounts.tokens) == MOST_SESSIONS
 
 
 async def test_slices_of_several_pieces_of_work_are_one_in_a_turn() -> None:

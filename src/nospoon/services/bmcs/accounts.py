@@ -27,7 +27,12 @@ LEAST_PRIVILEGE, OPERATOR = 2, 3
 SESSION_TIMEOUT = 1800.0
 """Seconds without a request after which a session ends (DSP0266 §13.3.4.4)."""
 SESSIONS_PER_NODE = 16
-"""An account may have so many sessions for each of its nodes; the one idle longest gives way."""
+MOST_SESSIONS = 4096
+"""An account may have so many sessions for each of its nodes, and at most so many in all.
+
+One more ends the account's session that was idle longest. A refusal (503), which the standard
+allows too, would lock out a client that restarts without logging out, until its sessions expire.
+"""
 
 
 @dataclass(slots=True)
@@ -68,6 +73,7 @@ class Accounts:
         self.changes = 0
         """How often who may use a BMC was told."""
         self._by_token: dict[bytes, RedfishSession] = {}
+        self._by_id: dict[str, RedfishSession] = {}
         self.failures = Failures()
         self.log = RateLimitedLog()
         self.changing = asyncio.Lock()
@@ -138,7 +144,7 @@ class Accounts:
         if not account.systems:
             del self._accounts[digest]
             for session in account.sessions.values():
-                del self._by_token[_named(session.token)]
+                self._forget(session)
 
     def of(self, system: UUID) -> tuple[bytes, ...]:
         """The accounts that may use a BMC."""
@@ -189,12 +195,13 @@ class Accounts:
             account=account,
             expires=now + SESSION_TIMEOUT,
         )
-        sessions[session.id] = self._by_token[_named(session.token)] = session
+        sessions[session.id] = self._by_id[session.id] = session
+        self._by_token[_named(session.token)] = session
         return session
 
     def _make_room(self, account: bytes, now: float) -> None:
         known = self._accounts[account]
-        limit = SESSIONS_PER_NODE * len(known.systems)
+        limit = min(SESSIONS_PER_NODE * len(known.systems), MOST_SESSIONS)
         while known.sessions:
             oldest = next(iter(known.sessions.values()))
             if len(known.sessions) < limit and oldest.expires > now:
@@ -222,21 +229,33 @@ class Accounts:
         sessions[found.id] = sessions.pop(found.id)
         return found
 
+    def find_session(
+        self, account: bytes, here: AbstractSet[UUID], wanted: str, *, now: float
+    ) -> RedfishSession | None:
+        """The session of this id, None where the account may not see it or it has expired."""
+        found = self._by_id.get(wanted)
+        if found is None or found.expires <= now or not self._may_see(account, found.account, here):
+            return None
+        return found
+
     def sessions(
         self, account: bytes, here: AbstractSet[UUID], *, now: float
-    ) -> Sequence[RedfishSession]:
+    ) -> Iterator[Sequence[RedfishSession]]:
         """The sessions that an account may see and end, as far as they have not expired.
 
         Its own, and those of accounts that use BMCs `here`, and none but such as it administers:
-        a session is good for all BMCs of its account (DSP0266 §13.3.4, ConfigureManager).
+        a session is good for all BMCs of its account (DSP0266 §13.3.4, ConfigureManager). They come
+        by account, so that the caller may rest in between, while sessions begin and end.
         """
-        return [
-            session
-            for digest, other in self._accounts.items()
-            if other.sessions and (digest == account or self._administers(account, other, here))
-            for session in other.sessions.values()
-            if session.expires > now
-        ]
+        for digest in [each for each, other in self._accounts.items() if other.sessions]:
+            other = self._accounts.get(digest)
+            if other is None or not self._may_see(account, digest, here):
+                yield ()
+            else:
+                yield [each for each in other.sessions.values() if each.expires > now]
+
+    def _may_see(self, account: bytes, other: bytes, here: AbstractSet[UUID]) -> bool:
+        return account == other or self._administers(account, self._accounts[other], here)
 
     def _administers(self, account: bytes, other: _Account, here: AbstractSet[UUID]) -> bool:
         found = self._accounts.get(account)
@@ -249,6 +268,10 @@ class Accounts:
         account = self._accounts.get(session.account)
         if account is not None:
             account.sessions.pop(session.id, None)
+        self._forget(session)
+
+    def _forget(self, session: RedfishSession) -> None:
+        self._by_id.pop(session.id, None)
         self._by_token.pop(_named(session.token), None)
 
 

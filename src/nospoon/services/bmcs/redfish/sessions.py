@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from uuid import UUID
 
 from starlette.responses import Response
 
@@ -33,13 +34,18 @@ async def _session_service(exchange: Exchange) -> Response:
 
 
 async def _sessions(exchange: Exchange) -> Response:
-    ids = await ordered((each.id for each in _visible_sessions(exchange)), exchange.rest)
+    found = list[str]()
+    for some in exchange.accounts.sessions(
+        exchange.account, _here(exchange), now=clock.monotonic()
+    ):
+        await exchange.rest()
+        found.extend(each.id for each in some)
+    ids = await ordered(found, exchange.rest)
     return tagged(exchange, collection("Session", SESSIONS, ids))
 
 
-def _visible_sessions(exchange: Exchange) -> Sequence[RedfishSession]:
-    here = exchange.service.redfish_at(exchange.request.scope["server"])
-    return exchange.accounts.sessions(exchange.account, here, now=clock.monotonic())
+def _here(exchange: Exchange) -> AbstractSet[UUID]:
+    return exchange.service.redfish_at(exchange.request.scope["server"])
 
 
 async def _create_session(exchange: Exchange) -> Response:
@@ -57,11 +63,11 @@ async def _create_session(exchange: Exchange) -> Response:
 
 
 def _session_of(exchange: Exchange) -> RedfishSession:
-    wanted = exchange.request.path_params["session"]
-    for each in _visible_sessions(exchange):
-        if each.id == wanted:
-            return each
-    raise errors.not_found(exchange.path)
+    wanted, now = exchange.request.path_params["session"], clock.monotonic()
+    found = exchange.accounts.find_session(exchange.account, _here(exchange), wanted, now=now)
+    if found is None:
+        raise errors.not_found(exchange.path)
+    return found
 
 
 async def _session(exchange: Exchange) -> Response:
