@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from nospoon.runtime.slices import Slices
 from nospoon.services.bmcs.accounts import MOST_SESSIONS, SESSIONS_PER_NODE, Accounts
 from nospoon.services.bmcs.redfish import metadata, query
 from nospoon.services.bmcs.redfish.exchange import MAX_BODY
+from nospoon.services.bmcs.redfish.listings import BATCH
 from nospoon.services.bmcs.redfish.query import MOST_EXPANDED
 from nospoon.services.bmcs.redfish.sessions import LARGEST
 from nospoon.testing.bench import Bench, bench, config
@@ -171,6 +173,54 @@ async def test_a_list_is_made_once_for_all_and_again_when_somebody_sees_somethin
         assert await turns_while(ask("GET", f"{ROOT}/Systems")) < MANY // 2
         await b.service.remove(b.configs[-1].bmc.uuid)
         assert (await ask("GET", f"{ROOT}/Systems")).json["Members@odata.count"] == MANY - 1
+
+
+async def test_locations_of_certificates_are_made_once_and_again_when_one_comes(
+    tmp_path: Path,
+) -> None:
+    async with bench(MANY, tls=tmp_path) as b:
+        b.service.slices = Slices(seconds=0.0)
+        for each in b.configs:
+            await b.service.put(replace(each, password=b.first.password))
+        last = replace(b.configs[-1], password=b.first.password)
+        await b.service.remove(last.bmc.uuid)
+        ask, path = Redfish.of(b).ask, f"{ROOT}/CertificateService/CertificateLocations"
+        assert await turns_while(ask("GET", path)) > MANY
+        assert await turns_while(ask("GET", path)) < MANY // 2
+        assert await turns_while(ask("GET", f"{path}?$select=Links/Certificates")) < MANY // 2
+        links = (await ask("GET", f"{path}?$select=Links/Certificates")).json["Links"]
+        assert links == {"Certificates": (await ask("GET", path)).json["Links"]["Certificates"]}
+        assert len(links["Certificates"]) == MANY - 1
+        await b.service.put(last)
+        found = (await ask("GET", path)).json["Links"]
+        assert found["Certificates@odata.count"] == len(found["Certificates"]) == MANY
+
+
+@pytest.mark.parametrize("asked", ["excerpt", "only", "$select=Members", "$top=2000"])
+async def test_long_lists_are_read_and_written_in_slices_with_any_query(asked: str) -> None:
+    count = 2 * BATCH + 1
+    async with many_bmcs(count) as b:
+        ask = Redfish.of(b).ask
+        whole = (await ask("GET", f"{ROOT}/Systems")).json["Members"]
+        assert await turns_while(ask("GET", f"{ROOT}/Systems?{asked}")) >= 2 * count / BATCH
+        assert (await ask("GET", f"{ROOT}/Systems?{asked}")).json["Members"] == whole
+        assert len(whole) == count
+
+
+async def test_what_was_expanded_is_written_in_slices() -> None:
+    """A slice for reading and one for writing, of each resource."""
+    async with many_bmcs() as b:
+        ask = Redfish.of(b).ask
+        await ask("GET", f"{ROOT}/Systems")  # from now on the list is kept
+        assert await turns_while(ask("GET", f"{ROOT}/Systems?$expand=.")) > 2 * MANY
+
+
+async def test_long_lists_are_made_in_slices_for_what_they_are_expanded_in() -> None:
+    async with many_bmcs() as b:
+        found = await Redfish.of(b).ask("GET", f"{ROOT}/?$expand=.($levels=2)")
+        assert found.status == 200
+        assert len(found.json["Systems"]["Members"]) == MANY
+        assert found.json["Systems"]["Members"][0]["SystemType"] == "Virtual"
 
 
 async def test_a_task_is_found_without_a_look_at_all_bmcs() -> None:

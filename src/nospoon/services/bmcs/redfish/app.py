@@ -58,9 +58,9 @@ from nospoon.services.bmcs.redfish.exchange import (
     Resource,
     check_match,
     collection,
+    links_of,
     listed,
     read,
-    ref,
     represented,
     respond,
     tagged,
@@ -165,16 +165,24 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
     if response.status_code != 200 or "json" not in response.headers.get("content-type", ""):
         return response
     asked = exchange.request.query_params
-    if exchange.listed is not None and asked.keys() <= {"$top", "$skip"}:
+    found, is_page = exchange.listed, asked.keys() <= {"$top", "$skip"}
+    if found is not None and is_page and "Members" in found.body:
         # of a long list only what is asked for is made
-        envelope, paths = exchange.listed
-        body = query.page({**envelope, "Members": paths}, asked)
-        body["Members"] = [ref(each) for each in body["Members"]]
-        return represented(exchange, body, _kept_headers(response), anew=False)
-    body = msgspec.json.decode(response.body)
+        body = query.page({**found.body, "Members": found.paths}, asked)
+        body["Members"] = await links_of(body["Members"], exchange.rest)
+        return await represented(exchange, body, _kept_headers(response), anew=False)
+    body = await _body_of(exchange, response)
     wanted = await query.apply(body, asked, partial(_fetch, exchange), exchange.rest)
     anew = query.looks_elsewhere(asked)
-    return represented(exchange, wanted, _kept_headers(response), anew=anew)
+    return await represented(exchange, wanted, _kept_headers(response), anew=anew)
+
+
+async def _body_of(exchange: Exchange, response: Response) -> dict[str, Any]:
+    """What this exchange is answered with; a long list is not decoded, but made in slices."""
+    if exchange.listed is not None:
+        return await exchange.listed.whole(exchange.rest)
+    body: dict[str, Any] = msgspec.json.decode(response.body)
+    return body
 
 
 def _kept_headers(response: Response) -> dict[str, str]:
@@ -189,13 +197,13 @@ async def _fetch(exchange: Exchange, path: str) -> dict[str, Any] | None:
     resource, params = found
     scope = {**exchange.request.scope, "path": path, "query_string": b"", "headers": [],
              "path_params": params}  # fmt: skip
-    inner = replace(exchange, request=Request(scope))
+    request = Request(scope, exchange.request.receive)  # long work looks whether its client is gone
+    inner = replace(exchange, request=request, listed=None)
     try:
         response = await resource.methods["GET"](inner)
     except RedfishError:
         return None
-    body: dict[str, Any] = msgspec.json.decode(response.body)
-    return body
+    return await _body_of(inner, response)
 
 
 def _check_version(request: Request) -> None:

@@ -28,6 +28,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     ROOT,
     Exchange,
     Resource,
+    linked,
     listing,
     member,
     ref,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 SERVICE = "CertificateService"
 ONLY = "1"
 _HTTPS = "Managers/{id}/NetworkProtocol/HTTPS/Certificates"
+_TAIL = f"NetworkProtocol/HTTPS/Certificates/{ONLY}"
 _NAMES = {
     "CommonName": NameOID.COMMON_NAME,
     "Organization": NameOID.ORGANIZATION_NAME,
@@ -110,18 +112,21 @@ async def _service(exchange: Exchange) -> Response:
 
 
 async def _locations(exchange: Exchange) -> Response:
-    links = []
-    for each in await exchange.members():
-        await exchange.rest()
-        found = exchange.service.status(UUID(each))
-        if found is not None and found.bmc.tls:
-            links.append(ref(f"{_HTTPS.format(id=each)}/{ONLY}"))
     path = f"{SERVICE}/CertificateLocations"
-    body = {
-        **resource("CertificateLocations", path, "CertificateLocations", "Certificate Locations"),
-        "Links": {"Certificates": links, "Certificates@odata.count": len(links)},
-    }
-    return tagged(exchange, body)
+
+    def names(system: str) -> list[str]:
+        found = exchange.service.status(UUID(system))
+        return [f"{system}/{_TAIL}"] if found is not None and found.bmc.tls else []
+
+    def empty(count: int) -> dict[str, Any]:
+        return {
+            **resource(
+                "CertificateLocations", path, "CertificateLocations", "Certificate Locations"
+            ),
+            "Links": {"Certificates": [], "Certificates@odata.count": count},
+        }
+
+    return await linked(exchange, "Managers", names, empty, ("Links", "Certificates"))
 
 
 def _ids(served: Served) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
@@ -22,7 +21,8 @@ from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.slices import Slice
 from nospoon.services.bmcs.accounts import OPERATOR, Accounts
 from nospoon.services.bmcs.redfish import errors
-from nospoon.services.bmcs.redfish.listings import BATCH, T, ordered
+from nospoon.services.bmcs.redfish.encoding import JSON, encoded, long_tag_of, tag_of
+from nospoon.services.bmcs.redfish.listings import BATCH, Rest, T, ordered
 from nospoon.services.bmcs.redfish.metadata import odata_type
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 MAX_BODY = 64 << 10
 """Bytes of a request's body."""
 ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache, no-store"}
-_JSON = msgspec.json.Encoder()
 
 
 CLOCK = "DateTime"
@@ -52,8 +51,8 @@ class Exchange:
     username: str = ""
     late: tuple[Served, float] | None = None
     """The BMC whose fault on demand delays the answer, and by how many seconds."""
-    listed: tuple[dict[str, Any], Sequence[str]] | None = None
-    """The collection that it is answered with: without its members, and their paths."""
+    listed: Listed | None = None
+    """The resource that it is answered with, where that is a long list."""
     _data: bytes | None = None
     """The body, once it was received."""
     _slice: Slice | None = None
@@ -247,7 +246,7 @@ _JSON_HEADERS = (
 
 def respond(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer with a JSON body."""
-    return _written(_JSON.encode(body), status, headers or {})
+    return _written(JSON.encode(body), status, headers or {})
 
 
 def _written(data: bytes, status: int, headers: Mapping[str, str]) -> Response:
@@ -266,8 +265,8 @@ def tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
 
     With query parameters the client has something else: they are to be looked at first.
     """
-    data = _JSON.encode(body)
-    tag = _tag_of(data) if CLOCK not in body else etag(body)
+    data = JSON.encode(body)
+    tag = tag_of(data) if CLOCK not in body else etag(body)
     return _tagged(exchange, data, tag, body["@odata.type"])
 
 
@@ -276,8 +275,41 @@ def _tagged(exchange: Exchange, data: bytes, tag: str, odata_type: str) -> Respo
         return not_modified(tag)
     headers = {"ETag": tag, "Link": _described_by(odata_type)}
     # encoding it anew with the tag in it would take as long as all the rest
-    data = data[:-1] + b',"@odata.etag":' + _JSON.encode(tag) + b"}"
+    data = data[:-1] + b',"@odata.etag":' + JSON.encode(tag) + b"}"
     return _written(data, 200, headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A resource with a long list of links: `body` has none of them, `paths` are those.
+
+    `place`: the names that lead to the list. `data`: all of it as JSON, `tag`: its ETag.
+    """
+
+    body: dict[str, Any]
+    paths: Sequence[str]
+    data: bytes
+    tag: str
+    place: tuple[str, ...] = ("Members",)
+
+    async def whole(self, rest: Rest) -> dict[str, Any]:
+        """The body with its links."""
+        links = await links_of(self.paths, rest)
+        return {**_with_links(self.body, self.place, links), "@odata.etag": self.tag}
+
+
+async def links_of(paths: Sequence[str], rest: Rest) -> list[dict[str, str]]:
+    """Made in slices."""
+    links = list[dict[str, str]]()
+    for start in range(0, len(paths), BATCH):
+        await rest()
+        links.extend(ref(each) for each in paths[start : start + BATCH])
+    return links
+
+
+def _with_links(body: dict[str, Any], place: Sequence[str], links: list[Any]) -> dict[str, Any]:
+    first, *further = place
+    return {**body, first: _with_links(body[first], further, links) if further else links}
 
 
 async def listed(
@@ -285,34 +317,54 @@ async def listed(
 ) -> Response:
     """A collection of what all systems of the caller have. `names`: those of a system's."""
 
-    async def make() -> tuple[int, tuple[dict[str, Any], list[str], bytes]]:
+    def empty(count: int) -> dict[str, Any]:
+        return {**collection(kind, path, ()), **more, "Members@odata.count": count}
+
+    return await linked(exchange, path, names, empty, ("Members",))
+
+
+async def linked(
+    exchange: Exchange,
+    path: str,
+    names: Callable[[str], Iterable[str]],
+    empty: Callable[[int], dict[str, Any]],
+    place: tuple[str, ...],
+) -> Response:
+    """A resource with links, below `path`, to what all systems of the caller have; it is kept.
+
+    `empty`: the resource for so many links, without them; its list at `place` is its last one.
+    """
+
+    async def make() -> tuple[int, Listed]:
         members = await exchange.members()
         paths, pieces = [], []
         for start in range(0, len(members), BATCH):
             await exchange.rest()
             batch = [f"{path}/{name}" for each in members[start : start + BATCH]
                      for name in names(each)]  # fmt: skip
-            paths.extend(batch)
-            pieces.append(_JSON.encode([ref(each) for each in batch])[1:-1])
-        body = {**collection(kind, path, ()), **more, "Members@odata.count": len(paths)}
-        head, members_, tail = _JSON.encode(body).rpartition(b"[]")
+            if batch:
+                paths.extend(batch)
+                pieces.append(JSON.encode([ref(each) for each in batch])[1:-1])
+        body = empty(len(paths))
+        head, members_, tail = JSON.encode(body).rpartition(b"[]")
         data = b"".join((head, members_[:1], b",".join(pieces), members_[1:], tail))
-        return len(paths), (body, paths, data)
+        tag = await long_tag_of(data, exchange.rest)
+        return len(paths), Listed(body, paths, data, tag, place)
 
-    body, paths, data = await exchange.kept(path, make)
-    exchange.listed = body, paths
-    return _tagged(exchange, data, _tag_of(data), body["@odata.type"])
+    exchange.listed = found = await exchange.kept("/".join((path, *place)), make)
+    return _tagged(exchange, found.data, found.tag, found.body["@odata.type"])
 
 
-def represented(
+async def represented(
     exchange: Exchange, body: dict[str, Any], headers: dict[str, str], *, anew: bool
 ) -> Response:
     """What query parameters made of a resource. `anew`: what had an ETag has one of its own."""
-    data = _JSON.encode(body)
+    data = await encoded(body, exchange.rest)
     if "ETag" in headers:
-        headers = {**headers, "ETag": _tag_of(data)} if anew else headers
-        if is_known(exchange, headers["ETag"]):
-            return not_modified(headers["ETag"])
+        tag = await long_tag_of(data, exchange.rest) if anew else headers["ETag"]
+        headers = {**headers, "ETag": tag}
+        if is_known(exchange, tag):
+            return not_modified(tag)
     return _written(data, 200, headers)
 
 
@@ -336,11 +388,7 @@ def _described_by(odata_type: str) -> str:
 
 def etag(body: dict[str, Any]) -> str:
     """Of a resource. That its clock goes on is no change of it."""
-    return _tag_of(_JSON.encode({name: body[name] for name in body if name != CLOCK}))
-
-
-def _tag_of(data: bytes) -> str:
-    return f'W/"{hashlib.blake2b(data, digest_size=8).hexdigest()}"'
+    return tag_of(JSON.encode({name: body[name] for name in body if name != CLOCK}))
 
 
 def _tags(header: str | None) -> set[str]:

@@ -56,7 +56,7 @@ async def apply(
         what, levels = expand
         body = await _expanded(body, what, levels, _bounded(fetch, rest))
     if "$select" in query:
-        body = _selected(body, query["$select"])
+        body = await _selected(body, query["$select"], rest)
     return body
 
 
@@ -195,15 +195,17 @@ async def _followed(value: Any, what: str, levels: int, fetch: Fetch) -> Any:
     return await _expanded(found, what, levels - 1, fetch)
 
 
-def _selected(body: dict[str, Any], text: str) -> dict[str, Any]:
+async def _selected(body: dict[str, Any], text: str, rest: Rest) -> dict[str, Any]:
     """Top-level properties and `A/B` below them; members of a collection one by one."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise _bad("$select", text, "names of properties")
-    if "Members" in body and any(set(each) != {"@odata.id"} for each in body["Members"]):
-        members = [_kept(each, names) for each in body["Members"]]
-        return {**body, "Members": members}
-    return _kept(body, names)
+    members, are_links = list[dict[str, Any]](), True
+    for each in body.get("Members", ()):
+        await rest()
+        members.append(_kept(each, names))
+        are_links = are_links and each.keys() == {"@odata.id"}
+    return _kept(body, names) if are_links else {**body, "Members": members}
 
 
 def _kept(body: dict[str, Any], names: list[str]) -> dict[str, Any]:
