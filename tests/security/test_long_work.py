@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from nospoon.runtime.json_depth import DEEPEST
 from nospoon.runtime.slices import Slices
 from nospoon.services.bmcs.accounts import MOST_SESSIONS, SESSIONS_PER_NODE, Accounts
 from nospoon.services.bmcs.redfish import metadata, query
+from nospoon.services.bmcs.redfish.app import MOST_AT_ONCE
 from nospoon.services.bmcs.redfish.exchange import MAX_BODY
 from nospoon.services.bmcs.redfish.listings import BATCH
 from nospoon.services.bmcs.redfish.query import MOST_EXPANDED
@@ -208,11 +210,11 @@ async def test_long_lists_are_read_and_written_in_slices_with_any_query(asked: s
 
 
 async def test_what_was_expanded_is_written_in_slices() -> None:
-    """A slice for reading and one for writing, of each resource."""
+    """A slice for reading and one for writing of each resource, each of two turns."""
     async with many_bmcs() as b:
         ask = Redfish.of(b).ask
         await ask("GET", f"{ROOT}/Systems")  # from now on the list is kept
-        assert await turns_while(ask("GET", f"{ROOT}/Systems?$expand=.")) > 2 * MANY
+        assert await turns_while(ask("GET", f"{ROOT}/Systems?$expand=.")) > 3 * MANY
 
 
 async def test_long_lists_are_made_in_slices_for_what_they_are_expanded_in() -> None:
@@ -221,6 +223,26 @@ async def test_long_lists_are_made_in_slices_for_what_they_are_expanded_in() -> 
         assert found.status == 200
         assert len(found.json["Systems"]["Members"]) == MANY
         assert found.json["Systems"]["Members"][0]["SystemType"] == "Virtual"
+
+
+async def test_an_account_has_a_bounded_number_of_requests_at_once_and_others_have_theirs() -> None:
+    """Each waits for its slices until the last one has begun."""
+    async with bench(2) as b:
+        b.service.slices = Slices(seconds=0.0)
+        one, second = Redfish.of(b), b.configs[1]
+        other = replace(one, login=Login(second.bmc.username, second.password))
+        asked = f"{ROOT}/Systems?$expand=."
+        found = await asyncio.gather(
+            *(one.ask("GET", asked) for _ in range(MOST_AT_ONCE + 2)), other.ask("GET", asked)
+        )
+        *first, theirs = found
+        assert Counter(each.status for each in first) == {200: MOST_AT_ONCE, 503: 2}
+        assert theirs.status == 200
+        refused = first[-1]
+        assert refused.message == "ServiceTemporarilyUnavailable"
+        assert refused.headers["retry-after"] == "1"
+        again = await asyncio.gather(*(one.ask("GET", asked) for _ in range(MOST_AT_ONCE)))
+        assert {each.status for each in again} == {200}
 
 
 async def test_a_task_is_found_without_a_look_at_all_bmcs() -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.service import BmcService
 
 
+MOST_AT_ONCE = 512
+"""Requests of one account that one listener answers at the same time; others get 503."""
 VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -96,11 +99,20 @@ class App:
 
     def __init__(self, service: BmcService, accounts: Accounts) -> None:
         self._service, self._accounts = service, accounts
+        self._in_progress: Counter[bytes] = Counter()
+        """Requests of each account."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        exchange = Exchange(Request(scope, receive), self._service, self._accounts)
         try:
-            response = await self._respond(request)
+            await self._answer(exchange, scope, receive, send)
+        finally:
+            self._release(exchange)
+
+    async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        request = exchange.request
+        try:
+            response = await self._respond(exchange)
         except ClientDisconnect:
             return  # in the middle of its body: nobody is there to be answered
         except Exception:  # noqa: BLE001  (the outermost place; logged with its traceback)
@@ -109,17 +121,30 @@ class App:
         response.raw_headers.extend(_OVER_TLS if scope["scheme"] == "https" else _SECURE)
         await response(scope, receive, send)
 
-    async def _respond(self, request: Request) -> Response:
-        exchange = Exchange(request, self._service, self._accounts)
+    def _admit(self, exchange: Exchange) -> None:
+        """Raises `RedfishError` where the account has as many requests in progress as it may."""
+        if self._in_progress[exchange.account] >= MOST_AT_ONCE:
+            raise errors.too_many_requests()
+        self._in_progress[exchange.account] += 1
+        exchange.admitted = exchange.account
+
+    def _release(self, exchange: Exchange) -> None:
+        if exchange.admitted is None:
+            return
+        self._in_progress[exchange.admitted] -= 1
+        if not self._in_progress[exchange.admitted]:
+            del self._in_progress[exchange.admitted]
+
+    async def _respond(self, exchange: Exchange) -> Response:
         await exchange.begin()
-        path = request.scope["path"]
+        request, path = exchange.request, exchange.request.scope["path"]
         found = find(path) or find(path.removesuffix("/"))  # people write one too many
         if found is None:
             return _refused(errors.not_found(request.url.path))
         if request.method not in VERBS:
             return _refused(errors.not_implemented(request.method))
         resource, request.scope["path_params"] = found
-        response = await _answer(resource, exchange)
+        response = await _answer(resource, exchange, self._admit)
         if exchange.late is not None:
             served, seconds = exchange.late
             await served.wait_badly(seconds)
@@ -128,7 +153,9 @@ class App:
         return response
 
 
-async def _answer(resource: Resource, exchange: Exchange) -> Response:
+async def _answer(
+    resource: Resource, exchange: Exchange, admit: Callable[[Exchange], None]
+) -> Response:
     method = "GET" if exchange.request.method == "HEAD" else exchange.request.method
     try:
         exchange.check_awake()
@@ -136,6 +163,7 @@ async def _answer(resource: Resource, exchange: Exchange) -> Response:
         handler = resource.methods.get(method)
         if method not in resource.open_ or _asks_for_more(exchange):
             await _log_in(exchange)
+            admit(exchange)
         if method != "GET" and query.KNOWN.intersection(exchange.request.query_params):
             raise query.not_on_operation()
         if handler is None:

@@ -378,6 +378,18 @@ def too_many_logins() -> RedfishError:
     )
 
 
+def too_many_requests() -> RedfishError:
+    """Of one account at the same time."""
+    return RedfishError(
+        503,
+        "ServiceTemporarilyUnavailable",
+        "The service is temporarily unavailable.  Retry in 1 seconds.",
+        args=("1",),
+        resolution="Too many requests of this account are in progress: send fewer at once.",
+        headers={"Retry-After": "1"},
+    )
+
+
 def internal() -> RedfishError:
     """Of an error that nobody expected; the log has it."""
     return RedfishError(

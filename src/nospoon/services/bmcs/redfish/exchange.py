@@ -53,6 +53,8 @@ class Exchange:
     """The BMC whose fault on demand delays the answer, and by how many seconds."""
     listed: Listed | None = None
     """The resource that it is answered with, where that is a long list."""
+    admitted: bytes | None = None
+    """The account whose requests in progress this one is counted with."""
     _data: bytes | None = None
     """The body, once it was received."""
     _slice: Slice | None = None
