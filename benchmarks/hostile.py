@@ -1,5 +1,8 @@
 """What others notice of hostile requests: how late IPMI is while each of them goes on.
 
+`hostile.py COUNT WORD...` makes so many BMCs, and runs the attacks
+with one of these words in their names.
+
 The server is a process of its own with 1,000 BMCs of one account behind one Redfish port. A probe
 asks one BMC for Get Chassis Status, over and over. In the server, a timer of a millisecond measures
 the longest stall: the CPU that the event loop's thread took between two of its turns, so that what
@@ -36,11 +39,13 @@ from nospoon.services.bmcs.service import BmcService
 from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+WORDS = sys.argv[2:]
 SECONDS = 5.0
 GOAL = 0.050
 ROOT = "/redfish/v1"
 TERMS = 120
 IDLE = 3000
+PARALLEL, OF_SOURCE = 1000, 200
 PLANNED = 100_000
 
 Attack = Callable[[BmcConfig], None]
@@ -134,6 +139,48 @@ def guesses(to: BmcConfig) -> None:
             )  # fmt: skip
 
 
+def sessions(to: BmcConfig) -> None:
+    """Many, which are listed, expanded and looked for."""
+    place = f"{ROOT}/SessionService/Sessions"
+    body = json.dumps({"UserName": to.bmc.username, "Password": to.password}).encode()
+    for _ in range(100):
+        ask(to, "POST", place, body, known=False)
+    for query in ("", "?$expand=.", "/none"):
+        ask(to, "GET", place + query)
+
+
+def selected(to: BmcConfig) -> None:
+    for query in ("$select=Members", "excerpt", "only", "$top=9000&$skip=1"):
+        ask(to, "GET", f"{ROOT}/Systems?{query}")
+
+
+def nested_lists(to: BmcConfig) -> None:
+    for query in ("$expand=.", "$expand=.($levels=3)"):
+        ask(to, "GET", f"{ROOT}/?{query}")
+        ask(to, "GET", f"{ROOT}/Managers?{query}&$filter=Name%20ne%20'x'&$select=Name,Links")
+
+
+def locations(to: BmcConfig) -> None:
+    for query in ("", "?$select=Links/Certificates", "?$expand=~"):
+        ask(to, "GET", f"{ROOT}/CertificateService/CertificateLocations{query}")
+
+
+def parallel(to: BmcConfig) -> None:
+    """Of one account, from as many addresses as its connections need."""
+    place, held = (to.bmc.address, to.bmc.redfish_port), []
+    login = base64.b64encode(f"{to.bmc.username}:{to.password}".encode()).decode()
+    head = f"GET {ROOT}/Systems?$expand=. HTTP/1.1\r\nHost: b\r\nConnection: close\r\n"
+    head += f"Authorization: Basic {login}\r\n\r\n"
+    for number in range(PARALLEL):
+        source = f"127.0.1.{1 + number // OF_SOURCE}", 0
+        with contextlib.suppress(OSError):
+            held.append(socket.create_connection(place, 30, source))
+            held[-1].sendall(head.encode())
+    for each in held:
+        with contextlib.suppress(OSError), each:
+            each.recv(1 << 16)
+
+
 ATTACKS: tuple[tuple[str, Attack], ...] = (
     (f"$filter with {TERMS} terms", filtered),
     ("$expand of two levels", expanded),
@@ -143,6 +190,11 @@ ATTACKS: tuple[tuple[str, Attack], ...] = (
     ("64 Ki headers", headers),
     (f"{IDLE} idle connections", idle),
     ("wrong passwords", guesses),
+    ("many sessions", sessions),
+    ("$select, only and excerpt of a long list", selected),
+    ("$expand of the root, nested lists", nested_lists),
+    ("CertificateLocations", locations),
+    (f"{PARALLEL} parallel requests of one account", parallel),
 )
 
 
@@ -212,7 +264,7 @@ def show(
 ) -> float:
     """Returns what counts for the goal: the stall where it is known, else the longest latency."""
     middle, p99 = found[len(found) // 2], found[int(len(found) * 0.99)]
-    line = f"{what:<36} latency {middle * 1e3:7.2f}, p99 {p99 * 1e3:7.2f}"
+    line = f"{what:<42} latency {middle * 1e3:7.2f}, p99 {p99 * 1e3:7.2f}"
     line += f", most {found[-1] * 1e3:8.2f} ms"
     if quiet is not None:
         line += f"  {p99 / quiet[int(len(quiet) * 0.99)]:6.1f} x quiet"
@@ -248,6 +300,8 @@ def bmcs() -> float:
         show(f"quiet, {COUNT} BMCs", quiet)
         worst = 0.0
         for name, attack in ATTACKS:
+            if WORDS and not any(each in name for each in WORDS):
+                continue
             with under(attack, first):
                 found = latencies(probe, until(time.perf_counter() + SECONDS))
             worst = max(worst, show(name, found, quiet, stalls.take()))
@@ -289,7 +343,8 @@ def plan_of(count: int) -> float:
 
 def main() -> None:
     worst = bmcs()
-    plan_of(PLANNED)
+    if not WORDS:
+        plan_of(PLANNED)
     print(f"longest stall {worst * 1e3:.2f} ms; the goal is below {GOAL * 1e3:.0f} ms")
 
 
