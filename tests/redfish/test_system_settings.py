@@ -13,6 +13,8 @@ from nospoon.bmc.runtime import Settings
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import PowerCommand, PowerPolicy
 from nospoon.runtime import clock
+from nospoon.services.bmcs.redfish.actions import refuse_others
+from nospoon.services.bmcs.redfish.errors import RedfishError
 from nospoon.testing.bench import ORDER, Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, client, system_of
 
@@ -229,3 +231,18 @@ async def test_whoever_has_any_version_is_told_nothing_new() -> None:
     async with bench(1) as b:
         answer = await client(b.first).get(system_of(b.first), If_None_Match="*")
         assert (answer.status, answer.data) == (304, b"")
+
+
+def test_a_change_of_what_may_be_changed_does_not_make_the_resource_to_compare_it() -> None:
+    made: list[str] = []
+
+    def resource() -> dict[str, Any]:
+        made.append("once")
+        return {"PowerState": "On"}
+
+    refuse_others({"AssetTag": "7", "@odata.etag": "x"}, ("AssetTag",), resource)
+    assert made == []
+    with pytest.raises(RedfishError) as refused:
+        refuse_others({"PowerState": "Off"}, ("AssetTag",), resource)
+    assert refused.value.message_id.endswith("PropertyNotWritable")
+    assert made == ["once"]

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -261,7 +262,7 @@ async def _patch(exchange: Exchange) -> Response:
 
 async def _patched(exchange: Exchange, body: dict[str, Any]) -> Response:
     before = await _one(exchange)
-    check_match(exchange, _shown(before))
+    check_match(exchange, partial(_shown, before))
     if not _is_administrator(exchange) and set(body) - {"Password"}:
         raise errors.forbidden()
     _check_names(body)
@@ -303,7 +304,7 @@ async def _deleted(exchange: Exchange) -> Response:
             "The delete request failed because the resource requested cannot be deleted.",
             resolution="The cluster file says the account of a node.",
         )
-    check_match(exchange, _shown(gone))
+    check_match(exchange, partial(_shown, gone))
     await _change(exchange, gone, lambda users, row: table.without_user(users, row.id))
     return Response(status_code=204, headers=ODATA)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nospoon.bmc.messages import (
@@ -96,7 +97,7 @@ async def reset_to_defaults(service: BmcService, served: Served, body: dict[str,
 
 async def patch_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """Check everything first, then change."""
-    refuse_others(body, (*LIGHTS, "Boot", "AssetTag", _POLICY), shown.system(served))
+    refuse_others(body, (*LIGHTS, "Boot", "AssetTag", _POLICY), partial(shown.system, served))
     await _change(service, served, [*_boot(served, body), *_settings(served, body), *_light(body)])
 
 
@@ -106,7 +107,7 @@ async def patch_manager(
     """`known`: how it looks. Its clock is that of the SEL (IPMI 2.0 §31.11), which has room for a
     time until 2106.
     """
-    refuse_others(body, (CLOCK,), known)
+    refuse_others(body, (CLOCK,), lambda: known)
     if CLOCK not in body:
         return
     settings = served.aggregate.runtime.settings
@@ -144,18 +145,22 @@ async def _change(service: BmcService, served: Served, wanted: Iterable[_Change]
 
 async def patch_chassis(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """Its light and its tag are those of its system."""
-    refuse_others(body, (*LIGHTS, "AssetTag"), shown.chassis(served))
+    refuse_others(body, (*LIGHTS, "AssetTag"), partial(shown.chassis, served))
     await _change(service, served, [*_settings(served, body), *_light(body)])
 
 
 def refuse_others(
-    body: Mapping[str, Any], writable: tuple[str, ...], known: Mapping[str, Any] | None = None
+    body: Mapping[str, Any],
+    writable: tuple[str, ...],
+    resource: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
-    """Raises `RedfishError` for properties that cannot be set here. `known`: all that there are."""
+    """Raises `RedfishError` for properties that cannot be set here. `resource`: makes
+    it as it is, for a client that asks for more.
+    """
     for name in body:
         if name.startswith("@odata.") or name in writable:
             continue
-        there = name in _KNOWN or name in (known or ())
+        there = name in _KNOWN or name in resource()
         raise (errors.read_only(name) if there else errors.unknown_property(name))
 
 

@@ -327,14 +327,14 @@ async def _interface(exchange: Exchange) -> Response:
 
 async def _patch_system(exchange: Exchange) -> Response:
     served = exchange.served()
-    check_match(exchange, shown.system(served))
+    check_match(exchange, partial(shown.system, served))
     await patch_system(exchange.service, served, await exchange.body())
     return tagged(exchange, shown.system(served))
 
 
 async def _patch_chassis(exchange: Exchange) -> Response:
     served = exchange.served()
-    check_match(exchange, shown.chassis(served))
+    check_match(exchange, partial(shown.chassis, served))
     await patch_chassis(exchange.service, served, await exchange.body())
     return tagged(exchange, shown.chassis(served))
 
@@ -342,7 +342,7 @@ async def _patch_chassis(exchange: Exchange) -> Response:
 async def _patch_manager(exchange: Exchange) -> Response:
     served = exchange.administered()
     before = shown.manager(served, _install(exchange))
-    check_match(exchange, before)
+    check_match(exchange, lambda: before)
     await patch_manager(exchange.service, served, await exchange.body(), before)
     return tagged(exchange, shown.manager(served, _install(exchange)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -103,9 +104,9 @@ def pending(served: Served) -> dict[str, Any]:
 async def _patch(exchange: Exchange) -> Response:
     """Every attribute is checked before any is taken."""
     served = exchange.served()
-    check_match(exchange, pending(served))
+    check_match(exchange, partial(pending, served))
     body = await exchange.body()
-    refuse_others(body, ("Attributes", APPLY_TIME), pending(served))
+    refuse_others(body, ("Attributes", APPLY_TIME), partial(pending, served))
     _check_apply_time(body.get(APPLY_TIME, {}))
     changes = body.get("Attributes", {})
     if not isinstance(changes, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -104,10 +105,10 @@ async def _service(exchange: Exchange) -> Response:
 async def _patch_service(exchange: Exchange) -> Response:
     _may(exchange, ADMINISTRATOR)
     body = await exchange.body()
-    refuse_others(body, ("ServiceEnabled", *_LIMITS), _service_body(_settings(exchange)))
+    refuse_others(body, ("ServiceEnabled", *_LIMITS), lambda: _service_body(_settings(exchange)))
 
     def change(settings: EventSettings) -> EventSettings:
-        check_match(exchange, _service_body(settings))
+        check_match(exchange, partial(_service_body, settings))
         enabled = body.get("ServiceEnabled", settings.enabled)
         if not isinstance(enabled, bool):
             raise errors.wrong_type("ServiceEnabled", enabled)
@@ -210,7 +211,7 @@ async def _with(exchange: Exchange, change: Callable[[Subscription], Subscriptio
 
     def all_of(settings: EventSettings) -> EventSettings:
         wanted = _one(exchange)
-        check_match(exchange, _destination(wanted))
+        check_match(exchange, partial(_destination, wanted))
         after = change(wanted)
         kept = (after if each.id == wanted.id else each for each in settings.subscriptions)
         return replace(settings, subscriptions=tuple(each for each in kept if each is not None))

@@ -397,9 +397,12 @@ def _tags(header: str | None) -> set[str]:
     return {tag.strip() for tag in (header or "").split(",")}
 
 
-def check_match(exchange: Exchange, body: dict[str, Any]) -> None:
+def check_match(exchange: Exchange, shown: Callable[[], dict[str, Any]]) -> None:
+    """The client changes what it has seen, if it says what that was (RFC 9110 §13.1.1). `shown`:
+    makes the resource as it is, which few clients need.
+    """
     wanted = exchange.request.headers.get("if-match")
-    if wanted is not None and wanted.strip() != "*" and etag(body) not in _tags(wanted):
+    if wanted is not None and wanted.strip() != "*" and etag(shown()) not in _tags(wanted):
         raise errors.precondition_failed()
 
 

@@ -164,9 +164,9 @@ async def patch(owner: str, exchange: Exchange) -> Response:
     before = drive(owner, served, exchange.request.path_params["member"])
     if before is None:
         raise errors.not_found(exchange.path)
-    check_match(exchange, before)
+    check_match(exchange, lambda: before)
     body = await exchange.body()
-    refuse_others(body, ("VerifyCertificate",), before)
+    refuse_others(body, ("VerifyCertificate",), lambda: before)
     if "VerifyCertificate" not in body:
         return tagged(exchange, before)
     verify = body["VerifyCertificate"]

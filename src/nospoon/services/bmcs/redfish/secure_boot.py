@@ -82,9 +82,9 @@ def _there(exchange: Exchange) -> tuple[Served, dict[str, Any]]:
 
 async def _patch(exchange: Exchange) -> Response:
     served, before = _there(exchange)
-    check_match(exchange, before)
+    check_match(exchange, lambda: before)
     body = await exchange.body()
-    refuse_others(body, (ENABLE,), before)
+    refuse_others(body, (ENABLE,), lambda: before)
     enabled = body.get(ENABLE, before[ENABLE])
     if not isinstance(enabled, bool):
         raise errors.wrong_type(ENABLE, enabled)

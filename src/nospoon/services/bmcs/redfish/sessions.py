@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from functools import partial
 from uuid import UUID
 
 from starlette.responses import Response
@@ -76,7 +77,7 @@ async def _session(exchange: Exchange) -> Response:
 
 async def _delete_session(exchange: Exchange) -> Response:
     gone = _session_of(exchange)
-    check_match(exchange, shown.session(gone))
+    check_match(exchange, partial(shown.session, gone))
     exchange.accounts.log_out(gone)
     return Response(status_code=204, headers=ODATA)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -223,7 +224,7 @@ async def _delete(exchange: Exchange) -> Response:
     found = _added(served, member)
     if found is None:
         raise errors.not_found(exchange.path)
-    check_match(exchange, _shown(served, found))
+    check_match(exchange, partial(_shown, served, found))
     body = await exchange.given()
     refuse_others(body, (APPLY_TIME,))
     check_apply_time(body)
