@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import signal
+import os
 import sys
 from keyword import iskeyword
 from typing import NoReturn
@@ -101,21 +101,33 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error becomes a message and an exit code."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        status = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the reader of its output has gone, as `head` does: the flush at exit must not fail again
+        # (Python's documentation of SIGPIPE in the module signal)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status)
+
+
+def _run() -> int:
+    """SIGPIPE stays ignored: a daemon that closes its socket is an error to be shown."""
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
         echo("Aborted.", err=True)
-        sys.exit(1)
+        return 1
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except NospoonError as error:
         report(error)
-        sys.exit(exit_code(error))
+        return exit_code(error)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    sys.exit(status if isinstance(status, int) else 0)
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
 
 
 def exit_code(error: BaseException) -> int:
