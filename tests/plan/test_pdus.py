@@ -38,6 +38,11 @@ def test_a_port_that_somebody_has_is_passed_over() -> None:
     assert found["a"] == Socket(2, 1, "127.0.0.1", 5002)
 
 
+def test_a_port_that_somebody_has_of_all_addresses_is_passed_over() -> None:
+    found = dict(plug(cluster("a"), {}, {("0.0.0.0", 5001)}, []))
+    assert found["a"] == Socket(2, 1, "127.0.0.1", 5002)
+
+
 def test_outlets_that_the_file_no_longer_has_are_given_up() -> None:
     before = dict(plug(cluster("a", "b"), {}, (), []))
     after = dict(plug(cluster("a", "b", outlets=1), before, (), []))

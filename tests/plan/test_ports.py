@@ -9,7 +9,7 @@ import pytest
 
 from nospoon.model.cluster import BmcProtocol
 from nospoon.model.resources import Bmc, Key, Kind, Resource
-from nospoon.plan.ports import Neighbour, against_ports, hindered
+from nospoon.plan.ports import Neighbour, TakenPorts, against_ports
 
 SHARED = Bmc(uuid4(), (BmcProtocol.REDFISH,), "127.0.0.1", 6230, 26999, "admin")
 POOLED = replace(SHARED, uuid=uuid4(), address="127.44.0.1", ipmi_port=623, pool="127.44.0.0/29")
@@ -66,9 +66,20 @@ def test_pools_share_their_sockets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "is_hindered"),
-    [("127.0.0.1", True), ("0.0.0.0", True), ("::", True), ("127.0.0.2", False)],
+    ("wanted", "taken", "is_hindered"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "0.0.0.0", True),
+        ("127.0.0.1", "::", True),
+        ("127.0.0.1", "127.0.0.2", False),
+        ("0.0.0.0", "127.0.0.2", True),
+        ("0.0.0.0", "::1", False),
+        ("::", "127.0.0.2", True),
+    ],
 )
-def test_a_port_of_all_addresses_is_no_free_one_of_any(taken: str, *, is_hindered: bool) -> None:
-    assert hindered(("127.0.0.1", 623), {(taken, 623)}) is is_hindered
-    assert not hindered(("127.0.0.1", 624), {(taken, 623)})
+def test_a_port_of_all_addresses_and_one_of_any_hinder_each_other(
+    wanted: str, taken: str, *, is_hindered: bool
+) -> None:
+    ports = TakenPorts({(taken, 623)})
+    assert ports.hinder((wanted, 623)) is is_hindered
+    assert not ports.hinder((wanted, 624))

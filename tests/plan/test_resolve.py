@@ -124,6 +124,13 @@ def test_a_port_taken_on_all_addresses_is_passed_over_by_ports_and_shared_by_poo
     assert [each.ipmi_port for each in pooled.endpoints.values()] == [623]
 
 
+def test_ports_of_all_addresses_pass_over_one_that_is_taken_on_any() -> None:
+    taken = frozenset({("127.0.0.9", 1623)})
+    cluster = read("bmc: {address: 0.0.0.0, ports: 1623-1630}\nnodes: [{}]")
+    ported = decided(cluster, endpoints=taken)
+    assert [each.ipmi_port for each in ported.endpoints.values()] == [1624]
+
+
 def test_a_pool_gives_each_bmc_an_address_and_the_standard_port() -> None:
     cluster = read("bmc: {pool: 127.5.0.0/29}\nnodes: [{count: 2}]")
     assert list(decided(cluster).endpoints.values()) == [

@@ -6,9 +6,8 @@ file, so that the same file gives the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
 
@@ -26,7 +25,7 @@ from nospoon.plan.numbers import (
 from nospoon.plan.occupants import Occupant, numbers_held
 from nospoon.plan.pdus import Socket, plug
 from nospoon.plan.placement import Placed, place
-from nospoon.plan.ports import hindered
+from nospoon.plan.ports import TakenPorts
 from nospoon.plan.room import Usage
 from nospoon.plan.taken import Taken
 
@@ -133,7 +132,7 @@ class Occupied:
     """
 
     networks: tuple[IPv4Network, ...] = ()
-    endpoints: Container[tuple[str, int]] = frozenset()
+    endpoints: Collection[tuple[str, int]] = frozenset()
     holder: Callable[[int], str] = lambda _: ""
     usage: Mapping[str, Usage] = field(default_factory=dict)
     standing: Mapping[str, Usage] = field(default_factory=dict)
@@ -328,13 +327,14 @@ def _free_endpoints(
     cluster: Cluster, used: set[tuple[str, int]], occupied: Occupied
 ) -> Iterator[Endpoint]:
     addressing = cluster.addressing
+    taken: Callable[[tuple[str, int]], bool]
     if addressing.pool is not None:
         pairs = ((str(address), IPMI_PORT) for address in addressing.pool.hosts())
         taken = occupied.endpoints.__contains__  # the socket of all addresses is shared
     else:
         first, last = addressing.ports
         pairs = ((str(addressing.address), port) for port in range(first, last + 1))
-        taken = partial(hindered, taken=occupied.endpoints)
+        taken = TakenPorts(occupied.endpoints).hinder
     for pair in pairs:
         if pair not in used and not taken(pair):
             yield Endpoint(*pair, addressing.redfish_port)

@@ -5,11 +5,12 @@ PDUs have a port each of one address, or port 161 of the first addresses of the 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
 from nospoon.model.cluster import BmcProtocol, Cluster
+from nospoon.plan.ports import TakenPorts
 
 SNMP_PORT = 161
 
@@ -31,7 +32,7 @@ class Socket:
 def plug(
     cluster: Cluster,
     earlier: Mapping[str, Socket],
-    occupied: Container[tuple[str, int]],
+    occupied: Collection[tuple[str, int]],
     reasons: list[str],
 ) -> Iterator[tuple[str, Socket]]:
     """Node name -> its outlet, for the nodes that have one; `reasons`: why not, for the rest."""
@@ -67,12 +68,14 @@ def _free(
     cluster: Cluster,
     places: Mapping[int, tuple[str, int]],
     own: Container[int],
-    occupied: Container[tuple[str, int]],
+    occupied: Collection[tuple[str, int]],
 ) -> Iterator[Socket]:
+    pooled = cluster.addressing.pool is not None  # then the socket of all addresses is shared
+    taken = occupied.__contains__ if pooled else TakenPorts(occupied).hinder
     for pdu in count(1):
         if pdu not in places:
             return
-        if pdu not in own and places[pdu] in occupied:
+        if pdu not in own and taken(places[pdu]):
             continue
         for number in range(1, cluster.addressing.pdu.outlets + 1):
             yield Socket(pdu, number, *places[pdu])

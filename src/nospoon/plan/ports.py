@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from nospoon.model.addresses import ANY, ANY_IPV4, same_place
+from nospoon.model.addresses import ANY_IPV4, same_place
 from nospoon.model.resources import Bmc, Resource
 
 
@@ -37,11 +37,20 @@ class Neighbour:
     uid: int | None = None
 
 
-def hindered(place: tuple[str, int], taken: Container[tuple[str, int]]) -> bool:
-    """Whether this address and port, or the port of all addresses, is taken."""
-    address, port = place
-    wide = [each for each in (ANY_IPV4, ANY) if same_place(each, address)]
-    return any((each, port) in taken for each in (address, *wide))
+class TakenPorts:
+    """Addresses and ports that others have, found by port."""
+
+    def __init__(self, taken: Iterable[tuple[str, int]]) -> None:
+        self._addresses: dict[int, set[str]] = {}
+        for address, port in taken:
+            self._addresses.setdefault(port, set()).add(address)
+
+    def hinder(self, place: tuple[str, int]) -> bool:
+        """Whether a socket there cannot be opened: the port of all addresses hinders that of each
+        one, and the port of any address that of all.
+        """
+        address, port = place
+        return any(same_place(each, address) for each in self._addresses.get(port, ()))
 
 
 def against_ports(desired: Iterable[Resource], others: Iterable[Neighbour]) -> list[str]:
