@@ -325,3 +325,19 @@ def test_a_network_without_a_cidr_has_a_free_one_chosen(said: str) -> None:
 )
 def test_an_unknown_key_is_told_with_those_of_its_own_section(text: str, told: str) -> None:
     assert any(told in problem for problem in problems(f"cluster: a\n{text}\n"))
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("memory: 1024TiB", "expected at most 64TiB, got 1024TiB"),
+        ("disks: [2049TiB]", "expected at most 2048TiB, got 2049TiB"),
+    ],
+)
+def test_what_no_hypervisor_takes_is_an_error_of_the_file(field: str, message: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        load(f"cluster: c\nnodes: [{{{field}}}]\n", file="f")
+    (found,) = refused.value.problems
+    assert (found.file, found.line, found.column, found.message) == ("f", 2, 18, message)
+    most = field.replace("1024", "64").replace("2049", "2048")
+    load(f"cluster: c\nnodes: [{{{most}}}]\n", file="f")

@@ -34,6 +34,12 @@ UNITS = {
 }
 SIZES_END = 1 << 63
 """Bytes: sizes of files and volumes are signed 64-bit numbers (off_t)."""
+MOST_DISK = 2048 * UNITS["TiB"]
+"""`qemu-img create` makes no larger qcow2 volume: its L1 table has 32 MiB at most, which with
+clusters of 64 KiB is 2 PiB (QEMU, block/qcow2.h, QCOW_MAX_L1_SIZE)."""
+MOST_MEMORY = 64 * UNITS["TiB"]
+"""What Linux addresses on x86-64 with page tables of four levels: 46 bits (Linux,
+Documentation/arch/x86/x86_64/5level-paging.rst)."""
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|min)\Z")
@@ -75,6 +81,17 @@ def parse_memory(value: Any) -> int:
         raise ValueError(
             f"expected whole mebibytes, got {value!r}. Write {-(-size // UNITS['MiB'])}MiB"
         )
+    return _at_most(size, MOST_MEMORY, value)
+
+
+def parse_disk(value: Any) -> int:
+    """The size of a disk."""
+    return _at_most(parse_size(value), MOST_DISK, value)
+
+
+def _at_most(size: int, most: int, value: Any) -> int:
+    if size > most:
+        raise ValueError(f"expected at most {most // UNITS['TiB']}TiB, got {value}")
     return size
 
 
@@ -248,7 +265,7 @@ Uri = Annotated[
     _text_like(r"^qemu(:///|\+(ssh|tls)://[^/?#]+/)(system|session)$"),
 ]
 Size = Annotated[
-    int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
+    int, BeforeValidator(parse_disk), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
 ]
 Memory = Annotated[
     int, BeforeValidator(parse_memory), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
