@@ -163,7 +163,7 @@ def test_fru_areas_are_whole_whatever_they_say(name: str, version: str, tag: str
 
 
 def test_users_are_added_changed_and_taken_away() -> None:
-    table = users.renamed((), 3, "bob")
+    table = users.with_user((), User(3, "bob"))
     assert table == (User(3, "bob"),)
     assert not users.user(table, 3).may_log_in
     able = replace(
@@ -171,11 +171,5 @@ def test_users_are_added_changed_and_taken_away() -> None:
     )  # fmt: skip
     table = users.with_user(table, able)
     assert users.user(table, 3).may_log_in
-    assert users.free_number(table) == 4
-    assert users.renamed(table, 3, "") == ()
+    assert users.without_user(table, 3) == ()
     assert users.user(table, 9) == User(9)
-
-
-def test_a_full_table_has_no_free_number() -> None:
-    table = tuple(User(number, str(number)) for number in range(3, 16))
-    assert users.free_number(table) is None

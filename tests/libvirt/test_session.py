@@ -19,7 +19,6 @@ import pytest
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Host
-from nospoon.model.connections import BootMethod
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, MachineNic, Resource
 from nospoon.providers.libvirt import LibvirtConnection
@@ -130,11 +129,10 @@ def rack(bench: Bench) -> Rack:
     return replace(rack, machine=Resource(rack.machine.key, shape))
 
 
-async def test_a_session_makes_no_networks_and_boots_by_script(bench: Bench) -> None:
+async def test_a_session_makes_no_networks(bench: Bench) -> None:
     can = await bench.connection.capabilities()
     assert Kind.NETWORK not in can.kinds
     assert not can.managed_networks
-    assert can.boot is BootMethod.SCRIPT
 
 
 async def test_a_machine_of_an_unprivileged_user_boots_our_iso_always(

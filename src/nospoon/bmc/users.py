@@ -7,7 +7,7 @@ file, which only that file changes; 3 to 15 are added and changed by clients (§
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 ANONYMOUS, OWNER, LAST = 1, 2, 15
 ADMINISTRATOR, NO_ACCESS = 4, 15
@@ -69,16 +69,3 @@ def with_user(users: Sequence[User], changed: User) -> tuple[User, ...]:
 def without_user(users: Sequence[User], number: int) -> tuple[User, ...]:
     """The table without this user."""
     return with_user(users, User(number))
-
-
-def free_number(users: Sequence[User]) -> int | None:
-    """The lowest number that nobody has; None: the table is full."""
-    taken = {each.id for each in users}
-    return next((number for number in range(OWNER + 1, LAST + 1) if number not in taken), None)
-
-
-def renamed(users: Sequence[User], number: int, name: str) -> tuple[User, ...]:
-    """After Set User Name (§22.28); an empty name takes the user away."""
-    if not name:
-        return without_user(users, number)
-    return with_user(users, replace(user(users, number), name=name))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.connections import BootMethod
 from nospoon.model.resources import Kind
 
 
@@ -34,7 +33,6 @@ class Capabilities:
     """
 
     kinds: frozenset[Kind]
-    boot: BootMethod
     firmwares: frozenset[Firmware]
     archs: frozenset[Arch]
     tpm: bool

@@ -97,7 +97,6 @@ class LibvirtConnection:
         verdict = await self._kvm.known() or Verdict("", "KVM was not tried there yet")
         return Capabilities(
             kinds=frozenset(self._drivers),
-            boot=self.host.declares.boot,
             firmwares=facts.firmwares,
             archs=facts.archs,
             tpm=facts.tpm,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from nospoon.model.capabilities import Capabilities, ChangeRule
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.connections import BootMethod, Simulation
+from nospoon.model.connections import Simulation
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
@@ -94,7 +94,6 @@ class SimulatedConnection:
     async def capabilities(self) -> Capabilities:
         return Capabilities(
             kinds=frozenset(SHAPES),
-            boot=BootMethod.NATIVE,
             firmwares=frozenset(Firmware),
             archs=frozenset(Arch),
             tpm=True,
