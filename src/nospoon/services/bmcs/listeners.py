@@ -106,6 +106,7 @@ class Listeners:
         self._datagram = {_Kind.IPMI: rmcp, _Kind.SNMP: snmp}
         self._service, self._certificates = service, certificates
         self._open: dict[_Need, _Shared] = {}
+        self._opening: set[_Need] = set()
         self._lock = asyncio.Lock()
         self.accounts = Accounts(account_key)
         self._connections = Connections()
@@ -157,7 +158,8 @@ class Listeners:
                 _refuse_hindered(need, is_open)
                 _tried(need)
             except (ProviderError, Conflict) as error:
-                found.append(str(error))
+                if need not in self._opening and need not in self._open:  # in this order
+                    found.append(str(error))  # else we opened it ourselves meanwhile
         return found
 
     def serves(self, bmc: Bmc) -> bool:
@@ -199,7 +201,11 @@ class Listeners:
         shared = self._open.get(need)
         if shared is None:
             _refuse_hindered(need, self._open)
-            shared = self._open[need] = await self._opened(need)
+            self._opening.add(need)
+            try:
+                shared = self._open[need] = await self._opened(need)
+            finally:
+                self._opening.discard(need)
         if user not in shared.users:
             shared.users.add(user)
             joined.append(need)
