@@ -94,7 +94,7 @@ def test_a_disk_does_not_grow_past_what_its_host_has(shared: Rack) -> None:
     cluster = Changing(shared)
     node = "firmware: bios, memory: 64MiB, disks: [{}]"
     shared.run("up", "--yes", cluster.file(f"nodes: [{{{node.format('1GiB')}}}]"))
-    refused = shared.run("plan", cluster.file(f"nodes: [{{{node.format('4096TiB')}}}]"), status=1)
+    refused = shared.run("plan", cluster.file(f"nodes: [{{{node.format('2048TiB')}}}]"), status=1)
     assert (
         "node node-0 cannot grow where it is. here: not enough disk space left "
         "(`overcommit.disk` is 10)"
