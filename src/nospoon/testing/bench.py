@@ -14,7 +14,7 @@ from uuid import UUID
 from nospoon.bmc.events import EventSettings
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
-from nospoon.errors import NospoonError
+from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
@@ -229,6 +229,9 @@ class Bench:
         return self.configs[0]
 
 
+PORTS_TRIED = 3
+
+
 def free_port(kind: socket.SocketKind) -> int:
     """A port that nobody had a moment ago."""
     with socket.socket(socket.AF_INET, kind) as probe:
@@ -299,12 +302,27 @@ async def bench(
             restart_seconds=restart_seconds,
         )
         machines.service = media.service = service
-        configs = [config(number, redfish_port=port, firmware=firmware) for number in range(count)]
-        if tls is not None:
-            configs = [replace(each, bmc=replace(each.bmc, tls=True)) for each in configs]
-        for each in configs:
-            await service.put(each)
+        configs: list[BmcConfig] = []
         try:
+            for number in range(count):
+                made = config(number, redfish_port=port, firmware=firmware)
+                if tls is not None:
+                    made = replace(made, bmc=replace(made.bmc, tls=True))
+                configs.append(await _put(service, made))
             yield Bench(service, machines, store, configs, consoles, media)
         finally:
             await service.close()
+
+
+async def _put(service: BmcService, config: BmcConfig) -> BmcConfig:
+    """Serve a BMC. Tests beside this one may take its port since it was found: then at another."""
+    for _ in range(PORTS_TRIED):
+        try:
+            await service.put(config)
+        except ProviderError:
+            found = free_port(socket.SOCK_DGRAM)
+            config = replace(config, bmc=replace(config.bmc, ipmi_port=found))
+        else:
+            return config
+    await service.put(config)
+    return config
