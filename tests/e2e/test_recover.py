@@ -75,6 +75,7 @@ def test_plan_and_up_make_no_node_twice_that_is_only_forgotten(rack: Rack) -> No
         refused = rack.run(*words, file, status=1).stderr
         assert f"cluster {name} has 3 machines on a, b" in refused
         assert "Run `nospoon recover`" in refused
+        assert "`nospoon orphans --reap`" in refused
     stranger = rack.file(f"cluster: {rack.name()}\n{SIMULATED}nodes: [{{count: 1}}]\n", "new.yaml")
     rack.run("plan", stranger)
     rack.run("recover", file)

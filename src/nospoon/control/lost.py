@@ -29,7 +29,7 @@ async def refuse_lost(
     found, _ = await observe_reachable(machines, None)
     reasons = []
     for id_, members in _by_cluster(found, name=name, uid=uid).items():
-        row = await database.call(partial(stored.get, id=id_))
+        row = await database.read(partial(stored.get, id=id_))
         is_anothers = row is not None and (row.uid, row.name) != (uid, name)
         if id_ != cluster and not is_anothers:
             reasons.append(_reason(name, id_, members))
@@ -52,5 +52,5 @@ def _reason(name: str, cluster: UUID, members: Iterable[Observed]) -> str:
     return (
         f"cluster {name} has {counted(len(keys), 'machine')} on {hosts} (id {cluster}), which the "
         "daemon's database does not know. Run `nospoon recover` with the cluster's file to have "
-        "them back, or `nospoon orphans` to remove them."
+        "them back, or `nospoon orphans --reap` to remove them."
     )

@@ -1,4 +1,4 @@
-"""What a connection can do, as it tells when it is asked."""
+"""What a connection can do, as it answers when it is asked."""
 
 from __future__ import annotations
 
