@@ -46,11 +46,27 @@ def two(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Rack, 
 def stop_between_transactions(rack: Rack) -> None:
     """Who is stopped while he writes to SQLite keeps its file locked: then nobody can take over."""
     pid = rack.daemon_pid()
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     while is_locked(rack.directory / "state" / "nospoon.db"):
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.01)
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
+
+
+def stop(pid: int) -> None:
+    """Sends SIGSTOP and waits for it: the sender goes on before each thread has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    while any(state(each) != "T" for each in tasks.iterdir()):
+        time.sleep(0.001)
+
+
+def state(task: Path) -> str:
+    """Of a thread, in one letter (proc(5)); one that ended does no more, either."""
+    try:
+        return (task / "stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "T"
 
 
 def is_locked(path: Path) -> bool:
@@ -125,7 +141,7 @@ def test_a_power_command_that_waited_for_a_sleeping_daemon_is_not_carried_out(
     first.run("up", "--yes", first.file(text))
     time.sleep(1.5)  # until the simulated world is written down
     pid = first.daemon_pid()
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         power = subprocess.Popen(
             ["nospoon", "node", "power", f"{name}/node-0", "on"], env=first.environment,
@@ -148,7 +164,7 @@ def test_a_daemon_that_slept_and_was_not_missed_goes_on(two: tuple[Rack, Rack]) 
     text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{first.bmc()}nodes: [{{count: 1}}]\n"
     first.run("up", "--yes", first.file(text))
     pid = first.daemon_pid()
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     time.sleep(LEASE * 1.5)
     os.kill(pid, signal.SIGCONT)
     first.ipmitool(first.bmcs(name)["node-0"], "power", "on")
