@@ -38,6 +38,7 @@ TUTORIAL = "docs/tutorial/first-rack.md"
 DEV = "cluster: dev\nnodes: [{count: 2}]\n"
 BEGINNINGS: dict[str, str] = {
     "README.md": "",
+    "docs/howto/adopt-machines.md": "",
     "docs/howto/after-a-crash.md": "nospoon up --yes dev.yaml",
     "docs/howto/bmc-tools.md": "nospoon up --yes dev.yaml",
     "docs/howto/export.md": "nospoon up --yes dev.yaml",
@@ -192,9 +193,12 @@ def _follow(rack: Rack, page: str, host: str, beginning: str) -> None:
 
 
 def _save(path: Path, text: str, more: str) -> None:
-    """With these sections; the ports of the test go before those of the file."""
+    """With these sections; the ports of the test go before those of the file, its hosts do not."""
     text = text or path.read_text()
     given, added = yaml.safe_load(text), yaml.safe_load(more)
+    if "hosts" in given and "hosts" in added:
+        del added["hosts"]
+        more = yaml.safe_dump(added)
     if given.keys() & added.keys():
         text, more = yaml.safe_dump(_merged(given, added)), ""
     path.write_text(text + more)

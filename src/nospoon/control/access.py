@@ -13,6 +13,7 @@ from nospoon.control.request import Request
 from nospoon.errors import Forbidden, PlanRefused
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.grants import DEFAULTS, Grants
+from nospoon.model.host_facts import Adoptable
 from nospoon.plan.access import Violation, unlisted, violations
 from nospoon.runtime.workers import Workers
 from nospoon.spec.document import Document
@@ -62,6 +63,19 @@ class Access:
         except Forbidden as error:
             why = str(error)
         return unlisted(host, why) if why else ""
+
+    def adoptable(
+        self, uid: int, host: Host, machines: tuple[Adoptable, ...] | None
+    ) -> tuple[Adoptable, ...] | None:
+        """Those of a host's machines that a user may adopt. He hears of no others."""
+        if machines is None or self.is_admin(uid) or not host.declares.is_real:
+            return machines
+        grants = self.read()
+        return tuple(each for each in machines if grants.has_machine(each.name))
+
+    def unseen(self, uid: int) -> str:
+        """What is said of a machine that a user cannot see."""
+        return "" if self.is_admin(uid) else f"{self._fix} under `machines`, if it is there."
 
     @property
     def _fix(self) -> str:

@@ -42,7 +42,7 @@ def accounts_for(
     """
     result = {}
     for node in cluster.nodes:
-        row = known.get(identity.node_uuid(cluster_id, node.name))
+        row = known.get(identity.uuid_of(cluster_id, node))
         kept = ""
         if row is not None and row.source is not Source.FILE:
             kept = cipher.decrypt(row.password)

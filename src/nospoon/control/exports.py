@@ -70,9 +70,12 @@ class Exports:
         async for node in paced(cluster.nodes):
             member = members.get(node.name)
             served = self._bmcs.status(member.uuid) if member is not None else None
-            if member is None or served is None or len(member.machine.nics) != len(node.nics):
+            if member is None or served is None:
                 continue
-            nics = tuple(addresses.get((node.name, i), "") for i in range(len(node.nics)))
+            amount = len(member.machine.nics)
+            if node.adopted is None and amount != len(node.nics):
+                continue
+            nics = tuple(addresses.get((node.name, i), "") for i in range(amount))
             secrets = secrets_of(rows[member.uuid], served.bmc.outlet, self._cipher)
             places.append(
                 Place(node, member.host, member.machine, served.bmc, secrets, addresses=nics)

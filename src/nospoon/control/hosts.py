@@ -14,7 +14,7 @@ from nospoon.errors import Gone, NospoonError
 from nospoon.model.boot import BootPlan
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Connection, MachineDriver
@@ -89,6 +89,10 @@ class Hosts:
         """
         await self.capabilities(host)
         return await self.use(host).connection.survey(pools, volumes)
+
+    async def adoptable(self, host: Host) -> tuple[Adoptable, ...] | None:
+        """Machines of others there, and those of them that are nodes; None: there can be none."""
+        return await self.use(host).connection.adoptable()
 
     def identity(self, host: Host) -> str:
         """The machine behind a host, as far as somebody asked it; else the host's own name."""

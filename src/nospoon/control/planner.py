@@ -27,7 +27,7 @@ from nospoon.control.lost import refuse_lost
 from nospoon.control.named_files import NamedFiles
 from nospoon.control.pending import known_places
 from nospoon.control.places import DriversOf, Places, against_moves
-from nospoon.control.prepared import Prepared, Seen
+from nospoon.control.prepared import Prepared, Seen, claimed
 from nospoon.control.reach import Surveyed, require, survey
 from nospoon.control.request import Request
 from nospoon.control.saved import (
@@ -45,6 +45,7 @@ from nospoon.model.ironic import Way
 from nospoon.model.resources import Bmc, Key, Kind, Link, NetbootService, Resource
 from nospoon.plan import identity
 from nospoon.plan.access import overlapping_routes, public_addresses
+from nospoon.plan.adoption import adopt, as_remembered, changed_by_owners
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
@@ -58,7 +59,7 @@ from nospoon.plan.occupants import occupants
 from nospoon.plan.plain_redfish import plain_redfish
 from nospoon.plan.ports import Neighbour, against_many, against_ports
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
-from nospoon.plan.remembered import Remembered, Said, remembered
+from nospoon.plan.remembered import LIVE, Remembered, Said, remembered
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import elsewhere, only
@@ -166,22 +167,31 @@ class Planner:
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.uid)
             await self._refuse_one_more(cluster_id, request.uid)
-        await self._refuse_more_nodes(cluster, cluster_id, request.uid)
         refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
         refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
         before = earlier.uploads if earlier is not None else {}
         known = await self.hosts_of(earlier) if earlier is not None else ()
         self.access.check_hosts(request.uid, known)
         uploads, images = await self._named.of(cluster, request, before)
-        ask = partial(self._ask, volumes=existing_volumes(cluster))
+        ask = partial(
+            self._ask, request.uid,
+            volumes=existing_volumes(cluster), adopts=bool(cluster.adoptions),
+        )  # fmt: skip
         surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
+        rows = await self._database.read(stored.nodes_of, cluster_id)
+        unseen = self.access.unseen(request.uid)
+        found = adopt(cluster, cluster_id, surveyed.all_facts, claimed(rows), unseen=unseen)
+        _refuse(found.reasons)
+        cluster = found.cluster
+        await self._refuse_more_nodes(cluster, cluster_id, request.uid)
         return Seen(
             id=cluster_id,
             uid=request.uid,
             cluster=cluster,
             earlier=earlier,
-            rows=await self._database.read(stored.nodes_of, cluster_id),
+            rows=rows,
+            adopted=found.machines,
             uploads=uploads,
             images=images,
             surveyed=surveyed,
@@ -223,6 +233,7 @@ class Planner:
             images=seen.images,
             credentials_keys={name: account.key for name, account in accounts.items()},
             facts=surveyed.facts,
+            adopted=seen.adopted,
             boot_port=self._boot_port(),
             certificate=certificate_digest(cluster, seen.uploads),
         )
@@ -269,9 +280,8 @@ class Planner:
 
     async def _said_before(self, earlier: ClusterRow) -> Cluster | None:
         """The file of before; None for one of an earlier version, which alone understood it."""
-        text = self._cipher.decrypt(earlier.text.encode())
         try:
-            return await self.workers.run(earlier.uid, self.read, earlier.file, text)
+            return await self.stored_cluster(earlier)
         except SpecError:
             return None
 
@@ -320,11 +330,12 @@ class Planner:
         plan, lost = await self.workers.run(seen.uid, _asked_for, request, wanted, plan, nodes)
         leaves = not request.targets and (seen.places.left or bool(leavers))
         anew = self._says_something_new(request, seen)
+        owners = tuple(_by_owners(seen, desired))
         return replace(
             plan,
             notes=(*plan.notes, *lost),
-            remembers=leaves or anew,
-            remembered=await self._said_anew(seen) if anew else (),
+            remembers=leaves or anew or bool(owners),
+            remembered=(*owners, *(await self._said_anew(seen) if anew else ())),
             generation=seen.earlier.generation if seen.earlier else 0,
         )
 
@@ -355,9 +366,15 @@ class Planner:
         return known or (await self.stored_cluster(row)).hosts
 
     async def stored_cluster(self, row: ClusterRow) -> Cluster:
-        """The cluster of a file that is in the store. Raises `SpecError`."""
+        """The cluster of a file that is in the store, with the machines of others that are its
+        nodes. Raises `SpecError`.
+        """
         text = self._cipher.decrypt(row.text.encode())
-        return await self.workers.run(row.uid, self.read, row.file, text)
+        cluster = await self.workers.run(row.uid, self.read, row.file, text)
+        if not cluster.adoptions:
+            return cluster
+        rows = await self._database.read(stored.nodes_of, row.id)
+        return as_remembered(cluster, claimed(rows))
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:
@@ -403,10 +420,16 @@ class Planner:
         earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
         return self._named.to_fetch(cluster, earlier.uploads if earlier is not None else {})
 
-    async def _ask(self, host: Host, *, volumes: Collection[str]) -> tuple[Capabilities, HostFacts]:
+    async def _ask(
+        self, uid: int, host: Host, *, volumes: Collection[str], adopts: bool
+    ) -> tuple[Capabilities, HostFacts]:
         can = await self._hosts.capabilities(host)
         pools = self.pool_root_of(host)
-        return can, await self._hosts.facts(host, pools=pools, volumes=volumes)
+        facts = await self._hosts.facts(host, pools=pools, volumes=volumes)
+        if adopts:
+            machines = await self._hosts.adoptable(host)
+            facts = replace(facts, machines=self.access.adoptable(uid, host, machines))
+        return can, facts
 
     async def _allocate(self, request: Request, seen: Seen) -> Allocations:
         cluster, facts = seen.cluster, seen.surveyed.all_facts
@@ -482,10 +505,18 @@ class Planner:
         return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
 
 
+def _by_owners(seen: Seen, desired: Mapping[Key, Resource]) -> Iterator[Remembered]:
+    """What owners of adopted machines changed of them."""
+    for node, changes in changed_by_owners(claimed(seen.rows), desired).items():
+        for each in changes:
+            what = f"{each.field} of node {node}, by its machine's owner"
+            yield Remembered("~", what, each.observed, each.desired, LIVE)
+
+
 def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:
-    discovered = (node.name for node in cluster.nodes if node.enrolment.way is Way.DISCOVER)
+    discovered = (node for node in cluster.nodes if node.enrolment.way is Way.DISCOVER)
     return Sought(
-        frozenset(identity.node_uuid(cluster_id, name) for name in discovered),
+        frozenset(identity.uuid_of(cluster_id, node) for node in discovered),
         tuple(inventories(cluster, cluster_id)),
         {each.name: each.wait for each in cluster.nova},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import UUID
@@ -12,7 +12,9 @@ from nospoon.control.places import Places
 from nospoon.control.reach import Surveyed
 from nospoon.engine.observe import Drivers
 from nospoon.model.cluster import Cluster
+from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Key, Observed, Resource
+from nospoon.plan.adoption import Claimed
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.kinds import whose
 from nospoon.plan.resolve import ImageFacts
@@ -25,7 +27,8 @@ class Seen:
     """What is asked for, what is remembered, and what there is.
 
     `uid`: who asks. `earlier` is None for a new cluster, `rows` are its nodes as they are
-    remembered. `away`: host -> why nobody knows what is there.
+    remembered. `away`: host -> why nobody knows what is there. `adopted`: the machines of others
+    that are its nodes, by UUID.
     """
 
     id: UUID
@@ -40,6 +43,7 @@ class Seen:
     drivers: Drivers = field(default_factory=dict)
     observed: tuple[Observed, ...] = ()
     away: Mapping[str, str] = field(default_factory=dict)
+    adopted: Mapping[UUID, Adoptable] = field(default_factory=dict)
 
     @property
     def unseen(self) -> frozenset[str]:
@@ -56,6 +60,11 @@ class Seen:
             for node, host in hosts.items()
             if host not in self.away and (node, host) not in there
         )
+
+
+def claimed(rows: Iterable[NodeRow]) -> list[Claimed]:
+    """The nodes that are machines of others, as they are remembered."""
+    return [Claimed(row.host.name, row.name, row.machine) for row in rows if row.machine.adopted]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from nospoon.control.prepared import Prepared
+from nospoon.control.prepared import Prepared, claimed
 from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
+from nospoon.plan.adoption import changed_by_owners
 from nospoon.plan.diff import waiting
 from nospoon.plan.kinds import KINDS
 from nospoon.plan.steps import Action, Step
@@ -24,11 +25,15 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     late = {
         each.key.name: waiting(each) for each in prepared.seen.observed if each.live is not None
     }
+    owners = changed_by_owners(claimed(prepared.seen.rows), prepared.desired)
     states = {}
     for node in prepared.seen.cluster.nodes:
         steps = by_node.pop(node.name, [])
         states[node.name] = (_state(steps), "; ".join(_drift(step, said) for step in steps))
-        if not steps and node.name in late:
+        if not steps and node.name in owners:
+            changes = (f"{c.field}: {c.observed} -> {c.desired}" for c in owners[node.name])
+            states[node.name] = ("drifted", f"its owner changed {', '.join(changes)}")
+        elif not steps and node.name in late:
             states[node.name] = ("waiting", late[node.name])
         if node.name in prepared.stranded:
             states[node.name] = ("unknown", "")

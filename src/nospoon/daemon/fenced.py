@@ -8,7 +8,7 @@ from uuid import UUID
 from nospoon.model.boot import BootPlan
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
 from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
@@ -56,6 +56,14 @@ class FencedMachines(FencedDriver):
     def __init__(self, inner: MachineDriver, require: Require) -> None:
         super().__init__(inner, require)
         self._machines = inner
+
+    async def claim(self, resource: Resource, tag: OwnerTag) -> None:
+        await self._require()
+        await self._machines.claim(resource, tag)
+
+    async def release(self, observed: Observed) -> None:
+        await self._require()
+        await self._machines.release(observed)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         await self._require()
@@ -142,6 +150,9 @@ class FencedConnection:
 
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
         return await self._inner.survey(pools, volumes)
+
+    async def adoptable(self) -> tuple[Adoptable, ...] | None:
+        return await self._inner.adoptable()
 
     def configure(self, host: Host) -> None:
         self._inner.configure(host)

@@ -11,17 +11,17 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, cast
 
 from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
-from nospoon.model.resources import Key, OwnerTag
+from nospoon.model.resources import Key, OwnerTag, is_adopted
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.kinds import KINDS
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
-from nospoon.providers.base import Driver
+from nospoon.providers.base import Driver, MachineDriver
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
@@ -217,13 +217,18 @@ class _Run:
         step, driver = move.step, self._driver(move.key)
         if move.half is Half.REMOVE:
             assert step.observed is not None, "only what was observed is removed"
-            await driver.delete(step.observed)
+            if is_adopted(step.observed.shape):
+                await self._machines(move.key).release(step.observed)
+            else:
+                await driver.delete(step.observed)
             return
         assert step.desired is not None, "only what is desired is made"
         tag = replace(self.tag, note=step.desired.note)
         if step.action is Action.CHANGE:
             assert step.observed is not None, "only what was observed is changed"
             await driver.change(step.observed, step.desired, tag)
+        elif is_adopted(step.desired.shape):
+            await self._machines(move.key).claim(step.desired, tag)
         else:
             await driver.create(step.desired, tag)
 
@@ -232,6 +237,9 @@ class _Run:
         if driver is None:
             raise MissingTool(f"nothing here makes a {key.kind} on host {key.host}")
         return driver
+
+    def _machines(self, key: Key) -> MachineDriver:
+        return cast("MachineDriver", self._driver(key))  # what drives machines
 
     def _tell(self, phase: Phase, move: Move, message: str) -> None:
         over = self.outcome.done + len(self.outcome.failures) + self.outcome.skipped
@@ -244,4 +252,6 @@ def _lane(move: Move) -> Lane:
 
 
 def _verb(move: Move) -> str:
-    return "delete" if move.half is Half.REMOVE else str(move.step.action)
+    if move.half is Half.REMOVE and move.step.action is not Action.DELETE:
+        return "delete"
+    return move.step.verb

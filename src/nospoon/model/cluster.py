@@ -322,9 +322,18 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopted:
+    """A machine that somebody else made and that is a node's: its UUID and its name on its host."""
+
+    uuid: UUID
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One desired server, with its flavor's values filled in. `memory` in bytes. `restore`: the
-    power restore policy of its BMC; None: `Bmc.policy` says.
+    power restore policy of its BMC; None: `Bmc.policy` says. `adopted`: the machine that it is,
+    None for one that is made; its shape is as it is found.
     """
 
     name: str
@@ -347,6 +356,7 @@ class Node:
     placement: Placement = Placement()
     enrolment: Enrolment = Enrolment()
     restore: PowerPolicy | None = None
+    adopted: Adopted | None = None
 
     def value_of(self, key: str) -> str:
         """Of "flavor" or of a label; "" where it has no such label."""
@@ -354,8 +364,26 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Adoption:
+    """Machines of others that are to be nodes: `machine` is the name or UUID of one, `match` a
+    pattern of names (fnmatch). `like`: what a node has besides, its host "" for any; its name "" is
+    the machine's. `group`: its place in the file's list of nodes.
+    """
+
+    like: Node
+    machine: str = ""
+    match: str = ""
+    group: int = 0
+
+    def __str__(self) -> str:
+        return self.machine or self.match
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
-    """What one file describes. `flavors`: the names of those that it defines."""
+    """What one file describes. `flavors`: the names of those that it defines. `adoptions` are among
+    `nodes` once somebody has looked at the hosts.
+    """
 
     name: str
     hosts: tuple[Host, ...]
@@ -367,3 +395,4 @@ class Cluster:
     ironic: IronicPlace | None = None
     nova: tuple[WantedFlavor, ...] = ()
     flavors: tuple[str, ...] = ()
+    adoptions: tuple[Adoption, ...] = ()

@@ -62,6 +62,7 @@ class Simulation:
 
     `shut_down`: from a soft power-off to the guest's end. `boot`: from power-on until the guest
     has said `console`. `power_failures`: the part of power commands that fail, from 0 to 1.
+    `machines`: names of those there that somebody else made.
     `agents` None: what boots from the network or a medium runs nothing.
     """
 
@@ -73,6 +74,7 @@ class Simulation:
     power_failures: float = 0.0
     console: str = ""
     agents: Agents | None = None
+    machines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ A member is a user whom NOSPOON_GROUP lets in; whoever runs the daemon, and root
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from nospoon.model.cluster import Host
@@ -41,12 +42,18 @@ class GrantedHost:
 class Grants:
     """What members may use beyond the defaults. `ports`: ranges, both ends included. `bridges`:
     bridges and interfaces of hosts that networks may plug into, each with all its VLANs.
+    `machines`: patterns (fnmatch) of names of machines of others that may be adopted.
     """
 
     hosts: tuple[GrantedHost, ...] = ()
     networks: tuple[Network, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()
     bridges: frozenset[str] = frozenset()
+    machines: tuple[str, ...] = ()
+
+    def has_machine(self, name: str) -> bool:
+        """Whether members may adopt machines of this name, on the hosts that they may use."""
+        return any(fnmatchcase(name, pattern) for pattern in self.machines)
 
     def why_not_host(self, host: Host) -> str:
         """Why members may not use a host, "" where they may."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import ExistingVolume
+from nospoon.model.resources import ExistingVolume, Machine, OwnerTag
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,24 @@ class Route:
     network: IPv4Network | IPv6Network
     device: str
     gateway: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoptable:
+    """A machine on a host as others might have made it. `sizes` of its disks, in bytes, 0 for
+    unknown. `tag`: whose node it is, None for nobody's. `hindrance`: why it cannot be a node, "" if
+    it can. `made`: nospoon made it, for whomever.
+    """
+
+    machine: Machine
+    sizes: tuple[int, ...] = ()
+    tag: OwnerTag | None = None
+    hindrance: str = ""
+    made: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.machine.adopted
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +50,7 @@ class HostFacts:
     `identity`: hosts of one identity are one machine with several connections, counted once.
     `anti_spoofing`: it can keep NICs to their own MAC and address.
     `away`: why nobody could ask it, "" for one that answers.
+    `machines`: those of others, None where nobody looked for them or there can be none.
     """
 
     firmwares: frozenset[Firmware]
@@ -51,6 +70,7 @@ class HostFacts:
     anti_spoofing: bool = False
     away: str = ""
     volumes: Mapping[str, ExistingVolume] = field(default_factory=dict)
+    machines: tuple[Adoptable, ...] | None = None
 
     @classmethod
     def of_one_that(cls, can: Capabilities) -> HostFacts:

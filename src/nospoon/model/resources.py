@@ -277,6 +277,7 @@ class Machine:
     network boot by IPv6, too. `ends`: what its connection does when the guest powers off, reboots
     and crashes, in libvirt's words. `autostart`: it starts with its host, which is its BMC's to
     decide. `unlinked`: MACs of NICs whose link somebody took down, now or from the next start on.
+    `adopted`: the name that it has on its host, of one that somebody else made; else "".
     """
 
     uuid: UUID
@@ -294,10 +295,15 @@ class Machine:
     ends: Ends = Ends()
     autostart: bool = False
     unlinked: tuple[str, ...] = ()
+    adopted: str = ""
 
     @property
     def serial_number(self) -> str:
-        """SMBIOS serial number: derived, so that nobody can disagree about it."""
+        """SMBIOS serial number: derived, so that nobody can disagree about it; "" of a machine of
+        somebody else's, which has what its owner gave it.
+        """
+        if self.adopted:
+            return ""
         return f"NS{self.uuid.hex[:12].upper()}"
 
 
@@ -385,6 +391,11 @@ InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicT
 Enrolled = InIronic | IronicStanding | IronicDiscovery
 InNova = NovaFlavor | NovaInventory
 Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled | InNova
+
+
+def is_adopted(shape: Shape) -> bool:
+    """Whether it is a machine that somebody else made."""
+    return isinstance(shape, Machine) and bool(shape.adopted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Netboot, Nic, Node
+from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Netboot, Network, Nic, Node
 from nospoon.model.ironic import (
     IronicConnector,
     IronicDiscovery,
@@ -280,9 +280,11 @@ def _group_uuid(node: UUID, name: str) -> UUID:
 def _ports(cluster: Cluster, node: Node, machine: Machine, *, host: str) -> Iterator[Resource]:
     networks = {each.name: each for each in cluster.networks}
     owner = Key(Kind.IRONIC_NODE, PLACE, node.name)
-    for index, (nic, made) in enumerate(zip(node.nics, machine.nics, strict=True)):
-        network = networks[nic.network]
-        boots = nic.network == node.nics[0].network or network.netboot is Netboot.BUILTIN
+    # of a machine of others the file says nothing: each NIC is on what its owner chose
+    nics = node.nics or tuple(Nic(nic.bridge) for nic in machine.nics)
+    for index, (nic, made) in enumerate(zip(nics, machine.nics, strict=True)):
+        network = networks.get(nic.network) or Network(nic.network)
+        boots = nic.network == nics[0].network or network.netboot is Netboot.BUILTIN
         told = {
             "address": made.mac,
             "pxe_enabled": _pxe(node, nic, boots=boots),

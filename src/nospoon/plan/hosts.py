@@ -11,7 +11,9 @@ from nospoon.plan.identity import made_for_a_cluster
 
 
 def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
-    """Why a host cannot have a node, whatever else is on it."""
+    """Why a host cannot have a node, whatever else is on it; one that is there already, it can."""
+    if node.adopted is not None:
+        return
     if node.firmware not in facts.firmwares:
         yield f"no firmware {node.firmware} there. {_choices(facts.firmwares)}"
     if node.arch not in facts.archs:

@@ -12,6 +12,7 @@ import hmac
 import re
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from nospoon.model.cluster import Node
 from nospoon.model.connections import Libvirt
 
 COMMUNITY_BYTES = 15
@@ -27,6 +28,11 @@ RESERVED = frozenset({UPKEEP, UUID(int=0), UUID(int=(1 << 128) - 1)})
 def node_uuid(cluster: UUID, node: str) -> UUID:
     """The UUID of a node: also its domain's, SMBIOS's and Redfish's."""
     return uuid5(cluster, node)
+
+
+def uuid_of(cluster: UUID, node: Node) -> UUID:
+    """The UUID of a node of the file: an adopted one has that of its machine."""
+    return node.adopted.uuid if node.adopted is not None else node_uuid(cluster, node.name)
 
 
 def pdu_uuid(cluster: UUID, pdu: int) -> UUID:

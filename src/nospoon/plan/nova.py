@@ -48,7 +48,7 @@ def inventories(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
             shape = NovaInventory(
                 resource_class=resource_name(wanted.resource_class),
                 traits=wanted.traits,
-                nodes=tuple((n.name, identity.node_uuid(cluster_id, n.name)) for n in nodes),
+                nodes=tuple((n.name, identity.uuid_of(cluster_id, n)) for n in nodes),
             )
             needs = tuple(Key(Kind.IRONIC_STANDING, PLACE, node.name) for node in nodes)
             yield Resource(Key(Kind.NOVA_INVENTORY, PLACE, wanted.name), shape, needs)

@@ -84,7 +84,7 @@ def _against_sharing(
     for node in cluster.nodes:
         host = allocations.hosts.get(node.name, "")
         known = facts[host].volumes if host in facts else {}
-        uuid = identity.node_uuid(cluster_id, node.name)
+        uuid = identity.uuid_of(cluster_id, node)
         for name in (disk.volume for disk in node.disks if disk.volume):
             first = taken.setdefault((host, name), node.name)
             if first != node.name:

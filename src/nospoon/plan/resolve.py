@@ -21,7 +21,7 @@ from nospoon.model.cluster import (
     Node,
 )
 from nospoon.model.connections import BootMethod
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import (
     Bmc,
     Image,
@@ -71,7 +71,7 @@ class Surroundings:
 
     `pool_roots` by host; `images` by their `source`; `credentials_keys` by node;
     `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives. `boot_port`:
-    where boot scripts are served by HTTP.
+    where boot scripts are served by HTTP. `adopted`: machines of others that are nodes, by UUID.
     """
 
     pool_roots: Mapping[str, str]
@@ -80,6 +80,7 @@ class Surroundings:
     facts: Mapping[str, HostFacts] = field(default_factory=dict)
     certificate: str = ""
     boot_port: int = 8069
+    adopted: Mapping[UUID, Adoptable] = field(default_factory=dict)
 
 
 def resolve(
@@ -208,7 +209,7 @@ class _Resolver:
 
     def _reservations(self, host: Host, network: Network) -> Iterator[Reservation]:
         for node, index, address, address6 in self._reserved_on(network)[host.name]:
-            uuid = identity.node_uuid(self.id, node.name)
+            uuid = identity.uuid_of(self.id, node)
             mac = node.nics[index].mac or identity.mac_address(uuid, index)
             yield Reservation(mac, address, node.name, uuid, _loader(node), address6)
 
@@ -223,12 +224,12 @@ class _Resolver:
         return str(low), str(high)
 
     def _nics(self, node: Node) -> Iterator[tuple[str, str]]:
-        uuid = identity.node_uuid(self.id, node.name)
+        uuid = identity.uuid_of(self.id, node)
         for index, nic in enumerate(node.nics):
             yield nic.mac or identity.mac_address(uuid, index), nic.network
 
     def _node(self, node: Node, host: Host) -> Iterator[Resource]:
-        uuid = identity.node_uuid(self.id, node.name)
+        uuid = identity.uuid_of(self.id, node)
         volumes = [
             self._volume(node, host, index)
             for index, disk in enumerate(node.disks)
@@ -280,6 +281,9 @@ class _Resolver:
 
     def _sizes(self, node: Node, host: Host, volumes: list[Resource]) -> Iterator[int]:
         """Of the node's disks, in their order, in bytes."""
+        if node.adopted is not None:
+            yield from self.around.adopted[node.adopted.uuid].sizes
+            return
         made = {
             each.key.name: each.shape.size for each in volumes if isinstance(each.shape, Volume)
         }
@@ -289,6 +293,8 @@ class _Resolver:
             yield found.size if found is not None else made.get(f"{node.name}-{index}", 0)
 
     def _machine(self, node: Node, host: Host, uuid: UUID) -> Machine:
+        if node.adopted is not None:  # what it is, its owner decides
+            return replace(self.around.adopted[uuid].machine, pool=self.pool)
         return Machine(
             uuid=uuid,
             cpus=node.cpus,

@@ -217,7 +217,9 @@ class Rooms:
 
 
 def demand(node: Node) -> Usage:
-    """What a node takes of its host."""
+    """What a node takes of its host; one that was there before takes nothing more."""
+    if node.adopted is not None:
+        return Usage()
     return Usage(node.cpus, node.memory, sum(disk.size for disk in node.disks))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from nospoon.model.resources import Key, Observed, Resource
+from nospoon.model.resources import Key, Observed, Resource, is_adopted
 from nospoon.plan.kinds import whose
 from nospoon.plan.remembered import Remembered
 
@@ -57,6 +57,19 @@ class Step:
         return self.desired.node if self.desired is not None else whose(self.key)
 
     @property
+    def adopts(self) -> bool:
+        """Whether it is about a machine that somebody else made: it is claimed, or released."""
+        of_whom = self.desired if self.desired is not None else self.observed
+        return of_whom is not None and is_adopted(of_whom.shape)
+
+    @property
+    def verb(self) -> str:
+        """What happens, in a word."""
+        if not self.adopts:
+            return str(self.action)
+        return {Action.CREATE: "claim", Action.DELETE: "release"}.get(self.action, self.action)
+
+    @property
     def removes(self) -> Key:
         """What its removing half is about."""
         return self.observed.key if self.observed is not None else self.key
@@ -95,9 +108,10 @@ class Plan:
         return not self.steps
 
     @property
-    def counts(self) -> dict[Action, int]:
-        counted = Counter(step.action for step in self.steps)
-        return {action: counted[action] for action in Action}
+    def counts(self) -> dict[str, int]:
+        """By what happens; machines of others are counted where there are some."""
+        counted = Counter(step.verb for step in self.steps)
+        return {**{str(action): counted[action] for action in Action}, **counted}
 
     def undone(self, again: Plan) -> list[Step]:
         """Steps of a plan that was made after this one was carried out, but for those by machines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nospoon.model.resources import Kind, Observed
+from nospoon.model.resources import Kind, Observed, is_adopted
 from nospoon.plan.remembered import Remembered
 from nospoon.plan.steps import Action, Plan, Step
 from nospoon.plan.words import HIDDEN, describe
@@ -31,8 +31,7 @@ def plan_text(plan: Plan) -> str:
 
 def summary(plan: Plan) -> str:
     """'3 to create, 1 to change, 0 to replace, 0 to delete; 4 unchanged.'."""
-    counts = plan.counts
-    parts = ", ".join(f"{counts[action]} to {action}" for action in Action)
+    parts = ", ".join(f"{count} to {verb}" for verb, count in plan.counts.items())
     return f"{parts}; {plan.unchanged} unchanged."
 
 
@@ -42,7 +41,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "cluster": plan.cluster,
         "cluster_id": str(plan.cluster_id),
         "fingerprint": plan.fingerprint,
-        "counts": {str(action): count for action, count in plan.counts.items()},
+        "counts": plan.counts,
         "unchanged": plan.unchanged,
         "notes": list(plan.notes),
         "remembers": plan.remembers,
@@ -57,7 +56,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def _step_json(step: Step) -> dict[str, Any]:
     return {
-        "action": str(step.action),
+        "action": step.verb,
         "kind": str(step.key.kind),
         "host": step.key.host,
         "name": step.key.name,
@@ -78,6 +77,7 @@ def _step_lines(step: Step) -> Iterator[str]:
     about = f"  {describe(shape)}" if shape is not None and step.action is Action.CREATE else ""
     why = "; ".join(_whys(step))
     what = f"{step.key.kind} {step.key.name} {_where(step)}"
+    late += f" ({step.verb})" if step.verb != step.action else ""
     yield f"{step.action.sign:>3}{late} {what}{about}" + (f"  ({why})" if why else "")
     for change in step.changes:
         secret = change.desired == HIDDEN
@@ -104,7 +104,9 @@ def _whys(step: Step) -> Iterator[str]:
 
 
 def _losses(step: Step, observed: Observed) -> Iterator[str]:
-    if step.key.kind is Kind.MACHINE and observed.running:
+    if step.key.kind is Kind.MACHINE and is_adopted(observed.shape):
+        yield "it is left to its owner as it is"
+    elif step.key.kind is Kind.MACHINE and observed.running:
         yield "it runs, and is powered off"
     if step.key.kind is Kind.VOLUME and step.action is Action.REPLACE:
         yield "what is on it is lost"

@@ -13,7 +13,9 @@ Promises that every driver keeps, and `nospoon.testing.conformance` checks:
 4. `delete` is idempotent: what is gone already is no error. It refuses what is not ours, and disks
    of machines that run with them: they may have been switched on since somebody looked.
 5. Every call may be cancelled at any await; what it leaves is found by the next `observe`.
-6. Errors are `ProviderError`s whose message says what, where and how to mend.
+6. Machines of others are `claimed` and `released` in place of that, also by a `delete`: nobody's
+   machine is ever removed but our own.
+7. Errors are `ProviderError`s whose message says what, where and how to mend.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
@@ -71,7 +73,20 @@ def in_use(volume: Key, node: str) -> ProviderError:
 
 
 class MachineDriver(Driver, Protocol):
-    """Machines have power, a boot order, a console and events besides."""
+    """Machines have power, a boot order, a console and events besides; those of others are claimed
+    and released, where ours are created and deleted.
+    """
+
+    async def claim(self, resource: Resource, tag: OwnerTag) -> None:
+        """Tag a machine that somebody else made (`shape.adopted`), and change nothing else of it.
+
+        Idempotent. Raises `Gone` when it is not there, `NotOurs` for one that another cluster has.
+        """
+
+    async def release(self, observed: Observed) -> None:
+        """Take the tag off, and with it all that was changed since: it is again as its owner has
+        it, who may have changed it meanwhile. It goes on running. Gone already is no error.
+        """
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         """Do what the command says; return when its outcome is observed.
@@ -183,6 +198,11 @@ class Connection(Protocol):
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
         """What a plan must know of the host; nothing is changed. `pools`: the directory there in
         which pools are made; `volumes`: of others, POOL/VOLUME, that are looked for.
+        """
+
+    async def adoptable(self) -> tuple[Adoptable, ...] | None:
+        """Every machine there that nospoon did not make, and whose node it is, in as few calls as
+        the connection allows; None where there can be no such machine.
         """
 
     def configure(self, host: Host) -> None:

@@ -22,6 +22,7 @@ from nospoon.spec.ironic import (
     VolumesSection,
 )
 from nospoon.spec.models import (
+    AdoptSection,
     BootProfileSection,
     ClusterFile,
     FlavorSection,
@@ -100,7 +101,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     SimulatedSection: {
         **_all(Rule.LIVE, "power_on", "power_off", "shut_down", "boot", "console"),
-        "power_failures": Rule.LIVE,
+        **_all(Rule.LIVE, "power_failures", "machines"),
         "agents": Rule.PARTS,
     },
     AgentsSection: dict.fromkeys(AgentsSection.model_fields, Rule.LIVE),
@@ -126,8 +127,9 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     NodeGroupSection: {
         "flavor": Rule.PARTS,
         **_all(Rule.NODES, "count", "name", "start"),
-        **_all(Rule.PARTS, "placement", "overrides"),
+        **_all(Rule.PARTS, "adopt", "placement", "overrides"),
     },
+    AdoptSection: _all(Rule.NODES, "machine", "match"),
     PlacementSection: _all(Rule.NEW_NODES, "strategy", "affinity", "anti_affinity"),
     DiskSection: {
         "size": Rule.LIVE,

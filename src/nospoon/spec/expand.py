@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import (
+    Adoption,
     Arch,
     BmcProtocol,
     Credentials,
@@ -54,18 +55,22 @@ class Expansion:
     nodes: list[Node] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     complaints: list[Complaint] = field(default_factory=list)
+    adoptions: list[Adoption] = field(default_factory=list)
 
 
 def expand(sections: Sections, *, default_network: str) -> Expansion:
     """All nodes that the groups describe."""
     result = Expansion()
     counters: dict[str, int] = {}
-    total = sum(group.count for group in sections.groups.values())
+    total = sum(group.count for group in sections.groups.values() if group.adopt is None)
     if total > MAX_CLUSTER:
         message = f"expected at most {MAX_CLUSTER} nodes in a cluster, got {total}"
         result.complaints.append(Complaint(("nodes",), message, "Make several clusters of it"))
         return result
     for index, group in sections.groups.items():
+        if group.adopt is not None:
+            result.adoptions += _adoptions(sections, group, index, result)
+            continue
         names = list(_names(group, index, counters, result))
         _check_overrides(group, index, names, result)
         template = _node(sections, group, name="", default_network=default_network)
@@ -76,6 +81,21 @@ def expand(sections: Sections, *, default_network: str) -> Expansion:
             result.nodes.append(node)
             result.groups.append(index)
     return result
+
+
+def _adoptions(
+    sections: Sections, group: NodeGroupSection, index: int, result: Expansion
+) -> Iterator[Adoption]:
+    """What is said of machines of others: all but their shape."""
+    assert group.adopt is not None, "only of groups that adopt"
+    name = group.name if "name" in group.model_fields_set else ""
+    if name and not _NAME.match(name):
+        message = f"expected a name of lower-case letters, digits and hyphens, got {name!r}"
+        result.complaints.append(Complaint(("nodes", index, "name"), message))
+        return
+    like = _node(sections, group, name=name, default_network="")
+    like = replace(like, flavor="", cpus=0, memory=0, disks=(), nics=(), portgroups=())
+    yield Adoption(like, group.adopt.machine or "", group.adopt.match or "", index)
 
 
 def _names(
@@ -126,7 +146,7 @@ def _named(template: Node, name: str) -> Node:
 
 def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_network: str) -> Node:
     override = group.overrides.get(name)
-    flavor_name = group.flavor or _only_flavor(sections)
+    flavor_name = group.flavor or ("" if group.adopt is not None else _only_flavor(sections))
     flavor = sections.flavors.get(flavor_name)
     layers: tuple[HardwareSection | None, ...] = (override, group, flavor)
     enrolments = [*(layer.ironic if layer else None for layer in layers), sections.ironic]

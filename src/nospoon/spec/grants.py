@@ -5,6 +5,7 @@ hosts:
 networks: [198.51.100.0/24]
 ports: [623, 161, 80-90]
 bridges: [br-lan]
+machines: ["lab-*"]
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class GrantsFile(Section):
         default_factory=list,
         description="Bridges and interfaces of hosts, as `bridge` and `physnets` name them.",
     )
+    machines: list[Annotated[Text, Field(min_length=1)]] = Field(
+        default_factory=list,
+        description="Machines that others made and members may adopt: names, or patterns of them.",
+    )
 
 
 def load_grants(text: str, *, file: str) -> Grants:
@@ -64,7 +69,11 @@ def load_grants(text: str, *, file: str) -> Grants:
         raise SpecError(list(translated(document, (), value, error))) from error
     networks: tuple[Network, ...] = tuple(given.networks)
     return Grants(
-        tuple(map(_host, given.hosts)), networks, tuple(given.ports), frozenset(given.bridges)
+        tuple(map(_host, given.hosts)),
+        networks,
+        tuple(given.ports),
+        frozenset(given.bridges),
+        tuple(given.machines),
     )
 
 

@@ -73,7 +73,7 @@ def load(
     return Cluster(
         name=sections.cluster,
         hosts=_hosts(sections, default_uri),
-        networks=_networks(sections),
+        networks=_networks(sections) if expansion.nodes or sections.networks else (),
         profiles=tuple(
             BootProfile(name, p.kernel or "", tuple(p.initrd), p.cmdline, p.script or "")
             for name, p in sections.boot.items()
@@ -96,6 +96,7 @@ def load(
         ironic=_ironic(sections),
         nova=wanted(sections.nova),
         flavors=tuple(sections.flavors),
+        adoptions=tuple(expansion.adoptions),
     )
 
 
@@ -171,6 +172,7 @@ def _simulation(section: SimulatedSection | None) -> Simulation:
         boot=section.boot,
         power_failures=section.power_failures,
         console=section.console,
+        machines=tuple(section.machines),
         agents=_agents(section.agents) if section.agents is not None else None,
     )
 

@@ -203,8 +203,43 @@ class PlacementSection(Section):
         return {"strategy": value} if isinstance(value, str) else value
 
 
+OF_ITS_OWNER = frozenset({
+    "arch", "boot_order", "count", "cpus", "disks", "firmware", "flavor", "memory", "nics",
+    "overrides", "placement", "portgroups", "start", "tpm",
+})  # fmt: skip
+"""What may not be said of a machine that somebody else made."""
+
+
+class AdoptSection(Section):
+    """Machines that nospoon did not make; a bare name or UUID is short for `{machine: NAME}`."""
+
+    machine: Annotated[Text, Field(min_length=1, max_length=255)] | None = Field(
+        None, description="Name or UUID of one machine."
+    )
+    match: Annotated[Text, Field(min_length=1, max_length=255)] | None = Field(
+        None, description="Pattern of names: `*`, `?` and `[…]`, as a shell's; one node each."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"machine": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> AdoptSection:
+        if (self.machine is None) == (self.match is None):
+            raise ValueError("expected a machine, or a pattern to match: one of them")
+        return self
+
+
 class NodeGroupSection(NodeSection):
     """Nodes that are alike."""
+
+    adopt: AdoptSection | None = Field(
+        None,
+        description="Machines that are there already, and get BMCs: nothing else of them is "
+        "changed, and `down` leaves them as they are. Their shape may not be given.",
+    )
 
     flavor: Name | None = Field(None, description="Flavor; may be left out where only one fits.")
     count: Annotated[Whole, Field(ge=0, le=MAX_CLUSTER)] = Field(
@@ -218,6 +253,17 @@ class NodeGroupSection(NodeSection):
     overrides: dict[Name, NodeSection] = Field(
         default_factory=dict, description="Node name -> what is different for that node."
     )
+
+    @model_validator(mode="after")
+    def _shaped_by_its_owner(self) -> NodeGroupSection:
+        if self.adopt is None:
+            return self
+        given = sorted(self.model_fields_set & OF_ITS_OWNER)
+        if given:
+            raise ValueError(f"an adopted machine is as its owner made it: drop {', '.join(given)}")
+        if self.adopt.match is not None and "name" in self.model_fields_set:
+            raise ValueError("nodes of a pattern are called as their machines: drop name")
+        return self
 
 
 class BootProfileSection(Section):

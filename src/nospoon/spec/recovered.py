@@ -13,7 +13,7 @@ from uuid import UUID
 
 from nospoon.model.cluster import Host
 from nospoon.model.connections import ConnectionKind
-from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume
+from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume, is_adopted
 from nospoon.spec.document import Document
 from nospoon.spec.hardware import DiskSection
 from nospoon.spec.importers.written import name_of, write
@@ -28,7 +28,8 @@ USUAL_MTU = 1500
 def cluster_file(name: str, id_: UUID, hosts: Sequence[Host], found: Sequence[Observed]) -> str:
     """Its text."""
     links = {o.key.name: o.shape for o in found if isinstance(o.shape, Link)}
-    machines = {o.key.name: o for o in found if isinstance(o.shape, Machine)}
+    nodes = {o.key.name: o for o in found if isinstance(o.shape, Machine)}
+    machines = {name: seen for name, seen in nodes.items() if not is_adopted(seen.shape)}
     volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
     by_bridge = {link.bridge: network for network, link in links.items()}
     networks: dict[str, Any] = {network: _network(link) for network, link in links.items()}
@@ -43,8 +44,8 @@ def cluster_file(name: str, id_: UUID, hosts: Sequence[Host], found: Sequence[Ob
         "hosts": {host.name: _host(host) for host in hosts},
         "networks": networks,
         "nodes": [
-            {"name": node, "host": seen.key.host, **_hardware(seen.shape, volumes, by_bridge)}
-            for node, seen in sorted(machines.items())
+            {"name": node, "host": seen.key.host, **_machine(seen.shape, volumes, by_bridge)}
+            for node, seen in sorted(nodes.items())
             if isinstance(seen.shape, Machine)
         ],
     }
@@ -89,7 +90,8 @@ def _filtered(machines: Iterable[Observed]) -> set[str]:
 
 def _host(host: Host) -> dict[str, Any]:
     if host.kind is ConnectionKind.SIMULATED:
-        return {"simulated": True}
+        machines = list(host.simulation.machines)
+        return {"simulated": {"machines": machines} if machines else True}
     return {"libvirt": host.uri, **({"ssh": host.ssh} if host.ssh else {})}
 
 
@@ -99,6 +101,15 @@ def _network(link: Link) -> dict[str, Any]:
     if given:
         said |= {"cidr": given[0] if len(given) == 1 else given, "netboot": "builtin"}
     return said
+
+
+def _machine(
+    machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
+) -> dict[str, Any]:
+    """One that somebody else made has the shape that its owner gives it."""
+    if machine.adopted:
+        return {"adopt": str(machine.uuid)}
+    return _hardware(machine, volumes, by_bridge)
 
 
 def _hardware(

@@ -32,6 +32,9 @@ BEYOND: dict[str, str] = {
     r"^a virtio disk cannot": "`rotational` and the bus of a disk",
     r"^expected at most \d+ bytes": "lengths in bytes of UTF-8",
     r"is not a command or step of a deploy agent|takes no time": "names of an agent's commands",
+    r"^expected a machine, or a pattern": "which machines of others are meant",
+    r"^an adopted machine is as its owner": "what is not said of machines of others",
+    r"^nodes of a pattern are called": "names of the nodes of a pattern",
     r"^expected no file": "files in the settings of a cloud",
 }
 """Rules that no schema expresses: pattern of the loader's message -> what it is about. Names that
@@ -76,6 +79,7 @@ _SHORT_FORMS: dict[str, list[dict[str, Any]]] = {
     "FlavorSection": [_NULL],
     "DiskSection": [{"$ref": "#/$defs/DiskSection/anyOf/1/properties/size/anyOf/0"}],
     "PlacementSection": [{"$ref": "#/$defs/Strategy"}],
+    "AdoptSection": [{"type": "string", "minLength": 1, "maxLength": 255}],
     "NicSection": [{"type": "string", "pattern": NAME_PATTERN}],
     "NodeBmcSection": [
         {"$ref": "#/$defs/BmcProtocol"},

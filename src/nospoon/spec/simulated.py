@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandle
 from pydantic_core import CoreSchema
 
 from nospoon.protocols.agent.commands import NAMES, TIMED
-from nospoon.spec.fields import Address, Duration, Url
+from nospoon.spec.fields import Address, Duration, Label, Url
 from nospoon.spec.nearest import nearest
-from nospoon.spec.section import Flag, Number, Section, Text, Whole, parse_text
+from nospoon.spec.section import Flag, Number, Section, Text, Unique, Whole, each_once, parse_text
 
 
 def switched(value: Any) -> Any:
@@ -112,6 +112,12 @@ class SimulatedSection(Section):
     )
     power_failures: Part = Field(
         0.0, description="The part of power commands that fail, from 0 to 1; default 0."
+    )
+    machines: Annotated[
+        list[Label], Field(max_length=10_000), AfterValidator(each_once), Unique()
+    ] = Field(
+        default_factory=list,
+        description="Names of machines there that are not nospoon's, for `adopt`; default none.",
     )
     agents: Annotated[AgentsSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None, description="Run deploy agents of Ironic; default no."

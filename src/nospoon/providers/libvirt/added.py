@@ -18,6 +18,7 @@ import libvirt
 
 from nospoon.errors import ProviderError
 from nospoon.model.volumes import AddedVolume
+from nospoon.providers.libvirt.adopted import of_its_owner
 from nospoon.providers.libvirt.domain_parse import is_added
 from nospoon.providers.libvirt.domain_xml import DISK_PREFIX
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, parsed, text_of, written
@@ -63,6 +64,8 @@ class Added:
         known = self.roster.look(domain)
         assert known is not None, "find raises Gone for other machines"
         owner = known.owner
+        if owner.adopted:
+            raise of_its_owner(owner.name, "it is given no volumes")
         pool = refreshed(our_pool(connect, self.hypervisor.host, owner.tag, owner.pool))
         ids = {each.id for each in wanted}
         for id_ in present.keys() - ids:

@@ -22,16 +22,18 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerState
 from nospoon.providers.libvirt.added import Added
+from nospoon.providers.libvirt.adopted import of_its_owner
+from nospoon.providers.libvirt.adopted_drives import lacks_drive
 from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, fault_of
 from nospoon.providers.libvirt.monitor import Domain, execute, set_order
 from nospoon.providers.libvirt.nvram import Nvram, edits_for, enters_setup
+from nospoon.providers.libvirt.owner import BOOT
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Known, Roster
 
 log = structlog.get_logger()
-NAMESPACE = "https://nospoon.dev/boot/1"
 DISTURBED, TRIES = "Failed to apply firewall rules", 4
 """What libvirt says of filters that it could not make, and how often it is asked to start."""
 RESET_SECONDS = 10.0
@@ -67,6 +69,8 @@ class Boots:
         """Bring the machine's variables to what this start shall find."""
         edits = edits_for(known, boot)
         resets = boot.reset_keys and known.firmware is Firmware.UEFI_SECURE
+        if known.owner.adopted and (resets or enters_setup(boot)):
+            raise of_its_owner(known.owner.name, "its UEFI variables are not changed")
         if not edits and not resets:
             return
         self.presence.starting.add(machine)
@@ -85,6 +89,11 @@ class Boots:
         known = await self._look(machine)
         if known.firmware is not Firmware.BIOS and enters_setup(boot):
             return True
+        if known.owner.adopted:
+            return await self.hypervisor.ask(
+                lambda connect: lacks_drive(self.roster.find(connect, machine)),
+                f"look at the CD drive of {machine}",
+            )
         return await self.added.differ(machine, boot.volumes)
 
     async def _look(self, machine: UUID) -> Known:
@@ -195,14 +204,14 @@ def write_intent(domain: Domain, boot: BootPlan) -> None:
     """Keep the plan in the domain's metadata; libvirt itself adds the namespace."""
     xml = written(element("boot", now=" ".join(boot.now), after=" ".join(boot.after)))
     kind, config = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
-    domain.setMetadata(kind, xml, "nospoon-boot", NAMESPACE, config)
+    domain.setMetadata(kind, xml, "nospoon-boot", BOOT, config)
 
 
 def read_intent(domain: Domain) -> BootPlan | None:
     """What `write_intent` wrote; None when it never did."""
     kind, config = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
     try:
-        root = parsed(domain.metadata(kind, NAMESPACE, config))
+        root = parsed(domain.metadata(kind, BOOT, config))
     except libvirt.libvirtError as error:
         if error.get_error_code() == NO_DOMAIN_METADATA:
             return None

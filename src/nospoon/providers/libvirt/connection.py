@@ -10,10 +10,11 @@ from pathlib import Path
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.destinations import LibvirtUri
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import ExistingVolume, Kind
 from nospoon.providers import linux
 from nospoon.providers.base import Driver, OpenImage
+from nospoon.providers.libvirt.adopted import adoptable
 from nospoon.providers.libvirt.capabilities import RULES, HypervisorFacts, ask_facts, has_filter
 from nospoon.providers.libvirt.existing import existing_volumes
 from nospoon.providers.libvirt.hypervisor import Hypervisor
@@ -54,7 +55,7 @@ class LibvirtConnection:
         turns: Turns | None = None,
         opened: str = "",
     ) -> None:
-        self.host, self._runner = host, runner
+        self.host, self._runner, self._deployment = host, runner, deployment
         self._hypervisor = Hypervisor(opened or host.uri, host.name, refused=_refused(host, opened))
         self._kvm = KvmTrial(self._hypervisor, runner, trial, verdicts)
         self._machines = MachineDriver(
@@ -143,6 +144,11 @@ class LibvirtConnection:
             return {}
         return await self._hypervisor.work(
             lambda connect: existing_volumes(connect, names), "look at volumes of others"
+        )
+
+    async def adoptable(self) -> tuple[Adoptable, ...]:
+        return await self._hypervisor.work(
+            lambda connect: adoptable(connect, self._deployment), "look at machines of others"
         )
 
     def configure(self, host: Host) -> None:

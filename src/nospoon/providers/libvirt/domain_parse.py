@@ -24,6 +24,11 @@ UNITS = {"b": 1, "bytes": 1, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 
          "GiB": 1 << 30, "G": 1 << 30, "TiB": 1 << 40, "T": 1 << 40}  # fmt: skip
 
 
+BOOT_CLASSES = {
+    "hd": BootDevice.DISK, "network": BootDevice.NETWORK, "cdrom": BootDevice.CDROM,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Bootable:
     """A device that firmware can boot: its class, QEMU's id of it (live XML only), its place."""
@@ -54,6 +59,7 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
             crash=text_of(root, "on_crash", "destroy"),
         ),
         unlinked=tuple(attribute_of(nic, "mac", "address").lower() for nic in unlinked(root)),
+        adopted=text_of(root, "name") if owner.adopted else "",
     )
 
 
@@ -220,6 +226,8 @@ def boot_order(root: ET.Element, owner: Owner) -> tuple[BootDevice, ...]:
     """
     found = bootables(root)
     placed = sorted((each.place, each.device) for each in found if each.place is not None)
+    if owner.adopted:
+        return _owners_order(root, [device for _, device in placed])
     order = tuple(dict.fromkeys(device for _, device in placed))
     present = {each.device for each in found}
     if has_boot_iso(root):
@@ -227,6 +235,15 @@ def boot_order(root: ET.Element, owner: Owner) -> tuple[BootDevice, ...]:
         present.discard(BootDevice.CDROM)
     wanted = tuple(device for device in owner.boot_order if device in present)
     return owner.boot_order if wanted == order else order
+
+
+def _owners_order(root: ET.Element, placed: list[BootDevice]) -> tuple[BootDevice, ...]:
+    """Of a machine of somebody else's, who may have written it by class (formatdomain.html, "BIOS
+    bootloader"); libvirt takes `hd` where nothing is said.
+    """
+    by_class = (BOOT_CLASSES.get(each.get("dev", "")) for each in root.iterfind("os/boot"))
+    said = placed or [device for device in by_class if device is not None]
+    return tuple(dict.fromkeys(said or [BootDevice.DISK]))
 
 
 def has_boot_iso(root: ET.Element) -> bool:

@@ -23,6 +23,7 @@ from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Reso
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.added import Added, remove_added
+from nospoon.providers.libvirt.adopted import claim, release
 from nospoon.providers.libvirt.boots import Boots
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
@@ -142,7 +143,7 @@ class MachineDriver:
         paths = {facts.name: facts.path for _, facts in pools}
         themselves = autostarted(connect)
         return [
-            with_autostart(seen, themselves)
+            seen if known.owner.adopted else with_autostart(seen, themselves)
             for domain in connect.listAllDomains(0)
             if (known := self._roster.look(domain)) is not None
             and cluster in (None, known.owner.tag.cluster)
@@ -255,14 +256,20 @@ class MachineDriver:
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         """Define it anew. A running guest keeps what it has until it is powered off."""
+        assert isinstance(desired.shape, Machine)
+        if desired.shape.adopted:
+            await self.claim(desired, tag)
+            return
         await self.create(desired, tag)
         if observed.running:
-            assert isinstance(desired.shape, Machine)
             await self._plugs.mend(desired.shape)
 
     async def delete(self, observed: Observed) -> None:
         assert isinstance(observed.shape, Machine)
         machine = observed.shape
+        if machine.adopted:
+            await self.release(observed)
+            return
         async with self._locks[machine.uuid]:
             await self._hypervisor.work(
                 lambda connect: self._remove(connect, machine),
@@ -275,7 +282,7 @@ class MachineDriver:
         with ignoring(NO_DOMAIN):
             domain = connect.lookupByUUID(machine.uuid.bytes)
             owner = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
-            if owner is None or owner.tag.deployment != self._setup.deployment:
+            if owner is None or owner.tag.deployment != self._setup.deployment or owner.adopted:
                 raise NotOurs(
                     f"host {self._hypervisor.host}: the domain {domain.name()} has no "
                     "nospoon tag any more: it is left unchanged"
@@ -288,6 +295,33 @@ class MachineDriver:
                 remove_added(refreshed(pool), owner.name)
                 remove_variables(pool, owner.name)
                 remove_copies(pool, owner.name)
+
+    async def claim(self, resource: Resource, tag: OwnerTag) -> None:
+        assert isinstance(resource.shape, Machine)
+        machine = resource.shape
+        owner = Owner(tag, resource.key.name, machine.pool, machine.boot_order, adopted=True)
+        async with self._locks[machine.uuid]:
+            await self._hypervisor.work(
+                lambda connect: claim(connect, machine, owner), f"claim machine {machine.adopted}"
+            )
+            self._roster.forget(machine.uuid)
+
+    async def release(self, observed: Observed) -> None:
+        assert isinstance(observed.shape, Machine)
+        machine = observed.shape
+        async with self._locks[machine.uuid]:
+            await self._hypervisor.work(
+                lambda connect: self._release(connect, machine),
+                f"release machine {machine.adopted}",
+            )
+        self._locks.pop(machine.uuid, None)
+        self._boots.pending.pop(machine.uuid, None)
+
+    def _release(self, connect: Connect, machine: Machine) -> None:
+        with ignoring(NO_DOMAIN):
+            self._media.take_out(connect, machine.uuid)
+            release(connect, machine, self._setup.deployment)
+        self._roster.forget(machine.uuid)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         await self._presence.ready()

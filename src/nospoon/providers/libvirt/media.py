@@ -1,7 +1,8 @@
 """Virtual media: ISO images put into a domain's CD drive and taken out, whether it runs or not.
 
 A medium is a file in the machine's pool, named by its content, so that machines share it; what no
-drive holds any more is removed. The drive itself is always there (`domain_xml`).
+drive holds any more is removed. The drive itself is always there (`domain_xml`), but for machines
+of somebody else's (`adopted_drives`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import libvirt
 
 from nospoon.errors import ProviderError
 from nospoon.providers.base import Medium
+from nospoon.providers.libvirt.adopted_drives import borrow, give_back
 from nospoon.providers.libvirt.domain_parse import medium_of
 from nospoon.providers.libvirt.elements import attribute_of, element, parsed, written
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
+from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.pools import VirPool, our_pool
@@ -54,14 +57,31 @@ class Media:
         with self.turn:
             send_file(connect, pool, medium.path, file, mode="0644")
             path = f"{parse_pool(parsed(pool.XMLDesc(0))).path}/{file}"
-            before = _put(domain, path)
+            before = self._changed(domain, known, path)
             _drop_unused(connect, pool, before)
 
     def _eject(self, connect: Connect, machine: UUID) -> None:
         domain, known = self._domain(connect, machine)
         pool = our_pool(connect, self.hypervisor.host, known.owner.tag, known.owner.pool)
         with self.turn:
-            _drop_unused(connect, pool, _put(domain, ""))
+            _drop_unused(connect, pool, self._changed(domain, known, ""))
+
+    def _changed(self, domain: Domain, known: Known, path: str) -> str:
+        """Put it in, or nothing; the path of what was in there."""
+        if known.owner.adopted:
+            return borrow(domain, path)
+        return _put(domain, path)
+
+    def take_out(self, connect: Connect, machine: UUID) -> None:
+        """Give a machine of somebody else's its CD drive back as it was."""
+        domain = self.roster.find(connect, machine)
+        known = self.roster.look(domain)
+        assert known is not None, "find raises Gone for other machines"
+        with self.turn:
+            medium = give_back(connect, domain)
+            with ignoring(NO_STORAGE_POOL):
+                pool = our_pool(connect, self.hypervisor.host, known.owner.tag, known.owner.pool)
+                _drop_unused(connect, pool, medium)
 
     def _domain(self, connect: Connect, machine: UUID) -> tuple[Domain, Known]:
         domain = self.roster.find(connect, machine)

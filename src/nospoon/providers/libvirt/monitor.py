@@ -56,8 +56,11 @@ def set_order(domain: Domain, order: Sequence[BootDevice]) -> None:
 
 
 def in_order(devices: Sequence[Bootable], order: Sequence[BootDevice]) -> list[Bootable]:
-    """The devices of these classes, class by class; within a class as they stand in the XML."""
-    return [device for each in order for device in devices if device.device is each]
+    """The devices of these classes, class by class; within a class in their order in the XML, first
+    those that have a place in its boot order.
+    """
+    ranked = sorted(devices, key=lambda device: device.place or len(devices) + 1)
+    return [device for each in order for device in ranked if device.device is each]
 
 
 def _set_index(domain: Domain, device: Bootable, index: int) -> None:

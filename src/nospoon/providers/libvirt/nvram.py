@@ -38,8 +38,12 @@ CHUNK = 1 << 18
 
 
 def edits_for(known: Known, boot: BootPlan) -> list[Edit]:
-    """What a start by this plan changes of the machine's variables; BIOS machines have none."""
+    """What a start by this plan changes of the machine's variables; BIOS machines have none, and
+    those of a machine of somebody else's are its owner's.
+    """
     edits: list[Edit] = []
+    if known.owner.adopted:
+        return edits
     if known.firmware is Firmware.UEFI_SECURE and boot.secure_boot is not None:
         edits.append(partial(with_secure_boot, enabled=boot.secure_boot))
     if known.firmware is not Firmware.BIOS and enters_setup(boot):
@@ -72,6 +76,9 @@ class Nvram:
         )
 
     def _databases(self, connect: Connect, machine: UUID) -> Sequence[KeyDatabase]:
+        known = self.roster.look(self.roster.find(connect, machine))
+        if known is not None and known.owner.adopted:
+            return ()  # they lie where its owner has them
         _, pool, file = self._place(connect, machine)
         volume = file_named(pool, file)
         if volume is None:
@@ -104,6 +111,8 @@ class Nvram:
         if known is None or domain.isActive():
             return
         owner = known.owner
+        if owner.adopted:
+            return
         with ignoring(NO_STORAGE_POOL):
             pool = our_pool(connect, self.hypervisor.host, owner.tag, owner.pool)
             remove_variables(pool, owner.name, besides=known.firmware)

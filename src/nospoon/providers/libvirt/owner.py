@@ -18,6 +18,8 @@ from nospoon.model.resources import OwnerTag
 from nospoon.providers.libvirt.elements import attribute_of, element, text_of
 
 NAMESPACE = "https://nospoon.dev/owner/1"
+BOOT, CDROM = "https://nospoon.dev/boot/1", "https://nospoon.dev/cdrom/1"
+"""Namespaces of what else is ours in the metadata of a domain: `boots`, `adopted_drives`."""
 OWNER = f"{{{NAMESPACE}}}owner"
 VENDOR = "nospoon "
 SHARED_IMAGES = UUID("8b0bd3f2-5b1f-4c6e-9d2b-1f6f0c8a7e35")
@@ -30,12 +32,14 @@ class Owner:
     """Whose a thing is: `name` is its resource's name, `pool` that of a machine's disks.
 
     `boot_order` says what XML cannot: the place of classes of which the machine has no device.
+    `adopted`: somebody else made it, and nospoon has tagged it.
     """
 
     tag: OwnerTag
     name: str
     pool: str = ""
     boot_order: tuple[BootDevice, ...] = ()
+    adopted: bool = False
 
 
 def pool_uuid(deployment: str, cluster: UUID, pool: str) -> UUID:
@@ -71,9 +75,10 @@ def pool_owner(root: ET.Element) -> OwnerTag | None:
     return tag if text_of(root, "uuid") == proof else None
 
 
-def owner_element(owner: Owner) -> ET.Element:
+def owner_element(owner: Owner, name: str = OWNER) -> ET.Element:
+    """`name`: of the element, without a namespace where libvirt itself adds it."""
     return ET.Element(
-        OWNER,
+        name,
         {
             "deployment": owner.tag.deployment,
             "cluster": str(owner.tag.cluster),
@@ -82,6 +87,7 @@ def owner_element(owner: Owner) -> ET.Element:
             "name": owner.name,
             "pool": owner.pool,
             "boot-order": " ".join(owner.boot_order),
+            **({"adopted": "yes"} if owner.adopted else {}),
             **_cluster_attributes(owner.tag),
         },
     )
@@ -110,6 +116,7 @@ def owner_in(root: ET.Element) -> Owner | None:
             note=element.get("note", ""),
         )
         order = tuple(BootDevice(each) for each in element.get("boot-order", "").split())
-        return Owner(tag, element.attrib["name"], element.get("pool", ""), order)
+        adopted = element.get("adopted") == "yes"
+        return Owner(tag, element.attrib["name"], element.get("pool", ""), order, adopted)
     except (KeyError, ValueError):
         return None

@@ -60,7 +60,7 @@ class Plugs:
         """The same machines; their NICs that are not where they were plugged in are as those whose
         link is down.
         """
-        running = [each for each in machines if each.running]
+        running = [each for each in machines if each.running and not _live(each).adopted]
         if not running:
             return machines
         ports = await self._ports([nic for each in running for nic in _live(each).nics])

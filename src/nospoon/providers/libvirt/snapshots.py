@@ -20,6 +20,7 @@ import libvirt
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import KeptState
+from nospoon.providers.libvirt.adopted import of_its_owner
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute
@@ -176,6 +177,11 @@ class Snapshots:
     async def _look(self, machine: UUID, doing: str) -> tuple[bool, Files]:
         def look(connect: Connect) -> tuple[bool, Files]:
             domain = self.roster.find(connect, machine)
+            known = self.roster.look(domain)
+            if known is not None and known.owner.adopted:
+                if doing.startswith(("take", "revert")):
+                    raise of_its_owner(known.owner.name, "its disks are its owner's")
+                return bool(domain.isActive()), Files((), "")
             state = domain.state()[0]
             if state == libvirt.VIR_DOMAIN_RUNNING and doing.startswith("take"):
                 raise ProviderError(f"{self._who(machine)} was resumed by other means")

@@ -10,9 +10,10 @@ from uuid import UUID
 from nospoon.model.capabilities import Capabilities, ChangeRule
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Simulation
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
+from nospoon.providers.simulated import strangers
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.machines import SimulatedMachines
@@ -114,6 +115,10 @@ class SimulatedConnection:
         """Nobody else has anything here, and nothing is short."""
         del pools, volumes
         return HostFacts.of_one_that(await self.capabilities())
+
+    async def adoptable(self) -> tuple[Adoptable, ...]:
+        self.around.begin("look at machines of others")
+        return strangers.found(self.around)
 
     def configure(self, host: Host) -> None:
         self.around.simulation = host.simulation

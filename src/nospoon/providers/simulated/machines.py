@@ -18,7 +18,7 @@ from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource,
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.probe.record import frame
 from nospoon.providers.base import Medium
-from nospoon.providers.simulated import media
+from nospoon.providers.simulated import media, strangers
 from nospoon.providers.simulated.console import Recorder, SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guest, hardware, record
@@ -48,6 +48,9 @@ class SimulatedMachines(SimulatedDriver):
             self._publish(resource.shape.uuid, MachineChange.DEFINED)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        if isinstance(desired.shape, Machine) and desired.shape.adopted:
+            await self.claim(desired, tag)
+            return
         before = self.around.world.find(Resource(observed.key, observed.shape))
         await super().change(observed, desired, tag)
         if before is None or not isinstance(before.shape, Machine):
@@ -56,7 +59,18 @@ class SimulatedMachines(SimulatedDriver):
         if state.power is PowerState.ON and isinstance(desired.shape, Machine):
             state.live = _differing(state.live or before.shape, desired.shape)
 
+    async def claim(self, resource: Resource, tag: OwnerTag) -> None:
+        self.around.begin(f"claim {resource.key}")
+        strangers.claim(self.around, resource, tag)
+
+    async def release(self, observed: Observed) -> None:
+        self.around.begin(f"release {observed.key}")
+        strangers.release(self.around, observed)
+
     async def delete(self, observed: Observed) -> None:
+        if isinstance(observed.shape, Machine) and observed.shape.adopted:
+            await self.release(observed)
+            return
         known = self.around.world.find(Resource(observed.key, observed.shape)) is not None
         await super().delete(observed)
         if known and isinstance(observed.shape, Machine):

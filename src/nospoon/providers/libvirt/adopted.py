@@ -1,0 +1,127 @@
+"""Domains that somebody else made, as machines with a BMC: found, claimed, and given back.
+
+A claimed one carries our tag in its metadata, and nothing else of it is changed but its CD drive
+when a medium is inserted (`media`). What a boot follows is said to QEMU, not written into the
+definition. Giving it back takes out what is ours and leaves what its owner changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+import libvirt
+
+from nospoon.errors import Gone, NotOurs, ProviderError
+from nospoon.model.cluster import Arch
+from nospoon.model.host_facts import Adoptable
+from nospoon.model.resources import Machine, OwnerTag
+from nospoon.providers.libvirt.domain_parse import parse_domain
+from nospoon.providers.libvirt.elements import attribute_of, parsed, written
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_DOMAIN_METADATA
+from nospoon.providers.libvirt.hypervisor import Connect, ignoring
+from nospoon.providers.libvirt.monitor import Domain
+from nospoon.providers.libvirt.owner import BOOT, CDROM, NAMESPACE, Owner, owner_element, owner_in
+
+EMPTY = re.compile(r"\s*<metadata\s*/>|\s*<metadata>\s*</metadata>")
+QEMU = frozenset({"qemu", "kvm"})
+_NOBODY = Owner(OwnerTag("", UUID(int=0)), "", adopted=True)
+CONFIG, ELEMENT = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_METADATA_ELEMENT
+
+
+def of_its_owner(node: str, what: str) -> ProviderError:
+    """What is refused of a machine that somebody else made."""
+    return ProviderError(f"node {node} is an adopted machine: {what}")
+
+
+def adoptable(connect: Connect, deployment: str) -> tuple[Adoptable, ...]:
+    """Every domain as a machine, those that nospoon made too, by name."""
+    return tuple(sorted(_adoptable(connect, deployment), key=lambda each: each.name))
+
+
+def _adoptable(connect: Connect, deployment: str) -> Iterator[Adoptable]:
+    for domain in connect.listAllDomains(0):
+        with ignoring(NO_DOMAIN):  # it went while we looked
+            root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            owner = owner_in(root)
+            kind = root.get("type", ""), attribute_of(root, "os/type", "arch", Arch.X86_64)
+            yield Adoptable(
+                machine=_machine(root, owner),
+                sizes=tuple(_sizes(domain, root)),
+                tag=owner.tag if owner is not None else None,
+                hindrance=_hindrance(domain, kind, owner, deployment),
+                made=owner is not None and not owner.adopted,
+            )
+
+
+def _machine(root: ET.Element, owner: Owner | None) -> Machine:
+    known = owner if owner is not None and owner.adopted else _NOBODY
+    kind = root.find("os/type")
+    if kind is not None and kind.get("arch") not in set(Arch):
+        kind.set("arch", Arch.X86_64)  # `_hindrance` refuses it, by its name
+    return parse_domain(root, known, pool_path="", boot_iso="")
+
+
+def _sizes(domain: Domain, root: ET.Element) -> Iterator[int]:
+    """Of its disks, in their order; 0 where libvirt cannot tell."""
+    for disk in root.iterfind("devices/disk"):
+        if disk.get("device", "disk") == "disk":
+            try:
+                yield int(domain.blockInfo(attribute_of(disk, "target", "dev"))[0])
+            except libvirt.libvirtError:
+                yield 0
+
+
+def _hindrance(domain: Domain, kind: tuple[str, str], owner: Owner | None, deployment: str) -> str:
+    """Why it cannot be a node. `kind`: its type of hypervisor and its architecture."""
+    hypervisor, arch = kind
+    if owner is not None and owner.tag.deployment != deployment:
+        return "another nospoon has it. Release it there first."
+    if not domain.isPersistent():
+        return "it is transient: libvirt keeps no definition of it. Define it (`virsh define`)."
+    if arch not in set(Arch):
+        return f"its architecture is {arch}, and nodes are of {' or '.join(Arch)}."
+    return "" if hypervisor in QEMU else f"it is of type {hypervisor}; nodes are QEMU's machines."
+
+
+def claim(connect: Connect, machine: Machine, owner: Owner) -> None:
+    """Tag it. Raises `Gone`, `NotOurs`, `ProviderError`."""
+    try:
+        domain = connect.lookupByUUID(machine.uuid.bytes)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != NO_DOMAIN:
+            raise
+        raise Gone(f"there is no machine {machine.adopted} any more") from error
+    known = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
+    if known is not None and not (known.adopted and _same(known.tag, owner.tag)):
+        raise NotOurs(
+            f"the domain {domain.name()} is a node of another cluster",
+            hint="Release it there first.",
+        )
+    domain.setMetadata(
+        ELEMENT, written(owner_element(owner, "owner")), "nospoon", NAMESPACE, CONFIG
+    )
+
+
+def _same(one: OwnerTag, other: OwnerTag) -> bool:
+    return (one.deployment, one.cluster) == (other.deployment, other.cluster)
+
+
+def release(connect: Connect, machine: Machine, deployment: str) -> None:
+    """Take out of its definition what is ours. One that is not tagged any more is left as it is."""
+    domain = connect.lookupByUUID(machine.uuid.bytes)
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+    root = parsed(domain.XMLDesc(flags))
+    owner = owner_in(root)
+    if owner is None:
+        return
+    if not owner.adopted or owner.tag.deployment != deployment:
+        raise NotOurs(f"the domain {domain.name()} is not adopted any more: it is not changed")
+    for namespace in (NAMESPACE, BOOT, CDROM):
+        with ignoring(NO_DOMAIN_METADATA):
+            domain.setMetadata(ELEMENT, None, "nospoon", namespace, CONFIG)
+    left = domain.XMLDesc(flags)
+    if EMPTY.search(left):  # libvirt leaves it where nothing else was
+        connect.defineXMLFlags(EMPTY.sub("", left, count=1), 0)

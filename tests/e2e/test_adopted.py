@@ -1,0 +1,283 @@
+"""Machines that others made get BMCs, and are left as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from nospoon.model.cluster import Firmware
+from nospoon.testing import guests
+from nospoon.testing.rack import Rack
+from nospoon.testing.redfish import System
+from nospoon.testing.serial import Serial
+
+THREE = "hosts: {sim: {simulated: {machines: [lab-a, lab-b, Other_VM]}}}\n"
+
+
+def cluster(rack: Rack, body: str, name: str = "") -> tuple[str, str]:
+    name = name or rack.name()
+    return name, rack.file(f"cluster: {name}\n{rack.bmc()}{body}", f"{name}.yaml")
+
+
+def test_machines_of_others_are_claimed_by_name_and_by_pattern_and_released(shared: Rack) -> None:
+    name, file = cluster(
+        shared,
+        f"{THREE}nodes:\n- {{adopt: {{match: 'lab-*'}}, labels: {{rack: left}}}}\n"
+        "- {adopt: Other_VM, name: odd}\n- {count: 1, disks: [1GiB]}\n",
+    )
+    planned = shared.run("plan", file).stdout
+    assert "+ (claim) machine lab-a on sim  2 CPUs, 2 GiB, uefi" in planned
+    assert "0 to delete, 3 to claim; 0 unchanged" in planned
+    shared.run("up", "--yes", file)
+    assert "Nothing to do" in shared.run("plan", file).stdout
+    bmcs = shared.bmcs(name)
+    assert sorted(bmcs) == ["lab-a", "lab-b", "node-0", "odd"]
+    shared.ipmitool(bmcs["lab-b"], "chassis", "power", "on")
+    states = {row["node"]: row["power"] for row in shared.json("node", "list", "--cluster", name)}
+    assert states == {"lab-a": "off", "lab-b": "on", "node-0": "off", "odd": "off"}
+    exported = shared.run("export", "--to", "ansible", name).stdout
+    assert bmcs["odd"]["uuid"] in exported
+    refused = shared.run("node", "power", f"{name}/gone", "on", status=2).stderr
+    assert "no node" in refused
+    told = shared.run("down", "--yes", name).stderr
+    assert "3 to release" in told
+    assert "machine/lab-b@sim: release" in told
+    again, file = cluster(shared, f"{THREE}nodes: [{{adopt: lab-b}}]\n")
+    shared.run("up", "--yes", file)
+    (row,) = shared.json("node", "list", "--cluster", again)
+    assert row["power"] == "on", "it was left as it was"
+    assert shared.bmcs(again)["lab-b"]["uuid"] == bmcs["lab-b"]["uuid"]
+
+
+def test_what_cannot_be_adopted_is_told_with_what_is_there(shared: Rack) -> None:
+    first, file = cluster(shared, f"{THREE}nodes: [{{adopt: lab-a}}, {{count: 1, name: own}}]\n")
+    shared.run("up", "--yes", file)
+    own = shared.bmcs(first)["own"]["uuid"]
+    _, file = cluster(
+        shared,
+        f"{THREE}nodes: [{{adopt: lab-a}}, {{adopt: '{own}'}}, {{adopt: lab-c}}, "
+        "{adopt: lab-b}, {adopt: Other_VM, name: lab-b}]\n",
+    )
+    said = shared.run("plan", file, status=1).stderr
+    assert "adopt lab-a: lab-a on host sim: it is a node of another cluster" in said
+    assert f"adopt {own}: own on host sim: nospoon made it: it is a node already" in said
+    assert "adopt lab-c: no such machine on sim. There: Other_VM, lab-a, lab-b, own." in said
+    assert "Other_VM on host sim would be node lab-b, which is lab-b on host sim" in said
+
+
+def test_the_shape_of_an_adopted_machine_is_its_owners(shared: Rack) -> None:
+    _, file = cluster(shared, f"{THREE}nodes:\n- {{adopt: lab-a, memory: 4GiB, disks: [9GiB]}}\n")
+    said = shared.run("plan", file, status=2).stderr
+    assert "an adopted machine is as its owner made it: drop disks, memory" in said
+    assert ":5:3: nodes[0]" in said
+
+
+def test_what_was_adopted_outlives_the_daemon(rack: Rack) -> None:
+    name, file = cluster(rack, f"{THREE}nodes: [{{adopt: lab-a}}]\n")
+    rack.run("up", "--yes", file)
+    uuid = rack.bmcs(name)["lab-a"]["uuid"]
+    rack.run("daemon", "stop")
+    assert "Nothing to do" in rack.run("plan", file).stdout
+    found = rack.run("orphans", file).stdout
+    assert "lab-a" not in found
+    assert rack.bmcs(name)["lab-a"]["uuid"] == uuid
+
+
+class Domain:
+    """A domain that nospoon did not make, with a disk that says that it was booted."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.directory, self.name, self.uuid = directory, name, uuid4()
+        self.serial = directory / f"{name}.log"
+
+    def define(self, xml: str, disk: bytes) -> None:
+        image = self.directory / f"{self.name}.img"
+        image.write_bytes(disk)
+        path = self.directory / f"{self.name}.xml"
+        path.write_text(xml.format(name=self.name, uuid=self.uuid, disk=image, serial=self.serial))
+        virsh("define", str(path))
+
+    @property
+    def xml(self) -> str:
+        return virsh("dumpxml", "--inactive", "--security-info", self.name)
+
+    @property
+    def state(self) -> str:
+        return virsh("domstate", self.name).strip()
+
+    def remove(self) -> None:
+        virsh("destroy", self.name, check=False)
+        virsh("undefine", "--nvram", self.name, check=False)
+
+
+def virsh(*argv: str, check: bool = True) -> str:
+    done = subprocess.run(
+        ["virsh", "-c", "qemu:///system", *argv], text=True, capture_output=True, check=False
+    )
+    assert not check or done.returncode == 0, f"{argv}: {done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def domain(rack: Rack) -> Iterator[Domain]:
+    made = Domain(rack.directory, f"{rack.name()}-VM")
+    yield made
+    made.remove()
+
+
+SERIAL = "<serial type='pty'><log file='{serial}' append='on'/></serial><console type='pty'/>"
+BY_CLASS = f"""<domain type='qemu'><name>{{name}}</name><uuid>{{uuid}}</uuid>
+<memory unit='MiB'>96</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='pc'>hvm</type><boot dev='hd'/><bios useserial='yes'/></os>
+<features><acpi/></features>
+<devices>
+<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{{disk}}'/>
+<target dev='vda' bus='virtio'/></disk>
+<interface type='user'><model type='virtio'/></interface>
+<interface type='user'><model type='e1000'/></interface>
+{SERIAL}
+</devices></domain>"""
+"""BIOS, no CD drive, no metadata, boot order by class of device."""
+BY_DEVICE = f"""<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+<name>{{name}}</name><uuid>{{uuid}}</uuid>
+<metadata><own:note xmlns:own='http://example.org/own'>mine</own:note></metadata>
+<memory unit='MiB'>256</memory><vcpu>1</vcpu>
+<os firmware='efi'><type arch='x86_64' machine='q35'>hvm</type>
+<firmware><feature enabled='no' name='secure-boot'/></firmware></os>
+<features><acpi/></features>
+<devices>
+<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{{disk}}'/>
+<target dev='vda' bus='virtio'/><boot order='1'/></disk>
+<disk type='file' device='cdrom'><driver name='qemu' type='raw' cache='none'/>
+<target dev='sda' bus='sata'/><readonly/><alias name='ua-mine'/></disk>
+<interface type='user'><model type='virtio'/><boot order='2'/></interface>
+{SERIAL}
+</devices>
+<qemu:commandline><qemu:env name='OWN' value='1'/></qemu:commandline></domain>"""
+"""UEFI, an empty CD drive, boot order by device, metadata and settings that are its owner's."""
+
+
+@pytest.mark.libvirt
+@pytest.mark.boots
+def test_a_bios_domain_obeys_its_bmc_and_is_given_back_as_it_was(
+    rack: Rack, domain: Domain, tmp_path: Path
+) -> None:
+    domain.define(BY_CLASS, guests.speaking_disk())
+    before = domain.xml
+    name, file = cluster(rack, f"nodes: [{{adopt: {domain.name}, name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    assert domain.state == "shut off"
+    bmc, serial = rack.bmcs(name)["vm"], Serial(domain.serial)
+    assert bmc["uuid"] == str(domain.uuid)
+    rack.ipmitool(bmc, "chassis", "power", "on")
+    assert serial.hears(guests.BOOTED) == guests.BOOTED
+    rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
+    rack.ipmitool(bmc, "chassis", "power", "cycle")
+    assert serial.hears(b"initialising devices", guests.BOOTED) == b"initialising devices"
+    rack.ipmitool(bmc, "chassis", "power", "reset")
+    assert serial.hears(guests.BOOTED) == guests.BOOTED, "once is once"
+    os.kill(rack.daemon_pid(), signal.SIGKILL)
+    disc = asyncio.run(guests.speaking_cd(tmp_path, firmware=Firmware.BIOS))
+    rack.run("node", "media", "insert", f"{name}/vm", str(disc))
+    assert "device='cdrom'" in domain.xml
+    (domain.directory / f"{domain.name}.img").write_bytes(bytes(1 << 20))
+    rack.ipmitool(bmc, "chassis", "bootdev", "cdrom")
+    rack.ipmitool(bmc, "chassis", "power", "reset")
+    assert serial.hears(guests.BOOTED) == guests.BOOTED, "the disc says it: the disk is blank"
+    assert "Nothing to do" in rack.run("plan", file).stdout
+    rack.run("down", "--yes", name)
+    assert domain.xml == before
+    assert domain.state == "running"
+
+
+@pytest.mark.libvirt
+@pytest.mark.boots
+def test_what_the_owner_of_a_uefi_domain_changes_is_told_and_kept(
+    rack: Rack, domain: Domain, tmp_path: Path
+) -> None:
+    domain.define(BY_DEVICE, asyncio.run(guests.speaking_uefi_disk(tmp_path)))
+    virsh("autostart", domain.name)
+    virsh("start", domain.name)
+    serial = Serial(domain.serial)
+    assert serial.hears(guests.BOOTED) == guests.BOOTED
+    before = domain.xml
+    name, file = cluster(
+        rack, f"nodes: [{{adopt: {{match: '{domain.name[:9]}-*'}}}}]\n", rack.names[0]
+    )
+    rack.run("up", "--yes", file)
+    (row,) = rack.json("node", "list")
+    assert (row["node"], row["power"]) == (domain.name.lower(), "on")
+    assert "Nothing to do" in rack.run("plan", file).stdout
+    redfish = System(rack.bmcs(name)[row["node"]])
+    assert redfish.ask("GET", "")["MemorySummary"]["TotalSystemMemoryGiB"] == 0.25
+    disc = tmp_path / "any.iso"
+    disc.write_bytes(bytes(4096))
+    rack.run("node", "media", "insert", row["node"], str(disc))
+    once = {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}
+    redfish.ask("PATCH", "", {"Boot": once})
+    redfish.ask("POST", "/Actions/ComputerSystem.Reset", {"ResetType": "PowerCycle"})
+    assert serial.hears(b"PXE over IPv4", guests.BOOTED) == b"PXE over IPv4"
+    virsh("setmaxmem", domain.name, "393216", "--config")
+    (shown,) = rack.json("status", name)
+    assert shown["state"] == "drifted"
+    assert "its owner changed memory: 256 MiB -> 384 MiB" in shown["drift"]
+    assert f"memory of node {row['node']}, by its machine's owner" in rack.run("plan", file).stdout
+    rack.run("up", "--yes", file)
+    assert redfish.ask("GET", "")["MemorySummary"]["TotalSystemMemoryGiB"] == 0.375
+    rack.run("down", "--yes", name)
+    changed = domain.xml
+    assert "<memory unit='KiB'>393216</memory>" in changed
+    virsh("setmaxmem", domain.name, "262144", "--config")
+    virsh("setmem", domain.name, "262144", "--config")
+    assert domain.xml == before
+    assert "Autostart:      enable" in virsh("dominfo", domain.name)
+
+
+@pytest.mark.libvirt
+def test_a_domain_that_its_owner_removes_is_told_and_nothing_else_is_removed(
+    rack: Rack, domain: Domain
+) -> None:
+    domain.define(BY_CLASS, guests.speaking_disk())
+    name, file = cluster(rack, f"nodes: [{{adopt: '{domain.uuid}', name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    virsh("undefine", domain.name)
+    assert "no such machine on here" in rack.run("plan", file, status=1).stderr
+    (row,) = rack.json("node", "list")
+    assert row["power"] == "absent"
+    domain.define(BY_CLASS, guests.speaking_disk())
+    before = domain.xml
+    rack.run("up", "--yes", file)
+    assert domain.xml != before, "it is claimed once more"
+    (row,) = rack.json("node", "list")
+    assert row["power"] == "off"
+    rack.run("down", "--yes", name)
+    assert domain.xml == before
+
+
+@pytest.mark.libvirt
+def test_orphans_that_were_adopted_are_released_and_not_removed(rack: Rack, domain: Domain) -> None:
+    domain.define(BY_CLASS, guests.speaking_disk())
+    before = domain.xml
+    name, file = cluster(rack, f"nodes: [{{adopt: {domain.name}, name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    rack.run("daemon", "stop")
+    for each in (rack.directory / "state").glob("nospoon.db*"):
+        each.unlink()
+    rack.run("recover", file)
+    planned = rack.run("plan", file).stdout
+    assert "1 to create, 0 to change, 0 to replace, 0 to delete; 2 unchanged." in planned
+    assert "+ bmc vm" in planned
+    rack.run("daemon", "stop")
+    for each in (rack.directory / "state").glob("nospoon.db*"):
+        each.unlink()
+    assert "vm" in rack.run("orphans", file).stdout
+    rack.run("orphans", "--reap", "--yes", "--grace", "0.1", file)
+    assert domain.xml == before
+    rack.names.remove(name)

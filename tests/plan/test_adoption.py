@@ -1,0 +1,124 @@
+"""Which machines of others a file means, and why some cannot be nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.host_facts import Adoptable, HostFacts
+from nospoon.model.resources import Key, Kind, Machine, OwnerTag, Resource
+from nospoon.plan.adoption import Claimed, adopt, as_remembered, changed_by_owners, node_name
+from nospoon.spec.load import load
+
+CLUSTER, OTHER = UUID(int=1), UUID(int=2)
+HOSTS = "cluster: c\nhosts: {a: {libvirt: 'qemu:///system'}, b: simulated}\n"
+
+
+def machine(number: int, name: str) -> Machine:
+    return Machine(
+        uuid=UUID(int=number), cpus=3, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS,
+        tpm=False, pool="", disks=(), nics=(), boot_order=(BootDevice.NETWORK,), adopted=name,
+    )  # fmt: skip
+
+
+def facts(*machines: Adoptable | Machine | None) -> HostFacts:
+    there = tuple(
+        each if isinstance(each, Adoptable) else Adoptable(each) for each in machines if each
+    )
+    some = HostFacts(frozenset(), frozenset(), tpm=False, managed_networks=True)
+    return replace(some, machines=there)
+
+
+def cluster(nodes: str) -> Cluster:
+    return load(f"{HOSTS}nodes: [{nodes}]\n", file="f")
+
+
+def names(found: Cluster) -> list[tuple[str, str]]:
+    return [(node.name, node.host) for node in found.nodes]
+
+
+def test_a_pattern_means_each_machine_once_and_in_the_order_of_hosts() -> None:
+    there = {"a": facts(machine(1, "lab-1"), machine(2, "other")), "b": facts(machine(3, "lab-0"))}
+    found = adopt(cluster("{adopt: lab-1, name: first}, {adopt: {match: lab-*}}"), CLUSTER, there)
+    assert found.reasons == ()
+    assert names(found.cluster) == [("first", "a"), ("lab-0", "b")]
+    (first, _) = found.cluster.nodes
+    assert (first.cpus, first.memory, first.boot_order) == (3, 1 << 30, (BootDevice.NETWORK,))
+    assert set(found.machines) == {UUID(int=1), UUID(int=3)}
+    again = adopt(found.cluster, CLUSTER, there)
+    assert again.cluster == found.cluster, "a second look finds the same"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "there", "reason"),
+    [
+        ("{adopt: x}", facts(), "no such machine on a, b."),
+        ("{adopt: x}", facts(machine(1, "y")), "There: y."),
+        ("{adopt: x}", facts(Adoptable(machine(1, "x"), made=True)), "nospoon made it"),
+        ("{adopt: x}", facts(Adoptable(machine(1, "x"), hindrance="it is odd.")), "it is odd."),
+        (
+            "{adopt: x}",
+            facts(Adoptable(machine(1, "x"), tag=OwnerTag("d", OTHER))),
+            "it is a node of another cluster",
+        ),
+        (
+            "{adopt: x}, {adopt: y, name: x}",
+            facts(machine(1, "x"), machine(2, "y")),
+            "y on host a would be node x, which is x on host a.",
+        ),
+        ("{name: x}, {adopt: x}", facts(machine(1, "x")), "node x, which is made by the file."),
+    ],
+)
+def test_what_cannot_be_a_node_is_told(nodes: str, there: HostFacts, reason: str) -> None:
+    found = adopt(cluster(nodes), CLUSTER, {"a": there, "b": facts()})
+    assert len(found.reasons) == 1
+    assert reason in found.reasons[0]
+
+
+def test_a_name_that_two_hosts_have_needs_a_host() -> None:
+    there = {"a": facts(machine(1, "x")), "b": facts(machine(2, "x"))}
+    (reason,) = adopt(cluster("{adopt: x}"), CLUSTER, there).reasons[:1]
+    assert "there is one on each of a and b. Name its `host`." in reason
+    assert names(adopt(cluster("{adopt: x, host: b}"), CLUSTER, there).cluster) == [("x", "b")]
+
+
+def test_a_pattern_passes_over_machines_that_nospoon_made() -> None:
+    there = {"a": facts(Adoptable(machine(1, "x1"), made=True), machine(2, "x2")), "b": facts()}
+    found = adopt(cluster("{adopt: {match: x*}}"), CLUSTER, there)
+    assert (found.reasons, names(found.cluster)) == ((), [("x2", "a")])
+
+
+def test_hosts_without_machines_of_others_are_told() -> None:
+    nobody = replace(facts(), machines=None)
+    (reason,) = adopt(cluster("{adopt: x}"), CLUSTER, {"a": nobody, "b": nobody}).reasons
+    assert "no machines of others can be on host a, host b" in reason
+
+
+def test_a_host_that_is_away_has_what_was_claimed_there() -> None:
+    there = {"a": HostFacts.of_one_away("asleep"), "b": facts()}
+    before = [Claimed("a", "mine", machine(1, "lab-1"))]
+    found = adopt(cluster("{adopt: {match: lab-*}}"), CLUSTER, there, before)
+    assert (found.reasons, names(found.cluster)) == ((), [("mine", "a")])
+    assert names(as_remembered(cluster("{adopt: {match: lab-*}}"), before)) == [("mine", "a")]
+
+
+def test_what_an_owner_changed_is_told_by_field() -> None:
+    was, now = machine(1, "x"), replace(machine(1, "x"), cpus=4)
+    key = Key(Kind.MACHINE, "a", "x")
+    changed = changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, now)})
+    assert [(each.field, each.observed, each.desired) for each in changed["x"]] == [
+        ("cpus", "3", "4")
+    ]
+    assert changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, was)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("machine_name", "node"),
+    [("Lab_VM 1", "lab-vm-1"), ("--", "machine"), ("ü", "machine"), ("a" * 80, "a" * 63)],
+)
+def test_names_of_nodes_are_made_of_names_of_machines(machine_name: str, node: str) -> None:
+    assert node_name(machine_name) == node
