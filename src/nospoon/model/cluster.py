@@ -333,7 +333,7 @@ class Adopted:
 class Node:
     """One desired server, with its flavor's values filled in. `memory` in bytes. `restore`: the
     power restore policy of its BMC; None: `Bmc.policy` says. `adopted`: the machine that it is,
-    None for one that is made; its shape is as it is found.
+    None for one that is made; its shape is as it is found. `ipmi_port`: of its BMC, 0 for any.
     """
 
     name: str
@@ -357,6 +357,7 @@ class Node:
     enrolment: Enrolment = Enrolment()
     restore: PowerPolicy | None = None
     adopted: Adopted | None = None
+    ipmi_port: int = 0
 
     def value_of(self, key: str) -> str:
         """Of "flavor" or of a label; "" where it has no such label."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
-from nospoon.model.cluster import BmcProtocol, Cluster, Host
+from nospoon.model.cluster import BmcProtocol, Cluster, Host, Node
 from nospoon.model.grants import FIRST_UNPRIVILEGED, PRIVATE, Grants
 from nospoon.model.host_facts import Route
 
@@ -65,7 +65,8 @@ def _of_bridges(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
 
 def _of_bmcs(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
     given = cluster.addressing
-    spoken = {protocol for node in cluster.nodes for protocol in node.bmc}
+    nodes = (*cluster.nodes, *_adopting(cluster))
+    spoken = {protocol for node in nodes for protocol in node.bmc}
     if given.pool is None and not grants.has_network(_alone(str(given.address))):
         yield Violation(("bmc", "address"), _foreign(str(given.address)))
     if given.pool is not None:
@@ -81,8 +82,15 @@ def _of_bmcs(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
         ):
             if not grants.has_ports(first, last):
                 yield Violation(path, _privileged(f"{first}-{last}"))
+    for port in sorted({node.ipmi_port for node in nodes}):
+        if port and not grants.has_ports(port, port):
+            yield Violation(("nodes",), _privileged(str(port)))
     if not grants.has_ports(given.redfish_port, given.redfish_port):
         yield Violation(("bmc", "redfish_port"), _privileged(str(given.redfish_port)))
+
+
+def _adopting(cluster: Cluster) -> Iterator[Node]:
+    return (each.like for each in cluster.adoptions)
 
 
 def named(host: Host) -> str:

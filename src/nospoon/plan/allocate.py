@@ -278,16 +278,26 @@ def _endpoints(
 ) -> Iterator[tuple[str, Endpoint]]:
     nodes = [node for node in cluster.nodes if node.bmc]
     redfish = cluster.addressing.redfish_port
+    given = {node.name: _given(cluster, node) for node in nodes if node.ipmi_port}
+    places = {(each.address, each.ipmi_port): name for name, each in given.items()}
     kept = {
         node.name: replace(earlier.endpoints[node.name], redfish_port=redfish)
         for node in nodes
-        if node.name in earlier.endpoints and _still_fits(cluster, node, earlier)
+        if node.name in earlier.endpoints
+        and _still_fits(cluster, node, earlier)
+        and places.get(_place(earlier.endpoints[node.name]), node.name) == node.name
     }
-    used = {(each.address, each.ipmi_port) for each in kept.values()}
+    used = {*map(_place, kept.values()), *places}
     free = _free_endpoints(cluster, used, occupied)
+    taken = TakenPorts(occupied.endpoints)
     for node in nodes:
         if node.name in kept:
             yield node.name, kept[node.name]
+            continue
+        if node.name in given:
+            if taken.hinder(_place(given[node.name])):
+                reasons.append(_taken(node, given[node.name], occupied))
+            yield node.name, given[node.name]
             continue
         if cluster.addressing.pool is None and BmcProtocol.IPMI not in node.bmc:
             address = str(cluster.addressing.address)
@@ -301,6 +311,24 @@ def _endpoints(
             return
         ipmi = endpoint.ipmi_port if BmcProtocol.IPMI in node.bmc else 0
         yield node.name, Endpoint(endpoint.address, ipmi, endpoint.redfish_port)
+
+
+def _place(endpoint: Endpoint) -> tuple[str, int]:
+    return endpoint.address, endpoint.ipmi_port
+
+
+def _given(cluster: Cluster, node: Node) -> Endpoint:
+    """Where the BMC answers of a node whose file says at which port."""
+    addressing = cluster.addressing
+    return Endpoint(str(addressing.address), node.ipmi_port, addressing.redfish_port)
+
+
+def _taken(node: Node, endpoint: Endpoint, occupied: Occupied) -> str:
+    has = occupied.holder(endpoint.ipmi_port)
+    return (
+        f"node {node.name}: port {endpoint.ipmi_port} at {endpoint.address} is in use"
+        f"{f' by {has}' if has else ''}. Free it, or choose another `bmc.port`."
+    )
 
 
 def _widen(cluster: Cluster, occupied: Occupied) -> str:
@@ -318,7 +346,7 @@ def _still_fits(cluster: Cluster, node: Node, earlier: Allocations) -> bool:
         return False
     if addressing.pool is not None:
         return IPv4Address(endpoint.address) in addressing.pool
-    first, last = addressing.ports
+    first, last = (node.ipmi_port, node.ipmi_port) if node.ipmi_port else addressing.ports
     in_range = endpoint.ipmi_port == 0 or first <= endpoint.ipmi_port <= last
     return endpoint.address == str(addressing.address) and in_range
 

@@ -94,6 +94,9 @@ class NodeBmcSection(Section):
         description="What it speaks: `ipmi`, `redfish`; `pdu`: an outlet feeds it; "
         "default: the first two.",
     )
+    port: Annotated[Whole, Field(ge=1, le=65535)] | None = Field(
+        None, description="IPMI port on the cluster's `address`; default: a free one of `ports`."
+    )
     username: AccountName | None = Field(
         None, description="Fixed user name; default: the cluster's."
     )

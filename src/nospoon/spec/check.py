@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, Firmware, Switch
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
 from nospoon.model.ironic import Standing
 from nospoon.plan.enrol import DRIVERS
 from nospoon.plan.identity import RESERVED
@@ -48,8 +48,30 @@ def check(
     yield from _drivers(expansion)
     yield from _nova(sections)
     yield from _deployments(expansion)
+    yield from _bmc_ports(sections, expansion)
     yield from _profiles(sections, expansion)
     yield from _placements(sections, expansion)
+
+
+def _bmc_ports(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Ports that are given to BMCs which have none, or to several of them."""
+    owners: dict[int, str] = {}
+    nodes = list(zip(expansion.nodes, expansion.groups, strict=True))
+    nodes += [(each.like, each.group) for each in expansion.adoptions]
+    for node, group in nodes:
+        path = ("nodes", group, "bmc", "port")
+        name = node.name or f"nodes[{group}]"
+        if not node.ipmi_port:
+            continue
+        if BmcProtocol.IPMI not in node.bmc:
+            yield Complaint(path, f"{name} speaks no IPMI: expected no port")
+        elif sections.bmc.pool is not None:
+            hint = "Drop `port`, or `bmc.pool`"
+            yield Complaint(path, "each BMC of a `pool` has an address and port 623", hint)
+        elif owners.setdefault(node.ipmi_port, name) != name:
+            first = owners[node.ipmi_port]
+            hint = "Give it node by node under `overrides`"
+            yield Complaint(path, f"port {node.ipmi_port} is also that of {first}", hint)
 
 
 def _profiles(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:

@@ -183,6 +183,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         boot=pick("boot", ""),
         restore=pick("restore", None),
         bmc=tuple(dict.fromkeys(protocols)),
+        ipmi_port=next((bmc.port for bmc in bmcs if bmc.port is not None), 0),
         credentials=_credentials(sections, bmcs),
         traits=tuple(pick("traits", ())),
         labels=tuple(sorted(pick("labels", {}).items())),

@@ -263,6 +263,8 @@ class NodeGroupSection(NodeSection):
             raise ValueError(f"an adopted machine is as its owner made it: drop {', '.join(given)}")
         if self.adopt.match is not None and "name" in self.model_fields_set:
             raise ValueError("nodes of a pattern are called as their machines: drop name")
+        if self.adopt.match is not None and self.bmc is not None and self.bmc.port is not None:
+            raise ValueError("nodes of a pattern have a port each: drop port")
         return self
 
 

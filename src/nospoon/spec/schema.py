@@ -34,7 +34,7 @@ BEYOND: dict[str, str] = {
     r"is not a command or step of a deploy agent|takes no time": "names of an agent's commands",
     r"^expected a machine, or a pattern": "which machines of others are meant",
     r"^an adopted machine is as its owner": "what is not said of machines of others",
-    r"^nodes of a pattern are called": "names of the nodes of a pattern",
+    r"^nodes of a pattern (are called|have)": "names and ports of the nodes of a pattern",
     r"^expected no file": "files in the settings of a cloud",
 }
 """Rules that no schema expresses: pattern of the loader's message -> what it is about. Names that

@@ -1,0 +1,57 @@
+"""IPMI ports that a file gives to its BMCs, node by node."""
+
+from __future__ import annotations
+
+import pytest
+
+from nospoon.errors import SpecError
+from nospoon.model.cluster import Cluster
+from nospoon.model.grants import DEFAULTS
+from nospoon.plan.access import violations
+from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.spec.load import load
+
+HEAD = "cluster: c\nhosts: {a: simulated}\nbmc: {ports: 7000-7002}\n"
+
+
+def cluster(nodes: str) -> Cluster:
+    return load(f"{HEAD}nodes: [{nodes}]\n", file="f")
+
+
+def ports(given: Allocations) -> dict[str, int]:
+    return {name: each.ipmi_port for name, each in given.endpoints.items()}
+
+
+def test_a_port_that_is_given_is_its_nodes_and_no_others() -> None:
+    wanted = cluster("{name: a}, {name: b, bmc: {port: 7000}}, {name: c, bmc: {port: 9999}}")
+    first, reasons = allocate(wanted, Allocations(), Occupied())
+    assert (ports(first), reasons) == ({"a": 7001, "b": 7000, "c": 9999}, [])
+    swapped = cluster("{name: a, bmc: {port: 7000}}, {name: b}, {name: c}")
+    again, reasons = allocate(swapped, first, Occupied())
+    assert (ports(again), reasons) == ({"a": 7000, "b": 7001, "c": 7002}, [])
+
+
+def test_a_port_that_others_have_is_told() -> None:
+    occupied = Occupied(endpoints={("127.0.0.1", 9999)}, holder=lambda _: "vbmcd")
+    _, (reason,) = allocate(cluster("{name: c, bmc: {port: 9999}}"), Allocations(), occupied)
+    assert reason.startswith("node c: port 9999 at 127.0.0.1 is in use by vbmcd.")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("{count: 2, bmc: {port: 7000}}", "port 7000 is also that of node-0"),
+        ("{name: a, bmc: {port: 7000}}, {adopt: b, bmc: {port: 7000}}", "is also that of a"),
+        ("{bmc: {port: 7000, protocols: [redfish]}}", "speaks no IPMI: expected no port"),
+        ("{adopt: {match: x}, bmc: {port: 7000}}", "have a port each: drop port"),
+    ],
+)
+def test_ports_of_nobody_or_of_several_are_refused(nodes: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        cluster(nodes)
+    assert message in str(caught.value)
+
+
+def test_members_are_given_no_privileged_port() -> None:
+    found = list(violations(cluster("{name: a, bmc: {port: 623}}"), DEFAULTS))
+    assert [each.path for each in found] == [("nodes",)]
