@@ -14,6 +14,7 @@ import pytest
 
 from nospoon.model.cluster import Firmware
 from nospoon.testing import guests
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
 from nospoon.testing.redfish import System
 from nospoon.testing.serial import Serial
@@ -281,3 +282,27 @@ def test_orphans_that_were_adopted_are_released_and_not_removed(rack: Rack, doma
     rack.run("orphans", "--reap", "--yes", "--grace", "0.1", file)
     assert domain.xml == before
     rack.names.remove(name)
+
+
+@pytest.mark.libvirt
+def test_what_virtualbmc_served_is_served_at_the_same_port_with_the_same_account(
+    rack: Rack, domain: Domain
+) -> None:
+    domain.define(BY_CLASS, guests.speaking_disk())
+    port = rack.bmc().partition("ports: ")[2].split("-")[0].removesuffix("}")
+    place = rack.directory / ".vbmc" / domain.name
+    place.mkdir(parents=True)
+    told = {
+        "username": "admin", "password": "secret", "address": "127.0.0.1", "active": "True",
+        "domain_name": domain.name, "libvirt_uri": "qemu:///system", "port": port,
+    }  # fmt: skip
+    lines = "".join(f"{name} = {value}\n" for name, value in told.items())
+    (place / "config").write_text(f"[VirtualBMC]\n{lines}")
+    file = str(rack.directory / "imported.yaml")
+    directory, name = str(rack.directory / ".vbmc"), rack.names[0]
+    rack.run("import", "--from", "virtualbmc", "--name", name, "-o", file, directory)
+    rack.run("up", "--yes", file)
+    bmc = {"ipmi": f"127.0.0.1:{port}", "username": "admin", "password": "secret"}
+    rack.ipmitool(bmc, "chassis", "power", "on")
+    until(lambda: domain.state == "running")
+    assert rack.ipmitool(bmc, "chassis", "power", "status").strip() == "Chassis Power is on"

@@ -13,11 +13,13 @@ from nospoon.cli.output import writable, write_private
 from nospoon.errors import UsageError
 from nospoon.runtime.reasons import reason
 
-FORMATS = ("tenks", "instackenv")
+FORMATS = ("tenks", "instackenv", "virtualbmc", "sushy-tools")
+MOST_DOMAINS = 10_000
+"""Whose configurations are read of a directory."""
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(exists=True))
 @click.option("--from", "tool", required=True, type=click.Choice(FORMATS), help="What wrote FILE.")
 @click.option("--inventory", type=click.Path(exists=True), help="Tenks's Ansible inventory.")
 @click.option(
@@ -37,7 +39,10 @@ def command(
     name: str,
     out: str | None,
 ) -> None:
-    """Make a cluster file of another tool's FILE, and list what it could not carry over."""
+    """Make a cluster file of another tool's FILE, and list what it could not carry over.
+
+    FILE of virtualbmc is its directory of domains, such as ~/.vbmc; of sushy-tools, its --config.
+    """
     from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
     if cloud and tool != "tenks":
@@ -49,7 +54,13 @@ def command(
         state = str(beside)
         echo(f"Its cluster runs: nodes and their hosts are taken from {beside}", err=True)
     running = _text(state) if state is not None else ""
-    imported = READERS[tool](Source(Path(file).name, _text(file), name, listed, running, cloud))
+    if tool == "virtualbmc":
+        source = Source(Path(file).name, "", name, files=_configurations(Path(file)))
+    elif Path(file).is_dir():
+        raise click.UsageError(f"{file} is a directory: expected a file")
+    else:
+        source = Source(Path(file).name, _text(file), name, listed, running, cloud)
+    imported = READERS[tool](source)
     for each in imported.left_out:
         echo(f"Not carried over: {each}", err=True)
     if target is None:
@@ -57,6 +68,14 @@ def command(
         return
     write_private(target, imported.text.encode())
     echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
+
+
+def _configurations(directory: Path) -> dict[str, str]:
+    """DOMAIN/config -> its text."""
+    if not directory.is_dir():
+        raise click.UsageError(f"{directory} is a file: expected a directory of domains")
+    found = sorted(directory.glob("*/config"))[:MOST_DOMAINS]
+    return {str(path.relative_to(directory)): _text(str(path)) for path in found}
 
 
 def _new(path: str) -> Path:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nospoon.spec.importers import instackenv, tenks
+from nospoon.spec.importers import instackenv, sushy, tenks, virtualbmc
 from nospoon.spec.importers.written import Imported, Source
 
 READERS: dict[str, Callable[[Source], Imported]] = {
     "tenks": tenks.read,
     "instackenv": instackenv.read,
+    "virtualbmc": virtualbmc.read,
+    "sushy-tools": sushy.read,
 }
 """What `nospoon import --from` knows."""
 

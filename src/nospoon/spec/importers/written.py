@@ -21,7 +21,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Source:
     """What is imported. `inventory`: as `ansible-inventory --list` prints it. `state`: the text of
-    Tenks's state.yml, "" without. `cloud`: in which nodes are to be enrolled, "" for none.
+    Tenks's state.yml, "" without. `cloud`: in which nodes are to be enrolled, "" for none. `files`:
+    of a directory, path within it -> text.
     """
 
     file: str
@@ -30,6 +31,7 @@ class Source:
     inventory: Mapping[str, Any] = field(default_factory=dict)
     state: str = ""
     cloud: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def mapping(self) -> dict[str, Value]:
         """The file as a mapping. Raises `SpecError`, `UsageError`."""

@@ -1,0 +1,107 @@
+"""sushy-tools' configuration: a Python file that sets SUSHY_EMULATOR_… (sushy-emulator --config).
+
+docs.openstack.org/sushy-tools/latest/user/dynamic-emulator.html. It is read, and never run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nospoon.errors import UsageError
+from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
+
+PREFIX = "SUSHY_EMULATOR_"
+EVERYWHERE, PORT = "0.0.0.0", 8000  # noqa: S104  (what the tool itself listens on)
+SYSTEM = "qemu:///system"
+NEEDLESS: Mapping[str, str] = {
+    "BOOT_LOADER_MAP": "a machine keeps the firmware that it has",
+    "IGNORE_BOOT_DEVICE": "a boot override is never ignored",
+    "VMEDIA_VERIFY_SSL": "certificates of media servers are verified, unless a client says else",
+    "VMEDIA_DEVICES": "each machine has one CD drive",
+    "STATE_DIR": "nospoon keeps its own state",
+    "STORAGE_POOL": "media are kept in a pool of the cluster",
+    "DEBUG": "see NOSPOON_LOG_LEVEL",
+    "FEATURE_SET": "all features are on",
+}
+"""Settings without a place here, and why none is needed."""
+TAKEN = frozenset({"LISTEN_IP", "LISTEN_PORT", "SSL_CERT", "SSL_KEY", "AUTH_FILE", "LIBVIRT_URI",
+                   "ALLOWED_INSTANCES"})  # fmt: skip
+
+
+def read(source: Source) -> Imported:
+    """A node for each allowed instance, or for each machine of the host."""
+    left_out: list[str] = []
+    told = _settings(source, left_out)
+    if told.get("OS_CLOUD"):
+        raise UsageError(
+            f"{source.file}: {PREFIX}OS_CLOUD: instances of a cloud are not adopted yet",
+            hint="Machines of libvirt are (SUSHY_EMULATOR_LIBVIRT_URI).",
+        )
+    for name in sorted(told.keys() - TAKEN):
+        why = NEEDLESS.get(name)
+        if told[name] not in (None, False, {}, []):
+            left_out.append(f"{PREFIX}{name}" + (f": {why}" if why else ""))
+    sections = {
+        "cluster": source.cluster,
+        "hosts": {"here": {"libvirt": told.get("LIBVIRT_URI") or SYSTEM}},
+        "bmc": _bmc(told, left_out),
+        "nodes": list(_nodes(source, told.get("ALLOWED_INSTANCES"))),
+    }
+    heading = [
+        f"Made from {source.file} by `nospoon import --from sushy-tools`.",
+        "Systems keep their ids. Stop sushy-emulator before `nospoon up`: it has this port.",
+    ]
+    if left_out:
+        heading += ["Not carried over:", *(f"  {each}" for each in left_out)]
+    return Imported(write(sections, heading=heading), tuple(left_out))
+
+
+def _settings(source: Source, left_out: list[str]) -> dict[str, Any]:
+    try:
+        module = ast.parse(source.text)
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise UsageError(f"{source.file}{line}: expected assignments in Python") from error
+    told: dict[str, Any] = {}
+    for statement in module.body:
+        if not isinstance(statement, ast.Assign):
+            continue
+        names = [each.id for each in statement.targets if isinstance(each, ast.Name)]
+        for name in (each.removeprefix(PREFIX) for each in names if each.startswith(PREFIX)):
+            try:
+                told[name] = ast.literal_eval(statement.value)
+            except (ValueError, TypeError, RecursionError):
+                left_out.append(f"{PREFIX}{name} (line {statement.lineno}): not a literal")
+    if not told:
+        raise UsageError(f"{source.file}: expected settings {PREFIX}…, got none")
+    return told
+
+
+def _bmc(told: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
+    bmc: dict[str, Any] = {
+        "address": str(told.get("LISTEN_IP") or EVERYWHERE),
+        "redfish_port": told.get("LISTEN_PORT") or PORT,
+    }
+    if told.get("SSL_CERT") and told.get("SSL_KEY"):
+        bmc["tls"] = {"certificate": str(told["SSL_CERT"]), "key": str(told["SSL_KEY"])}
+    if told.get("AUTH_FILE"):
+        left_out.append(
+            f"{PREFIX}AUTH_FILE: it has hashes of passwords: write `username` and `password` "
+            "under `bmc`"
+        )
+    else:
+        left_out.append("access without a password: see `nospoon bmc list --show-secrets`")
+    return bmc
+
+
+def _nodes(source: Source, allowed: Any) -> Iterator[Any]:
+    bmc = {"protocols": ["redfish"]}
+    if not allowed:
+        yield Said(
+            {"adopt": {"match": "*"}, "bmc": bmc}, "every machine, as no list of them is given"
+        )
+        return
+    for each in source.several(allowed, f"{PREFIX}ALLOWED_INSTANCES"):
+        yield {"adopt": str(each), "name": name_of(each), "bmc": bmc}

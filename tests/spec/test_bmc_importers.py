@@ -1,0 +1,140 @@
+"""Configurations of virtualbmc and of sushy-tools become files that adopt their machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from nospoon.errors import UsageError
+from nospoon.model.cluster import BmcProtocol
+from nospoon.spec.importers import READERS, Imported, Source
+from nospoon.spec.load import load
+
+
+def config(**settings: str) -> str:
+    return "[VirtualBMC]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items())
+
+
+NODE_0 = config(
+    username="admin", password="password", domain_name="node_0", libvirt_uri="qemu:///system",
+    address="::", active="True", port="6230",
+)  # fmt: skip
+
+
+def of_virtualbmc(**files: str) -> Imported:
+    named = {f"{name}/config": text for name, text in files.items()}
+    return READERS["virtualbmc"](Source(".vbmc", "", "lab", files=named))
+
+
+def of_sushy(text: str) -> Imported:
+    return READERS["sushy-tools"](Source("sushy.conf", text, "lab"))
+
+
+def test_a_domain_of_virtualbmc_keeps_its_port_and_its_account() -> None:
+    made = of_virtualbmc(node_0=NODE_0)
+    cluster = load(made.text, file="f")
+    (adoption,) = cluster.adoptions
+    like = adoption.like
+    assert (adoption.machine, like.name, like.ipmi_port) == ("node_0", "node-0", 6230)
+    assert (like.credentials.username, like.credentials.password) == ("admin", "password")
+    assert like.bmc == (BmcProtocol.IPMI,)
+    assert str(cluster.addressing.address) == "::"
+    assert made.left_out == ()
+
+
+def test_what_a_cluster_cannot_say_of_virtualbmcs_is_told() -> None:
+    far = config(
+        domain_name="far", libvirt_uri="qemu+ssh://root@kvm1/system?keyfile=/k", port="6231",
+        address="127.0.0.1", active="False", libvirt_sasl_username="x", password="p" * 21,
+    )  # fmt: skip
+    made = of_virtualbmc(
+        far=far, near=NODE_0, other=NODE_0.replace("node_0", "other").replace("6230", "6232")
+    )
+    cluster = load(made.text, file="f")
+    assert [(host.name, host.uri) for host in cluster.hosts] == [
+        ("kvm1", "qemu+ssh://root@kvm1/system"), ("here", "qemu:///system"),
+    ]  # fmt: skip
+    assert [each.like.host for each in cluster.adoptions] == ["kvm1", "here", "here"]
+    assert made.left_out == (
+        "far/config: address 127.0.0.1: BMCs of a cluster share ::",
+        "far/config: active = False: BMCs of a cluster always answer",
+        "far/config: libvirt_uri: ?keyfile=/k: see ssh_config(5)",
+        "far/config: libvirt_sasl_username",
+        "far/config: password: a BMC takes 1 to 20 bytes",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port = 1\n", "a/config:1: expected a configuration of virtualbmc (INI)"),
+        ("[other]\n", "a/config: expected a section [VirtualBMC], got none"),
+        (config(port="x"), "a/config: port: expected a whole number, got 'x'"),
+    ],
+)
+def test_other_files_are_refused_with_their_place(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        of_virtualbmc(a=text)
+    assert message in str(caught.value)
+
+
+def test_an_empty_directory_is_refused() -> None:
+    with pytest.raises(UsageError, match="expected DOMAIN/config files, got none"):
+        of_virtualbmc()
+
+
+UUIDS = ("9833f7b7-48fa-4936-9890-2ed15ba875f8", "437XR1138R2".lower())
+SUSHY = f"""
+import os
+SUSHY_EMULATOR_LISTEN_IP = u'192.168.24.1'
+SUSHY_EMULATOR_LISTEN_PORT = 8443
+SUSHY_EMULATOR_SSL_CERT = u'/etc/sushy/cert.pem'
+SUSHY_EMULATOR_SSL_KEY = u'/etc/sushy/key.pem'
+SUSHY_EMULATOR_AUTH_FILE = '/etc/sushy/htpasswd'
+SUSHY_EMULATOR_OS_CLOUD = None
+SUSHY_EMULATOR_LIBVIRT_URI = u'qemu:///system'
+SUSHY_EMULATOR_IGNORE_BOOT_DEVICE = True
+SUSHY_EMULATOR_BOOT_LOADER_MAP = {{'UEFI': {{'x86_64': '/usr/share/OVMF/OVMF_CODE.fd'}}}}
+SUSHY_EMULATOR_STATE_DIR = os.getcwd()
+SUSHY_EMULATOR_ALLOWED_INSTANCES = {list(UUIDS)}
+"""
+
+
+def test_systems_of_sushy_tools_keep_their_ids_and_their_service() -> None:
+    made = of_sushy(SUSHY)
+    cluster = load(made.text, file="f")
+    assert [each.machine for each in cluster.adoptions] == list(UUIDS)
+    assert {each.like.bmc for each in cluster.adoptions} == {(BmcProtocol.REDFISH,)}
+    given = cluster.addressing
+    assert (str(given.address), given.redfish_port, given.tls) == ("192.168.24.1", 8443, True)
+    assert given.certificate is not None
+    assert given.certificate.key == "/etc/sushy/key.pem"
+    names = [each.partition(":")[0].partition(" ")[0] for each in made.left_out]
+    assert [name.removeprefix("SUSHY_EMULATOR_") for name in names] == [
+        "STATE_DIR", "BOOT_LOADER_MAP", "IGNORE_BOOT_DEVICE", "AUTH_FILE",
+    ]  # fmt: skip
+
+
+def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
+    made = of_sushy("SUSHY_EMULATOR_LISTEN_PORT = 8000\n")
+    (adoption,) = load(made.text, file="f").adoptions
+    assert adoption.match == "*"
+    assert "access without a password" in made.left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SUSHY_EMULATOR_LISTEN_PORT = \n", "sushy.conf:1: expected assignments in Python"),
+        ("x = 1\n", "expected settings SUSHY_EMULATOR_…, got none"),
+        ("SUSHY_EMULATOR_OS_CLOUD = 'c'\n", "instances of a cloud are not adopted yet"),
+    ],
+)
+def test_other_python_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        of_sushy(text)
+    assert message in str(caught.value)
+
+
+def test_nothing_of_the_file_is_run(tmp_path: object) -> None:
+    told = of_sushy(f"SUSHY_EMULATOR_LISTEN_IP = open('{tmp_path}/x', 'w').name\n" + SUSHY)
+    assert "not a literal" in told.left_out[0]
