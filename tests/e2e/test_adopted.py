@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -306,3 +307,46 @@ def test_what_virtualbmc_served_is_served_at_the_same_port_with_the_same_account
     rack.ipmitool(bmc, "chassis", "power", "on")
     until(lambda: domain.state == "running")
     assert rack.ipmitool(bmc, "chassis", "power", "status").strip() == "Chassis Power is on"
+
+
+@pytest.mark.libvirt
+def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: Domain) -> None:
+    domain.define(BY_CLASS, guests.speaking_disk())
+    before = domain.xml
+    port = rack.bmc().partition("ports: ")[2].split("-")[0].removesuffix("}")
+    rack.environment["HOME"] = str(rack.directory)
+    rack.names[:] = ["vbmc-127-0-0-1"]
+
+    def vbmc(*argv: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        return rack.run("vbmc", *argv, status=status)
+
+    account = ("--username", "me", "--password", "secret", "--address", "127.0.0.1")
+    said = vbmc("add", domain.name, "--port", port, *account).stderr
+    assert "nodes: [{adopt: DOMAIN" in said
+    assert "has a BMC already" in vbmc("add", domain.name, "--port", port, status=1).stderr
+    assert "no such machine" in vbmc("add", "nobody", "--port", port, status=1).stderr
+    listed = vbmc("list", "-f", "json")
+    assert json.loads(listed.stdout) == [
+        {"Domain name": domain.name, "Status": "down", "Address": "127.0.0.1", "Port": int(port)}
+    ]
+    vbmc("start", domain.name)
+    rule, *table = vbmc("list").stdout.splitlines()
+    assert set(rule) == {"+", "-"}
+    assert [[cell.strip() for cell in line.strip("|").split("|")] for line in table[0:3:2]] == [
+        ["Domain name", "Status", "Address", "Port"],
+        [domain.name, "running", "127.0.0.1", port],
+    ]
+    shown = json.loads(vbmc("show", domain.name, "-f", "json").stdout)
+    properties = {row["Property"]: row["Value"] for row in shown}
+    assert properties["password"] == "***"
+    assert (properties["username"], properties["status"]) == ("me", "running")
+    bmc = {"ipmi": f"127.0.0.1:{port}", "username": "me", "password": "secret"}
+    assert rack.ipmitool(bmc, "chassis", "power", "status").strip() == "Chassis Power is off"
+    vbmc("stop", domain.name)
+    assert vbmc("list", "-f", "value", "-c", "Status").stdout.strip() == "down"
+    assert domain.xml == before
+    vbmc("start", domain.name)
+    vbmc("delete", domain.name)
+    assert vbmc("list", "-f", "json").stdout.strip() == "[]"
+    assert "no domain" in vbmc("show", domain.name, status=1).stderr
+    assert domain.xml == before
