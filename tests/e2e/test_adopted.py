@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -90,6 +91,23 @@ def test_what_was_adopted_outlives_the_daemon(rack: Rack) -> None:
     found = rack.run("orphans", file).stdout
     assert "lab-a" not in found
     assert rack.bmcs(name)["lab-a"]["uuid"] == uuid
+
+
+def test_what_would_change_what_is_its_owners_is_refused(shared: Rack) -> None:
+    name, file = cluster(shared, f"{THREE}nodes: [{{adopt: lab-a}}]\n")
+    shared.run("up", "--yes", file)
+    bmc = shared.bmcs(name)["lab-a"]
+    system = System(bmc).ask("GET", "")
+    assert "SecureBoot" not in system
+    targets = system["Boot"]["BootSourceOverrideTarget@Redfish.AllowableValues"]
+    assert "Cd" in targets
+    assert "BiosSetup" not in targets
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        System(bmc).ask("POST", "/Storage/0/Volumes", {"CapacityBytes": 1 << 20})
+    assert caught.value.code == 409
+    assert b"An adopted machine is given no volumes" in caught.value.read()
+    refused = shared.run("snapshot", "create", name, "s", status=5).stderr
+    assert "adopted machines, whose disks are their owners': lab-a" in refused
 
 
 class Domain:

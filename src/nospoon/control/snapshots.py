@@ -369,6 +369,13 @@ class Snapshots:
         return found
 
     async def _refuse_unable(self, members: Sequence[Member]) -> None:
+        known = (self._fleet.get(member.machine) for member in members)
+        adopted = [each.node for each in known if each is not None and each.machine.adopted]
+        if adopted:
+            raise Conflict(
+                f"adopted machines, whose disks are their owners': {', '.join(adopted[:5])}",
+                hint="Their owners' tools can, such as `virsh snapshot-create`.",
+            )
         hosts = {used.host.name: used for m in members if (used := self._hosts.host_of(m.machine))}
         for name, used in hosts.items():
             if not (await self._hosts.capabilities(used.host)).snapshots:

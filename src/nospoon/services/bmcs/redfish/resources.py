@@ -180,7 +180,7 @@ def system(served: Served) -> dict[str, Any]:
         "VirtualMedia": ref(f"{path}/VirtualMedia"),
         "BiosVersion": software_version(served, Component.BIOS),
         "Bios": ref(f"{path}/Bios"),
-        **({} if machine.firmware is Firmware.BIOS else {"SecureBoot": ref(f"{path}/SecureBoot")}),
+        **({"SecureBoot": ref(f"{path}/SecureBoot")} if has_secure_boot(served) else {}),
         "Links": {"Chassis": [ref(f"Chassis/{uuid}")], "ManagedBy": [ref(f"Managers/{uuid}")]},
         "Actions": {
             "#ComputerSystem.Reset": {
@@ -225,6 +225,24 @@ def _condition(fault: str) -> dict[str, Any]:
     }
 
 
+def has_secure_boot(served: Served) -> bool:
+    """Whether its BMC manages secure boot: that of a machine which somebody else made, its owner
+    does.
+    """
+    machine = served.config.machine
+    return machine.firmware is not Firmware.BIOS and not machine.adopted
+
+
+def targets(served: Served) -> tuple[str, ...]:
+    """What a boot override may name. Into setup leads a UEFI variable, which is the owner's where
+    somebody else made the machine.
+    """
+    owned = served.config.machine.adopted
+    return tuple(
+        name for name, each in TARGETS.items() if not owned or each is not BootDevice.SETUP
+    )
+
+
 def _boot(served: Served, path: str) -> dict[str, Any]:
     override = served.override
     active = override.active
@@ -232,7 +250,7 @@ def _boot(served: Served, path: str) -> dict[str, Any]:
         "BootSourceOverrideEnabled": str(override.enabled) if active else "Disabled",
         "BootSourceOverrideEnabled@Redfish.AllowableValues": list(ENABLED),
         "BootSourceOverrideTarget": TARGET_NAMES[override.target if active else None],
-        "BootSourceOverrideTarget@Redfish.AllowableValues": list(TARGETS),
+        "BootSourceOverrideTarget@Redfish.AllowableValues": list(targets(served)),
         "BootSourceOverrideMode": mode_of(served),
         "BootSourceOverrideMode@Redfish.AllowableValues": list(modes(served)),
         "HttpBootUri": served.aggregate.runtime.http_boot_uri or None,

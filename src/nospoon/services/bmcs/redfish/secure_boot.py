@@ -29,6 +29,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.resources import has_secure_boot
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
@@ -41,7 +42,8 @@ RESET_KEYS = Action(ACTION, (Parameter("ResetKeysType", required=True, allowed=R
 
 
 def _has_keys(served: Served) -> bool:
-    return served.config.machine.firmware is Firmware.UEFI_SECURE
+    secure = served.config.machine.firmware is Firmware.UEFI_SECURE
+    return secure and has_secure_boot(served)
 
 
 def is_current(served: Served) -> bool:
@@ -51,7 +53,7 @@ def is_current(served: Served) -> bool:
 
 def shown(served: Served) -> dict[str, Any] | None:
     """SecureBoot; BIOS machines have none."""
-    if served.config.machine.firmware is Firmware.BIOS:
+    if not has_secure_boot(served):
         return None
     path, keys = f"Systems/{served.bmc.uuid}/SecureBoot", _has_keys(served)
     return {

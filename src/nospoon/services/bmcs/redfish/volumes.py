@@ -140,6 +140,8 @@ def _shown(served: Served, volume: AddedVolume) -> dict[str, Any]:
 async def _create(exchange: Exchange) -> Response:
     """Everything is checked first; then the volume is on record."""
     served = _served(exchange)
+    if served.config.machine.adopted:
+        raise errors.general(409, "An adopted machine is given no volumes.")
     volume = _asked(served, await exchange.body())
     before = served.aggregate.runtime.volumes
     if len(before) >= MOST:
