@@ -341,6 +341,8 @@ CASES = (
                           ("standalone_ports_supported", False))),
     Case(section=NodeBmcSection, field="protocols", after={f"{N}/bmc/protocols": ["ipmi", "pdu"]},
          look=row("redfish"), becomes=""),
+    Case(section=NodeBmcSection, field="port", after={f"{N}/bmc/port": "<port+350>"},
+         look=row("ipmi"), becomes="127.0.0.1:<port+350>"),
     Case(section=NodeBmcSection, field="username", after={f"{N}/bmc/username": "neo"},
          look=row("username"), becomes="neo"),
     Case(section=NodeBmcSection, field="password", after={f"{N}/bmc/password": "white rabbit"},

@@ -75,6 +75,28 @@ def test_what_cannot_be_adopted_is_told_with_what_is_there(shared: Rack) -> None
     assert "Other_VM on host sim would be node lab-b, which is lab-b on host sim" in said
 
 
+def test_other_adoptions_are_other_nodes(shared: Rack) -> None:
+    name = shared.name()
+    head = f"cluster: {name}\n{shared.bmc()}"
+
+    def file(machines: str, adopt: str) -> str:
+        hosts = f"hosts: {{sim: {{simulated: {{machines: [{machines}]}}}}}}\n"
+        return shared.file(f"{head}{hosts}nodes: [{{adopt: {adopt}}}]\n", f"{name}.yaml")
+
+    def planned(machines: str, adopt: str) -> list[tuple[str, str]]:
+        steps = shared.json("plan", file(machines, adopt))["steps"]
+        return [(each["action"], each["name"]) for each in steps if each["kind"] == "machine"]
+
+    shared.run("up", "--yes", file("a1, b1", "a1"))
+    assert planned("a1, b1", "b1") == [("claim", "b1"), ("release", "a1")]
+    assert planned("a1, b1", "{match: '[ab]*'}") == [("claim", "b1")]
+    shared.run("up", "--yes", file("a1, b1", "{match: '[ab]*'}"))
+    assert planned("a1, b1", "{match: 'b*'}") == [("release", "a1")]
+    assert planned("a1, b1, a2", "{match: '[ab]*'}") == [("claim", "a2")]
+    shared.run("up", "--yes", file("a1, b1, a2", "{match: '[ab]*'}"))
+    assert {row["node"] for row in shared.json("status", name)} == {"a1", "a2", "b1"}
+
+
 def test_the_shape_of_an_adopted_machine_is_its_owners(shared: Rack) -> None:
     _, file = cluster(shared, f"{THREE}nodes:\n- {{adopt: lab-a, memory: 4GiB, disks: [9GiB]}}\n")
     said = shared.run("plan", file, status=2).stderr

@@ -26,7 +26,7 @@ from nospoon.spec.ironic import (
     TargetSection,
     VolumesSection,
 )
-from nospoon.spec.models import ClusterFile, HostSection, NetworkSection
+from nospoon.spec.models import AdoptSection, ClusterFile, HostSection, NetworkSection
 from nospoon.spec.nova import NovaFlavorSection, NovaSection
 from nospoon.spec.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack, private_rack
@@ -49,6 +49,7 @@ LEFT = (
     "tests/ironic/test_enrolment.py::"
     "test_an_ironic_that_is_away_is_told_and_a_cluster_can_leave_it_its_nodes"
 )
+ADOPTED = "tests/e2e/test_adopted.py::test_other_adoptions_are_other_nodes"
 CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_image"
 ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (ClusterFile, "cluster"): "tests/e2e/test_changes.py::test_another_name_is_another_cluster",
@@ -63,6 +64,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NicSection, "pxe"): ENROLLED,
     (DiskSection, "checksum"): CHECKSUM,
     **{(SimulatedSection, name): SIMULATED for name in SimulatedSection.model_fields},
+    **{(AdoptSection, name): ADOPTED for name in AdoptSection.model_fields},
+    (SimulatedSection, "machines"): ADOPTED,
     **{(AgentsSection, name): AGENTS for name in AgentsSection.model_fields},
     **{(EnrolmentSection, name): ENROLLED for name in EnrolmentSection.model_fields},
     **{(EnrolmentSection, name): DEPLOYED for name in ("image", "checksum", "instance_info")},

@@ -280,7 +280,7 @@ def _profile(member: Member, probe: Probe | None) -> ServedProfile:
 def _hopeless(member: Member, desired: Mapping[Key, Resource]) -> str:
     """Why the probe cannot reach a node, whatever happens; "" when it can."""
     if member.machine.adopted:
-        return "it is an adopted machine, and the file says nothing of its hardware"
+        return "it is an adopted machine: its hardware is not declared in the file"
     served = {r.shape.bridge for r in desired.values() if isinstance(r.shape, NetbootService)}
     bridges = {nic.bridge for nic in member.machine.nics}
     if not member.host.declares.has_networks or bridges & served:
