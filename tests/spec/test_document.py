@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nospoon.errors import SpecError
 from nospoon.spec.document import Document, dotted, resolve
+from nospoon.spec.load import load
 
 
 @pytest.mark.parametrize(
@@ -110,3 +111,28 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def test_paths_are_dotted() -> None:
     assert dotted(("nodes", 0, "disks", 1, "size")) == "nodes[0].disks[1].size"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: {b: &b {}, c: {<<: *b}}", "x:1:19: a.c: YAML 1.2 has no merge keys (`<<`). Write"),
+        ("a: 1\nb:\n\t- c: 1\n", "x:3:1: not YAML: a tab as indentation. Indent with spaces"),
+        ("a: {{ n }}", "x:1:5: a: expected a plain key, got a list or mapping. This looks like"),
+        ("a:\n{% for b in c %}", "x:2:2: not YAML: text that begins with '%'. This looks like"),
+        ("a: @b", "x:1:4: not YAML: text that begins with '@'. Put it in quotes"),
+        ("a: é\nb: é\0c", "x:2:5: not YAML: expected no control character, got U+0000"),
+    ],
+)  # fmt: skip
+def test_what_people_take_for_yaml_is_refused_at_its_place_with_what_to_write(
+    text: str, expected: str
+) -> None:
+    with pytest.raises(SpecError) as raised:
+        load(text, file="x")
+    assert any(str(problem).startswith(expected) for problem in raised.value.problems)
+
+
+def test_of_a_template_nothing_else_is_checked() -> None:
+    with pytest.raises(SpecError) as raised:
+        load("cluster: a\nnodes: [{count: {{ n }}, cpus: {{ m }}}]", file="x")
+    assert len(raised.value.problems) == 2

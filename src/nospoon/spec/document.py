@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.reader import ReaderError
 
 from nospoon.errors import Problem, SpecError
 from nospoon.spec.compose import MAX_DEPTH, BoundError, compose
@@ -45,6 +46,9 @@ _SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], Plain]], ...] = (
 _YAML_TAG = "tag:yaml.org,2002:"
 _TAG_HINT = "Tags have no meaning here: write the value itself, and text in quotes"
 
+_MERGE_HINT = "Write what nodes have in common as a flavor"
+_TEMPLATE_HINT = "This looks like a template: render the file first, or quote the text"
+
 _MAYBE_NOT_TEXT = frozenset("nN~tTfF+-.0123456789")
 
 
@@ -72,7 +76,10 @@ class Document:
         self._built: dict[int, _Built] = {}
         self._keys: dict[int, dict[str, tuple[Node, Node]]] = {}
         self._open: set[int] = set()
+        self._is_template = False
         self.value: Value = self._build(self._root, ()).value if self._root is not None else {}
+        if self._is_template:  # more is wrong with what is in its place, and says nothing
+            raise SpecError(self.problems)
 
     def problem(self, path: Path, message: str, hint: str = "", *, at_key: bool = False) -> Problem:
         """A problem at this path, or at its nearest enclosing part that is in the file."""
@@ -126,7 +133,7 @@ class Document:
             problem = Problem(self.file, error.line, error.column, "", str(error))
             raise SpecError([problem]) from error
         except yaml.YAMLError as error:
-            raise SpecError([_syntax_problem(error, self.file)]) from error
+            raise SpecError([_syntax_problem(error, text, self.file)]) from error
 
     def _build(self, node: Node, path: Path) -> _Built:
         known = self._built.get(id(node))
@@ -161,7 +168,13 @@ class Document:
         for key_node, value_node in node.value:
             name = key_node.value if isinstance(key_node, ScalarNode) else None
             if name is None:
-                self._refuse(key_node, path, "expected a plain key, got a list or mapping")
+                message = "expected a plain key, got a list or mapping"
+                rendered = not self._text.startswith("{{", node.start_mark.index)
+                self._refuse(key_node, path, message, "" if rendered else _TEMPLATE_HINT)
+                self._is_template = self._is_template or not rendered
+                continue
+            if name == "<<" and not key_node.style:
+                self._refuse(key_node, path, "YAML 1.2 has no merge keys (`<<`)", _MERGE_HINT)
                 continue
             if name in result:
                 first = self.locate((*path, name), at_key=True)[0]
@@ -233,12 +246,30 @@ def _marks(node: Node | None, value: str, seen: set[int]) -> Iterator[tuple[int,
             yield from _marks(each, value, seen)
 
 
-def _syntax_problem(error: yaml.YAMLError, file: str) -> Problem:
+def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
+    if isinstance(error, ReaderError):  # libyaml counts bytes
+        lines = text.encode()[: error.position].decode().split("\n")
+        message = f"not YAML: expected no control character, got U+{error.character:04X}"
+        return Problem(file, len(lines), len(lines[-1]) + 1, "", message)
     mark = getattr(error, "problem_mark", None)
     said = str(getattr(error, "problem", None) or error)
     context = getattr(error, "context", None)
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-    return Problem(file, line, column, "", f"not YAML: {said}{f' ({context})' if context else ''}")
+    wrong = f"{said}{f' ({context})' if context else ''}"
+    hint = ""
+    if mark is not None and "cannot start any token" in said:
+        character = text[mark.index : mark.index + 1]
+        wrong, hint = _NO_TOKEN.get(character, (wrong, ""))
+    return Problem(file, line, column, "", f"not YAML: {wrong}", hint)
+
+
+_NO_TOKEN = {
+    "\t": ("a tab as indentation", "Indent with spaces"),
+    "%": ("text that begins with '%'", _TEMPLATE_HINT),
+    "@": ("text that begins with '@'", "Put it in quotes"),
+    "`": ("text that begins with '`'", "Put it in quotes"),
+}
+"""What no value begins with (yaml.org/spec/1.2.2 §5.3 and §6.1) -> what to do about it."""
 
 
 def as_sequence(value: Value) -> Sequence[Value]:
