@@ -292,7 +292,7 @@ def test_capacities_are_those_that_libvirt_takes(capacity: str, size: int) -> No
         (
             "instackenv",
             '{"nodes": [{"ports": [{"physical_network": "ctlplane"}]}]}',
-            r"in: nodes\[0\]\.ports\[0\]\.address: expected a MAC address .*, got None",
+            r"in: nodes\[0\]\.ports\[0\]\.address: expected a MAC address .*, got nothing",
         ),
         (
             "instackenv",

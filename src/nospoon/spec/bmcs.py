@@ -17,20 +17,28 @@ from pydantic import (
 
 from nospoon.model.cluster import BmcProtocol
 from nospoon.spec.fields import Address, Pool, Ports
-from nospoon.spec.section import Flag, OneOrMore, Section, Text, Whole, listed
+from nospoon.spec.section import Flag, OneOrMore, Section, Text, Whole, listed, parse_text, shown
+
+MAX_USER_NAME, MAX_PASSWORD = 16, 20
+"""Bytes, by IPMI 2.0 §22.28 and §22.30."""
 
 
 def _account_name(value: Any) -> Any:
     """IPMI 2.0 §22.28: 16 bytes; RFC 7617 §2: no colon."""
-    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 16 or ":" in value:
-        raise ValueError(f"expected a user name of 1 to 16 bytes without colons, got {value!r}")
+    name = parse_text(value)
+    if not 1 <= len(name.encode()) <= MAX_USER_NAME or ":" in name:
+        raise ValueError(
+            f"expected a user name of 1 to {MAX_USER_NAME} bytes without colons, got {shown(name)}"
+        )
     return value
 
 
 def _password(value: Any) -> Any:
     """IPMI 2.0 §22.30: 20 bytes. The message does not repeat it."""
-    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 20:
+    if not isinstance(value, str):
         raise ValueError("expected a password of 1 to 20 bytes, as text. Put it in quotes")
+    if not 1 <= (length := len(value.encode())) <= MAX_PASSWORD:
+        raise ValueError(f"expected a password of 1 to {MAX_PASSWORD} bytes, got {length}")
     return _refuse_variable(value)
 
 
@@ -46,8 +54,10 @@ def _key(value: Any) -> Any:
 
 def _pass_phrase(value: Any) -> Any:
     """RFC 3414 §11.2: at least 8 bytes. The message does not repeat it."""
-    if not isinstance(value, str) or not 8 <= len(value.encode()) <= 64:
+    if not isinstance(value, str):
         raise ValueError("expected a secret of 8 to 64 bytes, as text. Put it in quotes")
+    if not 8 <= (length := len(value.encode())) <= 64:
+        raise ValueError(f"expected a secret of 8 to 64 bytes, got {length}")
     return _refuse_variable(value)
 
 

@@ -22,6 +22,7 @@ from nospoon.spec.references import (
     unusable_pair,
     wrong_urls,
 )
+from nospoon.spec.section import shown
 from nospoon.spec.sections import Sections, did_you_mean
 
 
@@ -147,9 +148,9 @@ def _hardware(sections: Sections) -> Iterator[Complaint]:
     for path, layer in _layers(sections):
         order = layer.boot_order or ()
         for each in {BootDevice.SETUP, BootDevice.HTTP}.intersection(order):
-            yield Complaint(
-                (*path, "boot_order"), f"{each} is not a boot device", "Ask the BMC for it"
-            )
+            message = f"expected network, disk and cdrom, got {shown(str(each))}"
+            hint = f"`nospoon node boot NODE {each}` sets it for the next boot"
+            yield Complaint((*path, "boot_order"), message, hint)
         if len(set(order)) != len(order):
             yield Complaint((*path, "boot_order"), "expected each device once")
         if layer.arch == "aarch64" and layer.firmware in (Firmware.BIOS, Firmware.UEFI_SECURE):

@@ -26,10 +26,11 @@ from nospoon.model.cluster import (
 from nospoon.model.resources import OWN_FORMAT
 from nospoon.spec.bmcs import NodeBmcSection
 from nospoon.spec.document import Path
-from nospoon.spec.fields import NAME_PATTERN
+from nospoon.spec.fields import MAX_NAME, NAME_PATTERN
 from nospoon.spec.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.spec.ironic import enrolment
 from nospoon.spec.models import MAX_CLUSTER, NodeGroupSection
+from nospoon.spec.section import shown
 from nospoon.spec.sections import Sections
 
 DEFAULT_MEMORY = 1 << 30
@@ -118,7 +119,10 @@ def _names(
     for number in range(first, first + group.count):
         name = _NUMBER.sub(f"{number:0{width}d}", group.name)
         if not _NAME.match(name):
-            message = f"makes the name {name!r}: expected lower-case letters, digits and hyphens"
+            wrong = "lower-case letters, digits and hyphens"
+            if len(name) > MAX_NAME:
+                wrong = f"at most {MAX_NAME} characters, got {len(name)}"
+            message = f"makes the name {shown(name)}: expected {wrong}"
             result.complaints.append(Complaint(("nodes", index, "name"), message))
             return
         yield name

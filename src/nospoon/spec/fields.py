@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.protocols import checksums
-from nospoon.spec.section import parse_text
+from nospoon.spec.section import parse_text, shown
 
 UNITS = {
     "B": 1,
@@ -40,6 +40,7 @@ clusters of 64 KiB is 2 PiB (QEMU, block/qcow2.h, QCOW_MAX_L1_SIZE)."""
 MOST_MEMORY = 64 * UNITS["TiB"]
 """What Linux addresses on x86-64 with page tables of four levels: 46 bits (Linux,
 Documentation/arch/x86/x86_64/5level-paging.rst)."""
+IPV4 = 4
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|min)\Z")
@@ -51,6 +52,8 @@ MAC_PATTERN = r"^(?!(00[:-]){5}00$)[0-9a-fA-F][02468aceACE]([:-][0-9a-fA-F]{2}){
 LABEL_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
 SERIAL_PATTERN = r"^([A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]*[A-Za-z0-9_.+-])?)?$"
 """Characters that libvirt takes in serial numbers (its schema's diskSerial)."""
+MAX_NAME = 63
+"""Characters of a name: a label of DNS (RFC 1035 §2.3.4)."""
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 
@@ -58,19 +61,19 @@ SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 def parse_size(value: Any) -> int:
     """'8GiB' -> bytes. A bare number is refused: its unit would be a guess."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"expected a size such as 8GiB, got {value!r}")
+        raise ValueError(f"expected a size such as 8GiB, got {shown(value)}")
     match = _SIZE.match(str(value))
     if match is None:
-        raise ValueError(f"expected a size such as 8GiB, got {value!r}")
+        raise ValueError(f"expected a size such as 8GiB, got {shown(value)}")
     number, unit = match.groups()
     if unit not in UNITS:
         guess = _unit_like(unit)
-        raise ValueError(f"expected a size with a unit, got {value!r}. Write {number}{guess}")
+        raise ValueError(f"expected a size with a unit, got {shown(value)}. Write {number}{guess}")
     size = float(number) * UNITS[unit]
     if size >= SIZES_END:
         raise ValueError(f"expected a size of less than {SIZES_END // UNITS['TiB']}TiB")
     if size != int(size) or size <= 0:
-        raise ValueError(f"expected a whole, positive number of bytes, got {value!r}")
+        raise ValueError(f"expected a whole, positive number of bytes, got {shown(value)}")
     return int(size)
 
 
@@ -79,7 +82,7 @@ def parse_memory(value: Any) -> int:
     size = parse_size(value)
     if size % UNITS["MiB"]:
         raise ValueError(
-            f"expected whole mebibytes, got {value!r}. Write {-(-size // UNITS['MiB'])}MiB"
+            f"expected whole mebibytes, got {shown(value)}. Write {-(-size // UNITS['MiB'])}MiB"
         )
     return _at_most(size, MOST_MEMORY, value)
 
@@ -104,9 +107,11 @@ def parse_mac(value: Any) -> str:
     """A unicast MAC address, in lower case with colons (IEEE 802 §8.2)."""
     text = str(value).lower().replace("-", ":") if isinstance(value, str) else ""
     if not _MAC.match(text):
-        raise ValueError(f"expected a MAC address such as 52:54:00:12:34:56, got {value!r}")
+        raise ValueError(f"expected a MAC address such as 52:54:00:12:34:56, got {shown(value)}")
     if int(text[:2], 16) & 1:
-        raise ValueError(f"expected a unicast MAC address, got the multicast address {value!r}")
+        raise ValueError(
+            f"expected a unicast MAC address, got the multicast address {shown(value)}"
+        )
     if not int(text.replace(":", ""), 16):
         raise ValueError("expected a MAC address of some NIC, got that of none, all zeros")
     return text
@@ -119,14 +124,14 @@ def parse_address(value: Any) -> Any:
     try:
         return ip_address(parse_text(value))
     except ValueError:
-        raise ValueError(f"expected an IPv4 or IPv6 address, got {value!r}") from None
+        raise ValueError(f"expected an IPv4 or IPv6 address, got {shown(value)}") from None
 
 
 def parse_duration(value: Any) -> float:
     """'1.5s' or '200ms' -> seconds."""
     match = _DURATION.match(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"expected a time such as 2s or 200ms, got {value!r}")
+        raise ValueError(f"expected a time such as 2s or 200ms, got {shown(value)}")
     return float(match[1]) * {"ms": 0.001, "s": 1.0, "min": 60.0}[match[2]]
 
 
@@ -134,10 +139,10 @@ def parse_ports(value: Any) -> tuple[int, int]:
     """'6230-6330' -> (6230, 6330), both included."""
     match = _PORTS.match(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"expected a port range such as 6230-6330, got {value!r}")
+        raise ValueError(f"expected a port range such as 6230-6330, got {shown(value)}")
     first, last = int(match[1]), int(match[2])
     if not 1 <= first <= last <= 65535:
-        raise ValueError(f"expected ports from 1 to 65535, the lower one first, got {value!r}")
+        raise ValueError(f"expected ports from 1 to 65535, the lower one first, got {shown(value)}")
     return first, last
 
 
@@ -150,7 +155,7 @@ MAX_SHOWN = 200
 def parse_url(value: Any) -> Any:
     """An http or https URL, without slashes at its end."""
     if not parse_text(value).startswith(("http://", "https://")):
-        raise ValueError(f"expected a URL that begins with http:// or https://, got {value!r}")
+        raise ValueError(f"expected a URL that begins with http:// or https://, got {shown(value)}")
     wrong = wrong_in_url(value)
     if wrong:
         raise ValueError(f"expected a URL, got {value[:MAX_SHOWN]!r}: {wrong}")
@@ -182,7 +187,7 @@ def parse_checksum(value: Any) -> Any:
     if found is None:
         raise ValueError(
             "expected a SHA-256 or SHA-512 in hexadecimal digits, as sha256:… or sha512:…, or the "
-            f"URL of a list of them, got {value!r}"
+            f"URL of a list of them, got {shown(value)}"
         )
     return str(found)
 
@@ -192,7 +197,7 @@ def parse_volume(value: Any) -> Any:
     pool, _, name = parse_text(value).partition("/")
     if not pool or not name:
         raise ValueError(
-            f"expected a volume of a libvirt storage pool as POOL/VOLUME, got {value!r}. "
+            f"expected a volume of a libvirt storage pool as POOL/VOLUME, got {shown(value)}. "
             "A pool of a directory: `virsh pool-create-as POOL dir --target DIRECTORY`"
         )
     return value
@@ -217,7 +222,7 @@ def parse_trait(value: Any) -> str:
         return value
     own = re.sub(r"[^A-Z0-9_]", "_", value.upper())[:MAX_TRAIT] if isinstance(value, str) else ""
     raise ValueError(
-        f"expected a trait: CUSTOM_… or one of os-traits', got {value!r}"
+        f"expected a trait: CUSTOM_… or one of os-traits', got {shown(value)}"
         + (f". Write CUSTOM_{own}" if own else "")
     )
 
@@ -233,15 +238,26 @@ def parse_networks(value: Any) -> Any:
 
 def parse_network(value: Any) -> IPv4Network | IPv6Network:
     """A network in CIDR form without host bits."""
+    address, _, length = value.partition("/") if isinstance(value, str) else ("", "", "")
     try:
-        if isinstance(value, str) and "/" in value:
-            return ip_network(value)
+        known = ip_address(address)
     except ValueError:
-        pass
-    raise ValueError(
-        "expected an IPv4 or IPv6 network such as 172.30.0.0/24 or fd00:30::/64, without host "
-        f"bits, got {value!r}"
-    )
+        raise ValueError(
+            "expected an IPv4 or IPv6 network such as 172.30.0.0/24 or fd00:30::/64, got "
+            f"{shown(value)}"
+        ) from None
+    most, usual = known.max_prefixlen, 24 if known.version == IPV4 else 64
+    if not length:
+        around = ip_network(f"{address}/{usual}", strict=False)
+        raise ValueError(f"expected a network, got the address {address}. Write {around}")
+    if not (length.isascii() and length.isdecimal() and int(length[:4]) <= most):
+        raise ValueError(
+            f"expected a prefix length of 0 to {most} for IPv{known.version}, got {shown(length)}"
+        )
+    found = ip_network(f"{address}/{length}", strict=False)
+    if found.network_address != known:
+        raise ValueError(f"expected a network without host bits, got {value}. Write {found}")
+    return found
 
 
 def _text_like(pattern: str) -> WithJsonSchema:

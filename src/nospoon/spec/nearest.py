@@ -22,4 +22,6 @@ def nearest(given: object, known: Iterable[str]) -> str:
     words = [each for each in known if len(each) <= MAX_LETTERS]
     if len(words) > MAX_WORDS:
         words = list(islice((each for each in words if each[:1] == word[0]), MAX_WORDS))
-    return next(iter(difflib.get_close_matches(word, words, n=1)), "")
+    near = difflib.get_close_matches(word, words, n=1)
+    near = near or difflib.get_close_matches(word.lower(), words, n=1)
+    return next(iter(near), "")

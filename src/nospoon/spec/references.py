@@ -5,13 +5,15 @@ Read from the plain values, so that a section with an error in it hides none of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nospoon.spec.document import Path, Value, as_sequence
 from nospoon.spec.expand import Complaint
 from nospoon.spec.fields import MAX_SHOWN, wrong_in_url
-from nospoon.spec.sections import Sections, did_you_mean, shown
+from nospoon.spec.section import shown
+from nospoon.spec.sections import Sections, did_you_mean
 
 LocalFile = Callable[[str], str]
 """Why a file beside the cluster file cannot be read, "" when it can."""
@@ -26,6 +28,8 @@ MAX_LISTED = 12
 """Flavors that a hint lists."""
 
 URL = ("http://", "https://")
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+"""Beginning of a URL (RFC 3986 §3.1); what it begins is no path that anybody means."""
 
 
 def references(sections: Sections) -> Iterator[Complaint]:
@@ -47,7 +51,7 @@ def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complai
     """Every file that is named and cannot be read; each name once."""
     seen: set[str] = set()
     fetched = (*_images(sections.raw), *_boot_files(sections.raw))
-    local = ((path, name) for path, name in fetched if not name.startswith(URL))
+    local = ((path, name) for path, name in fetched if not SCHEME.match(name))
     for path, name in (*local, *_pair(sections.raw)):
         if name in seen:
             continue
@@ -75,6 +79,11 @@ def wrong_urls(sections: Sections) -> Iterator[Complaint]:
     for path, name in (*_images(sections.raw), *sums, *_boot_files(sections.raw)):
         if name.startswith(URL):
             yield from _url(path, name)
+        elif SCHEME.match(name):
+            message = (
+                f"expected a path, or a URL that begins with http:// or https://, got {shown(name)}"
+            )
+            yield Complaint(path, message)
 
 
 def _url(path: Path, name: str) -> Iterator[Complaint]:

@@ -14,17 +14,30 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
 
+def shown(value: object) -> str:
+    """A value as a message shows it: short."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, str) else str(value).lower()
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
 def parse_whole(value: Any) -> Any:
     """A whole number; text and truth are none."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"expected a whole number, got {value!r}")
+        raise ValueError(f"expected a whole number, got {shown(value)}")
     return value
 
 
 def parse_text(value: Any) -> Any:
     """Text; what YAML takes for a number is none."""
     if not isinstance(value, str):
-        raise ValueError(f"expected text, got {value!r}. Put it in quotes")
+        hint = ". Put it in quotes" if isinstance(value, bool | int | float) else ""
+        raise ValueError(f"expected text, got {shown(value)}{hint}")
     return value
 
 

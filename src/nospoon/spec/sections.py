@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from nospoon.errors import Problem
 from nospoon.spec.bmcs import BmcSection
 from nospoon.spec.document import MAX_PROBLEMS, Document, Path, Value, as_sequence
-from nospoon.spec.fields import LABEL_PATTERN, NAME_PATTERN, SERIAL_PATTERN, Name
+from nospoon.spec.fields import LABEL_PATTERN, MAX_NAME, NAME_PATTERN, SERIAL_PATTERN, Name
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.models import (
     BootProfileSection,
@@ -25,7 +25,7 @@ from nospoon.spec.models import (
 )
 from nospoon.spec.nearest import MAX_LETTERS, nearest
 from nospoon.spec.nova import NovaSection
-from nospoon.spec.section import Flag
+from nospoon.spec.section import Flag, shown
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -204,6 +204,8 @@ def translated(
             yield document.problem((*path, *inner), f"missing key {str(detail['loc'][-1])!r}")
         else:
             message, hint = _message(detail, secret=inner[-1:] in SECRETS)
+            if path[:1] == ("hosts",) and not inner and isinstance(value, str):
+                hint = "Write `simulated`, or a libvirt URI as `{libvirt: URI}`"
             yield document.problem((*path, *inner), message, hint)
 
 
@@ -259,10 +261,21 @@ def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
         choices = expected.replace(" or ", ", ").split(", ")
         return f"expected one of {expected}, got {got}", _nearest(detail["input"], choices)
     if kind == "string_pattern_mismatch":
-        return _pattern_message(str(context["pattern"]), got)
+        return _pattern_message(str(context["pattern"]), got, detail["input"])
     if kind in _BOUNDS:
-        return f"expected {_BOUNDS[kind].format(**context)}, got {got}", ""
+        return _bound_message(kind, context, detail["input"], got)
     return f"expected {wanted(kind, context)}, got {got}", ""
+
+
+def _bound_message(
+    kind: str, context: Mapping[str, Any], given: object, got: str
+) -> tuple[str, str]:
+    """Of what is too long, how long it is."""
+    if isinstance(given, str) and kind in ("too_long", "too_short"):
+        kind = f"string_{kind}"
+    if isinstance(given, str | list) and kind in ("too_long", "string_too_long"):
+        got = str(len(given))
+    return f"expected {_BOUNDS[kind].format(**context)}, got {got}", ""
 
 
 _BOUNDS = {
@@ -282,7 +295,13 @@ _FORMS = {
 }
 
 
-def _pattern_message(pattern: str, got: str) -> tuple[str, str]:
+_LENGTHS = {NAME_PATTERN: MAX_NAME, LABEL_PATTERN: MAX_NAME}
+
+
+def _pattern_message(pattern: str, got: str, given: object) -> tuple[str, str]:
+    most = _LENGTHS.get(pattern, 0)
+    if most and isinstance(given, str) and len(given) > most:
+        return f"expected at most {most} characters, got {len(given)}", ""
     return f"expected {_FORMS.get(pattern, f'text of the form {pattern}')}, got {got}", ""
 
 
@@ -292,6 +311,8 @@ def _meant(detail: ErrorDetails, error: ValidationError) -> str:
     section = READ.get(error.title)
     if section is None:
         return ""
+    if path[:1] == ["overrides"] and len(path) == 2 and key in section.model_fields:
+        return f"`{key}` is for the whole group: write it beside `overrides`"
     for part in path:
         field = section.model_fields.get(str(part))
         section = next(_sections(field.annotation), section) if field is not None else section
@@ -325,18 +346,6 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
 def _nearest(given: object, words: list[str]) -> str:
     near = nearest(given, words)
     return f"Did you mean {near!r}?" if near else ""
-
-
-def shown(value: object) -> str:
-    """A value as a message shows it: short."""
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    if value is None:
-        return "nothing"
-    text = repr(value) if isinstance(value, str) else str(value).lower()
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def wanted(kind: str, context: Mapping[str, Any]) -> str:
