@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from threading import Thread
 
+import pytest
+
 COMMAND = [sys.executable, "-m", "nospoon.cli.main"]
 REFUSED = b'{"error": {"type": "Forbidden", "message": "user 7 may not use this daemon"}}'
 ANSWER = (
@@ -57,3 +59,26 @@ def test_output_that_is_no_longer_read_ends_a_command_without_a_traceback() -> N
             [*COMMAND, "schema"], stdout=output, stderr=subprocess.PIPE, timeout=20, check=False
         )
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("argv", ["--help", "--version", "up --help", "schema"])
+def test_output_to_a_full_disk_is_an_error_without_a_traceback(argv: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, *argv.split()], stdout=full, stderr=subprocess.PIPE, timeout=20, check=False
+        )
+    expected = b"Error: cannot write the output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+
+
+def test_errors_to_a_full_disk_end_a_command_without_a_word() -> None:
+    with Path("/dev/full").open("wb") as full:
+        argv = [*COMMAND, "no-such-command"]
+        done = subprocess.run(argv, stdout=full, stderr=full, timeout=20, check=False)
+    assert done.returncode == 1
+
+
+def test_a_command_without_standard_output_does_its_work() -> None:
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "--version"]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, timeout=20, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

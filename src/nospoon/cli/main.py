@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -52,6 +54,8 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NospoonError, 1),
 )
 INTERRUPTED = 130
+UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""What write(2) says of a file that takes no more."""
 
 
 class LazyGroup(click.Group):
@@ -102,6 +106,8 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error becomes a message and an exit code."""
+    if sys.stdout is None:  # closed by the shell (`>&-`): nothing else may get descriptor 1
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
     try:
         status = _run()
         sys.stdout.flush()
@@ -109,6 +115,14 @@ def main() -> NoReturn:
         # the reader of its output has gone, as `head` does: the flush at exit must not fail again
         # (Python's documentation of SIGPIPE in the module signal)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except OSError as error:
+        if error.filename is not None or error.errno not in UNWRITABLE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError):  # stderr may be on the same disk
+            echo(f"Error: cannot write the output: {error.strerror}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
         status = 1
     sys.exit(status)
 
