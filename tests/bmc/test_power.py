@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from nospoon.bmc.aggregate import Bmc
 from nospoon.bmc.faults import Fault, Faults
 from nospoon.bmc.faults import Kind as FaultKind
@@ -103,15 +105,61 @@ def test_reset_cycle_and_diag_need_a_running_machine() -> None:
         assert answer.verdict is Verdict.WRONG_STATE
 
 
-def test_a_contrary_command_is_busy_and_the_same_one_joins() -> None:
+def test_the_same_command_joins_and_one_for_the_guest_finds_the_bmc_busy() -> None:
     subject = bmc()
     hear(subject, PowerRequested(ON, 1), 0.0)
-    assert hear(subject, PowerRequested(OFF, 2), 0.1) == [
-        Answer(2, Verdict.BUSY, "on is under way")
-    ]
+    for command in (PowerCommand.RESET, PowerCommand.SOFT, PowerCommand.DIAG):
+        assert hear(subject, PowerRequested(command, 2), 0.1) == [
+            Answer(2, Verdict.BUSY, "on is under way")
+        ]
     assert hear(subject, PowerRequested(ON, 3), 0.2) == []
     assert list(subject.expire(0.25)) == [Answer(1, Verdict.ACCEPTED)]
     assert hear(subject, CommandEnded(Verdict.DONE), 0.3)[-1] == Answer(3, Verdict.DONE)
+
+
+@pytest.mark.parametrize("command", [ON, CYCLE])
+def test_a_machine_that_is_being_switched_off_goes_on_afterwards_when_told_to(
+    command: PowerCommand,
+) -> None:
+    subject = bmc(PowerState.ON)
+    hear(subject, PowerRequested(OFF, 1))
+    assert hear(subject, PowerRequested(command, 2)) == [Answer(2, Verdict.ACCEPTED)]
+    effects = hear(subject, CommandEnded(Verdict.DONE))
+    assert Answer(1, Verdict.DONE) in effects
+    assert effects[-1] == Drive(ON, PLAN)
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert subject.is_on
+
+
+def test_of_commands_that_follow_one_under_way_the_last_is_carried_out() -> None:
+    subject = bmc()
+    hear(subject, PowerRequested(ON, 1))
+    for ticket, command in enumerate((OFF, CYCLE, OFF), 2):
+        assert hear(subject, PowerRequested(command, ticket)) == [Answer(ticket, Verdict.ACCEPTED)]
+    assert hear(subject, CommandEnded(Verdict.DONE))[-1] == Drive(OFF, PLAN)
+    hear(subject, PowerRequested(ON, 5))
+    hear(subject, PowerRequested(OFF, 6))  # joins the one under way: nothing follows it
+    effects = hear(subject, CommandEnded(Verdict.DONE))
+    assert not [each for each in effects if isinstance(each, Drive)]
+    assert not subject.is_on
+
+
+def test_a_command_that_follows_a_failed_one_is_carried_out_and_fails_as_a_power_fault() -> None:
+    subject = bmc(PowerState.ON)
+    hear(subject, PowerRequested(OFF, 1))
+    hear(subject, PowerRequested(CYCLE, 2))
+    assert hear(subject, CommandEnded(Verdict.FAILED, "stuck"))[-1] == Drive(CYCLE, PLAN)
+    hear(subject, CommandEnded(Verdict.FAILED, "still stuck"))
+    assert subject.fault == "still stuck"
+
+
+def test_off_during_a_graceful_restart_leaves_the_machine_off() -> None:
+    subject = bmc(PowerState.ON)
+    hear(subject, PowerRequested(PowerCommand.SOFT, 1, restart=True))
+    hear(subject, PowerRequested(OFF, 2))
+    assert hear(subject, CommandEnded(Verdict.DONE))[-1] == Drive(OFF, PLAN)
+    effects = hear(subject, CommandEnded(Verdict.DONE))
+    assert not [each for each in effects if isinstance(each, Drive)]
 
 
 def test_a_machine_that_is_gone_or_out_of_reach_is_refused_at_once() -> None:

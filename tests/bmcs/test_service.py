@@ -362,7 +362,8 @@ async def test_requests_that_cannot_be_are_refused() -> None:
         b.machines.delay = 1.0
         assert await b.service.power(b.first.bmc.uuid, PowerCommand.ON) == "accepted"
         with pytest.raises(Conflict):
-            await b.service.power(b.first.bmc.uuid, PowerCommand.OFF)
+            await b.service.power(b.first.bmc.uuid, PowerCommand.DIAG)
+        assert await b.service.power(b.first.bmc.uuid, PowerCommand.OFF) == "accepted"
 
 
 async def test_events_of_strangers_change_nothing() -> None:

@@ -243,11 +243,13 @@ async def test_what_can_be_set_of_lights_and_overrides_is_listed() -> None:
         assert told == ["Disabled", "Once", "Continuous"]
 
 
-async def test_a_contrary_command_is_told_to_come_again() -> None:
+async def test_a_command_for_the_guest_while_another_is_under_way_gets_503_with_retry_after() -> (
+    None
+):
     async with bench(1) as b:
         b.machines.delay = 1.0
         assert (await reset(b, "On")).status == 204
-        busy = await reset(b, "ForceOff")
+        busy = await reset(b, "GracefulShutdown")
         assert busy.status == 503
         assert int(busy.headers["retry-after"]) > 0
 

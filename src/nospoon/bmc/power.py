@@ -2,8 +2,11 @@
 
 Rules:
 
-- A power command is checked first: AC power and the machine are there, its host answers, nothing
-  contrary is under way. The same command while it is under way joins it.
+- A power command is checked first: AC power and the machine are there, its host answers. The same
+  command while it is under way joins it. On, off and cycle while another command is under way are
+  accepted and follow it, the last one only: so `off` and `cycle` in a row leave the machine on, as
+  hardware does. Reset, soft and diag are for the guest of now: while another is under way the BMC
+  is busy.
 - It is answered when its outcome is known, but after 250 ms at the latest, then as accepted; a
   failure that comes later shows as power fault. On of a running machine and off of a stopped one
   are done already; reset, cycle and diag need a running one (IPMI 2.0 §28.3, code D5h).
@@ -52,6 +55,7 @@ EVENT_LAG = 5.0
 
 _NEEDS_RUNNING = frozenset({PowerCommand.RESET, PowerCommand.CYCLE, PowerCommand.DIAG})
 _BOOTING = frozenset({PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET})
+_FOLLOWING = frozenset({PowerCommand.ON, PowerCommand.OFF, PowerCommand.CYCLE})
 _LEADS_TO = {
     PowerCommand.ON: PowerState.ON,
     PowerCommand.CYCLE: PowerState.ON,
@@ -100,7 +104,8 @@ class _Pending:
 
 
 class Power:
-    """`_then`: what AC power wants done once the command under way has ended, and its cause.
+    """`_then`: what AC power or a client wants done once the command under way has ended, and its
+    cause.
 
     `_truth`: power and reason as they are, where something else is believed. `_host_boot`: id of
     the boot of the host that runs now, "" before it is known.
@@ -177,9 +182,15 @@ class Power:
         if refusal is not None:
             yield refusal
             return
+        if self._is_contrary(event):
+            self._restart_until, self._then = None, (event.command, CAUSE_CHASSIS_CONTROL)
+            yield Answer(event.ticket, Verdict.ACCEPTED)
+            return
         if event.restart or self._pending is None:
             self._restart_until = now + SHUTDOWN_PATIENCE if event.restart else None
         if self._pending is not None:
+            if self._then is not None and self._then[1] == CAUSE_CHASSIS_CONTROL:
+                self._then = None  # the last command counts
             self._pending.waiting[event.ticket] = now + ANSWER_WITHIN
             return
         if self._is_so_already(event.command):
@@ -204,11 +215,12 @@ class Power:
         return Drive(told, plan, unplugs=self._pending.unplugs)
 
     def _refusal(self, event: PowerRequested) -> Answer | None:
-        command, state = self._command_for(event.command), self._state
+        state = self._state
         if not state.runtime.has_power:
             reason = "the machine has no AC power"
             return Answer(event.ticket, Verdict.WRONG_STATE, reason)
-        if self._pending is not None and self._pending.command is not command:
+        follows = event.command in _FOLLOWING and not event.restart
+        if self._pending is not None and self._is_contrary(event) and not follows:
             reason = f"{self._pending.command} is under way"
             return Answer(event.ticket, Verdict.BUSY, reason)
         if state.power is PowerState.ABSENT:
@@ -221,6 +233,11 @@ class Power:
             reason = f"{event.command} needs a machine that is on"
             return Answer(event.ticket, Verdict.WRONG_STATE, reason)
         return None
+
+    def _is_contrary(self, event: PowerRequested) -> bool:
+        """Another command than this one is under way."""
+        pending = self._pending
+        return pending is not None and pending.command is not self._command_for(event.command)
 
     def _is_so_already(self, command: PowerCommand) -> bool:
         if command is PowerCommand.ON:
@@ -335,6 +352,8 @@ class Power:
             return
         if self._then is not None:
             (command, cause), self._then = self._then, None
+            if command is PowerCommand.CYCLE and self._state.power in STOPPED:
+                command = PowerCommand.ON
             if not self._is_so_already(command):
                 yield self._drive(self._command_for(command), cause, {})
             return
