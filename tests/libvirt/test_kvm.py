@@ -79,6 +79,7 @@ async def test_a_guest_that_stays_silent_means_tcg_with_the_reason(
     verdict = await trial_of(own_libvirt, runner, trial, tmp_path / "verdicts").verdict()
     assert verdict.accelerator == "tcg"
     assert "did not come up under it in 2 s" in verdict.note or not has_kvm()
+    assert "slowly" not in verdict.note  # the plan's note says so before the reason
 
 
 async def test_the_verdict_is_kept_and_not_tried_again(

@@ -175,7 +175,8 @@ def _kvm(cache: Path) -> Finding:
     tried = sorted(cache.glob("kvm-*.json"), key=lambda file: file.stat().st_mtime)
     verdict = json.loads(tried[-1].read_text()) if tried else {}
     if usable and verdict.get("accelerator") == "tcg":
-        return Finding("KVM", False, str(verdict.get("note", "")), Level.OPTIONAL)  # noqa: FBT003
+        detail = f"{verdict.get('note', '')}; machines are emulated, slowly"
+        return Finding("KVM", False, detail, Level.OPTIONAL)  # noqa: FBT003
     detail = (
         "usable by you; tried with a Linux guest before it is used"
         if usable

@@ -117,6 +117,7 @@ class HostChecker:
         yield said("connection", Verdict.OK, host.where)
         fast = can.accelerator != "tcg"
         note = can.accelerator_note if can.accelerator in ("tcg", "") else can.accelerator
+        note = note if fast else f"{note}; machines are emulated, slowly"
         yield said("KVM", Verdict.OK if fast else Verdict.WITHOUT, note)
         for what, verdict, detail in (
             *_resources(facts),

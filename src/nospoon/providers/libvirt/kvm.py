@@ -85,7 +85,7 @@ class KvmTrial:
 
     async def _known(self) -> Verdict | None:
         if not await self._hypervisor.ask(_offers_kvm, "list virtualization types"):
-            return Verdict("tcg", "libvirt offers no KVM there: machines are emulated, slowly")
+            return Verdict("tcg", "libvirt offers no KVM there")
         if self._trial is None:
             return Verdict("tcg", "KVM was not tried, for want of a kernel to boot")
         return await asyncio.to_thread(_read, await self._file())
@@ -128,7 +128,7 @@ class KvmTrial:
         if good:
             return Verdict("kvm")
         why = f"KVM is there, but a Linux guest did not come up under it in {trial.patience:.0f} s"
-        return Verdict("tcg", f"{why}: machines are emulated, slowly")
+        return Verdict("tcg", why)
 
 
 def render_trial(trial: Trial) -> str:
