@@ -23,7 +23,7 @@ from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Key, Machine, NetbootService, Resource
 from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import Finding, compare
-from nospoon.probe.record import Record, decode, find
+from nospoon.probe.record import Finder, Record, decode
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.service import BmcService
@@ -257,12 +257,10 @@ class _Count:
 
 
 async def _first_record(stream: AsyncIterator[bytes]) -> Record:
-    said = b""
+    finder = Finder()
     async for chunk in stream:
-        said += chunk
-        record = find(said)
-        if record is not None:
-            return record
+        if found := finder.feed(chunk):
+            return found[-1].record
     raise ProviderError("the console ended before the probe's report")
 
 

@@ -18,11 +18,16 @@ import binascii
 import hashlib
 import re
 from dataclasses import dataclass, field
-from typing import Self
 
 import msgspec
 
 MAX_LINES = 4096  # about 144 KiB of record: forged totals must not cost memory
+MAX_RECORDS = 16
+"""Records whose lines are kept; of more, the oldest is forgotten."""
+FREE_TRIES = 4096
+"""Lines that may be joined in vain for a record before it depends on how many came."""
+LONGEST_LINE = 128
+"""Bytes of an unfinished line that are kept: more than a line of a record has."""
 _LINE = re.compile(
     rb"#nospoon ([0-9a-f]{16}) ([0-9]{1,4})/([0-9]{1,4}) ([A-Za-z0-9+/]{1,48}={0,2})(?=[\r\n])"
 )
@@ -99,35 +104,87 @@ def find(stream: bytes) -> Record | None:
 
 def find_all(stream: bytes) -> tuple[Located, ...]:
     """Every record that was completed, in order; copies of one count once, where the last ends."""
-    copies: dict[tuple[bytes, int], _Copy] = {}
-    found: dict[str, Located] = {}
-    for match in _LINE.finditer(stream):
-        mark, number, total = match.group(1), int(match.group(2)), int(match.group(3))
-        if not 1 <= number <= total <= MAX_LINES:
-            continue
-        copy = copies.setdefault((mark, total), _Copy(mark.decode(), total))
-        record = copy.with_line(number, match.group(4)).complete()
-        if record is not None:
-            found.pop(copy.mark, None)
-            found[copy.mark] = Located(record, match.end())
-    return tuple(found.values())
+    return Finder().feed(stream)
+
+
+class Finder:
+    """Finds records in a console stream that comes in pieces.
+
+    The guest writes what it likes there. So the work for a piece does not grow with what came
+    before it, and of that only the lines of a few records are kept.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[bytes, int], _Copy] = {}
+        self._rest, self._offset = b"", 0
+        self.tries = 0
+        """Lines that were joined to try whether a record is whole."""
+
+    def feed(self, piece: bytes) -> tuple[Located, ...]:
+        """Every record that this piece completed; `end` counts from the stream's beginning."""
+        found: dict[str, Located] = {}
+        stream = self._rest + piece
+        for match in _LINE.finditer(stream):
+            mark, number, total = match.group(1), int(match.group(2)), int(match.group(3))
+            if not 1 <= number <= total <= MAX_LINES:
+                continue
+            copy = self._copy(mark, total)
+            before = copy.tried
+            record = copy.take(number, match.group(4))
+            self.tries += copy.tried - before
+            if record is not None:
+                found.pop(copy.mark, None)
+                found[copy.mark] = Located(record, self._offset + match.end())
+        end = max(stream.rfind(b"\n"), stream.rfind(b"\r")) + 1
+        keep = max(end, len(stream) - LONGEST_LINE)
+        self._rest, self._offset = stream[keep:], self._offset + keep
+        return tuple(found.values())
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the stream that are kept."""
+        lines = (line for copy in self._copies.values() for line in copy.lines.values())
+        return len(self._rest) + sum(map(len, lines))
+
+    def _copy(self, mark: bytes, total: int) -> _Copy:
+        key = (mark, total)
+        if key not in self._copies:
+            while len(self._copies) >= MAX_RECORDS:
+                del self._copies[next(iter(self._copies))]
+            self._copies[key] = _Copy(mark.decode(), total)
+        return self._copies[key]
 
 
 @dataclass(slots=True)
 class _Copy:
-    """Lines of one record seen so far; a later line takes the place of an earlier one."""
+    """Lines of one record seen so far; a later line takes the place of an earlier one, until the
+    record is found.
+
+    `tried`: lines that were joined so far. They are at most `FREE_TRIES` and two for each line that
+    came.
+    """
 
     mark: str
     total: int
     lines: dict[int, bytes] = field(default_factory=dict)
+    record: Record | None = None
+    came: int = 0
+    tried: int = 0
 
-    def with_line(self, number: int, text: bytes) -> Self:
+    def take(self, number: int, text: bytes) -> Record | None:
+        """The record, if it is whole with this line."""
+        self.came += 1
+        same = self.lines.get(number) == text
+        if self.record is not None:
+            return self.record if same else None
         self.lines[number] = text
-        return self
+        allowed = FREE_TRIES + 2 * self.came
+        if len(self.lines) == self.total and self.tried + self.total <= allowed:
+            self.tried += self.total
+            self.record = self._joined()
+        return self.record
 
-    def complete(self) -> Record | None:
-        if len(self.lines) < self.total:
-            return None
+    def _joined(self) -> Record | None:
         text = b"".join(self.lines[number] for number in range(1, self.total + 1))
         try:
             body = base64.b64decode(text, validate=True)
