@@ -21,6 +21,9 @@ from nospoon.runtime import owned
 from nospoon.testing.ironic import Api, files_of, until
 from nospoon.testing.rack import Rack
 
+ADOPTED = ["ai", "am"]
+"""Machines of others, on each simulated host."""
+
 
 class Scale:
     """A cluster file whose nodes have agents; each `write` says something else."""
@@ -37,7 +40,7 @@ class Scale:
         """`hosts`: name -> more settings of its agents."""
         script = {"boot_script": f"{self.url}/boot.ipxe"}
         places = {
-            name: {"simulated": {"boot": "2s", "agents": script | told}}
+            name: {"simulated": {"boot": "2s", "agents": script | told, "machines": ADOPTED}}
             for name, told in (hosts or {"sim": {}}).items()
         }
         told = {
@@ -71,11 +74,12 @@ MEDIA = (
     "{driver: redfish, interfaces: {boot: redfish-virtual-media}, driver_info: {bootloader: '%s'}}"
 )
 EIGHT = (
-    "[{name: 'i{n}', count: 3}, {name: 'r{n}', count: 2, ironic: {driver: redfish}},"
-    " {name: 'm{n}', count: 2, ironic: %s}, {name: 'h{n}', count: 1, ironic: %s}]"
+    "[{name: 'i{n}', count: 2}, {name: 'r{n}', count: 2, ironic: {driver: redfish}},"
+    " {name: 'm{n}', count: 1, ironic: %s}, {name: 'h{n}', count: 1, ironic: %s},"
+    " {adopt: ai}, {adopt: am, ironic: %s}]"
 )
-"""Of every kind of boot, and more than the conductor takes on at once. benchmarks/agents.py has
-hundreds.
+"""Of every kind of boot, two of them adopted, and more than the conductor takes on at once.
+benchmarks/agents.py has hundreds.
 """
 
 
@@ -84,7 +88,7 @@ def test_eight_nodes_are_inspected_cleaned_deployed_and_undeployed(
     rack: Rack, api: Api, scale: Scale
 ) -> None:
     media = MEDIA % scale.files["esp.img"]
-    nodes = EIGHT % (media, media.replace("redfish-virtual-media", "redfish-https"))
+    nodes = EIGHT % (media, media.replace("redfish-virtual-media", "redfish-https"), media)
     rack.run("up", "--yes", scale.write(nodes, state="inspected"))
     there = {name: each for name, each in api.nodes().items() if scale.name in name}
     assert Counter(each["provision_state"] for each in there.values()) == {"manageable": 8}
@@ -100,6 +104,8 @@ def test_eight_nodes_are_inspected_cleaned_deployed_and_undeployed(
         assert scale.record(each).rstrip().endswith(f"boots disk: {scale.files['image.raw']}")
     assert "boots cdrom" in scale.record(there[f"{scale.name}-m0"])
     assert "boots cdrom" not in scale.record(there[f"{scale.name}-h0"])
+    assert "boots cdrom" in scale.record(there[f"{scale.name}-am"])
+    assert "boots network" in scale.record(there[f"{scale.name}-ai"])
     cleaned = scale.write(nodes, **deploy)
     rack.run("up", "--yes", cleaned)
     assert "Nothing to do" in rack.run("up", "--yes", cleaned).stderr

@@ -79,6 +79,7 @@ class MachineDriver(Driver, Protocol):
 
     async def claim(self, resource: Resource, tag: OwnerTag) -> None:
         """Tag a machine that somebody else made (`shape.adopted`), and change nothing else of it.
+        Who watches hears of its power (OBSERVED).
 
         Idempotent. Raises `Gone` when it is not there, `NotOurs` for one that another cluster has.
         """

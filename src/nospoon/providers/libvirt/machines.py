@@ -305,6 +305,7 @@ class MachineDriver:
                 lambda connect: claim(connect, machine, owner), f"claim machine {machine.adopted}"
             )
             self._roster.forget(machine.uuid)
+        await self._presence.tell_looked(machine.uuid, MachineChange.OBSERVED)
 
     async def release(self, observed: Observed) -> None:
         assert isinstance(observed.shape, Machine)

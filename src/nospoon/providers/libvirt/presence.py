@@ -243,7 +243,7 @@ class Presence:
     async def _tell(self, raw: Lifecycle) -> None:
         match raw.event:
             case libvirt.VIR_DOMAIN_EVENT_DEFINED:
-                await self._tell_looked(raw.uuid, MachineChange.DEFINED)
+                await self.tell_looked(raw.uuid, MachineChange.DEFINED)
             case libvirt.VIR_DOMAIN_EVENT_UNDEFINED:
                 self._roster.forget(raw.uuid)
                 _cancel(self._settling, raw.uuid)
@@ -258,13 +258,15 @@ class Presence:
                 change, why = STOPPED.get(raw.detail, (MachineChange.STOPPED, ""))
                 self.publish(raw.uuid, change, PowerState.OFF, why)
             case libvirt.VIR_DOMAIN_EVENT_SUSPENDED | libvirt.VIR_DOMAIN_EVENT_RESUMED:
-                await self._tell_looked(raw.uuid, MachineChange.OBSERVED)
+                await self.tell_looked(raw.uuid, MachineChange.OBSERVED)
             case libvirt.VIR_DOMAIN_EVENT_CRASHED:
                 self.publish(
                     raw.uuid, MachineChange.CRASHED, PowerState.FAILED, "the guest panicked"
                 )
 
-    async def _tell_looked(self, uuid: UUID, change: MachineChange) -> None:
+    async def tell_looked(self, uuid: UUID, change: MachineChange) -> None:
+        """Look at a machine, and tell its power as this event."""
+
         def look(connect: Connect) -> tuple[PowerState, str]:
             domain = self._roster.find(connect, uuid)
             return self._power(domain, domain.state()[0])

@@ -62,6 +62,8 @@ class SimulatedMachines(SimulatedDriver):
     async def claim(self, resource: Resource, tag: OwnerTag) -> None:
         self.around.begin(f"claim {resource.key}")
         strangers.claim(self.around, resource, tag)
+        assert isinstance(resource.shape, Machine)
+        self._publish(resource.shape.uuid, MachineChange.OBSERVED)
 
     async def release(self, observed: Observed) -> None:
         self.around.begin(f"release {observed.key}")
