@@ -95,6 +95,9 @@ def test_other_adoptions_are_other_nodes(shared: Rack) -> None:
     assert planned("a1, b1, a2", "{match: '[ab]*'}") == [("claim", "a2")]
     shared.run("up", "--yes", file("a1, b1, a2", "{match: '[ab]*'}"))
     assert {row["node"] for row in shared.json("status", name)} == {"a1", "a2", "b1"}
+    renamed = file("a1, b1, a2", "{machine: a1}, name: other")
+    refused = shared.run("plan", renamed, status=1).stderr
+    assert "it is node a1 of this cluster, and would be other" in refused
 
 
 def test_the_shape_of_an_adopted_machine_is_its_owners(shared: Rack) -> None:

@@ -66,6 +66,11 @@ def test_a_pattern_means_each_machine_once_and_in_the_order_of_hosts() -> None:
             "it is a node of another cluster",
         ),
         (
+            "{adopt: x, name: z}",
+            facts(Adoptable(machine(1, "x"), tag=OwnerTag("d", CLUSTER), node="x")),
+            "it is node x of this cluster, and would be z.",
+        ),
+        (
             "{adopt: x}, {adopt: y, name: x}",
             facts(machine(1, "x"), machine(2, "y")),
             "y on host a would be node x, which is x on host a.",

@@ -24,8 +24,8 @@ class Route:
 @dataclass(frozen=True, slots=True)
 class Adoptable:
     """A machine on a host as others might have made it. `sizes` of its disks, in bytes, 0 for
-    unknown. `tag`: whose node it is, None for nobody's. `hindrance`: why it cannot be a node, "" if
-    it can. `made`: nospoon made it, for whomever.
+    unknown. `tag`: whose node it is, None for nobody's, and `node` which one. `hindrance`: why it
+    cannot be a node, "" if it can. `made`: nospoon made it, for whomever.
     """
 
     machine: Machine
@@ -33,6 +33,7 @@ class Adoptable:
     tag: OwnerTag | None = None
     hindrance: str = ""
     made: bool = False
+    node: str = ""
 
     @property
     def name(self) -> str:

@@ -65,7 +65,7 @@ def adopt(
             called = f"{each.found.name} on host {each.host}"
             if each.found.machine.uuid in machines:
                 continue  # an earlier adoption has it
-            why = _hindrance(each.found, cluster_id)
+            why = _hindrance(each.found, cluster_id, node.name)
             if why:
                 reasons.append(f"nodes: adopt {adoption}: {called}: {why}")
             elif node.name in taken:
@@ -138,13 +138,18 @@ def _unmet(
         yield f"nodes: adopt {adoption}: there is one on each of {where}. Name its `host`."
 
 
-def _hindrance(found: Adoptable, cluster_id: UUID) -> str:
+def _hindrance(found: Adoptable, cluster_id: UUID, name: str) -> str:
     if found.made:
         return "nospoon made it: it is a node already."
     if found.hindrance:
         return found.hindrance
     if found.tag is not None and found.tag.cluster != cluster_id:
         return "it is a node of another cluster. Release it there first."
+    if found.node not in ("", name):
+        return (
+            f"it is node {found.node} of this cluster, and would be {name}. Keep its name, or "
+            "bring the cluster up without it first."
+        )
     return ""
 
 

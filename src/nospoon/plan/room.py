@@ -206,7 +206,7 @@ class Rooms:
         return known[name]
 
     def _statics(self, node: Node, place: Place) -> Iterator[str]:
-        if place.host.drained:
+        if place.host.drained and node.adopted is None:
             yield "it is drained."
         if place.facts is not None and place.facts.away:
             yield f"it is unreachable: {place.facts.away}"

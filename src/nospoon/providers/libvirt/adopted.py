@@ -53,6 +53,7 @@ def _adoptable(connect: Connect, deployment: str) -> Iterator[Adoptable]:
                 tag=owner.tag if owner is not None else None,
                 hindrance=_hindrance(domain, kind, owner, deployment),
                 made=owner is not None and not owner.adopted,
+                node=owner.name if owner is not None else "",
             )
 
 

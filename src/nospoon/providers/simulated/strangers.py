@@ -81,6 +81,7 @@ def _adoptable(made: Made, machine: Machine, around: Surroundings) -> Adoptable:
         sizes=(DISK_SIZE,),
         tag=made.tag,
         hindrance="another nospoon has it. Release it there first." if other else "",
+        node=made.key.name if made.tag is not None else "",
     )
 
 
