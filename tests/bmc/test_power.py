@@ -153,6 +153,28 @@ def test_a_command_that_follows_a_failed_one_is_carried_out_and_fails_as_a_power
     assert subject.fault == "still stuck"
 
 
+@pytest.mark.parametrize("under_way", [PowerCommand.RESET, PowerCommand.CYCLE])
+def test_a_machine_that_is_off_in_the_middle_of_a_restart_is_cycled_after_it(
+    under_way: PowerCommand,
+) -> None:
+    """Volumes of a client come with the second start: the first one began without them."""
+    subject = bmc(PowerState.ON)
+    hear(subject, PowerRequested(under_way, 1))
+    hear(subject, machine(MachineChange.STOPPED, PowerState.OFF))
+    hear(subject, PowerRequested(CYCLE, 2, turns_on=True))
+    hear(subject, machine(MachineChange.STARTED, PowerState.ON))
+    effects = hear(subject, CommandEnded(Verdict.DONE))
+    driven = [each.command for each in effects if isinstance(each, Drive)]
+    assert driven == ([CYCLE] if under_way is PowerCommand.RESET else [])
+
+
+def test_a_machine_that_is_being_switched_off_is_switched_on_by_a_restart() -> None:
+    subject = bmc(PowerState.ON)
+    hear(subject, PowerRequested(OFF, 1))
+    hear(subject, PowerRequested(PowerCommand.RESET, 2, turns_on=True))
+    assert hear(subject, CommandEnded(Verdict.DONE))[-1] == Drive(ON, PLAN)
+
+
 def test_off_during_a_graceful_restart_leaves_the_machine_off() -> None:
     subject = bmc(PowerState.ON)
     hear(subject, PowerRequested(PowerCommand.SOFT, 1, restart=True))

@@ -42,12 +42,14 @@ class Answer:
 class PowerRequested:
     """Somebody asks for a chassis command; the answer carries the ticket.
 
-    `restart`: with SOFT, start the machine again once its guest has shut down.
+    `restart`: with SOFT, start the machine again once its guest has shut down. `turns_on`: a
+    machine that is off is switched on instead.
     """
 
     command: PowerCommand
     ticket: int = 0
     restart: bool = False
+    turns_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,7 @@ class Power:
     def requested(self, event: PowerRequested, now: float) -> Iterator[Effect]:
         """Somebody asks for a command."""
         self._boot.chassis_command(now)
+        event = self._meant(event)
         refusal = self._refusal(event)
         if refusal is not None:
             yield refusal
@@ -200,6 +201,15 @@ class Power:
             return
         waiting = {event.ticket: now + ANSWER_WITHIN}
         yield self._drive(self._command_for(event.command), CAUSE_CHASSIS_CONTROL, waiting)
+
+    def _meant(self, event: PowerRequested) -> PowerRequested:
+        """A machine that is off in the middle of its cycle is none to be switched on."""
+        power = self._state.power
+        if self._pending is not None:
+            power = _LEADS_TO.get(self._pending.command, power)
+        if not event.turns_on or power in RUNNING:
+            return event
+        return replace(event, command=PowerCommand.ON, restart=False)
 
     def act(self, command: PowerCommand, cause: int) -> Iterator[Effect]:
         """The BMC itself wants a running machine to do this (the watchdog, §27.1)."""

@@ -21,7 +21,7 @@ from nospoon.bmc.messages import (
     Verdict,
 )
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootMode, BootOverride, OverrideEnabled
-from nospoon.model.machine import PowerCommand, PowerPolicy
+from nospoon.model.machine import PowerPolicy
 from nospoon.services.bmcs.redfish import errors, uris
 from nospoon.services.bmcs.redfish import resources as shown
 from nospoon.services.bmcs.redfish.exchange import CLOCK
@@ -76,11 +76,10 @@ def done(answer: Answer) -> None:
 async def reset_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
     """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
     kind = RESET.read(body).get("ResetType", "ForceRestart")
-    command = shown.RESET_TYPES[kind]
-    restart = kind in shown.RESTARTS
-    if kind in shown.TURN_ON and not served.aggregate.is_on:
-        command, restart = PowerCommand.ON, False
-    done(await service.ask(served, lambda ticket: PowerRequested(command, ticket, restart)))
+    asked = PowerRequested(
+        shown.RESET_TYPES[kind], restart=kind in shown.RESTARTS, turns_on=kind in shown.TURN_ON
+    )
+    done(await service.ask(served, lambda ticket: replace(asked, ticket=ticket)))
 
 
 async def reset_manager(service: BmcService, served: Served, body: dict[str, Any]) -> None:
