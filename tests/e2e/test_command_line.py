@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from nospoon.testing.rack import Rack
 
 
@@ -81,6 +83,22 @@ def test_apply_asks_only_on_a_terminal_and_after_it_showed_the_plan(shared: Rack
     assert name not in {row["name"] for row in shared.json("status")}
 
 
+def test_apply_shows_the_daemons_plan_and_reads_the_file_itself(shared: Rack) -> None:
+    """Whoever gave the saved plan may have changed what it says."""
+    name, file = simulated(shared)
+    path = shared.directory / "edited.json"
+    shared.run("plan", file, "-o", str(path))
+    saved = json.loads(path.read_text())
+    saved["text"] = "Nothing to do"
+    saved["request"] |= {"text": f"cluster: other-{name}\n", "file": "other.yaml"}
+    path.write_text(json.dumps(saved))
+    said = shared.run("apply", str(path), status=2).stderr
+    assert "Nothing to do" not in said
+    assert "machine node-0" in said
+    shared.run("apply", "--yes", str(path))
+    assert {row["name"] for row in shared.json("status")} & {name, f"other-{name}"} == {name}
+
+
 def test_a_removal_is_not_saved_and_says_so(shared: Rack) -> None:
     name, file = simulated(shared)
     shared.run("up", "--yes", file)
@@ -90,9 +108,12 @@ def test_a_removal_is_not_saved_and_says_so(shared: Rack) -> None:
     assert not out.exists()
 
 
-def test_an_older_saved_plan_is_refused_with_what_to_do(shared: Rack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [{"request": {}}, {"request": []}, [], "request"])
+def test_what_is_not_a_saved_plan_is_refused_with_what_to_do(
+    shared: Rack, tmp_path: Path, content: object
+) -> None:
     old = tmp_path / "old.json"
-    old.write_text(json.dumps({"request": {}}))
+    old.write_text(json.dumps(content))
     assert "nospoon plan FILE -o PLAN" in shared.run("apply", "--yes", str(old), status=2).stderr
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from nospoon.cli import connect
 from nospoon.cli.commands.bmc import COLUMNS
-from nospoon.cli.commands.up import confirm, show_bmcs
-from nospoon.cli.echo import echo
+from nospoon.cli.commands.plan import AGREED, PLANNING
+from nospoon.cli.commands.up import begin, confirm, show_bmcs
+from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import read_request
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import check_columns, output_options
@@ -31,22 +33,39 @@ def command(
 ) -> None:
     """Carry out a plan saved with `nospoon plan -o PLAN`; refused when it is stale."""
     check_columns(columns, COLUMNS)
-    try:
-        saved = json.loads(Path(plan).read_text())
-        text = saved["text"]
-        path, request = saved["request"]["path"], {**saved["request"]}
-        del request["path"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{plan} is not a saved plan", hint="Save one with `nospoon plan FILE -o PLAN`."
-        ) from error
-    echo(text, err=True)
-    if not yes:
-        confirm("Carry out this plan?")
+    path, agreed = _read(plan)
     client = connect.client()
-    began = client.post("/v1/clusters", {**read_request(client, path), **request, "force": force})
-    if began["operation"] is None:
+    body = {**read_request(client, path), **agreed, "force": force}
+    if not yes:
+        with report_if_long(PLANNING):
+            answer = client.post("/v1/plan", body)
+        echo(answer["text"], err=True)
+        confirm("Carry out this plan?")
+        body["fingerprint"] = answer["plan"]["fingerprint"]
+    began = begin(client, body)
+    if yes or began["operation"] is None:
         echo(began["text"], err=True)
-    else:
+    if began["operation"] is not None:
         finish(follow(client, began["operation"]))
     show_bmcs(client, began["plan"]["cluster"], format_, columns)
+
+
+def _read(plan: str) -> tuple[str, dict[str, Any]]:
+    """The path of its file, and what was agreed on. Its text and steps are for people and tools:
+    they could say anything, so that the daemon's own plan is shown before it is confirmed.
+    """
+    try:
+        request = json.loads(Path(plan).read_text())["request"]
+        agreed = {name: request[name] for name in AGREED}
+        path = request["path"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_plan(plan) from error
+    if not isinstance(path, str):
+        raise _no_plan(plan)
+    return path, agreed
+
+
+def _no_plan(plan: str) -> UsageError:
+    return UsageError(
+        f"{plan} is not a saved plan", hint="Save one with `nospoon plan FILE -o PLAN`."
+    )

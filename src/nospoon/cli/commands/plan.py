@@ -15,6 +15,8 @@ from nospoon.errors import NospoonError, UsageError
 
 FAILED, CHANGES = 1, 2
 """Exit codes with --detailed-exitcode, as Terraform has them; 0: no changes."""
+AGREED = ("rebalance", "targets", "cluster_id", "fingerprint")
+"""What a saved plan has of its request, beside the path of its file."""
 PLANNING = "Planning: the hosts, and Ironic where the file names one, are asked for their state."
 
 

@@ -52,7 +52,7 @@ def command(
     chosen = {"rebalance": rebalance, "targets": targets, "parallel": parallel, "force": force}
     body = {**read_request(client, file), **chosen}
     if yes and not dry_run:
-        answer = _begin(client, body)
+        answer = begin(client, body)
         echo(answer["text"], err=True)
     else:
         with report_if_long(PLANNING):
@@ -62,7 +62,7 @@ def command(
         if not dry_run and (plan["steps"] or plan["remembers"]):
             confirm("Carry out this plan?")
             agreed = {"cluster_id": plan["cluster_id"], "fingerprint": plan["fingerprint"]}
-            answer = _begin(client, {**body, **agreed})
+            answer = begin(client, {**body, **agreed})
     operation = answer.get("operation")
     if operation is not None and not wait:
         echo(operation["id"])
@@ -73,7 +73,8 @@ def command(
         show_bmcs(client, answer["plan"]["cluster"], format_, columns)
 
 
-def _begin(client: Client, body: dict[str, Any]) -> Any:
+def begin(client: Client, body: dict[str, Any]) -> Any:
+    """Begin what the plan says: `{plan, text, operation}`."""
     try:
         with report_if_long(PLANNING):
             return client.post("/v1/clusters", body)
