@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.control.bundle import MASK, masked
+from nospoon.control.bundle import MASK, PIECE, masked
 
 PASSWORDS = st.text(min_size=4, max_size=20).filter(lambda text: text.strip("*") == text)
 
@@ -54,3 +54,28 @@ def test_the_account_of_a_url_is_masked_and_its_place_is_not() -> None:
 @pytest.mark.parametrize("account", ["u:pa@ssw0rd", "bob:o'brien99", "bob:o''brien99", "u@x:y@z"])
 def test_an_account_with_odd_signs_is_masked_whole(account: str) -> None:
     assert masked(f"{{image: 'http://{account}@h/x'}}", []) == f"{{image: 'http://{MASK}@h/x'}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("abcdefgh", MASK),  # "efgh" is the end of a secret
+        ("xabcdefghx", f"x{MASK}x"),
+        ("abcdabcd", MASK + MASK),
+        ("abc cdef", f"abc {MASK}"),
+        ("ab", "ab"),
+    ],
+)
+def test_of_secrets_that_overlap_nothing_is_left(text: str, shown: str) -> None:
+    assert masked(text, ["abcd", "cdef", "cdefgh", "defg"]) == shown
+
+
+def test_long_texts_are_masked_whole() -> None:
+    before = "a line without a secret\n" * (PIECE // 24 + 1)
+    for key in ("password", "bmc_password", "k_g", "'token'"):
+        text = f"{before}{key}:\n  abcdefgh\n{before}{key}: ijkl\n{before}"
+        assert masked(text, []) == (
+            f'{before}{key}:\n  "{MASK}"\n{before}{key}: "{MASK}"\n{before}'
+        )
+    known = masked(f"{before}two\nlines{before}", ["two\nlines"])
+    assert known == f"{before}{MASK}{before}"

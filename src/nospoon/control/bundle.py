@@ -7,7 +7,7 @@ import json
 import platform
 import re
 import tarfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -27,8 +27,10 @@ MAX_TEXTS = 64 << 20
 """Characters of all texts: of what does not fit in, a line says so."""
 MAX_LEFT_OUT = 10_000
 """Such lines."""
+PIECE = 1 << 14
+"""Characters that are searched for named passwords in one go: some milliseconds."""
 _PASSWORD = re.compile(
-    r"""(?i)(?P<key>\b(?:\w*(?:password|secret|passcode|token)|k_g)\b['"]?\s*:\s*)"""
+    r"""(?i)(?P<key>(?:pass(?:word|code)|secret|token|\bk_g)\b['"]?\s*:\s*)"""
     r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s,}\]"'][^,}\]\n]*)"""
 )
 """A key of a password in YAML or JSON, and its value: in double quotes, in single ones, plain."""
@@ -46,10 +48,48 @@ TOOLS = (
 def masked(text: str, secrets: Collection[str]) -> str:
     """The text without these secrets, however they are quoted, without anything that follows
     `password:`, and without the accounts of URLs. JSON stays JSON.
+
+    It takes time in proportion to the text, however many secrets there are, and lets other threads
+    have their turn: `re` does not while it searches, so that it gets pieces.
     """
-    spellings = {each for secret in secrets if secret for each in _spellings(secret)}
-    for secret in sorted(spellings, key=len, reverse=True):  # one may be part of another
-        text = text.replace(secret, MASK)
+    spellings = frozenset(each for secret in secrets if secret for each in _spellings(secret))
+    return "".join(map(_mask_named, _pieces(_without(text, spellings))))
+
+
+def _without(text: str, secrets: frozenset[str]) -> str:
+    """Mask them; those that overlap together."""
+    if not secrets:
+        return text
+    lengths = sorted({len(each) for each in secrets}, reverse=True)
+    head = lengths[-1]
+    heads = {each[:head] for each in secrets}
+    kept, done = [], 0
+    for start in range(len(text) - head + 1):
+        if text[start : start + head] not in heads:
+            continue
+        length = next((n for n in lengths if text[start : start + n] in secrets), 0)
+        if start + length <= done or not length:
+            continue
+        if start >= done:
+            kept += [text[done:start], MASK]
+        done = start + length
+    return "".join([*kept, text[done:]])
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Whole lines together; a key is not parted from a value on the next line."""
+    piece: list[str] = []
+    length = 0
+    for line in text.splitlines(keepends=True):
+        piece.append(line)
+        length += len(line)
+        if length >= PIECE and not line.rstrip().endswith(":"):
+            yield "".join(piece)
+            piece, length = [], 0
+    yield "".join(piece)
+
+
+def _mask_named(text: str) -> str:
     text = _PASSWORD.sub(lambda match: f'{match["key"]}"{MASK}"', text)
     return _ACCOUNT.sub(lambda match: f"{match['before']}{MASK}@", text)
 
