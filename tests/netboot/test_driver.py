@@ -32,6 +32,7 @@ from nospoon.probe.grub import find_grub
 from nospoon.runtime import clock, owned
 from nospoon.runtime.owned import Process
 from nospoon.runtime.users import Group, GroupOf, group_of_nobody
+from nospoon.services.netboot import logs
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.peers import Peers
@@ -359,6 +360,31 @@ async def test_the_group_of_nobody_is_looked_up_off_the_event_loop(
     await looking.close()
     assert where
     assert threading.main_thread() not in where
+
+
+async def test_a_log_that_guests_make_long_keeps_its_last_lines_and_goes_on(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    (log,) = state.glob(f"*/*/{logs.LOG}")
+    lines = [b"%d: a packet of a guest\n" % number for number in range(logs.MOST // 24)]
+    with log.open("ab") as file:
+        file.writelines(lines)
+    later = another(state, driver.http_port)
+    await driver.close()
+    await later.start()
+    async with asyncio.timeout(30):
+        while log.stat().st_size > logs.KEPT:  # noqa: ASYNC110  (a file has no event)
+            await asyncio.sleep(0.05)
+    kept = log.read_bytes().splitlines(keepends=True)
+    assert kept == lines[-len(kept) :]
+    os.kill(pid(state), signal.SIGTERM)  # it logs that
+    async with asyncio.timeout(30):
+        while b"SIGTERM" not in log.read_bytes():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert log.stat().st_size < logs.MOST
+    await later.delete(await only(later, tag))
+    await later.close()
 
 
 async def test_start_revives_a_dnsmasq_that_died_meanwhile(

@@ -39,7 +39,10 @@ LOADERS = (
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Files and directories of one dnsmasq; `user` is whom it becomes, "" stays who it is."""
+    """Files and directories of one dnsmasq; `user` is whom it becomes, "" stays who it is.
+
+    `log`: "" for the system's log, which has a bound of its own where the daemon can set none.
+    """
 
     hosts: str
     leases: str
@@ -61,7 +64,7 @@ def configuration(service: NetbootService, places: Places, *, http_port: int) ->
         "bind-dynamic",  # beside other dnsmasqs, and also when the bridge comes later
         *([f"user={places.user}"] if places.user else []),
         f"pid-file={places.pid}",
-        f"log-facility={places.log}",
+        *([f"log-facility={places.log}"] if places.log else []),
         f"dhcp-hostsdir={places.hosts}",
         f"dhcp-leasefile={places.leases}",
         "dhcp-authoritative",

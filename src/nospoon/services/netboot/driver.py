@@ -32,8 +32,9 @@ from nospoon.model.resources import (
 )
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.owned import Process
+from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.users import GroupOf, group_of_nobody
-from nospoon.services.netboot import dnsmasq, instructions
+from nospoon.services.netboot import dnsmasq, instructions, logs
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAuthority
 from nospoon.services.netboot.serving import Advertiser, HttpListeners
@@ -69,6 +70,7 @@ class NetbootDriver:
         self._peers = peers
         self._advertisers: dict[Path, Advertiser] = {}
         self._publishing = asyncio.Lock()
+        self._tasks = Tasks("netboot")
 
     @property
     def kind(self) -> Kind:
@@ -85,9 +87,11 @@ class NetbootDriver:
                 await self._run(tree, saved)
             except NospoonError as error:
                 log.error("network boot is not served", service=str(saved.key), why=str(error))
+        self._tasks.start(logs.keep_small(self._state), name="keep logs small")
 
     async def close(self) -> None:
         """End what lives in this process; dnsmasq goes on."""
+        await self._tasks.close()
         for advertiser in self._advertisers.values():
             await advertiser.close()
         self._advertisers.clear()

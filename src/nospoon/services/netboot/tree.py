@@ -26,6 +26,7 @@ from nospoon.errors import MissingTool, ProviderError
 from nospoon.model.resources import Key, NetbootService, OwnerTag, Reservation
 from nospoon.protocols.ipxe import dnsmasq, grub, script
 from nospoon.runtime.users import GroupOf, group_of_nobody
+from nospoon.services.netboot.logs import LOG
 
 LOADERS: Mapping[str, tuple[Path, str]] = {
     "undionly.kpxe": (Path("/usr/lib/ipxe/undionly.kpxe"), "ipxe"),
@@ -206,7 +207,7 @@ class Tree:
             leases=str(self.there / self.leases.name),
             tftp=str(self.there / self.tftp.name),
             pid=str(self.there / self.pid_file.name),
-            log=str(self.there / "dnsmasq.log"),
+            log=str(self.directory / LOG) if str(self.there) == str(self.directory) else "",
             user=user,
         )
 
