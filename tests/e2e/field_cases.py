@@ -10,7 +10,10 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 from uuid import uuid4
 from xml.etree import ElementTree as ET
 
@@ -104,6 +107,17 @@ def by_key(standing: Standing) -> bool:
 
 
 ONE = {"certificate": "one.pem", "key": "one.key"}
+
+
+def without_login(standing: Standing) -> bool:
+    """Whether Redfish answers to those who do not log in."""
+    try:
+        with urlopen(row("redfish")(standing), timeout=20) as answer:
+            return bool(answer.status == HTTPStatus.OK)
+    except HTTPError as error:
+        if error.code != HTTPStatus.UNAUTHORIZED:
+            raise
+        return False
 
 
 def certificate(standing: Standing) -> str:
@@ -363,6 +377,8 @@ CASES = (
     Case(section=BmcSection, field="redfish_port", after={"bmc/redfish_port": "<port+400>"},
          look=lambda standing: row("redfish")(standing).split("/")[2],
          becomes="127.0.0.1:<port+400>"),
+    Case(section=BmcSection, field="redfish_auth", after={"bmc/redfish_auth": "none"},
+         look=without_login),
     Case(section=BmcSection, field="tls", after={"bmc/tls": True},
          look=lambda standing: row("redfish")(standing).partition(":")[0], becomes="https"),
     Case(section=TlsSection, field="certificate", before={"bmc/tls": ONE},

@@ -13,7 +13,7 @@ from nospoon.bmc.pdu import apc
 from nospoon.bmc.pdu.device import Pdu as PowerUnit
 from nospoon.model import resources
 from nospoon.model.resources import Key, Kind, Resource
-from nospoon.plan.plain_redfish import plain_redfish
+from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.protocols.failures import (
     ENTRIES,
     FORGOTTEN,
@@ -232,6 +232,16 @@ def test_a_plan_cautions_where_passwords_cross_a_network_in_the_clear() -> None:
         replace(plain, redfish_port=0),
     ):
         assert list(plain_redfish([resource(quiet, "a")])) == []
+
+
+def test_a_plan_cautions_where_no_login_is_needed() -> None:
+    free = replace(config(0, redfish_port=8000).bmc, address="10.0.0.5", redfish_login=False)
+    (note,) = open_redfish([resource(free, "a"), resource(free, "b")])
+    assert note.startswith("Redfish of a and 1 more answers without a login: everyone who can")
+    assert list(plain_redfish([resource(free, "a")])) == []  # no password crosses a network
+    (note,) = open_redfish([resource(replace(free, address="127.0.0.2"), "a")])
+    assert "every user and program of this machine" in note
+    assert list(open_redfish([resource(replace(free, redfish_login=True), "a")])) == []
 
 
 def test_logins_that_work_make_up_for_one_wrong_password_among_many_nodes() -> None:

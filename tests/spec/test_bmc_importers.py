@@ -106,6 +106,7 @@ def test_systems_of_sushy_tools_keep_their_ids_and_their_service() -> None:
     assert {each.like.bmc for each in cluster.adoptions} == {(BmcProtocol.REDFISH,)}
     given = cluster.addressing
     assert (str(given.address), given.redfish_port, given.tls) == ("192.168.24.1", 8443, True)
+    assert given.redfish_login
     assert given.certificate is not None
     assert given.certificate.key == "/etc/sushy/key.pem"
     names = [each.partition(":")[0].partition(" ")[0] for each in made.left_out]
@@ -116,9 +117,10 @@ def test_systems_of_sushy_tools_keep_their_ids_and_their_service() -> None:
 
 def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
     made = of_sushy("SUSHY_EMULATOR_LISTEN_PORT = 8000\n")
-    (adoption,) = load(made.text, file="f").adoptions
-    assert adoption.match == "*"
-    assert "access without a password" in made.left_out[0]
+    cluster = load(made.text, file="f")
+    assert [each.match for each in cluster.adoptions] == ["*"]
+    assert not cluster.addressing.redfish_login  # nor does it ask for one without an AUTH_FILE
+    assert made.left_out == ()
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ from nospoon.plan.macs import against_macs
 from nospoon.plan.nova import inventories
 from nospoon.plan.numbers import in_order
 from nospoon.plan.occupants import occupants
-from nospoon.plan.plain_redfish import plain_redfish
 from nospoon.plan.ports import Neighbour, against_many, against_ports
+from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.remembered import LIVE, Remembered, Said, remembered
 from nospoon.plan.resolve import Surroundings, resolve
@@ -580,6 +580,7 @@ def _all_notes(wanted: Prepared) -> Iterator[str]:
     yield from cautions(cluster, wanted.allocations, facts.facts)
     yield from public_addresses(cluster)
     yield from plain_redfish(wanted.desired.values())
+    yield from open_redfish(wanted.desired.values())
 
 
 def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:

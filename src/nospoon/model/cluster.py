@@ -296,11 +296,13 @@ class BmcAddressing:
     """Where BMCs answer: `ports` on one `address` (inclusive), or an address each from `pool`.
 
     `certificate`: what Redfish is served with; None: certificates that sign themselves.
+    `redfish_login` False: it answers without a login.
     """
 
     address: IPv4Address | IPv6Address = IPv4Address("127.0.0.1")
     ports: tuple[int, int] = (6230, 16229)
     redfish_port: int = 8000
+    redfish_login: bool = True
     tls: bool = False
     certificate: CertificateFiles | None = None
     pool: IPv4Network | None = None

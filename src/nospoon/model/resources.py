@@ -330,7 +330,7 @@ class Bmc:
     `disk_sizes`: what its inventory tells of the machine's disks, in bytes, in their order.
     `tls`: Redfish is spoken over TLS. `certificate`: SHA-256 of that which the cluster file gives,
     "" for one of its own. `restore`: the power restore policy of the cluster file, None where that
-    has none.
+    has none. `redfish_login` False: Redfish answers without a login.
 
     Credentials are not part of the shape: they live encrypted in the store, and
     `credentials_key` changes when they do (a digest, never the password).
@@ -349,6 +349,7 @@ class Bmc:
     tls: bool = False
     certificate: str = ""
     restore: PowerPolicy | None = None
+    redfish_login: bool = True
 
     @property
     def policy(self) -> PowerPolicy:

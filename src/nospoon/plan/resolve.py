@@ -377,6 +377,7 @@ class _Resolver:
             outlet=self._outlet(node),
             disk_sizes=sizes,
             restore=node.restore,
+            redfish_login=self.cluster.addressing.redfish_login or not redfish,
         )
         return Resource(Key(Kind.BMC, machine.host, node.name), shape, (machine,), node.name)
 

@@ -180,6 +180,10 @@ class BmcSection(Section):
     redfish_port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
         8000, description="TCP port of the Redfish service for all nodes."
     )
+    redfish_auth: Literal["required", "none"] = Field(
+        "required",
+        description="`none`: Redfish answers without a login, to everyone who can reach it.",
+    )
     tls: Tls = Field(
         default=False,
         description="Redfish over TLS: true, with a certificate of its own for each address, or a "

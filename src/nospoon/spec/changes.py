@@ -147,7 +147,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     NodeBmcSection: _all(Rule.LIVE, "protocols", "port", "username", "password", "k_g"),
     BootProfileSection: _all(Rule.LIVE, "kernel", "script", "initrd", "cmdline"),
     BmcSection: {
-        **_all(Rule.LIVE, "address", "ports", "redfish_port", "tls", "pool"),
+        **_all(Rule.LIVE, "address", "ports", "redfish_port", "redfish_auth", "tls", "pool"),
         **_all(Rule.LIVE, "username", "password", "k_g"),
         "pdu": Rule.PARTS,
     },

@@ -24,6 +24,8 @@ from nospoon.services.bmcs.ports import BmcConfig
 
 LEAST_PRIVILEGE, OPERATOR = 2, 3
 """USER may look, as Redfish's ReadOnly; OPERATOR may change, as its Operator (DSP0266 §13.7)."""
+OPEN = b"open"
+"""The account of those who do not log in, on BMCs that need no login."""
 SESSION_TIMEOUT = 1800.0
 """Seconds without a request after which a session ends (DSP0266 §13.3.4.4)."""
 SESSIONS_PER_NODE = 16
@@ -88,6 +90,8 @@ class Accounts:
         self.changes += 1
         uuid, digests = config.bmc.uuid, self.numbered(config, users)
         privileges = {digests[OWNER]: ADMINISTRATOR}
+        if not config.bmc.redfish_login:
+            privileges[OPEN] = ADMINISTRATOR
         for user in added(users):
             named = user.name != config.bmc.username
             if named and user.may_log_in and user.privilege >= LEAST_PRIVILEGE:

@@ -92,7 +92,7 @@ def _bmc(told: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
             "under `bmc`"
         )
     else:
-        left_out.append("access without a password: see `nospoon bmc list --show-secrets`")
+        bmc["redfish_auth"] = "none"
     return bmc
 
 

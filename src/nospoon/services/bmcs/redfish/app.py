@@ -66,7 +66,7 @@ from nospoon.services.bmcs.redfish.exchange import (
     respond,
     tagged,
 )
-from nospoon.services.bmcs.redfish.logins import account_of
+from nospoon.services.bmcs.redfish.logins import account_of, needs_no_login
 from nospoon.services.bmcs.redfish.parts import PARTS
 
 if TYPE_CHECKING:
@@ -256,7 +256,9 @@ async def _log_in(exchange: Exchange) -> None:
         return
     credentials = _basic(headers.get("authorization", ""))
     if credentials is None:
-        raise errors.unauthorized(exchange.path)
+        if not needs_no_login(exchange):
+            raise errors.unauthorized(exchange.path)
+        return
     await account_of(exchange, *credentials)
     exchange.username = credentials[0]
 
