@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -16,6 +18,7 @@ import pytest
 
 from nospoon.model.cluster import Firmware
 from nospoon.testing import guests
+from nospoon.testing.bench import free_port
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
 from nospoon.testing.redfish import System
@@ -393,3 +396,63 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     assert vbmc("list", "-f", "json").stdout.strip() == "[]"
     assert "no domain" in vbmc("show", domain.name, status=1).stderr
     assert domain.xml == before
+
+
+@pytest.mark.libvirt
+def test_in_place_of_sushy_emulator_machines_are_served_as_they_come_until_it_ends(
+    rack: Rack, domain: Domain, tmp_path: Path
+) -> None:
+    port = free_port(socket.SOCK_STREAM)
+    rack.names[:] = [f"sushy-{port}"]
+    config = tmp_path / "sushy.conf"
+    config.write_text(f"SUSHY_EMULATOR_ALLOWED_INSTANCES = [{str(domain.uuid)!r}]\n")
+    argv = ["nospoon", "sushy", "--config", str(config), "-i", "127.0.0.1", "-p", str(port)]
+    root = f"http://127.0.0.1:{port}/redfish/v1"
+    said = tmp_path / "said"
+
+    def systems() -> list[str]:
+        try:
+            with urllib.request.urlopen(f"{root}/Systems", timeout=20) as answer:
+                listed = json.load(answer)["Members"]
+        except OSError:
+            return []
+        return [each["@odata.id"].rpartition("/")[2] for each in listed]
+
+    with (
+        said.open("wb") as output,
+        subprocess.Popen(argv, env=rack.environment, stderr=output) as emulator,
+    ):
+        try:
+            until(lambda: b"no such machine" in said.read_bytes())
+            domain.define(BY_CLASS, guests.speaking_disk())
+            before = domain.xml
+            until(lambda: systems() == [str(domain.uuid)])
+            body = json.dumps({"ResetType": "On"}).encode()
+            action = f"{root}/Systems/{domain.uuid}/Actions/ComputerSystem.Reset"
+            headers = {"Content-Type": "application/json"}
+            asked = urllib.request.Request(action, body, headers)
+            urllib.request.urlopen(asked, timeout=60).close()
+            until(lambda: domain.state == "running")
+        finally:
+            emulator.terminate()
+            status = emulator.wait(120)
+    assert status == 0
+    assert systems() == []
+    assert domain.xml == before
+    shown = said.read_text()
+    assert "nospoon import --from sushy-tools" in shown
+    assert "answers without a login: every user and program of this machine" in shown
+
+
+def test_a_cloud_or_a_configuration_that_is_none_is_refused(shared: Rack, tmp_path: Path) -> None:
+    config = tmp_path / "sushy.conf"
+    config.write_text("print('hello')\n")
+    assert (
+        "expected settings SUSHY_EMULATOR_"
+        in shared.run("sushy", "--config", str(config), status=2).stderr
+    )
+    assert (
+        "of a cloud are not adopted yet"
+        in shared.run("sushy", "--os-cloud", "mine", status=2).stderr
+    )
+    assert not [each for each in shared.json("status") if each["name"].startswith("sushy")]

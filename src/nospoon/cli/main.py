@@ -39,6 +39,7 @@ COMMANDS = {
     "export": "Write a cluster as what another tool reads: Ironic, Metal3, Ansible, ssh ...",
     "import": "Make a cluster file of what Tenks, TripleO or virtualbmc was given.",
     "vbmc": "The commands of virtualbmc, over its own configuration (~/.vbmc).",
+    "sushy": "Run in the foreground as sushy-emulator does, with its configuration.",
     "schema": "Print the JSON Schema of cluster files.",
     "doctor": "Say what is missing on this machine, and how to fix it.",
     "support-bundle": "Pack what a bug report needs; secrets are masked.",

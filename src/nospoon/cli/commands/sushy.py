@@ -1,0 +1,176 @@
+"""nospoon sushy: sushy-emulator's command line, for scripts and services that start it.
+
+It stays in the foreground, as that does: the machines of its host have their Redfish service until
+it is ended, and are given back then. What others create or remove meanwhile is taken up.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from nospoon.api.client import Client
+from nospoon.cli import connect
+from nospoon.cli.echo import echo
+from nospoon.cli.files import read_request
+from nospoon.cli.follow import finish, follow
+from nospoon.cli.output import report
+from nospoon.errors import Conflict, NospoonError, OperationFailed, PlanRefused, UsageError
+from nospoon.runtime.reasons import reason
+
+SECONDS = 5.0
+"""Between two looks at the machines that there are."""
+PATIENCE = 60.0
+"""For the end of what is being done when it is to end."""
+DOWN = {"purge": False, "force": False, "enrolment": "remove"}
+PREFIX = "SUSHY_EMULATOR_"
+
+
+@click.command("sushy")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SUSHY_EMULATOR_CONFIG",
+    help="sushy-emulator's configuration.",
+)
+@click.option("-i", "--interface", help="Address to listen on; default: all of IPv4.")
+@click.option("-p", "--port", type=click.IntRange(1, 65535), help="TCP port; default 8000.")
+@click.option("--ssl-certificate", help="Certificate for HTTPS, in PEM.")
+@click.option("--ssl-key", help="Its key, in PEM.")
+@click.option("--os-cloud", help="Refused: instances of a cloud are not adopted yet.")
+@click.option(
+    "--libvirt-uri",
+    envvar=["SUSHY_EMULATOR_LIBVIRT_URI", "SUSHY_EMULATOR_LIBVIRT_URL"],
+    help="Default: qemu:///system.",
+)
+@click.option("--feature-set", hidden=True, help="All features are on.")
+@click.option("--debug", is_flag=True, hidden=True)
+def command(
+    config: str | None,
+    interface: str | None,
+    port: int | None,
+    ssl_certificate: str | None,
+    ssl_key: str | None,
+    os_cloud: str | None,
+    libvirt_uri: str | None,
+    feature_set: str | None,
+    debug: bool,  # noqa: FBT001  (click passes options by name)
+) -> None:
+    """Run in the foreground as sushy-emulator does, with its options and configuration.
+
+    Without an htpasswd file Redfish answers without a login.
+    """
+    del feature_set, debug
+    given = {
+        "LISTEN_IP": interface, "LISTEN_PORT": port, "SSL_CERT": ssl_certificate,
+        "SSL_KEY": ssl_key, "OS_CLOUD": os_cloud, "LIBVIRT_URI": libvirt_uri,
+    }  # fmt: skip
+    text = _text(config) if config is not None else f"{PREFIX}LISTEN_PORT = 8000\n"
+    text += "".join(
+        f"\n{PREFIX}{name} = {value!r}" for name, value in given.items() if value is not None
+    )
+    name, made = _cluster(config or "sushy-emulator", text)
+    echo(
+        "In nospoon's own words: `nospoon import --from sushy-tools CONF -o FILE` and "
+        "`nospoon up FILE`",
+        err=True,
+    )
+    signal.signal(signal.SIGTERM, _interrupt)
+    client = connect.client()
+    with TemporaryDirectory() as place:
+        file = Path(place) / f"{name}.yaml"
+        file.write_text(made, encoding="utf-8")
+        try:
+            _serve(client, str(file))
+        except KeyboardInterrupt:
+            echo("Ending: the machines are given back.", err=True)
+        finally:
+            _end(client, name)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """A service manager's end is a person's."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _text(config: str) -> str:
+    try:
+        return Path(config).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {config}: {reason(error)}") from error
+
+
+def _cluster(file: str, text: str) -> tuple[str, str]:
+    """Name and text of the cluster file: one for each port, as there is an emulator for each."""
+    from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
+    from nospoon.spec.load import load  # noqa: PLC0415
+
+    read = READERS["sushy-tools"]
+    port = load(read(Source(file, text, "sushy")).text, file=file).addressing.redfish_port
+    name = f"sushy-{port}"
+    made = read(Source(file, text, name))
+    for each in made.left_out:
+        echo(f"Not carried over: {each}", err=True)
+    return name, made.text
+
+
+def _serve(client: Client, file: str) -> NoReturn:
+    """Bring the machines that there are to their BMCs, again and again.
+
+    What is wrong at first ends it, unless it is that there is no machine yet; what is wrong later
+    is said once, for what is served goes on.
+    """
+    served, said = False, ""
+    while True:
+        try:
+            _bring(client, file, quiet=served)
+        except NospoonError as error:
+            if not served and not _is_too_early(error):
+                raise
+            if str(error) != said:
+                report(error)
+            said = str(error)
+        else:
+            served, said = True, ""
+        time.sleep(SECONDS)
+
+
+def _bring(client: Client, file: str, *, quiet: bool) -> None:
+    """Raises `NospoonError` unless all is done."""
+    answer = client.post("/v1/clusters", read_request(client, file))
+    if not quiet:
+        echo(answer["text"], err=True)
+    if answer["operation"] is not None:
+        final = follow(client, answer["operation"])
+        if final["state"] != "done":
+            failures = (each["message"] for each in final["result"].get("failures", []))
+            raise OperationFailed("; ".join([final["message"] or final["state"], *failures]))
+
+
+def _is_too_early(error: NospoonError) -> bool:
+    return isinstance(error, PlanRefused) and all(
+        "no such machine" in each for each in error.reasons
+    )
+
+
+def _end(client: Client, name: str) -> None:
+    """Give the machines back, once an operation under way has ended."""
+    end = time.monotonic() + PATIENCE
+    while name in {each["name"] for each in client.get("/v1/clusters")}:
+        try:
+            operation = client.post(f"/v1/clusters/{name}/down", DOWN)
+        except Conflict:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+            continue
+        if operation is not None:
+            finish(follow(client, operation))
+        return
