@@ -22,7 +22,7 @@ NEEDLESS: Mapping[str, str] = {
     "VMEDIA_DEVICES": "each machine has one CD drive",
     "STATE_DIR": "nospoon keeps its own state",
     "STORAGE_POOL": "media are kept in a pool of the cluster",
-    "DEBUG": "see NOSPOON_LOG_LEVEL",
+    "DEBUG": "see NOSPOON_LOG",
     "FEATURE_SET": "all features are on",
 }
 """Settings without a place here, and why none is needed."""
