@@ -45,7 +45,7 @@ def main() -> None:
     around = Surroundings({"here": "/p"}, {}, {})
     desired, seconds = took(lambda: resolve(cluster, ID, allocations, around))
     report(f"resolve to {len(desired)} resources", seconds)
-    seen = [Observed(key, resource.shape, TAG, 0.0) for key, resource in desired.items()]
+    seen = [Observed(key, resource.shape, TAG) for key, resource in desired.items()]
     plan, compare = took(
         lambda: diff(cluster="b", cluster_id=ID, desired=desired, observed=seen, rules={})
     )

@@ -66,7 +66,7 @@ async def rig() -> AsyncIterator[Rig]:
     async with Tasks("test") as tasks:
         service = BmcService(MemoryMachines(), MemoryStore(), tasks)
         try:
-            driver = BmcDriver(service, records, lambda: 5.0)
+            driver = BmcDriver(service, records)
             yield Rig(driver, service, records, resource, made.bmc)
         finally:
             await service.close()
@@ -77,7 +77,7 @@ async def test_what_was_made_is_served_and_observed() -> None:
         await r.driver.create(r.resource, TAG)
         [found] = await r.driver.observe(CLUSTER)
         assert (found.key, found.shape, found.tag) == (r.resource.key, r.shape, TAG)
-        assert (found.at, found.fault) == (5.0, "")
+        assert found.fault == ""
         assert await r.driver.observe(uuid4()) == []
 
 

@@ -110,9 +110,7 @@ def seen_of(cluster: Cluster, allocations: Allocations) -> Found:
     around = Surroundings({host.name: "/p" for host in cluster.hosts}, {}, {})
     made = resolve(cluster, CLUSTER, allocations, around).values()
     tag = OwnerTag("d", CLUSTER)
-    things = tuple(
-        Observed(each.key, each.shape, replace(tag, note=each.note), 0.0) for each in made
-    )
+    things = tuple(Observed(each.key, each.shape, replace(tag, note=each.note)) for each in made)
     return Found(CLUSTER, cluster.name, 0, things, cluster.hosts)
 
 

@@ -20,7 +20,6 @@ from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.capabilities import RULES
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.networks import NetworkDriver
-from nospoon.runtime import clock
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, observe_all, rack_for
@@ -155,7 +154,7 @@ async def test_bridges_are_seen_from_another_network_namespace_too(
     assert isinstance(rack.link.shape, Link)
     await make(bench, rack.link)
     hypervisor = Hypervisor(own_libvirt.uri, bench.host)
-    elsewhere = NetworkDriver(hypervisor, bench.deployment, clock.unix, runner=LocalRunner())
+    elsewhere = NetworkDriver(hypervisor, bench.deployment, runner=LocalRunner())
 
     async def fault() -> str:
         (seen,) = await elsewhere.observe(bench.tag.cluster)

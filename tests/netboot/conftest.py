@@ -22,7 +22,6 @@ from nospoon.model.cluster import Arch
 from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag, Reservation, Resource
 from nospoon.probe.build import Probe, build
 from nospoon.probe.grub import find_grub
-from nospoon.runtime import clock
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.peers import Peers
@@ -123,7 +122,6 @@ async def driver(
         http=HttpListeners(create_app(authority, peers, ready=lambda: True), port=some_port()),
         authority=authority,
         peers=peers,
-        clock=clock.unix,
         find_grub=partial(find_grub, CACHE),
     )
     cluster = TAG.cluster

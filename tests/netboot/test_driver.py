@@ -29,7 +29,7 @@ from nospoon.model.resources import (
     Resource,
 )
 from nospoon.probe.grub import find_grub
-from nospoon.runtime import clock, owned
+from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
 from nospoon.runtime.users import Group, GroupOf, group_of_nobody
 from nospoon.services.netboot import logs
@@ -339,7 +339,6 @@ def another(
         http=http,
         authority=authority,
         peers=peers,
-        clock=clock.unix,
         find_grub=partial(find_grub, state),
         group=group,
     )

@@ -136,7 +136,7 @@ async def test_what_a_node_lacks_in_placement_is_told(second: Any, said: str) ->
     resource = Resource(Key(Kind.NOVA_INVENTORY, PLACE, "gold"), shape)
     there: dict[UUID, Any] = {A: GOOD, UUID(int=3): ({}, {"CUSTOM_SLOW"})}
     api = Canned({**there, B: second} if second else there)
-    driver = InventoryDriver(api, [resource], {"gold": 0}, deployment="d", clock=lambda: 0.0)
+    driver = InventoryDriver(api, [resource], {"gold": 0}, deployment="d")
     seen = await driver.observe(UUID(int=9))
     assert [each.key for each in seen] == ([] if said else [resource.key])
     if not said:
@@ -153,7 +153,7 @@ async def test_a_placement_that_knows_neither_class_nor_trait_has_nothing() -> N
         Key(Kind.NOVA_INVENTORY, PLACE, "gold"),
         NovaInventory(CLASS, ((TRAIT, "required"),), (("a", A),)),
     )
-    driver = InventoryDriver(Canned({}), [resource], {"gold": 0}, deployment="d", clock=lambda: 0.0)
+    driver = InventoryDriver(Canned({}), [resource], {"gold": 0}, deployment="d")
     assert not await driver.observe(UUID(int=9))
     assert not await driver.observe(None)
 

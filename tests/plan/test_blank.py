@@ -72,7 +72,7 @@ def test_what_was_deployed_is_deployed_anew_when_its_disk_is(
     gone: set[Key], desired: dict[Key, Resource], steps: int
 ) -> None:
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in NODE.items()
         if key not in gone
     ]
@@ -123,7 +123,7 @@ def test_what_counts_is_the_disk_on_which_it_was_deployed(
 ) -> None:
     before, desired = (resources(disks=disks, ironic=said) for disks, said in (was, now or was))
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in before.items()
         if key != Key(Kind.VOLUME, "x", lost)
     ]
@@ -144,7 +144,7 @@ def test_where_nobody_noted_the_disk_it_may_be_any(lost: str, steps: int) -> Non
     shapes = {key: each.shape for key, each in desired.items()}
     shapes[standing] = replace(shape, roots=None)
     found = [
-        Observed(key, each, OwnerTag("d", CLUSTER, note=desired[key].note), 1.0)
+        Observed(key, each, OwnerTag("d", CLUSTER, note=desired[key].note))
         for key, each in shapes.items()
         if key != Key(Kind.VOLUME, "x", lost)
     ]
@@ -156,7 +156,7 @@ def test_of_a_node_without_a_machine_the_disk_may_be_gone_without_a_step() -> No
     """Taken back with another disk than the one on which it was deployed."""
     before = resources(disks="[9GiB, 5GiB]")
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in before.items()
         if key.host == "ironic"
     ]
@@ -175,7 +175,7 @@ def test_the_disk_of_the_deployment_is_missed_though_nobody_has_it_any_more(
     """Somebody removed its volume, and before or after that it left the file, or came back."""
     was, machine = resources(disks="[9GiB, 5GiB]"), resources(disks=known)[MACHINE]
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in {**was, MACHINE: machine}.items()
         if key not in pool | {Key(Kind.VOLUME, "x", "a-1")}
     ]
@@ -190,7 +190,7 @@ def test_what_a_move_left_where_the_machine_was_is_no_disk_of_it(home: str, step
     """The move ended before its last step, and the node was deployed where it is."""
     there = {**resources(home), DISK: NODE[DISK]}
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in there.items()
     ]
     desired = resources("y")
@@ -213,7 +213,7 @@ def test_a_disk_that_leaves_the_file_is_lost_once_it_goes(
     """A machine that runs has it until its power-off."""
     was, desired = resources(disks=OF_THREE), resources(disks=disks)
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key in running)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), key in running)
         for key, each in was.items()
     ]
     rules = {"x": {Kind.MACHINE: {"disks": "at power-off"}, Kind.BMC: {"disk_sizes": "live"}}}
@@ -233,7 +233,7 @@ def test_a_disk_of_somebody_elses_instance_goes_only_if_ironic_agrees(*, on: boo
     )
     running = {KIND, Kind.MACHINE} if on else {KIND}
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind in running)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), key.kind in running)
         for key, each in was.items()
     ]
     rules = {"x": {Kind.MACHINE: {"disks": "at power-off"}, Kind.BMC: {"disk_sizes": "live"}}}
@@ -248,7 +248,7 @@ def test_disks_without_a_machine_stay_with_a_node_that_somebody_uses(
 ) -> None:
     """`down` asks Ironic before they go, as before what the machine has."""
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind is KIND)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), key.kind is KIND)
         for key, each in {**resources(disks="[9GiB, 5GiB]"), MACHINE: machine}.items()
         if each is not None
     ]
@@ -262,7 +262,7 @@ def test_disks_without_a_machine_stay_with_a_node_that_somebody_uses(
 def test_a_node_that_leaves_without_a_machine_is_let_go_of(left: set[Key], state: str) -> None:
     """Its BMC could not be asked for anything."""
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER), 1.0)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER))
         for key, each in NODE.items()
         if key.kind is KIND or key in left
     ]
@@ -278,7 +278,7 @@ def test_a_node_that_leaves_without_a_machine_is_let_go_of(left: set[Key], state
 def test_somebody_elses_instance_is_asked_for_before_its_disk_goes(state: str) -> None:
     """Also where its own state changes at once."""
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.kind is KIND)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), key.kind is KIND)
         for key, each in resources(ironic="state: available").items()
     ]
     desired = resources(disks="[2GiB]", ironic=f"state: {state}")
@@ -293,7 +293,7 @@ def test_somebody_elses_instance_is_asked_for_before_its_disk_goes(state: str) -
 
 def test_who_becomes_another_image_as_well_has_one_step() -> None:
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in NODE.items()
         if key != DISK
     ]
@@ -311,9 +311,9 @@ def planned(
 ) -> tuple[Plan, str]:
     """The plan of a node that is deployed, by us or somebody else, and its line of Ironic."""
     found = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, used)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), used)
         if key.kind is KIND
-        else Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0)
+        else Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in before.items()
     ]
     rules = {"ironic": dict(RULES)} | {host: {Kind.MACHINE: {"firmware": "live"}} for host in "xy"}
@@ -376,5 +376,5 @@ def test_names_and_macs_that_others_have_in_ironic_are_refused() -> None:
     assert name.startswith(f"node a: Ironic has another node named 'a' ({other}). Set `ironic")
     assert address.startswith(f"node a: Ironic has a port of node {UUID(int=8)} with the MAC {mac}")
     renamed = replace(node, uuid=other)
-    ours = [Observed(Key(Kind.IRONIC_NODE, "ironic", "z"), renamed, OwnerTag("d", CLUSTER), 1.0)]
+    ours = [Observed(Key(Kind.IRONIC_NODE, "ironic", "z"), renamed, OwnerTag("d", CLUSTER))]
     assert against_held(plan.steps, ours, Held({"a": other}, {})) == []

@@ -73,7 +73,7 @@ RULES = {
 def seen(*, running: bool = False, **changed: Shape) -> list[Observed]:
     shapes = {key: changed.get(key.kind.value, shape) for key, shape in SHAPES.items()}
     return [
-        Observed(key, shape, TAG, 1.0, running=running and key == MACHINE)
+        Observed(key, shape, TAG, running=running and key == MACHINE)
         for key, shape in shapes.items()
     ]
 
@@ -149,8 +149,8 @@ def test_what_a_machine_loses_is_removed_after_it_is_changed_to_be_without() -> 
     disk, other = Key(Kind.VOLUME, "h", "n0-1"), Key(Kind.NETWORK, "h", "storage")
     observed = [
         *seen(machine=replace(SERVER, disks=more, nics=nics)),
-        Observed(disk, Volume("p", 1 << 20), TAG, 1.0),
-        Observed(other, Link("br1"), TAG, 1.0),
+        Observed(disk, Volume("p", 1 << 20), TAG),
+        Observed(other, Link("br1"), TAG),
     ]
     rules = {"h": {**RULES["h"], Kind.MACHINE: {"disks": "live", "nics": "live"}}}
     plan = diff(cluster="c", cluster_id=CLUSTER, desired=DESIRED, observed=observed, rules=rules)
@@ -164,7 +164,7 @@ def test_a_machine_that_loses_a_disk_while_its_pool_is_replaced_waits_for_nothin
     None
 ):
     more = (*SERVER.disks, MachineDisk("n0-1", "virtio", "t"))
-    disk = Observed(Key(Kind.VOLUME, "h", "n0-1"), Volume("p", 1 << 20), TAG, 1.0)
+    disk = Observed(Key(Kind.VOLUME, "h", "n0-1"), Volume("p", 1 << 20), TAG)
     observed = [*seen(machine=replace(SERVER, disks=more), pool=Pool("/elsewhere")), disk]
     rules = {"h": {**RULES["h"], Kind.MACHINE: {"disks": "live"}}}
     plan = diff(cluster="c", cluster_id=CLUSTER, desired=DESIRED, observed=observed, rules=rules)
@@ -183,7 +183,7 @@ def test_a_dead_netboot_service_is_mended_and_a_failed_machine_is_left_to_its_us
 
 
 def test_what_nobody_desires_any_more_is_deleted() -> None:
-    extra = Observed(Key(Kind.MACHINE, "h", "n9"), replace(SERVER, uuid=UUID(int=9)), TAG, 1.0)
+    extra = Observed(Key(Kind.MACHINE, "h", "n9"), replace(SERVER, uuid=UUID(int=9)), TAG)
     (step,) = plan_for([*seen(), extra]).steps
     assert (step.action, step.key.name) == (Action.DELETE, "n9")
 
@@ -196,7 +196,7 @@ def test_removal_goes_from_the_top_down() -> None:
 
 
 def test_what_only_a_running_machine_has_is_removed_after_it() -> None:
-    disk = Observed(Key(Kind.VOLUME, "h", "n0-1"), Volume("p", 1 << 20), TAG, 1.0)
+    disk = Observed(Key(Kind.VOLUME, "h", "n0-1"), Volume("p", 1 << 20), TAG)
     was = replace(SERVER, disks=(*SERVER.disks, MachineDisk("n0-1", "virtio", "t")))
     there = [
         replace(each, live=was) if each.key == MACHINE else each for each in seen(running=True)
@@ -224,7 +224,7 @@ def test_a_tag_that_notes_something_else_is_written_anew_and_one_without_a_note_
     desired = {MACHINE: Resource(MACHINE, SERVER, note="now")}
 
     def steps(note: str) -> list[Action]:
-        found = [Observed(MACHINE, SERVER, replace(TAG, note=note), 0.0)]
+        found = [Observed(MACHINE, SERVER, replace(TAG, note=note))]
         plan = diff(cluster="c", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
         return [step.action for step in plan.steps]
 

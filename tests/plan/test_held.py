@@ -40,7 +40,7 @@ def resources(text: str) -> dict[Key, Resource]:
 
 def seen(text: str, *, live: Mapping[str, Shape], running: Collection[str]) -> list[Observed]:
     return [
-        Observed(key, each.shape, OwnerTag("d", ID), 1.0,
+        Observed(key, each.shape, OwnerTag("d", ID),
                  running=key.kind is Kind.MACHINE and key.name in running,
                  live=live.get(key.name) if key.kind is Kind.MACHINE else None)
         for key, each in resources(text).items()

@@ -85,7 +85,7 @@ class World:
             live = before.live or before.shape
         shape = step.desired.shape
         self.there[step.key] = Observed(
-            step.key, shape, OwnerTag("d", ID), 0.0,
+            step.key, shape, OwnerTag("d", ID),
             running=live is not None, live=live if live != shape else None,
         )  # fmt: skip
 

@@ -32,7 +32,7 @@ def resources(nodes: str) -> dict[Key, Resource]:
 
 def planned(before: str, after: str, *, running: str = "") -> Plan:
     observed = [
-        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), 1.0, key.name == running)
+        Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note), key.name == running)
         for key, each in resources(before).items()
     ]
     desired = resources(after)
@@ -111,7 +111,7 @@ def test_disks_that_an_earlier_run_left_stay_until_the_machine_stands() -> None:
     desired = resources(ON_Y)
     there = {key: each for key, each in resources(ON_X).items() if key.name != "a"}
     there |= {key: each for key, each in desired.items() if key.kind is Kind.VOLUME}
-    left = [Observed(key, each.shape, OwnerTag("d", CLUSTER), 1.0) for key, each in there.items()]
+    left = [Observed(key, each.shape, OwnerTag("d", CLUSTER)) for key, each in there.items()]
     plan = diff(cluster="dev", cluster_id=CLUSTER, desired=desired, observed=left, rules={})
     assert "- volume a-0 on x  (is on y now)" in plan_text(plan)
     volume, machine = Key(Kind.VOLUME, "x", "a-0"), Key(Kind.MACHINE, "y", "a")

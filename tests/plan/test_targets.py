@@ -42,7 +42,7 @@ def planned(*observed: Observed) -> Plan:
 
 
 def found(resource: Resource, **more: object) -> Observed:
-    return Observed(resource.key, resource.shape, OwnerTag("d", ID), 0.0, **more)  # type: ignore[arg-type]
+    return Observed(resource.key, resource.shape, OwnerTag("d", ID), **more)  # type: ignore[arg-type]
 
 
 def keys(plan: Plan) -> set[Key]:
@@ -61,7 +61,7 @@ def test_a_node_brings_what_it_needs_and_nothing_of_others() -> None:
 
 
 def test_what_a_replacement_disturbs_comes_along() -> None:
-    pool = Observed(POOL, Pool("/old"), OwnerTag("d", ID), 0.0)
+    pool = Observed(POOL, Pool("/old"), OwnerTag("d", ID))
     whole = planned(pool, found(DESIRED[OTHER], running=True), found(DESIRED[LAN]))
     assert OTHER in keys(whole)
     assert keys(only(whole, DESIRED, ["a"])) == {POOL, MINE, OTHER}
@@ -72,7 +72,7 @@ def test_who_was_deployed_on_what_a_target_disturbs_is_deployed_anew() -> None:
     standing = Resource(key, IronicStanding(ID, "active", roots=("b-0",)), (), "b")
     desired = DESIRED | {key: standing}
     seen = [found(each) for each in desired.values()]
-    seen[0] = Observed(POOL, Pool("/old"), OwnerTag("d", ID), 0.0)
+    seen[0] = Observed(POOL, Pool("/old"), OwnerTag("d", ID))
     whole = diff(cluster="c", cluster_id=ID, desired=desired, observed=seen, rules={})
     part = only(whole, desired, ["a"])
     assert keys(part) == {POOL, MINE, OTHER, key}

@@ -51,7 +51,7 @@ async def unused(uuid: UUID) -> Secrets:
 
 async def test_a_node_whose_history_is_refused_hides_no_other() -> None:
     async with Tasks("test") as tasks:
-        driver = StandingDriver(Around(Silent(), "d", unused, lambda: 1.0), tasks)
+        driver = StandingDriver(Around(Silent(), "d", unused), tasks)
         one, other = await driver.observe(None)
     states = [each.shape.state for each in (one, other) if isinstance(each.shape, IronicStanding)]
     assert states == ["clean failed", "clean failed"]

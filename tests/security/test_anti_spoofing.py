@@ -258,7 +258,7 @@ def test_filters_that_another_program_disturbed_are_made_again(
 def test_a_recovered_file_keeps_the_option() -> None:
     nics = {"a": NIC, "b": MachineNic(FOREIGN, "br1", "virtio")}
     seen = [
-        Observed(Key(Kind.MACHINE, "here", name), replace(MACHINE, nics=(nic,)), TAG, at=0.0)
+        Observed(Key(Kind.MACHINE, "here", name), replace(MACHINE, nics=(nic,)), TAG)
         for name, nic in nics.items()
     ]
     text = cluster_file("dev", ID, read("nodes: [{}]").hosts, seen)

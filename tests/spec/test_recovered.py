@@ -22,9 +22,9 @@ def test_disks_of_a_recovered_file_are_what_they_were() -> None:
         MachineDisk("n-2", "sata", "C", cache="unsafe", rotation_rate=1),
         MachineDisk("pool/theirs", "virtio", "D", format="raw"),
     )
-    machine = Observed(Key(Kind.MACHINE, "h", "n"), replace(MACHINE, disks=disks), TAG, 0.0)
+    machine = Observed(Key(Kind.MACHINE, "h", "n"), replace(MACHINE, disks=disks), TAG)
     volumes = [
-        Observed(Key(Kind.VOLUME, "h", disk.volume), Volume("pool", 1 << 30), TAG, 0.0)
+        Observed(Key(Kind.VOLUME, "h", disk.volume), Volume("pool", 1 << 30), TAG)
         for disk in disks[:3]
     ]
     text = cluster_file("c", ID, [Host("h")], [machine, *volumes])
@@ -42,7 +42,7 @@ def test_disks_of_a_recovered_file_are_what_they_were() -> None:
 def test_a_recovered_file_takes_in_what_another_look_found() -> None:
     def machine(name: str, host: str, cpus: int) -> Observed:
         shape = replace(MACHINE, cpus=cpus, disks=(), nics=())
-        return Observed(Key(Kind.MACHINE, host, name), shape, TAG, 0.0)
+        return Observed(Key(Kind.MACHINE, host, name), shape, TAG)
 
     first = cluster_file("c", ID, [Host("a")], [machine("n1", "a", 2)])
     second = cluster_file("c", ID, [Host("b")], [machine("n0", "b", 1), machine("n1", "a", 9)])

@@ -16,7 +16,6 @@ from nospoon.model.ironic import IronicDiscovery
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.enrol import PLACE
-from nospoon.runtime.clock import Clock
 from nospoon.services.bmcs.service import BmcService
 
 ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE, None)
@@ -36,10 +35,9 @@ class DiscoveryDriver:
         fleet: Fleet,
         hosts: Hosts,
         bmcs: BmcService,
-        clock: Clock,
     ) -> None:
         self._sought, self._known, self._deployment = sought, known, deployment
-        self._fleet, self._hosts, self._bmcs, self._clock = fleet, hosts, bmcs, clock
+        self._fleet, self._hosts, self._bmcs = fleet, hosts, bmcs
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         """Those of the sought that are on, or that Ironic has found."""
@@ -55,7 +53,7 @@ class DiscoveryDriver:
     def _observed(self, member: Member) -> Observed:
         key = Key(self.kind, PLACE, member.node)
         tag = OwnerTag(self._deployment, member.cluster_id)
-        return Observed(key, IronicDiscovery(member.uuid), tag, self._clock())
+        return Observed(key, IronicDiscovery(member.uuid), tag)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Start it from the network, once; what it boots later is as its shape says."""

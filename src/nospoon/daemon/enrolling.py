@@ -19,7 +19,6 @@ from nospoon.providers.nova.api import PLACEMENT
 from nospoon.providers.nova.api import Api as NovaApi
 from nospoon.providers.nova.drivers import FlavorDriver
 from nospoon.providers.nova.inventory import InventoryDriver
-from nospoon.runtime import clock
 from nospoon.services.bmcs.service import BmcService
 
 
@@ -57,11 +56,10 @@ class Enrolling:
             fleet=self._fleet,
             hosts=self._hosts,
             bmcs=self._bmcs,
-            clock=clock.unix,
         )
         if place.nova:
             nova = self._clouds.service(user, ("nova", place), partial(NovaApi, place))
-            flavors = FlavorDriver(nova, self._deployment, clock.unix, force=force)
+            flavors = FlavorDriver(nova, self._deployment, force=force)
             drivers[Kind.NOVA_FLAVOR] = flavors
             make = partial(NovaApi, place, service=PLACEMENT)
             placement = self._clouds.service(user, ("placement", place), make)
@@ -70,6 +68,5 @@ class Enrolling:
                 sought.inventories,
                 sought.patience,
                 deployment=self._deployment,
-                clock=clock.unix,
             )
         return {kind: FencedDriver(each, self._require) for kind, each in drivers.items()}

@@ -14,7 +14,6 @@ from nospoon.errors import Gone
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.machine import PowerState
 from nospoon.probe.build import Probe
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.mirror import Mirror
@@ -49,10 +48,9 @@ class Remotes:
         deployment: str,
         records: Records,
         tasks: Tasks,
-        clock: Clock,
     ) -> None:
         self._state, self._sockets, self._deployment = state, sockets, deployment
-        self._records, self._tasks, self._clock = records, tasks, clock
+        self._records, self._tasks = records, tasks
         self._known: dict[str, Remote] = {}
 
     @property
@@ -90,7 +88,6 @@ class Remotes:
             deployment=self._deployment,
             runner=runner,
             authority=authority,
-            clock=self._clock,
             find_grub=find_grub,
         )
         return Remote(runner, mirror, netboot)

@@ -151,7 +151,6 @@ class Daemon:
             deployment=database.deployment,
             records=self.records,
             tasks=self._tasks,
-            clock=clock.unix,
         )
         self.connections = Connections(
             deployment=database.deployment,
@@ -207,7 +206,6 @@ class Daemon:
             http=self.boot_http,
             authority=self.authority,
             peers=self.peers,
-            clock=clock.unix,
             find_grub=self.builds.grub,
         )
 
@@ -216,12 +214,11 @@ class Daemon:
         settings, database = self._settings, self.database
         pending = Pending()
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, pending)
-        self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records, clock.unix)
+        self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records)
         self.clouds = Clouds(self.files.reach)
         self.ironics = Ironics(
             database.deployment,
             self.bmc_records.secrets,
-            clock.unix,
             self._tasks,
             self.clouds,
             patience=settings.ironic_patience,

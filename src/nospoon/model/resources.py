@@ -412,7 +412,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A resource as found. `at`: Unix seconds. `running`: a change would disturb a guest.
+    """A resource as found. `running`: a change would disturb a guest.
 
     `fault` tells why the thing, though there, does not work (a failed machine, a dead process).
     `live`: what a running machine still has, where that is not yet `shape`; else None.
@@ -421,7 +421,6 @@ class Observed:
     key: Key
     shape: Shape
     tag: OwnerTag
-    at: float
     running: bool = False
     fault: str = ""
     live: Shape | None = None

@@ -24,7 +24,6 @@ from nospoon.providers.ironic.drivers import (
 )
 from nospoon.providers.ironic.records import Record
 from nospoon.providers.ironic.standing import StandingDriver
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 
 
@@ -35,7 +34,6 @@ class Ironics:
         self,
         deployment: str,
         secrets: SecretsOf,
-        clock: Clock,
         tasks: Tasks,
         clouds: Clouds,
         *,
@@ -43,13 +41,13 @@ class Ironics:
     ) -> None:
         self._patience, self._clouds = patience, clouds
         self._deployment, self._secrets = deployment, secrets
-        self._clock, self._tasks = clock, tasks
+        self._tasks = tasks
 
     def drivers(
         self, place: IronicPlace, user: int, *, force: bool = False
     ) -> Mapping[Kind, Driver]:
         """The drivers of one Ironic, for a user. `force`: they remove nodes in use, too."""
-        around = Around(self._api(place, user), self._deployment, self._secrets, self._clock, force)
+        around = Around(self._api(place, user), self._deployment, self._secrets, force)
         return {
             Kind.IRONIC_NODE: NodeDriver(around),
             Kind.IRONIC_PORTGROUP: PortgroupDriver(around),

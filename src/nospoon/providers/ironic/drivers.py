@@ -34,7 +34,6 @@ from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.records import TAG, Record
 from nospoon.providers.looking import LEAST
 from nospoon.runtime import clock
-from nospoon.runtime.clock import Clock
 
 FAILED = " failed"
 """How the states end in which a node stays when something failed."""
@@ -72,7 +71,6 @@ class Around:
     api: Api
     deployment: str
     secrets: SecretsOf
-    clock: Clock
     force: bool = False
 
 
@@ -102,7 +100,7 @@ class _Records:
     def _observed(self, record: Record, tag: OwnerTag) -> Observed:
         key = Key(self.kind, PLACE, str(records.noted(record, "key")))
         shape = self.collection.shape(record)
-        return Observed(key, shape, tag, self._around.clock())
+        return Observed(key, shape, tag)
 
     async def _make(
         self, resource: Resource, tag: OwnerTag, more: Mapping[str, Any], **notes: Any

@@ -127,7 +127,7 @@ class StandingDriver:
             state = f"{state}, left in maintenance"
         shape = IronicStanding(UUID(record["uuid"]), state, deployed(record), roots(record))
         others = bool(use_of(record)) and not is_ours(record)
-        return Observed(key, shape, tag, self._around.clock(), others, fault_of(record))
+        return Observed(key, shape, tag, others, fault_of(record))
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Bring the node there, and return when it is."""

@@ -65,11 +65,11 @@ class LibvirtConnection:
             setup=Setup(deployment, records, boot_iso),
             accelerator=self._accelerator,
         )
-        common = (self._hypervisor, deployment, clock)
+        common = (self._hypervisor, deployment)
         cache = ImageCache(self._hypervisor, deployment, turns or Turns())
         self._drivers: dict[Kind, Driver] = {
             Kind.POOL: PoolDriver(*common, removed=cache.sweep),
-            Kind.IMAGE: ImageDriver(cache, clock, open_image=open_image),
+            Kind.IMAGE: ImageDriver(cache, open_image=open_image),
             Kind.NETWORK: NetworkDriver(*common, runner=runner),
             Kind.VOLUME: VolumeDriver(*common, shared=cache.pool),
             Kind.MACHINE: self._machines,

@@ -34,7 +34,6 @@ from nospoon.providers.libvirt.storage_xml import (
 )
 from nospoon.providers.libvirt.volumes import file_named, files_in
 from nospoon.runtime import process
-from nospoon.runtime.clock import Clock
 
 log = structlog.get_logger()
 CHUNK = 1 << 18
@@ -88,18 +87,16 @@ class ImageDriver:
 
     kind = Kind.IMAGE
 
-    def __init__(self, cache: ImageCache, clock: Clock, *, open_image: OpenImage) -> None:
-        self._cache, self._clock = cache, clock
+    def __init__(self, cache: ImageCache, *, open_image: OpenImage) -> None:
+        self._cache = cache
         self._hypervisor, self._open_image = cache.hypervisor, open_image
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = await self._hypervisor.work(
             lambda connect: list(self._list(connect, cluster)), "list images"
         )
-        host, now = self._hypervisor.host, self._clock()
-        return [
-            Observed(Key(Kind.IMAGE, host, name), shape, tag, now) for tag, (name, shape) in found
-        ]
+        host = self._hypervisor.host
+        return [Observed(Key(Kind.IMAGE, host, name), shape, tag) for tag, (name, shape) in found]
 
     def _list(
         self, connect: Connect, cluster: UUID | None

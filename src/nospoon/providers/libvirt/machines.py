@@ -175,7 +175,7 @@ class MachineDriver:
             # QEMU is told the boot order; libvirt knows nothing
             has = replace(has, boot_order=shape.boot_order, unlinked=down)
             live = has if has != shape else None
-        return Observed(key, shape, owner.tag, self._clock(), running, fault, live)
+        return Observed(key, shape, owner.tag, running, fault, live)
 
     def _power_of(self, domain: Domain) -> tuple[PowerState, str]:
         state = domain.state()[0]

@@ -28,7 +28,6 @@ from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.plugs import Plugs, described, taps_of
 from nospoon.providers.libvirt.tunnels import Tunnels
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
 VirNetwork = Any
@@ -39,10 +38,8 @@ class NetworkDriver:
 
     kind = Kind.NETWORK
 
-    def __init__(
-        self, hypervisor: Hypervisor, deployment: str, clock: Clock, *, runner: Runner
-    ) -> None:
-        self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
+    def __init__(self, hypervisor: Hypervisor, deployment: str, *, runner: Runner) -> None:
+        self._hypervisor, self._deployment = hypervisor, deployment
         self._runner = runner
         self._tunnels = Tunnels(runner, f"nospoon {deployment}")
         self._guard = HostGuard(runner, f"nospoon {deployment}")
@@ -119,7 +116,6 @@ class NetworkDriver:
                 Key(Kind.NETWORK, self._hypervisor.host, owner.name),
                 parse_network(root),
                 owner.tag,
-                self._clock(),
                 fault="" if active else "the network is not started",
             )
             for root, active in described(connect)

@@ -20,7 +20,6 @@ from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import SHARED_IMAGES, pool_owner, pool_uuid
 from nospoon.providers.libvirt.storage_xml import is_ours, parse_pool, render_pool
 from nospoon.providers.libvirt.tags import clusters
-from nospoon.runtime.clock import Clock
 
 log = structlog.get_logger()
 VirPool = Any
@@ -165,12 +164,11 @@ class PoolDriver:
         self,
         hypervisor: Hypervisor,
         deployment: str,
-        clock: Clock,
         *,
         removed: Callable[[], Awaitable[None]],
     ) -> None:
         """`removed`: called after a pool went, for what it may have been the last to use."""
-        self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
+        self._hypervisor, self._deployment = hypervisor, deployment
         self._removed = removed
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
@@ -184,7 +182,6 @@ class PoolDriver:
                 Key(Kind.POOL, host, pool.name),
                 Pool(pool.path),
                 pool.tag,
-                self._clock(),
                 fault="" if pool.active else "the pool is not started",
             )
             for pool in pools

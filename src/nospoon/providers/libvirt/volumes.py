@@ -38,7 +38,6 @@ from nospoon.providers.libvirt.storage_xml import (
     parse_volume,
     render_volume,
 )
-from nospoon.runtime.clock import Clock
 
 log = structlog.get_logger()
 VirVolume = Any
@@ -130,12 +129,11 @@ class VolumeDriver:
         self,
         hypervisor: Hypervisor,
         deployment: str,
-        clock: Clock,
         *,
         shared: Callable[[Connect], VirPool | None],
     ) -> None:
         """`shared`: finds the pool of images that clusters share."""
-        self._hypervisor, self._deployment, self._clock = hypervisor, deployment, clock
+        self._hypervisor, self._deployment = hypervisor, deployment
         self._shared = shared
         self._earlier: set[tuple[str, str]] = set()
 
@@ -143,10 +141,8 @@ class VolumeDriver:
         found = await self._hypervisor.work(
             lambda connect: self._list(connect, cluster), "list volumes"
         )
-        host, now = self._hypervisor.host, self._clock()
-        return [
-            Observed(Key(Kind.VOLUME, host, name), shape, tag, now) for tag, (name, shape) in found
-        ]
+        host = self._hypervisor.host
+        return [Observed(Key(Kind.VOLUME, host, name), shape, tag) for tag, (name, shape) in found]
 
     def _list(
         self, connect: Connect, cluster: UUID | None

@@ -14,7 +14,6 @@ from nospoon.model.nova import NovaFlavor
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.enrol import PLACE, settings, values
 from nospoon.providers.nova.api import Api
-from nospoon.runtime.clock import Clock
 
 TAG = "nospoon:"
 
@@ -24,8 +23,8 @@ class FlavorDriver:
 
     kind = Kind.NOVA_FLAVOR
 
-    def __init__(self, api: Api, deployment: str, clock: Clock, *, force: bool = False) -> None:
-        self._api, self._deployment, self._clock = api, deployment, clock
+    def __init__(self, api: Api, deployment: str, *, force: bool = False) -> None:
+        self._api, self._deployment = api, deployment
         self._force = force
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
@@ -36,7 +35,7 @@ class FlavorDriver:
                 continue
             if cluster is None or tag.cluster == cluster:
                 key = Key(self.kind, PLACE, str(record["name"]))
-                found.append(Observed(key, shape_of(record), tag, self._clock()))
+                found.append(Observed(key, shape_of(record), tag))
         return found
 
     async def _listed(self) -> list[Mapping[str, Any]]:

@@ -18,7 +18,6 @@ from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
 from nospoon.providers.looking import rest_after
 from nospoon.runtime import clock as clocks
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.telling import tell
 
 TOLD = 5
@@ -44,10 +43,9 @@ class InventoryDriver:
         patience: Mapping[str, float],
         *,
         deployment: str,
-        clock: Clock,
     ) -> None:
         self._api, self._wanted, self._patience = api, wanted, patience
-        self._deployment, self._clock = deployment, clock
+        self._deployment = deployment
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         """Those of the wanted that are there as a whole."""
@@ -55,7 +53,7 @@ class InventoryDriver:
             return []
         tag = OwnerTag(self._deployment, cluster)
         return [
-            Observed(each.key, each.shape, tag, self._clock())
+            Observed(each.key, each.shape, tag)
             for each in self._wanted
             if not await self._lacking(_inventory(each))
         ]

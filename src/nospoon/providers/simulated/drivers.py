@@ -29,14 +29,13 @@ class SimulatedDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         self.around.begin(f"observe {self.kind}")
-        now, kind = self.around.clock(), self._kind
+        kind = self._kind
         of_kind = [made for made in self.around.world.made.values() if made.key.kind is kind]
         return [
             Observed(
                 made.key,
                 made.shape,
                 made.tag,
-                now,
                 running=self._is_running(made),
                 live=self._live(made),
             )

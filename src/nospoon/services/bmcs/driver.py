@@ -8,7 +8,6 @@ from uuid import UUID
 
 from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.resources import Bmc, Kind, Observed, OwnerTag, Resource
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.ports import BmcConfig, Records
 from nospoon.services.bmcs.service import BmcService
@@ -22,8 +21,8 @@ class BmcDriver:
 
     kind = Kind.BMC
 
-    def __init__(self, service: BmcService, records: Records, clock: Clock) -> None:
-        self._service, self._records, self._clock = service, records, clock
+    def __init__(self, service: BmcService, records: Records) -> None:
+        self._service, self._records = service, records
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         """Those on record; one that is not served has a fault, which `up` mends."""
@@ -32,7 +31,6 @@ class BmcDriver:
                 key=key,
                 shape=bmc,
                 tag=tag,
-                at=self._clock(),
                 fault="" if self._service.is_served(bmc) else "not served",
             )
             async for key, bmc, tag in paced(await self._records.all(cluster))

@@ -30,7 +30,6 @@ from nospoon.model.resources import (
     OwnerTag,
     Resource,
 )
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.owned import Process
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.users import GroupOf, group_of_nobody
@@ -60,13 +59,12 @@ class NetbootDriver:
         http: HttpListeners,
         authority: BootAuthority,
         peers: Peers,
-        clock: Clock,
         find_grub: FindGrub,
         group: GroupOf = group_of_nobody,
     ) -> None:
         self._group = group
         self._state, self._deployment, self._http = state, deployment, http
-        self._authority, self._clock, self._find_grub = authority, clock, find_grub
+        self._authority, self._find_grub = authority, find_grub
         self._peers = peers
         self._advertisers: dict[Path, Advertiser] = {}
         self._publishing = asyncio.Lock()
@@ -104,7 +102,6 @@ class NetbootDriver:
                 key=saved.key,
                 shape=saved.shape,
                 tag=saved.tag,
-                at=self._clock(),
                 fault=_fault(tree, saved),
             )
             for tree, saved in self._ours()

@@ -34,7 +34,6 @@ from nospoon.model.resources import (
     Resource,
 )
 from nospoon.protocols.ipxe.dnsmasq import without_left
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.users import GroupOf, group_of_nobody
 from nospoon.services.netboot import instructions
@@ -120,13 +119,12 @@ class RemoteNetbootDriver:
         deployment: str,
         runner: Runner,
         authority: BootAuthority,
-        clock: Clock,
         find_grub: FindGrub,
         group: GroupOf = group_of_nobody,
     ) -> None:
         self._group = group
         self._place, self._deployment, self._runner = place, deployment, runner
-        self._authority, self._clock, self._find_grub = authority, clock, find_grub
+        self._authority, self._find_grub = authority, find_grub
         self._copying = asyncio.Lock()
 
     @property
@@ -173,9 +171,7 @@ class RemoteNetbootDriver:
             fault = "its dnsmasq does not run"
         elif bridge != then:
             fault = f"the bridge {saved.shape.bridge} was recreated since, or is gone"
-        return Observed(
-            key=saved.key, shape=saved.shape, tag=saved.tag, at=self._clock(), fault=fault
-        )
+        return Observed(key=saved.key, shape=saved.shape, tag=saved.tag, fault=fault)
 
     def _half_copied(self, place: PurePosixPath) -> Observed:
         """A service whose files did not all get there: its directory tells whose it is."""
@@ -184,7 +180,6 @@ class RemoteNetbootDriver:
             key=Key(Kind.NETBOOT, unquote(host), unquote(network)),
             shape=NetbootService(bridge="", address="", range=("", ""), reservations=()),
             tag=OwnerTag(self._deployment, UUID(place.parent.name)),
-            at=self._clock(),
             fault="its files are not whole",
         )
 
