@@ -63,6 +63,15 @@ def test_what_a_cluster_cannot_say_of_virtualbmcs_is_told() -> None:
     )
 
 
+@pytest.mark.parametrize("host", ["root@127.0.0.1", "localhost", "root@[::1]:22"])
+def test_ssh_to_this_machine_is_not_needed(host: str) -> None:
+    """metal3-dev-env runs vbmcd in a container, from which libvirt is reached by ssh."""
+    uri = f"qemu+ssh://{host}/system?&keyfile=/root/ssh/id_rsa_virt_power&no_verify=1&no_tty=1"
+    made = of_virtualbmc(a=config(domain_name="a", libvirt_uri=uri), b=NODE_0)
+    assert [each.uri for each in load(made.text, file="f").hosts] == ["qemu:///system"]
+    assert made.left_out == ()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -21,6 +21,8 @@ USUAL: Mapping[str, str] = {
     "libvirt_uri": "qemu:///system", "active": "True",
 }  # fmt: skip
 """What `vbmc add` gives a BMC of which nothing else is said."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts that are this machine, which needs no ssh."""
 SASL = ("libvirt_sasl_username", "libvirt_sasl_password")
 
 
@@ -62,6 +64,9 @@ def _settings(source: Source, place: str, text: str) -> dict[str, str]:
     told = {**USUAL, **parser[SECTION]}
     told.setdefault("domain_name", place.partition("/")[0])
     uri, _, query = told["libvirt_uri"].partition("?")
+    parts = urlsplit(uri)
+    if parts.scheme == "qemu+ssh" and parts.hostname in LOOPBACK:  # from a container of vbmcd
+        uri, query = f"qemu://{parts.path}", ""
     return {**told, "place": place, "libvirt_uri": uri, "query": query}
 
 
