@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
+
+from tests.security.asked import OWNER, a_daemon
 
 from nospoon.control.access import Access
 from nospoon.model.cluster import Arch, Firmware, Host
@@ -11,6 +15,7 @@ from nospoon.model.grants import DEFAULTS
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine
 from nospoon.spec.grants import load_grants
+from nospoon.store import clusters as stored
 
 MEMBER, ROOT = 1000, 0
 HERE = Host("here")
@@ -48,3 +53,38 @@ def test_simulated_machines_are_everybodys() -> None:
     access = Access(frozenset({ROOT}), read=lambda: DEFAULTS)
     host = Host("sim", kind=ConnectionKind.SIMULATED, uri="")
     assert seen(access, MEMBER, host) == ["lab-1", "lab-2", "payroll"]
+
+
+def judged(access: Access, uid: int, machine: Machine, host: Host = HERE) -> str:
+    return access.reached()(uid, host, machine)
+
+
+def test_an_adopted_machine_that_is_no_longer_listed_is_not_reached() -> None:
+    lab, payroll = MACHINES[0].machine, MACHINES[2].machine
+    access = Access(frozenset({ROOT}), read=lambda: load_grants("machines: ['lab-*']\n", file="g"))
+    assert judged(access, MEMBER, lab) == ""
+    assert (
+        judged(access, MEMBER, payroll) == "machine payroll on host here is not listed for members"
+    )
+    assert judged(access, MEMBER, replace(payroll, adopted="")) == ""
+    assert judged(access, ROOT, payroll) == ""
+    far = Host("far", uri="qemu+ssh://kvm1/system")
+    assert "members may not use host far" in judged(access, MEMBER, lab, far)
+
+
+async def test_a_list_that_is_read_again_takes_an_adopted_machine_away(tmp_path: Path) -> None:
+    text = "cluster: c\nhosts: {s: {simulated: {machines: [lab-a]}}}\nnodes: [{adopt: lab-a}]\n"
+    grants = tmp_path / "grants.yaml"
+    grants.write_text("machines: ['lab-*']\n")
+    grants.chmod(0o644)
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, text)).status == 202
+        (row,) = await asked.daemon.database.call(stored.all_nodes)
+        await asked.daemon.database.call(stored.settle, row.uuid, Host("here"))
+    async with a_daemon(tmp_path) as asked:
+        assert asked.daemon.hosts.on("") == {row.uuid}
+        grants.write_text("machines: [other]\n")
+        asked.daemon.work.use_grants()
+        assert asked.daemon.hosts.on("") == set()
+    async with a_daemon(tmp_path) as asked:
+        assert asked.daemon.hosts.on("") == set()

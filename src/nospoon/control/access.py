@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 
 from nospoon.control.request import Request
@@ -14,6 +15,7 @@ from nospoon.errors import Forbidden, PlanRefused
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.model.host_facts import Adoptable
+from nospoon.model.resources import Machine
 from nospoon.plan.access import Violation, unlisted, violations
 from nospoon.runtime.workers import Workers
 from nospoon.spec.document import Document
@@ -63,6 +65,31 @@ class Access:
         except Forbidden as error:
             why = str(error)
         return unlisted(host, why) if why else ""
+
+    def reached(self) -> Callable[[int, Host, Machine], str]:
+        """Judges many machines by the list as it is now: why one of a user is not reached, "" where
+        it is. One that was adopted has to be listed still.
+        """
+        hosts: dict[tuple[int, Host], str] = {}
+        listed = cache(self._listed)
+
+        def why(uid: int, host: Host, machine: Machine) -> str:
+            if (uid, host) not in hosts:
+                hosts[uid, host] = self.why_not(uid, host)
+            if hosts[uid, host] or not machine.adopted or self.is_admin(uid):
+                return hosts[uid, host]
+            if not host.declares.is_real or listed().has_machine(machine.adopted):
+                return ""
+            return f"machine {machine.adopted} on host {host.name} is not listed for members"
+
+        return why
+
+    def _listed(self) -> Grants:
+        """The list, or what holds without one where it is not to be trusted."""
+        try:
+            return self.read()
+        except Forbidden:
+            return DEFAULTS
 
     def adoptable(
         self, uid: int, host: Host, machines: tuple[Adoptable, ...] | None

@@ -53,21 +53,17 @@ class Fleet:
         return len(self._members)
 
     def put(self, member: Member, *, reached: bool = True) -> None:
-        """`reached` false: its owner may not use its host, to which nothing connects."""
+        """`reached` false: its owner may not use it, so that nothing connects to its host."""
         self._members[member.uuid] = member
         if reached:
             self._hosts.settle(member.uuid, member.host)
         self._authority.put(Bootable(member.machine, member.profile))
         self._reshape(member.machine)
 
-    def reach(self, may_use: Callable[[int, Host], bool]) -> None:
-        """Connect to the hosts of all nodes whose owners may use them now, and to no others."""
-        allowed: dict[tuple[int, Host], bool] = {}
+    def reach(self, may_use: Callable[[Member], bool]) -> None:
+        """Connect to the hosts of all nodes that their owners may use now, and to no others."""
         for member in self._members.values():
-            place = member.uid, member.host
-            if place not in allowed:
-                allowed[place] = may_use(*place)
-            if allowed[place]:
+            if may_use(member):
                 self._hosts.settle(member.uuid, member.host)
             else:
                 self._hosts.forget(member.uuid)

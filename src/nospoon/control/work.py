@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import structlog
 
@@ -199,23 +199,23 @@ class Work:
         rows = await self._database.read(stored.all_nodes)
         clusters = {row.id: row for row in await self._database.read(stored.all_clusters)}
         profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
-        refused: dict[tuple[int, Host], str] = {}
+        why_not, told = self._planner.access.reached(), set[tuple[UUID, str]]()
         for node in rows:
             row = clusters[node.cluster_id]
-            place = (row.uid, node.host)
-            if place not in refused:
-                refused[place] = self._planner.access.why_not(*place)
-                if refused[place]:
-                    log.warning("host not used", cluster=row.name, uid=row.uid, why=refused[place])
+            why = why_not(row.uid, node.host, node.machine)
+            if why and (row.id, why) not in told:
+                log.warning("not reached", cluster=row.name, uid=row.uid, why=why)
+                told.add((row.id, why))
             member = _member(row, node, profiles[row.id].get(node.profile))
-            self._fleet.put(member, reached=not refused[place])
+            self._fleet.put(member, reached=not why)
         return len(rows)
 
     def use_grants(self) -> None:
-        """The administrator's list of hosts may have changed: use those that it has now."""
+        """The administrator's list may have changed: reach what it has now, and nothing else."""
         access = self._planner.access
         log.info("list of grants is read again", file=access.file)
-        self._fleet.reach(lambda uid, host: not access.why_not(uid, host))
+        why_not = access.reached()
+        self._fleet.reach(lambda each: not why_not(each.uid, each.host, each.machine))
 
     async def _execute(
         self,
