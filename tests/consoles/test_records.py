@@ -111,6 +111,37 @@ async def test_purging_a_group_removes_its_records_and_no_others(
     assert not [path for path in tmp_path.iterdir() if str(machine) in path.name]
 
 
+async def test_a_record_stays_its_owners_when_another_user_has_a_machine_of_the_same_id(
+    records: Records, machine: UUID, tmp_path: Path
+) -> None:
+    """Ids of machines follow from that of their cluster, which a file may choose."""
+    virtlogd = Virtlogd(tmp_path / f"{machine}.log")
+    virtlogd.write(b"early ")
+    records.sweep()
+    virtlogd.rotate()
+    virtlogd.write(b"and late")
+    records.keep(machine, group="1000/thief", node="n")
+    assert all_of(records, machine) == b""
+    assert records.find("1000/thief", "n") == machine
+    virtlogd.write(b"of the other")
+    assert all_of(records, machine) == b"of the other"
+    kept = records.find("0/dev", "n")
+    assert kept is not None
+    assert all_of(records, kept) == b"early and late"
+    await records.purge("1000/thief")
+    assert all_of(records, kept) == b"early and late"
+    await records.purge("0/dev")
+    assert records.find("0/dev", "n") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_record_goes_on_in_another_cluster_of_its_owner(records: Records, machine: UUID) -> None:
+    records.append(machine, b"said")
+    records.keep(machine, group="0/renamed", node="m")
+    assert all_of(records, machine) == b"said"
+    assert records.find("0/renamed", "m") == machine
+
+
 async def test_purging_where_nothing_was_recorded_is_no_error(tmp_path: Path) -> None:
     await Records(tmp_path / "nowhere").purge("0/dev")
 

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 RECORD = re.compile(r"^(?P<uuid>[0-9a-f-]{36})\.log(\.(?P<age>\d+))?$")
 ARCHIVE = re.compile(r"^[0-9a-f-]{36}\.d$")
@@ -62,12 +62,25 @@ class Records:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def keep(self, machine: UUID, *, group: str, node: str) -> None:
-        """From now on this machine's record is kept, as a node's of this group (a cluster)."""
+        """From now on this machine's record is kept, as a node's of this group (UID/CLUSTER). What
+        another user's machine of the same id wrote before stays that user's.
+        """
         archive = self._archive(machine)
+        if self.group(machine) and _owner(self.group(machine)) != _owner(group):
+            self._set_aside(machine)
         with self._lock:  # `remove` may be at it
             archive.mkdir(parents=True, exist_ok=True)
             archive.chmod(0o700)
             (archive / GROUP).write_text(f"{group}/{node}")
+
+    def _set_aside(self, machine: UUID) -> None:
+        """Make its record that of a machine of its own, which is gone."""
+        files = self._written().get(machine, [])
+        self._link(self._archive(machine), files)
+        with self._lock:
+            for _, file in files:
+                file.unlink(missing_ok=True)
+            self._archive(machine).rename(self._archive(uuid4()))
 
     def sweep(self) -> None:
         """Give new files their second name. Often enough is before three rotations, 6 MiB."""
@@ -250,6 +263,10 @@ class Records:
         half.write_text(f"{through} {begin}")
         half.replace(archive / DROPPED)
         _segments(archive)
+
+
+def _owner(group: str) -> str:
+    return group.partition("/")[0]
 
 
 def _dropped(archive: Path) -> tuple[int, int]:
