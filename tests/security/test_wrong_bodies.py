@@ -113,6 +113,24 @@ PARSED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/plan", '{"file": "f", "text": "cluster: \\ud800"}'),
+        ("/v1/plan", '{"file": "\\udfff", "text": ""}'),
+        ("/v1/plan", '{"file": "f", "text": "", "targets": ["a", "\\ud800"]}'),
+        ("/v1/plan", '{"file": "f", "text": "", "uploads": {"\\ud800": "a"}}'),
+        ("/v1/plan", '{"file": "f", "text": "", "\\ud800": 1}'),
+        ("/v1/nodes/n/media", '{"url": "http://\\ud800/"}'),
+    ],
+)
+async def test_half_of_a_surrogate_pair_is_no_text(asked: Asked, path: str, body: str) -> None:
+    refused = await asked.ask(OWNER, "POST", path, body.encode())
+    assert (refused.status, refused.json["error"]["type"]) == (400, "UsageError")
+    whole = json.dumps({"file": "f", "text": "cluster: \U0001f944\n"}).encode()
+    assert "cluster" in str((await asked.ask(OWNER, "POST", "/v1/plan", whole)).json)
+
+
 async def test_files_are_never_parsed_in_the_event_loop(asked: Asked) -> None:
     for path, text, status in PARSED.values():
         with documents_here() as found:

@@ -56,7 +56,7 @@ Digests = Annotated[list[str], texts(MAX_DIGESTS)]
 
 
 class Wire(BaseModel):
-    """A request body; unknown fields are refused, and numbers that are none."""
+    """A request body; unknown fields are refused, and numbers and texts that are none."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -65,7 +65,25 @@ class Wire(BaseModel):
     def _few_fields(cls, given: Any) -> Any:
         if isinstance(given, dict):
             _at_most(MAX_FIELDS, given, "fields")
+            wrong = [name for name, value in given.items() if not _is_text(name, value)]
+            if wrong:
+                raise ValueError(f"{wrong[0]!a} has half of a surrogate pair")
         return given
+
+
+def _is_text(name: Any, value: Any) -> bool:
+    """Whether all texts in these can be written: JSON may escape half of a surrogate pair, which is
+    no character (RFC 8259 §8.2). What else is wrong with them is found afterwards.
+    """
+    inside = [*value, *value.values()] if isinstance(value, dict) else value
+    try:
+        text = "".join([name, inside] if isinstance(inside, str) else [name, *inside])
+    except TypeError:
+        return True  # they are no texts
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _unreserved(given: UUID) -> UUID:
