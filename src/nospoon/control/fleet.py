@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 from uuid import UUID
 
 from nospoon.control.authority import Authority, Bootable
@@ -18,7 +19,9 @@ from nospoon.spec.nearest import nearest
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node and its owner. `profile`: what it boots from the network."""
+    """A node and its owner. `profile`: what it boots from the network. `order`: sorts nodes by
+    cluster and name (node-2 before node-10), without working that out for each list anew.
+    """
 
     uid: int
     cluster: str
@@ -27,6 +30,10 @@ class Member:
     host: Host
     machine: Machine
     profile: ServedProfile | None = None
+    order: tuple[tuple[str | int, ...], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", (natural(self.cluster), natural(self.node)))
 
     @property
     def uuid(self) -> UUID:
@@ -93,8 +100,7 @@ class Fleet:
 
     def of(self, uid: int, cluster: str = "") -> list[Member]:
         """A user's nodes, all or of one cluster, by cluster and name (node-2 before node-10)."""
-        found = self._of(uid, cluster)
-        return sorted(found, key=lambda member: (natural(member.cluster), natural(member.node)))
+        return sorted(self._of(uid, cluster), key=attrgetter("order"))
 
     def _of(self, uid: int, cluster: str = "") -> list[Member]:
         return [m for m in self._members.values() if m.uid == uid and cluster in ("", m.cluster)]
