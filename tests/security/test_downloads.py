@@ -18,6 +18,7 @@ from nospoon.control.fetch import Access, Terms, Transfer
 from nospoon.control.files import PARTIAL, Files
 from nospoon.control.space import Space
 from nospoon.errors import Conflict, OutOfSpace, ProviderError, Unfetchable
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
 from nospoon.testing.downloads import HERE, client_downloads
 
@@ -218,3 +219,33 @@ async def test_an_upload_stays_within_its_owners_quota(tmp_path: Path, announced
     files.drop(first)
     await files.receive(first, chunks(2000), owner=1, announced=2000)
     assert list((tmp_path / PARTIAL).iterdir()) == []
+
+
+async def test_a_list_of_checksums_is_stopped_with_its_file(tmp_path: Path) -> None:
+    """It comes first, from a server that the cluster file names."""
+    files = Files.at(tmp_path)
+    async with site() as server, Tasks("test") as tasks:
+        transfer = Transfer()
+
+        def work() -> str:
+            return files.fetch_blocking(
+                server.url, Access(), transfer, Terms(), checksum=f"{server.url}.sha256"
+            )
+
+        fetching = tasks.start(asyncio.to_thread(work), name="fetch")
+        await server.until(1)
+        transfer.stop()
+        await asyncio.wait({fetching}, timeout=20)
+        assert isinstance(fetching.exception(), ProviderError)
+        assert left(files) == []
+
+
+async def test_a_list_of_checksums_comes_from_where_its_file_may(tmp_path: Path) -> None:
+    files, nowhere = Files.at(tmp_path), Terms(reach=Reach(()))
+    async with site() as server:
+        with pytest.raises(ProviderError):
+            await asyncio.to_thread(
+                files.fetch_blocking, server.url, Access(), Transfer(), nowhere,
+                checksum=f"{server.url}.sha256",
+            )  # fmt: skip
+        assert server.asked == 0

@@ -238,7 +238,7 @@ class Files:
         self, url: str, access: Access, transfer: Transfer, terms: Terms, *, checksum: str = ""
     ) -> str:
         """What a thread does for `fetch`."""
-        wanted = expected(url, checksum) if checksum else None
+        wanted = expected(url, checksum, transfer, terms.reach) if checksum else None
         with self.scratch() as part:
             sha256 = download(url, access, part, transfer, terms)
             if wanted is not None:

@@ -7,10 +7,11 @@ import io
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from nospoon.control.fetch import Access, Transfer, download, told
+from nospoon.control.fetch import Access, Terms, Transfer, download, told
 from nospoon.errors import ProviderError
 from nospoon.protocols import checksums
 from nospoon.protocols.checksums import Checksum
+from nospoon.runtime.reach import ANYWHERE, Reach
 
 LARGEST_LIST = 1 << 20
 """Bytes of a list of checksums; no project's is nearly as long."""
@@ -22,16 +23,17 @@ def promised(source: str) -> str:
     return found.digits if found is not None and found.algorithm == "sha256" else ""
 
 
-def expected(url: str, given: str) -> Checksum:
+def expected(url: str, given: str, transfer: Transfer, reach: Reach = ANYWHERE) -> Checksum:
     """What a URL is to have whose checksum is given: itself, or as the URL of a list, fetched here.
 
-    Raises `ProviderError` when the list is not available, or says nothing of the file.
+    `transfer` and `reach` are those of the file, so that who stops one stops the other. Raises
+    `ProviderError` when the list is not available, or says nothing of the file.
     """
     found = checksums.parse(given)
     if found is not None:
         return found
     name = PurePosixPath(unquote(urlsplit(url).path)).name
-    listed = checksums.listed(_list(given), name)
+    listed = checksums.listed(_list(given, transfer, reach), name)
     if listed is None:
         raise ProviderError(
             f"{told(given)} has no SHA-256 or SHA-512 of {name}",
@@ -40,9 +42,10 @@ def expected(url: str, given: str) -> Checksum:
     return listed
 
 
-def _list(url: str) -> str:
+def _list(url: str, transfer: Transfer, reach: Reach) -> str:
     content = _Short(told(url))
-    download(url, Access(), content, Transfer())
+    download(url, Access(), content, transfer, Terms(reach=reach))
+    transfer.got -= content.tell()  # it counts the file
     return content.getvalue().decode(errors="replace")
 
 
