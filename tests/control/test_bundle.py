@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.control.bundle import MASK, PIECE, masked
+from nospoon.control.bundle import MASK, PIECE, cluster_as_json, masked
+from nospoon.spec.load import load
 
 PASSWORDS = st.text(min_size=4, max_size=20).filter(lambda text: text.strip("*") == text)
 
@@ -79,3 +80,11 @@ def test_long_texts_are_masked_whole() -> None:
         )
     known = masked(f"{before}two\nlines{before}", ["two\nlines"])
     assert known == f"{before}{MASK}{before}"
+
+
+def test_a_cluster_is_written_node_by_node_as_far_as_there_is_room() -> None:
+    cluster = load("cluster: c\nhosts: {h: simulated}\nnodes: [{count: 50}]\n", file="f")
+    head, *nodes = json.loads(cluster_as_json(cluster, 1 << 20))
+    assert head["name"] == "c"
+    assert [each["name"] for each in nodes] == [node.name for node in cluster.nodes]
+    assert cluster_as_json(cluster, 5000) == "left out: it has more than 5000 characters\n"

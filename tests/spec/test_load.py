@@ -328,6 +328,14 @@ def test_an_unknown_key_is_told_with_those_of_its_own_section(text: str, told: s
     assert any(told in problem for problem in problems(f"cluster: a\n{text}\n"))
 
 
+def test_the_value_of_a_label_has_at_most_255_characters() -> None:
+    """Each node of a group has it."""
+    text = "cluster: c\nnodes: [{count: 2, labels: {x: '%s'}}]\n"
+    (told,) = problems(text % ("y" * 256))
+    assert "labels.x: expected at most 255 characters, got 256" in told
+    load(text % ("y" * 255), file="f")
+
+
 @pytest.mark.parametrize(
     ("field", "message"),
     [

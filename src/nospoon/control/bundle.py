@@ -8,7 +8,7 @@ import platform
 import re
 import tarfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ import msgspec
 
 from nospoon import __version__
 from nospoon.errors import NospoonError
+from nospoon.model.cluster import Cluster
 from nospoon.runtime import process
 
 MASK = "********"
@@ -189,3 +190,17 @@ def lines_of(log: str, whose: Whose) -> str:
 
 def as_json(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
+
+
+def cluster_as_json(cluster: Cluster, most: int) -> str:
+    """What a file says, node by node: what is shared by many nodes is written for each of them, so
+    that a short file may be long here. `most`: characters, beyond which it is left out.
+    """
+    parts = [as_json(replace(cluster, nodes=()))]
+    left = most - len(parts[0])
+    for node in cluster.nodes:
+        parts.append(as_json(node))
+        left -= len(parts[-1])
+        if left < 0:
+            return f"left out: it has more than {most} characters\n"
+    return "[" + ",\n".join(parts) + "]"

@@ -329,7 +329,9 @@ class Controller:
             plan = str(error)
         try:
             cluster = await self.planner.cluster_of(request)
-            resolved = await self._as_json(row.uid, cluster)
+            resolved = await self.planner.workers.run(
+                row.uid, bundle.cluster_as_json, cluster, texts.left
+            )
         except SpecError as error:  # an earlier version took the file
             resolved = str(error)
         texts.add(f"{row.name}/cluster.yaml", request.text)

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.protocols import checksums
-from nospoon.spec.section import parse_text, shown
+from nospoon.spec.section import Text, parse_text, shown
 
 UNITS = {
     "B": 1,
@@ -314,6 +314,7 @@ Trait = Annotated[
     str, BeforeValidator(parse_trait), WithJsonSchema({"type": "string", "pattern": TRAIT_PATTERN})
 ]
 """A trait of one's own or of os-traits' namespaces (https://docs.openstack.org/os-traits/)."""
+LabelValue = Annotated[Text, Field(max_length=255)]
 Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
 """The key of a label, as Kubernetes has them."""
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]

@@ -14,7 +14,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
 from nospoon.spec.bmcs import BmcSection
-from nospoon.spec.fields import Address, Label, Name, Networks, Trait, Uri, Url, parse_ssh
+from nospoon.spec.fields import (
+    Address,
+    Label,
+    LabelValue,
+    Name,
+    Networks,
+    Trait,
+    Uri,
+    Url,
+    parse_ssh,
+)
 from nospoon.spec.hardware import HardwareSection
 from nospoon.spec.ironic import IronicSection
 from nospoon.spec.nova import NovaSection
@@ -175,7 +185,7 @@ class NodeSection(HardwareSection):
     traits: Annotated[list[Trait], AfterValidator(each_once), Unique()] | None = Field(
         None, description="Traits such as CUSTOM_GOLD."
     )
-    labels: dict[Label, Text] | None = Field(
+    labels: dict[Label, LabelValue] | None = Field(
         None, max_length=64, description="Free key-value labels, at most 64."
     )
 
