@@ -126,6 +126,9 @@ class Operations:
         many of the user's are.
         `first` is done before, when no other can begin any more; if it fails, nothing has begun.
         """
+        busy = self._busy.get(cluster_id)
+        if busy is not None and busy.uid != uid:
+            raise Conflict(f"the id {cluster_id} was given to another cluster meanwhile")
         self.require_free(cluster_id)
         if sum(each.uid == uid for each in self._busy.values()) >= MOST_RUNNING:
             raise Conflict(

@@ -34,6 +34,8 @@ from nospoon.store.snapshots import Member, SnapshotRow, SnapshotState
 
 log = structlog.get_logger()
 AT_ONCE = 8
+MOST = 100
+"""Snapshots of one cluster: each keeps a row for every node."""
 AGAIN = 10.0
 """Seconds until a host that is away is asked again to let its nodes go on."""
 SWITCHED = 60.0
@@ -86,6 +88,11 @@ class Snapshots:
         known = await self._database.call(stored.of_cluster, row.id)
         if any(each.name == name and each.state not in HALF_MADE for each in known):
             raise Conflict(f"cluster {cluster} has a snapshot {name!r}", hint="Delete it first.")
+        if len(known) >= MOST and not any(each.name == name for each in known):
+            raise Conflict(
+                f"cluster {cluster} has {len(known)} snapshots, as many as may be",
+                hint="Delete one first: `nospoon snapshot list` shows them.",
+            )
         members = self._members(row)
         await self._refuse_unable(members)
         return await self._start("snapshot", row, lambda run: self._create(run, row, name, members))
