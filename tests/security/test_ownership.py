@@ -217,3 +217,19 @@ async def _nothing_for_others(
             found = json.loads(shown)
             assert status in (200, 202), (key, status, shown)
             assert found.get("plan", {"steps": []})["steps"] == []
+
+
+async def test_a_simulated_host_of_others_keeps_its_settings(tmp_path: Path) -> None:
+    """Hosts of one name are one: failures, agents and consoles would be those of all machines."""
+    plain = "cluster: a\nhosts: {here: simulated}\nnodes: [{name: n}]\n"
+    failing = plain.replace("simulated}", "{simulated: {power_failures: 1}}}")
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, plain)).status == 202
+        for path in ("/v1/plan", "/v1/clusters"):
+            refused = await asked.ask(OTHER, "POST", path, {"file": "b.yaml", "text": failing})
+            assert refused.status == 409
+            assert "another user has machines there" in refused.json["error"]["message"]
+        own = failing.replace("here:", "mine:")
+        for uid, text in ((OTHER, plain), (OTHER, own), (OWNER, failing)):
+            body = {"file": "b.yaml", "text": text}
+            assert (await asked.ask(uid, "POST", "/v1/plan", body)).status == 200

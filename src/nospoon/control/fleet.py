@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from uuid import UUID
@@ -92,6 +92,12 @@ class Fleet:
         """Those into which nodes of other clusters than this one are plugged."""
         others = (each for each in self._members.values() if each.cluster_id != but)
         return frozenset(nic.bridge for each in others for nic in each.machine.nics)
+
+    def hosts_of_others(self, uid: int, names: Collection[str]) -> Iterator[Host]:
+        """Those of other users' nodes that have one of these names, once for each node."""
+        for each in self._members.values():
+            if each.uid != uid and each.host.name in names:
+                yield each.host
 
     def pools(self, *, but: UUID) -> frozenset[str]:
         """Those in which nodes of other clusters than this one have their disks."""

@@ -35,6 +35,7 @@ from nospoon.control.saved import (
     refuse_anothers_pool,
     refuse_more_nodes,
     refuse_one_more,
+    refuse_other_simulation,
 )
 from nospoon.engine.observe import observe_reachable
 from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
@@ -162,6 +163,7 @@ class Planner:
         """What is remembered, and what the hosts say of themselves."""
         await self.access.check_file(request, cluster, self.workers)
         refuse_borrowers(cluster, request.uid)
+        refuse_other_simulation(cluster, partial(self._fleet.hosts_of_others, request.uid))
         earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -91,6 +91,22 @@ def refuse_anothers_bridges(cluster: Cluster, cluster_id: UUID, others: Collecti
             f"network {made[taken[0]]}: its bridge would be {taken[0]}, which another cluster has",
             hint="Choose another `id:`, or drop it, or give the network another name.",
         )
+
+
+def refuse_other_simulation(
+    cluster: Cluster, others: Callable[[Collection[str]], Iterable[Host]]
+) -> None:
+    """Simulated hosts of one name are one: its settings would hold for the machines that other
+    users have there. `others`: hosts of these names, as those have them.
+    """
+    simulated = {each.name: each for each in cluster.hosts if not each.declares.is_real}
+    for other in others(simulated.keys()) if simulated else ():
+        if not other.declares.is_real and other.simulation != simulated[other.name].simulation:
+            raise Conflict(
+                f"host {other.name}: another user has machines there, simulated with other "
+                "settings",
+                hint="Give yours another name.",
+            )
 
 
 def refuse_anothers_pool(cluster: Cluster, cluster_id: UUID, others: Collection[str]) -> None:

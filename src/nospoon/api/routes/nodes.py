@@ -17,6 +17,8 @@ from nospoon.errors import Gone, NospoonError
 from nospoon.runtime.tasks import Tasks
 
 router = APIRouter(tags=["nodes"])
+LONGEST_REASON = 123
+"""Bytes of why a websocket is closed (RFC 6455 §5.5)."""
 REFUSED = 4000
 """Close code of a console that is not available; the reason says why."""
 
@@ -124,7 +126,7 @@ async def console(node: str, socket: WebSocket, controller: Controlled, caller: 
     try:
         attached = await controller.nodes.console(caller.uid, node)
     except NospoonError as error:
-        await socket.close(REFUSED, str(error)[:120])
+        await socket.close(REFUSED, str(error).encode()[:LONGEST_REASON].decode(errors="ignore"))
         return
     async with attached, Tasks("console") as tasks:
         tasks.start(_send(socket, attached.output()), name=node)
