@@ -45,6 +45,7 @@ from nospoon.plan.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.plan.words import listed as listed_words
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
 from nospoon.services.consoles.service import ConsoleService
@@ -94,11 +95,15 @@ class Controller:
             cluster = await self.planner.cluster_of(request)
             row = await self.database.read(stored.find, uid=request.uid, name=cluster.name)
             try:
-                return (await self.planner.prepare(request, cluster)).plan
+                prepared = [await self.planner.prepare(request, cluster)]
             except ProviderError:
                 if row is not None:
                     self.operations.require_free(row.id)
                 raise
+            plan = prepared[0].plan
+            del cluster, row
+            await free(prepared)
+            return plan
 
     async def fetch(self, request: Request) -> OperationRow | None:
         """Begin to fetch what a file names by URL; None when all of it is here."""
@@ -144,8 +149,12 @@ class Controller:
         changed what it was made from.
         """
         prepared = await self.planner.prepare(request, cluster)
-        if prepared.plan.empty and not prepared.plan.remembers:
-            return prepared.plan, None
+        plan = prepared.plan
+        if plan.empty and not plan.remembers:
+            held = [prepared]
+            del cluster, prepared
+            await free(held)
+            return plan, None
         if not request.force and (names := undeployed(prepared.plan.steps)):
             raise Conflict(
                 f"deployed in Ironic, and no longer in the file: {listed_words(names)}",
@@ -205,18 +214,19 @@ class Controller:
         """{"cluster", "id", "nodes": [...], "drift": [...]}: looked at now, not remembered."""
         row = await owned(self.database, uid=uid, name=name)
         try:
-            prepared = await self._looked_at(row)
+            prepared = [await self._looked_at(row)]
         except (ProviderError, PlanRefused, SpecError) as error:
             return self._unknown(row, str(error))
         states, broken, bonds, rest = await self.planner.workers.run(
             uid,
             lambda: (
-                shown.node_states(prepared),
-                shown.faults(prepared),
-                shown.portgroups(prepared),
-                shown.other_drift(prepared),
+                shown.node_states(prepared[0]),
+                shown.faults(prepared[0]),
+                shown.portgroups(prepared[0]),
+                shown.other_drift(prepared[0]),
             ),
         )
+        await free(prepared)
         members = {member.node: member for member in self.fleet.of(uid, name)}
         nodes = [
             {
@@ -225,6 +235,7 @@ class Controller:
             }
             async for node, (state, drift) in paced(states.items())
         ]
+        await free([states, broken, bonds])
         return {"cluster": name, "id": str(row.id), "nodes": nodes, "drift": rest}
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:

@@ -17,6 +17,7 @@ from nospoon.exports.formats import FORMATS, Syntax
 from nospoon.exports.inventory import Inventory, Place
 from nospoon.model.cluster import Cluster
 from nospoon.plan.addresses import known_addresses
+from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.service import BmcService
 from nospoon.store import clusters as stored
@@ -53,15 +54,19 @@ class Exports:
         if to not in FORMATS:
             raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
         cluster = await self._planner.stored_cluster(row)
-        inventory = await self._inventory(row, cluster)
-        there = {each.name for each in inventory.places}
+        inventory = [await self._inventory(row, cluster)]
+        there = {each.name for each in inventory[0].places}
         missing = [node.name for node in cluster.nodes if node.name not in there]
         told = [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
-        text, left_out = await self._planner.workers.run(row.uid, _written, inventory, to)
+        text, left_out = await self._planner.workers.run(row.uid, _written, inventory[0], to)
+        del cluster
+        await free(inventory)
         return Exported(text, (*told, *left_out))
 
     async def _inventory(self, row: ClusterRow, cluster: Cluster) -> Inventory:
-        rows = {each.uuid: each for each in await self._database.read(stored.nodes_of, row.id)}
+        found = await self._database.read(stored.nodes_of, row.id)
+        rows = [{each.uuid: each for each in found}]
+        del found
         members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
         addresses = await self._planner.workers.run(
             row.uid, known_addresses, cluster, row.allocations
@@ -76,10 +81,11 @@ class Exports:
             if node.adopted is None and amount != len(node.nics):
                 continue
             nics = tuple(addresses.get((node.name, i), "") for i in range(amount))
-            secrets = secrets_of(rows[member.uuid], served.bmc.outlet, self._cipher)
+            secrets = secrets_of(rows[0][member.uuid], served.bmc.outlet, self._cipher)
             places.append(
                 Place(node, member.host, member.machine, served.bmc, secrets, addresses=nics)
             )
+        await free(rows)
         return Inventory(cluster, tuple(places))
 
 

@@ -40,6 +40,7 @@ from nospoon.plan.targets import touched
 from nospoon.plan.text import summary
 from nospoon.plan.words import counted, listed
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
@@ -141,6 +142,9 @@ class Work:
             await self._database.call(stored.forget_enrolment, row.id)
         late = [note for each in again.seen.observed if (note := waiting(each))]
         late += [f"{each.key.kind} {each.key.name} stays: {each.why}" for each in again.plan.later]
+        held = [again]
+        del again
+        await free(held)
         amount = len(request.targets) or len(seen.cluster.nodes)
         said = f"cluster {row.name} is up: {counted(amount, 'node')}"
         return Ended(OperationState.DONE, "; ".join((said, *late)))
@@ -163,6 +167,9 @@ class Work:
         if away or not outcome.complete:
             reasons = "".join(f"; host {host}: {reason}" for host, reason in away.items())
             return _fallen_short(outcome, f"down {name}", reasons)
+        held = [plan]
+        del plan
+        await free(held)
         await self._forget(row)
         await self._fetch_records()
         if purge:
@@ -192,6 +199,9 @@ class Work:
         plan = await self._planner.workers.run(
             row.uid, removal, cluster=row.name, cluster_id=row.id, observed=observed
         )
+        held = [nodes, known, observed]
+        del nodes, known, observed
+        await free(held)
         return plan, drivers, away
 
     async def restore(self) -> int:
@@ -382,6 +392,9 @@ class Work:
         await asyncio.to_thread(self._files.keep_only, used)
         known = await self._planner.workers.run(row.uid, self._known_cluster, row)
         files = certificate_files(known) if known is not None else ()
+        held = [known]
+        del known
+        await free(held)
         given = {row.uploads.get(name, "") for name in files}
         for digest in given - used - {""}:
             self._files.release(digest, row.uid)  # a key waits for nobody who may name it again
@@ -419,15 +432,18 @@ class Up:
     """One `up`: what it was prepared from, and what is remembered of it."""
 
     def __init__(self, work: Work, prepared: Prepared, request: Request) -> None:
-        self._work, self._prepared, self._request = work, prepared, request
-        self._kept: Kept | None = None
+        self._work, self._prepared, self._request = work, [prepared], request
+        self._kept: list[Kept] = []
 
     async def remember(self) -> None:
-        self._kept = await self._work.remember(self._prepared, self._request)
+        self._kept = [await self._work.remember(self._prepared[0], self._request)]
 
     async def carry_out(self, running: Running) -> Ended:
-        assert self._kept is not None, "it is remembered first"
-        return await self._work.up(running, self._prepared, self._request, self._kept)
+        assert self._kept, "it is remembered first"
+        ended = await self._work.up(running, self._prepared[0], self._request, self._kept[0])
+        await free(self._prepared)
+        await free(self._kept)
+        return ended
 
 
 def record_group(uid: int, name: str) -> str:

@@ -23,6 +23,7 @@ from nospoon.control.work import Removal
 from nospoon.model.ironic import Leaving
 from nospoon.plan.steps import Plan
 from nospoon.plan.text import plan_json, plan_text
+from nospoon.runtime.freeing import free
 
 router = APIRouter(tags=["clusters"])
 _JSON = msgspec.json.Encoder()
@@ -58,8 +59,10 @@ async def plan(
     body: ClusterRequest, request: HttpRequest, controller: Controlled, caller: Called
 ) -> Response:
     """What `up` would do: `{plan, text}`; changes nothing. One at a time for each user."""
-    prepared = await unless_gone(request, controller.plan(_request(body, caller)))
-    return await controller.planner.workers.run(caller.uid, _planned, prepared, {})
+    held = [await unless_gone(request, controller.plan(_request(body, caller)))]
+    answer = await controller.planner.workers.run(caller.uid, _planned, held[0], {})
+    await free(held)
+    return answer
 
 
 @router.post("/fetch", status_code=202)
@@ -92,11 +95,13 @@ async def check_hosts(
 @router.post("/clusters", status_code=202)
 async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> Response:
     """Bring a cluster to its file: `{plan, text, operation}`, the last null for nothing to do."""
-    prepared, row = await controller.up(_request(body, caller))
-    operation = operation_json(row) if row is not None else None
+    plan, row = await controller.up(_request(body, caller))
+    held, operation = [plan], operation_json(row) if row is not None else None
+    del plan
     answer = await controller.planner.workers.run(
-        caller.uid, _planned, prepared, {"operation": operation}
+        caller.uid, _planned, held[0], {"operation": operation}
     )
+    await free(held)
     answer.status_code = HTTPStatus.ACCEPTED
     return answer
 
@@ -112,8 +117,10 @@ async def status(
     name: str, request: HttpRequest, controller: Controlled, caller: Called
 ) -> Response:
     """Desired and observed state, and drift, node by node. One at a time for each user."""
-    found = await unless_gone(request, controller.status(caller.uid, name))
-    return await long_answers.with_rows(found, "nodes")
+    found = [await unless_gone(request, controller.status(caller.uid, name))]
+    answer = await long_answers.with_rows(found[0], "nodes")
+    await free(found)
+    return answer
 
 
 @router.get("/clusters/{name}/removal")
@@ -128,8 +135,10 @@ async def removal(
 ) -> Response:
     """What `down` would remove: `{plan, text}`; changes nothing."""
     how = Removal(force=force, enrolment=enrolment)
-    prepared = await unless_gone(request, controller.removal(caller.uid, name, how))
-    return await controller.planner.workers.run(caller.uid, _planned, prepared, {})
+    held = [await unless_gone(request, controller.removal(caller.uid, name, how))]
+    answer = await controller.planner.workers.run(caller.uid, _planned, held[0], {})
+    await free(held)
+    return answer
 
 
 @router.get("/clusters/{name}/export/{to}", response_model=dict[str, Any])

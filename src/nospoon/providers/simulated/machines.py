@@ -24,6 +24,7 @@ from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guest, hardware, record
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Kept, Made, Running
+from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 
 RAMDISKS = frozenset({BootDevice.NETWORK, BootDevice.HTTP, BootDevice.CDROM})
@@ -199,7 +200,11 @@ class SimulatedMachines(SimulatedDriver):
 
     async def machines(self) -> Sequence[MachineEvent]:
         self.around.begin("machines")
-        return [self._event(uuid, MachineChange.OBSERVED) for uuid in self._uuids()]
+        return [
+            self._event(uuid, MachineChange.OBSERVED)
+            async for uuid in paced(self._uuids())
+            if uuid in self.around.world.running
+        ]
 
     async def watch(self) -> AsyncIterator[MachineEvent]:
         with self.around.feed.listen() as queue:

@@ -1,0 +1,82 @@
+"""Long structures are freed while others have their turns, and all of what was held goes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from nospoon.runtime.freeing import LONG, free
+from nospoon.runtime.tasks import Tasks
+
+MANY = 40 * LONG
+
+
+class Entry:
+    """Something that is seen to go."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """As what planning knows: long collections of several kinds, some of them further down."""
+
+    rows: tuple[Entry, ...]
+    by_name: Mapping[str, Entry]
+    parts: Mapping[str, Any]
+
+    @cached_property
+    def late(self) -> list[Entry]:
+        return [Entry() for _ in range(MANY)]
+
+
+def whole() -> tuple[list[Any], list[weakref.ref[Entry]]]:
+    rows = tuple(Entry() for _ in range(MANY))
+    named = {str(number): Entry() for number in range(MANY)}
+    deeper = {"a": (frozenset(Entry() for _ in range(MANY)),)}
+    made = Whole(rows, named, deeper)
+    entries = [*rows, *named.values(), *deeper["a"][0], *made.late]
+    return [made], [weakref.ref(each) for each in entries]
+
+
+async def test_all_that_was_held_is_freed_without_the_collector() -> None:
+    held, entries = whole()
+    gc.disable()
+    try:
+        await free(held)
+        assert held == []
+        assert not [each for each in entries if each() is not None]
+    finally:
+        gc.enable()
+
+
+async def test_others_have_their_turns_meanwhile() -> None:
+    held, entries = whole()
+    seen = list[int]()
+
+    async def watch() -> None:
+        while True:
+            seen.append(sum(each() is not None for each in entries))
+            await asyncio.sleep(0)
+
+    async with Tasks("test") as tasks:
+        tasks.start(watch(), name="watch")
+        await free(held)
+    assert [each for each in seen if 0 < each < len(entries)], "some are freed before others"
+
+
+async def test_what_is_held_elsewhere_stays_whole() -> None:
+    held, entries = whole()
+    kept: Whole = held[0]
+    await free(held)
+    assert len(kept.rows) == len(kept.by_name) == len(kept.late) == MANY
+    assert all(each() is not None for each in entries)
+
+
+async def test_what_holds_itself_and_what_is_short_is_freed_at_once() -> None:
+    looped: list[Any] = []
+    looped.append(looped)
+    await free([looped, None, 5, "text", {}, (), Whole((), {}, {})])
