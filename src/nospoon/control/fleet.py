@@ -83,6 +83,11 @@ class Fleet:
     def get(self, uuid: UUID) -> Member | None:
         return self._members.get(uuid)
 
+    def owner_of(self, uuid: UUID) -> int:
+        """Whose node a machine is; root's where it is none's any more."""
+        found = self._members.get(uuid)
+        return found.uid if found is not None else 0
+
     def has_mac(self, mac: str, *, but: UUID) -> Member | None:
         """A node of another cluster than this one with a NIC of this MAC."""
         found = (self._members.get(uuid) for uuid in self._authority.holders(mac))

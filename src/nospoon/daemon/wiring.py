@@ -128,7 +128,11 @@ class Daemon:
         self.superseded = ""
         self.builds = Builds(settings.cache, settings.state / "boot-iso", self._boot_http_port)
         discs = HttpDiscs(self._http_boot_of, self.files, self.downloads)
-        bounds = Bounds(self.reach, lambda uuid: self.enrolment.endpoint_of(self.fleet.get(uuid)))
+        bounds = Bounds(
+            self.reach,
+            endpoint_of=lambda uuid: self.enrolment.endpoint_of(self.fleet.get(uuid)),
+            owner_of=lambda uuid: self.fleet.owner_of(uuid),  # noqa: PLW0108  (it is made later)
+        )
         self.agents = AgentService(self._tasks, discs.cmdline, bounds=bounds)
         self.simulations = Simulations(
             settings.state / "simulated",

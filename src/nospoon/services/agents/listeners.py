@@ -1,6 +1,6 @@
 """Where agents answer: one listener for all of one setting, each agent below a path of its own.
 
-It stays open once an agent was there: the next one is never far, and it costs one descriptor.
+It stays open for a while after its last agent: the next one is rarely far.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import socket
 import ssl
 import tempfile
+from collections import Counter, defaultdict
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +29,14 @@ from nospoon.protocols.agent.agent import AGENT_VERSION, Reply, fault
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import self_signed
 
 BACKLOG = 1024
 MAX_BODY = 8 << 20
 """Bytes of a command: a node and its ports as Ironic has them, and a config drive in base64."""
+MOST, IDLE = 64, 60.0
+"""Listeners of one user's agents, and seconds for which one stays open without an agent."""
 Setting = tuple[str, int, bool]
 
 
@@ -60,25 +64,55 @@ class Commanded(Protocol):
 
 
 class Listeners:
-    """Opens them for their first user."""
+    """Opens them for their first agent."""
 
-    def __init__(self, agents: Commanded) -> None:
-        self._app = _app(agents)
+    def __init__(self, agents: Commanded, tasks: Tasks, *, idle: float = IDLE) -> None:
+        self._app, self._tasks, self._idle = _app(agents), tasks, idle
         self._open: dict[Setting, Listener] = {}
+        self._agents: defaultdict[Setting, Counter[int]] = defaultdict(Counter)
+        """How many agents of each user are at each."""
         self._lock = asyncio.Lock()
 
-    async def use(self, behaviour: Agents) -> Listener:
-        """Raises `ProviderError` when it cannot be opened."""
-        setting = (behaviour.address, behaviour.port, behaviour.tls)
+    async def use(self, behaviour: Agents, owner: int) -> Listener:
+        """Until `leave`. Raises `ProviderError` when it cannot be opened."""
+        setting = _setting(behaviour)
         async with self._lock:
             if setting not in self._open:
+                self._refuse_more(owner)
                 self._open[setting] = await _opened(self._app, setting)
+            self._agents[setting][owner] += 1
             return self._open[setting]
+
+    def leave(self, behaviour: Agents, owner: int) -> None:
+        """One of this user's agents is there no more."""
+        setting = _setting(behaviour)
+        self._agents[setting] -= Counter({owner: 1})
+        if not self._agents[setting]:
+            self._tasks.start(self._close_unused(setting), name="close a listener of agents")
+
+    def _refuse_more(self, owner: int) -> None:
+        amount = sum(owner in users for users in self._agents.values())
+        if amount >= MOST:
+            raise ProviderError(
+                f"your agents answer at {amount} addresses and ports, as many as may be",
+                hint="Give simulated hosts the same `agents` address and port.",
+            )
+
+    async def _close_unused(self, setting: Setting) -> None:
+        await asyncio.sleep(self._idle)
+        async with self._lock:
+            if not self._agents[setting] and setting in self._open:
+                del self._agents[setting]
+                await self._open.pop(setting).server.close()
 
     async def close(self) -> None:
         for listener in self._open.values():
             await listener.server.close()
         self._open.clear()
+
+
+def _setting(behaviour: Agents) -> Setting:
+    return behaviour.address, behaviour.port, behaviour.tls
 
 
 async def _opened(app: Starlette, setting: Setting) -> Listener:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from urllib.parse import urljoin
 
 from nospoon.errors import ProviderError
@@ -13,32 +14,32 @@ from nospoon.protocols.agent.parameters import (
     per_mac,
     target,
 )
-from nospoon.runtime.http import request
+from nospoon.runtime.http import Answer
 
-PATIENCE = 30.0
+Get = Callable[[str], Awaitable[Answer]]
 
 __all__ = ["LocalDisk", "Nothing", "Ramdisk", "follow"]
 
 
-async def follow(url: str, macs: tuple[str, ...]) -> Target:
+async def follow(url: str, macs: tuple[str, ...], get: Get) -> Target:
     """Where a boot script leads a machine; `Nothing` where there is none for its NICs.
 
-    Raises `ProviderError` when its server does not answer.
+    Raises `ProviderError` when its server does not answer. `get` asks it.
     """
-    script = await _script(url)
+    script = await _script(url, get)
     for mac in macs:
         place = per_mac(script, mac)
         if place is None:
             return target(script, mac)
-        own = await _script(urljoin(url, place))
+        own = await _script(urljoin(url, place), get)
         if own:
             return target(own, mac)
     return Nothing()
 
 
-async def _script(url: str) -> str:
+async def _script(url: str, get: Get) -> str:
     """ "" where there is none."""
-    answer = await request("GET", url, verify=False, patience=PATIENCE)
+    answer = await get(url)
     if answer.status >= 500:
         raise ProviderError(f"{url} answers {answer.status}")
     return answer.body.decode("utf-8", "replace") if answer.status == 200 else ""

@@ -15,9 +15,11 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -47,9 +49,9 @@ from nospoon.services.agents.listeners import Listeners
 
 log = structlog.get_logger()
 HEADERS = (("X-OpenStack-Ironic-API-Version", API_VERSION), ("Accept", "application/json"))
-PATIENCE = 60.0
+PATIENCE, SCRIPT_PATIENCE = 60.0, 30.0
 AT_ONCE = 64
-"""Requests under way; more wait, for the sake of descriptors."""
+"""Requests of one user's agents under way; more wait, for the sake of descriptors."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class Running:
     agent: Agent
     trusted: frozenset[Origin] | None
     """Where its API may be besides what clients may reach; None: anywhere, as its owner says."""
+    owner: int = 0
     timer: asyncio.TimerHandle | None = None
     waiting: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
 
@@ -72,11 +75,12 @@ Origin = tuple[str, str, int]
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Where APIs may be that a BMC client names. `endpoint_of`: machine -> URL of the Ironic that
-    its cluster file names, "" for none.
+    its cluster file names, "" for none. `owner_of`: machine -> whose it is.
     """
 
     reach: Reach
     endpoint_of: Callable[[UUID], Awaitable[str]]
+    owner_of: Callable[[UUID], int] = lambda _: 0
 
 
 class AgentService:
@@ -94,8 +98,8 @@ class AgentService:
         self._chance = chance if chance is not None else random.SystemRandom()
         self._starting: dict[UUID, asyncio.Task[None]] = {}
         self._running: dict[UUID, Running] = {}
-        self._listeners = Listeners(self)
-        self._requests = asyncio.Semaphore(AT_ONCE)
+        self._listeners = Listeners(self, tasks)
+        self._requests: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     def booted(self, guest: Guest) -> None:
         """Begin what this machine booted."""
@@ -140,7 +144,8 @@ class AgentService:
         elif (cmdline := await self._http_boot(guest.machine)) is not None:
             found = parameters(cmdline, api=api if cmdline else "")
         elif guest.behaviour.boot_script:
-            target = await scripts.follow(guest.behaviour.boot_script, guest.hardware.macs)
+            get = partial(self._script, guest.machine)
+            target = await scripts.follow(guest.behaviour.boot_script, guest.hardware.macs, get)
             if isinstance(target, scripts.LocalDisk):
                 guest.hands.boot_disk(guest.machine)
                 return None, False
@@ -168,7 +173,8 @@ class AgentService:
     async def _begin(
         self, guest: Guest, told: Parameters, trusted: frozenset[Origin] | None
     ) -> None:
-        listener = await self._listeners.use(guest.behaviour)
+        owner = self._bounds.owner_of(guest.machine)
+        listener = await self._listeners.use(guest.behaviour, owner)
         birth = Birth(
             machine=guest.machine,
             hardware=guest.hardware,
@@ -179,7 +185,7 @@ class AgentService:
             spread=self._chance.random(),
             image=guest.image,
         )
-        running = Running(guest, Agent(birth), trusted)
+        running = Running(guest, Agent(birth), trusted, owner)
         self._running[guest.machine] = running
         self._say(guest, f"asks {told.api}")
         self._apply(running, running.agent.begin(clock.monotonic()))
@@ -213,16 +219,28 @@ class AgentService:
         self._apply(running, running.agent.expire(clock.monotonic()))
 
     async def _ask(self, running: Running, ask: Ask) -> None:
-        answer = await self._answer(ask, running.trusted)
+        answer = await self._answer(ask, running)
         if self._running.get(running.guest.machine) is running:
             told = running.agent.answered(answer.status, answer.body, clock.monotonic())
             self._apply(running, told)
 
-    async def _answer(self, ask: Ask, trusted: frozenset[Origin] | None) -> Answer:
+    async def _script(self, machine: UUID, url: str) -> Answer:
+        reach = replace(self._bounds.reach, anywhere=True)
+        async with self._turn_of(self._bounds.owner_of(machine)):
+            return await request("GET", url, verify=False, patience=SCRIPT_PATIENCE, reach=reach)
+
+    def _turn_of(self, owner: int) -> asyncio.Semaphore:
+        """Those of one user wait for each other, while a server is silent, and for nobody else."""
+        turns = self._requests.get(owner)
+        if turns is None:
+            turns = self._requests[owner] = asyncio.Semaphore(AT_ONCE)
+        return turns
+
+    async def _answer(self, ask: Ask, running: Running) -> Answer:
         """Status 0 for none."""
-        anywhere = trusted is None or origin(ask.url) in trusted
+        anywhere = running.trusted is None or origin(ask.url) in running.trusted
         reach = replace(self._bounds.reach, anywhere=anywhere or self._bounds.reach.anywhere)
-        async with self._requests:
+        async with self._turn_of(running.owner):
             try:
                 return await request(
                     ask.method, ask.url, ask.body, headers=HEADERS, verify=False,
@@ -251,6 +269,7 @@ class AgentService:
             running.timer.cancel()
         for command in list(running.waiting):
             _tell(running, command)
+        self._listeners.leave(running.guest.behaviour, running.owner)
 
     def _say(self, guest: Guest, text: str) -> None:
         guest.hands.say(guest.machine, f"simulated agent: {text}")
