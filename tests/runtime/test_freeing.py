@@ -13,7 +13,7 @@ from typing import Any
 from nospoon.runtime.freeing import LONG, free
 from nospoon.runtime.tasks import Tasks
 
-MANY = 40 * LONG
+MANY = 120 * LONG
 
 
 class Entry:
