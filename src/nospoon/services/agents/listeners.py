@@ -106,8 +106,7 @@ class Listeners:
                 await self._open.pop(setting).server.close()
 
     async def close(self) -> None:
-        for listener in self._open.values():
-            await listener.server.close()
+        await asyncio.gather(*(each.server.close() for each in self._open.values()))
         self._open.clear()
 
 
