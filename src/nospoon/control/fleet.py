@@ -20,7 +20,7 @@ from nospoon.spec.nearest import nearest
 @dataclass(frozen=True, slots=True)
 class Member:
     """A node and its owner. `profile`: what it boots from the network. `order`: sorts nodes by
-    cluster and name (node-2 before node-10), without working that out for each list anew.
+    cluster and name (node-2 before node-10), computed once, not for each list.
     """
 
     uid: int

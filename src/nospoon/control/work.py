@@ -209,13 +209,13 @@ class Work:
         rows = await self._database.read(stored.all_nodes)
         clusters = {row.id: row for row in await self._database.read(stored.all_clusters)}
         profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
-        why_not, told = self._planner.access.reached(), set[tuple[UUID, str]]()
+        why_not, logged = self._planner.access.reached(), set[tuple[UUID, str]]()
         for node in rows:
             row = clusters[node.cluster_id]
             why = why_not(row.uid, node.host, node.machine)
-            if why and (row.id, why) not in told:
+            if why and (row.id, why) not in logged:
                 log.warning("not reached", cluster=row.name, uid=row.uid, why=why)
-                told.add((row.id, why))
+                logged.add((row.id, why))
             member = _member(row, node, profiles[row.id].get(node.profile))
             self._fleet.put(member, reached=not why)
         return len(rows)

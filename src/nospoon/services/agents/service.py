@@ -230,7 +230,7 @@ class AgentService:
             return await request("GET", url, verify=False, patience=SCRIPT_PATIENCE, reach=reach)
 
     def _turn_of(self, owner: int) -> asyncio.Semaphore:
-        """Those of one user wait for each other, while a server is silent, and for nobody else."""
+        """Requests of one user wait for each other, while a server is silent, not for others'."""
         turns = self._requests.get(owner)
         if turns is None:
             turns = self._requests[owner] = asyncio.Semaphore(AT_ONCE)
