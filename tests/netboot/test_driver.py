@@ -386,6 +386,15 @@ async def test_a_log_that_guests_make_long_keeps_its_last_lines_and_goes_on(
     await later.close()
 
 
+def test_a_log_that_cannot_be_cut_keeps_no_other_long(tmp_path: Path) -> None:
+    (tmp_path / "a/broken" / logs.LOG).mkdir(parents=True)
+    long = tmp_path / "a/long" / logs.LOG
+    long.parent.mkdir()
+    long.write_bytes(b"a packet\n" * logs.MOST)
+    logs.cut(tmp_path)
+    assert 0 < long.stat().st_size <= logs.KEPT
+
+
 async def test_start_revives_a_dnsmasq_that_died_meanwhile(
     driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
 ) -> None:
