@@ -456,3 +456,10 @@ def test_a_cloud_or_a_configuration_that_is_none_is_refused(shared: Rack, tmp_pa
         in shared.run("sushy", "--os-cloud", "mine", status=2).stderr
     )
     assert not [each for each in shared.json("status") if each["name"].startswith("sushy")]
+
+
+def test_certificates_of_sushy_emulator_are_found_where_it_was_started(shared: Rack) -> None:
+    options = ("--ssl-certificate", "tls/gone.pem", "--ssl-key", "gone.key")
+    said = shared.run("sushy", *options, status=2).stderr
+    for gone in ("tls/gone.pem", "gone.key"):
+        assert f"cannot read '{shared.directory / gone}'" in said

@@ -108,13 +108,20 @@ def _text(config: str) -> str:
 
 
 def _cluster(file: str, text: str) -> tuple[str, str]:
-    """Name and text of the cluster file: one for each port, as there is an emulator for each."""
+    """Name and text of the cluster file: one for each port, as there is an emulator for each.
+
+    Paths begin where the command was started, as the emulator's do.
+    """
     from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
     from nospoon.spec.load import load  # noqa: PLC0415
 
     read = READERS["sushy-tools"]
-    port = load(read(Source(file, text, "sushy")).text, file=file).addressing.redfish_port
-    name = f"sushy-{port}"
+    bmc = load(read(Source(file, text, "sushy")).text, file=file).addressing
+    if bmc.certificate is not None:
+        certificate, key = bmc.certificate.certificate, bmc.certificate.key
+        text += f"\n{PREFIX}SSL_CERT = {str(Path(certificate).absolute())!r}"
+        text += f"\n{PREFIX}SSL_KEY = {str(Path(key).absolute())!r}"
+    name = f"sushy-{bmc.redfish_port}"
     made = read(Source(file, text, name))
     for each in made.left_out:
         echo(f"Not carried over: {each}", err=True)
