@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from nospoon.control.operations import AT_ONCE, Ended, Operations, Running
+from nospoon.errors import Conflict
 from nospoon.runtime.tasks import Tasks
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationState
@@ -72,6 +73,20 @@ async def test_what_is_cancelled_before_its_first_step_holds_up_nobody(
         await operations.cancel(row.id)
         operations.require_free(CLUSTER)
         assert (await _all(operations.follow(row.id)))[-1]["state"] != OperationState.RUNNING
+
+
+async def test_another_user_of_the_same_id_is_told_nothing_of_what_is_under_way(
+    database: SlowAtTheEnd,
+) -> None:
+    """Two may bring up clusters of one new id at the same moment."""
+    async with Tasks("test") as tasks:
+        operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="mine", uid=7, work=nothing)
+        for uid, shown in ((7, True), (8, False)):
+            with pytest.raises(Conflict) as refused:
+                await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=uid, work=nothing)
+            assert (str(row.id) in str(refused.value), "mine" in str(refused.value)) == (shown,) * 2
+        database.go.set()
 
 
 async def test_events_are_replayed_some_at_a_time(database: SlowAtTheEnd) -> None:

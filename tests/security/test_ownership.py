@@ -18,6 +18,10 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import BaseRoute, Route
 from tests.security.asked import OTHER, OWNER, STRANGER, Asked, a_daemon
 
+from nospoon.control.snapshots import MOST
+from nospoon.store import clusters, snapshots
+from nospoon.store.snapshots import SnapshotState
+
 TEXT = "cluster: owned\nhosts: {s: simulated}\nnodes: [{name: n, bmc: [ipmi]}]\n"
 THEIRS = "cluster: others\nhosts: {s: simulated}\nnodes: [{name: m, bmc: [ipmi]}]\n"
 FILE = {"file": "f", "text": THEIRS}
@@ -233,3 +237,18 @@ async def test_a_simulated_host_of_others_keeps_its_settings(tmp_path: Path) -> 
         for uid, text in ((OTHER, plain), (OTHER, own), (OWNER, failing)):
             body = {"file": "b.yaml", "text": text}
             assert (await asked.ask(uid, "POST", "/v1/plan", body)).status == 200
+
+
+async def test_a_cluster_has_so_many_snapshots(tmp_path: Path) -> None:
+    text = "cluster: c\nhosts: {h: simulated}\nnodes: [{name: n}]\n"
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, text)
+        (row,) = await asked.daemon.database.call(clusters.all_clusters)
+        for number in range(MOST):
+            taken = snapshots.SnapshotRow(row.id, f"s{number}", SnapshotState.COMPLETE, 1.0, ())
+            await asked.daemon.database.call(snapshots.put, taken)
+        refused = await asked.ask(OWNER, "POST", "/v1/clusters/c/snapshots", {"name": "more"})
+        assert (refused.status, "as many as may be" in refused.body.decode()) == (409, True)
+        await asked.daemon.database.call(snapshots.remove, taken)
+        made = await asked.ask(OWNER, "POST", "/v1/clusters/c/snapshots", {"name": "more"})
+        assert made.status == 202
