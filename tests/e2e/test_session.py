@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -66,8 +67,12 @@ def _lend_probe(home: Path) -> None:
 
 def _end_libvirt_of(home: Path) -> None:
     """The session's own libvirtd and virtlogd would end by themselves, but later."""
-    for pid_file in (home / "run").rglob("*.pid"):
-        subprocess.run(["kill", pid_file.read_text().strip()], check=False)
+    for directory, _, files in os.walk(home / "run"):
+        for name in files:
+            if name.endswith(".pid"):
+                with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+                    pid = Path(directory, name).read_text().strip()
+                    subprocess.run(["kill", pid], check=False)
 
 
 def test_an_unprivileged_user_has_servers_that_boot_what_their_bmcs_say(session: Rack) -> None:
