@@ -111,6 +111,30 @@ async def test_clusters_that_come_and_go_at_once_do_not_lose_it(place: Place) ->
     assert copy.read_bytes() == CONTENT
 
 
+async def test_who_looks_meanwhile_disturbs_nobody_who_makes_or_removes_pools(place: Place) -> None:
+    """To look at a pool that is being made, or removed, must not start it."""
+    ended = asyncio.Event()
+
+    async def look(bench: Bench) -> None:
+        while not ended.is_set():
+            await observe_everything(bench)
+
+    async def come_and_go(bench: Bench, rack: Rack) -> None:
+        for _ in range(12):
+            await make(bench, rack.pool, rack.image)
+            for part in (rack.image, rack.pool):
+                await delete(bench, part)
+
+    async with asyncio.TaskGroup() as group:
+        for bench in (place.one, place.two):
+            group.create_task(look(bench))
+        await asyncio.gather(
+            come_and_go(place.one, place.first), come_and_go(place.two, place.second)
+        )
+        ended.set()
+    assert not [name for name in place.pools() if name.startswith("nospoon-")]
+
+
 async def test_two_that_begin_at_once_make_one_whole_copy(place: Place) -> None:
     await make(place.one, place.first.pool)
     await make(place.two, place.second.pool)

@@ -68,7 +68,7 @@ class LibvirtConnection:
         common = (self._hypervisor, deployment)
         cache = ImageCache(self._hypervisor, deployment, turns or Turns())
         self._drivers: dict[Kind, Driver] = {
-            Kind.POOL: PoolDriver(*common, removed=cache.sweep),
+            Kind.POOL: PoolDriver(*common, turn=cache.turn, removed=cache.sweep),
             Kind.IMAGE: ImageDriver(cache, open_image=open_image),
             Kind.NETWORK: NetworkDriver(*common, runner=runner),
             Kind.VOLUME: VolumeDriver(*common, shared=cache.pool),

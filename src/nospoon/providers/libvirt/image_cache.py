@@ -12,6 +12,7 @@ the next image or cluster that leaves the host; the pool goes with its last imag
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -31,6 +32,8 @@ from nospoon.providers.libvirt.pools import (
     made_pool,
     our_pools,
     remove_empty,
+    volumes_known,
+    volumes_seen,
 )
 from nospoon.providers.libvirt.storage_xml import (
     COMPLETE,
@@ -40,7 +43,7 @@ from nospoon.providers.libvirt.storage_xml import (
     parse_pool,
     render_volume,
 )
-from nospoon.providers.libvirt.volumes import file_named, files_in
+from nospoon.providers.libvirt.volumes import described, file_named
 from nospoon.runtime.turns import Turns
 
 
@@ -101,10 +104,15 @@ class ImageCache:
         shape = Pool(f"{path}/{self._name}{identity.pool_end(self.hypervisor.uri)}")
         return made_pool(connect, self.hypervisor.host, self._name, shape, self.tag)
 
+    def turn(self) -> asyncio.Lock:
+        """Of those who start or remove pools there."""
+        return self.turns.of(*self.place)
+
     def content(self, connect: Connect) -> Cached:
-        """What is there, whoever uses it."""
-        pool = self.pool(connect)
-        found = {file.file: file for _, file in files_in(pool)} if pool is not None else {}
+        """What is there, whoever uses it; nothing where the pool is not started."""
+        pool = self._defined(connect)
+        seen = volumes_seen(pool) if pool is not None else []
+        found = {file.file: file for _, file in described(seen)}
         images = {name: file for name, file in found.items() if IMAGE.match(name)}
         return Cached(
             whole={name: file for name, file in images.items() if name + COMPLETE in found},
@@ -112,13 +120,15 @@ class ImageCache:
         )
 
     def references(self, connect: Connect) -> set[str]:
-        """The files of the images that clusters of this deployment use there."""
+        """The files of the images that clusters of this deployment use there, as far as their
+        pools are started.
+        """
         pools = our_pools(connect, self.deployment, None)
         return {each for pool, _ in pools for each in referred(pool)}
 
     async def sweep(self) -> None:
         """Remove what no cluster uses any more."""
-        async with self.turns.of(*self.place):
+        async with self.turn():
             await self.hypervisor.work(self.sweep_now, "remove unused images")
 
     def sweep_now(self, connect: Connect) -> None:
@@ -129,6 +139,9 @@ class ImageCache:
         if not has_directory(pool):
             pool.undefine()
             return
+        for other, _ in our_pools(connect, self.deployment, None):
+            if not other.isActive():
+                has_directory(other)  # what it refers to stays, too
         used = self.references(connect)
         names = {volume.name() for volume in pool.listAllVolumes(0)}
         left = set(names)
@@ -151,10 +164,9 @@ def referred(pool: VirPool) -> Iterator[str]:
     """The files of the images that a cluster's pool refers to. Who wrote that told libvirt, too, so
     that nobody else's pool is looked through.
     """
-    if pool.isActive() or has_directory(pool):
-        for volume in pool.listAllVolumes(0):
-            if volume.name().endswith(REFERENCE):
-                yield volume.name().removesuffix(REFERENCE)
+    for volume in volumes_known(pool):
+        if volume.name().endswith(REFERENCE):
+            yield volume.name().removesuffix(REFERENCE)
 
 
 def refer(pool: VirPool, image: str) -> None:

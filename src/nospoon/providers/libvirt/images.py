@@ -23,7 +23,7 @@ from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
 from nospoon.providers.libvirt.hypervisor import Connect, ignoring
 from nospoon.providers.libvirt.image_cache import Cached, ImageCache, refer
 from nospoon.providers.libvirt.owner import SHARED_IMAGES
-from nospoon.providers.libvirt.pools import VirPool, has_directory, our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed, volumes_seen
 from nospoon.providers.libvirt.storage_xml import (
     COMPLETE,
     REFERENCE,
@@ -32,7 +32,7 @@ from nospoon.providers.libvirt.storage_xml import (
     image_file,
     render_volume,
 )
-from nospoon.providers.libvirt.volumes import file_named, files_in
+from nospoon.providers.libvirt.volumes import described, file_named
 from nospoon.runtime import process
 
 log = structlog.get_logger()
@@ -104,11 +104,10 @@ class ImageDriver:
         """Those that clusters refer to, or have themselves, and those that none does."""
         content = self._cache.content(connect)
         for pool, facts in our_pools(connect, self._cache.deployment, cluster):
-            if facts.active and has_directory(pool):
-                found = {file.file: file for _, file in files_in(pool)}
-                for file in _images_of(found, content):
-                    if (image := as_image(file, facts.name)) is not None:
-                        yield facts.tag, image
+            found = {file.file: file for _, file in described(volumes_seen(pool))}
+            for file in _images_of(found, content):
+                if (image := as_image(file, facts.name)) is not None:
+                    yield facts.tag, image
         everything = content.whole | content.half
         if cluster is None and everything:
             for name in everything.keys() - self._cache.references(connect):
@@ -124,7 +123,7 @@ class ImageDriver:
         _refuse_unfit(path, file, shape)
         turns, place, image = self._cache.turns, self._cache.place, image_file(name, shape)
         async with turns.of(*place, shape.sha256):
-            async with turns.of(*place):
+            async with self._cache.turn():
                 missing = await self._hypervisor.work(
                     lambda connect: self._refer(connect, shape.pool, tag, image),
                     f"refer to image {name} in pool {shape.pool}",
@@ -164,7 +163,7 @@ class ImageDriver:
     async def _tidied(self, image: str, shape: Image, tag: OwnerTag) -> None:
         """After an image that could not be sent, which is told: what keeps half of it is logged."""
         try:
-            async with self._cache.turns.of(*self._cache.place):
+            async with self._cache.turn():
                 await self._hypervisor.work(
                     lambda connect: self._let_go(connect, shape.pool, tag, image),
                     f"release image {image}",
@@ -197,7 +196,7 @@ class ImageDriver:
         shape, tag = observed.shape, observed.tag
         image = image_file(observed.key.name, shape)
         turns, place = self._cache.turns, self._cache.place
-        async with turns.of(*place, shape.sha256), turns.of(*place):
+        async with turns.of(*place, shape.sha256), self._cache.turn():
             await self._hypervisor.work(
                 lambda connect: self._let_go(connect, shape.pool, tag, image),
                 f"remove image {observed.key.name}",

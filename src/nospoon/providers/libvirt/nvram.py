@@ -21,7 +21,7 @@ from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.key_databases import key_databases, with_keys_of
 from nospoon.providers.libvirt.monitor import Domain
-from nospoon.providers.libvirt.pools import VirPool, our_pool, refreshed
+from nospoon.providers.libvirt.pools import VirPool, VirVolume, our_pool, refreshed
 from nospoon.providers.libvirt.roster import Known, Roster
 from nospoon.providers.libvirt.storage_xml import nvram_file
 from nospoon.providers.libvirt.varstore import (
@@ -31,7 +31,7 @@ from nospoon.providers.libvirt.varstore import (
     entering_setup,
     with_secure_boot,
 )
-from nospoon.providers.libvirt.volumes import VirVolume, file_named
+from nospoon.providers.libvirt.volumes import file_named
 
 Edit = Callable[[bytes], bytes]
 CHUNK = 1 << 18

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,12 @@ import structlog
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resource
 from nospoon.providers.libvirt.elements import parsed
-from nospoon.providers.libvirt.faults import INTERNAL_ERROR, NO_STORAGE_POOL, SYSTEM_ERROR
+from nospoon.providers.libvirt.faults import (
+    INTERNAL_ERROR,
+    NO_STORAGE_POOL,
+    OPERATION_INVALID,
+    SYSTEM_ERROR,
+)
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import SHARED_IMAGES, pool_owner, pool_uuid
 from nospoon.providers.libvirt.storage_xml import is_ours, parse_pool, render_pool
@@ -23,6 +29,8 @@ from nospoon.providers.libvirt.tags import clusters
 
 log = structlog.get_logger()
 VirPool = Any
+VirVolume = Any
+NOT_STARTED = (NO_STORAGE_POOL, OPERATION_INVALID)
 POOL_NAME = "nospoon-"
 
 
@@ -82,8 +90,9 @@ def refreshed(pool: VirPool) -> VirPool:
 
 
 def has_directory(pool: VirPool) -> bool:
-    """Start it, or look at it. Where a removal that was interrupted, or somebody, removed its
-    directory, there is none of its files either; libvirt ends an active pool when it finds that.
+    """Start it, or look at it: for who has the turn. Where a removal that was interrupted, or
+    somebody, removed its directory, there is none of its files either; libvirt ends an active pool
+    when it finds that.
     """
     try:
         if pool.isActive():
@@ -91,13 +100,39 @@ def has_directory(pool: VirPool) -> bool:
         else:
             pool.create(0)
     except libvirt.libvirtError as error:
-        gone = error.get_error_code() == SYSTEM_ERROR and "No such file" in str(error)
+        gone = _is_gone(error)
         if gone and pool.isActive():
             pool.destroy()
         if not gone and error.get_error_code() != INTERNAL_ERROR:
             raise
         return not gone
     return True
+
+
+def _is_gone(error: libvirt.libvirtError) -> bool:
+    return error.get_error_code() == SYSTEM_ERROR and "No such file" in str(error)
+
+
+def volumes_known(pool: VirPool) -> list[VirVolume]:
+    """The files of a pool that libvirt knows; none of one that is not started, or that goes
+    meanwhile. This changes nothing: who makes or removes the pool right now is not disturbed.
+    """
+    try:
+        return list(pool.listAllVolumes(0))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in NOT_STARTED:
+            raise
+        return []
+
+
+def volumes_seen(pool: VirPool) -> list[VirVolume]:
+    """The same after a look at the pool's directory; none where that is gone."""
+    try:
+        return volumes_known(refreshed(pool))
+    except libvirt.libvirtError as error:
+        if not _is_gone(error) and error.get_error_code() not in NOT_STARTED:
+            raise
+        return []
 
 
 def _root(thing: VirPool) -> ET.Element:
@@ -134,10 +169,12 @@ def made_pool(connect: Connect, host: str, name: str, shape: Pool, tag: OwnerTag
     if pool.isActive():
         return pool
     try:
-        pool.build(0)
         pool.setAutostart(1)
+        pool.build(0)
         pool.create(0)
     except libvirt.libvirtError:
+        if pool.isActive():  # somebody else started it
+            return pool
         pool.undefine()
         raise
     return pool
@@ -165,11 +202,14 @@ class PoolDriver:
         hypervisor: Hypervisor,
         deployment: str,
         *,
+        turn: Callable[[], asyncio.Lock],
         removed: Callable[[], Awaitable[None]],
     ) -> None:
-        """`removed`: called after a pool went, for what it may have been the last to use."""
+        """`turn`: of those who start or remove pools there. `removed`: called after a pool went,
+        for what it may have been the last to use.
+        """
         self._hypervisor, self._deployment = hypervisor, deployment
-        self._removed = removed
+        self._turn, self._removed = turn, removed
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         pools = await self._hypervisor.ask(
@@ -190,12 +230,13 @@ class PoolDriver:
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         assert isinstance(resource.shape, Pool)
         shape = resource.shape
-        await self._hypervisor.work(
-            lambda connect: made_pool(
-                connect, self._hypervisor.host, resource.key.name, shape, tag
-            ),
-            f"make storage pool {resource.key.name} in {shape.path}",
-        )
+        async with self._turn():
+            await self._hypervisor.work(
+                lambda connect: made_pool(
+                    connect, self._hypervisor.host, resource.key.name, shape, tag
+                ),
+                f"make storage pool {resource.key.name} in {shape.path}",
+            )
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         """Start it again; its path cannot change."""
@@ -205,10 +246,11 @@ class PoolDriver:
 
     async def delete(self, observed: Observed) -> None:
         name = observed.key.name
-        await self._hypervisor.work(
-            lambda connect: self._remove(connect, name, observed.tag),
-            f"remove storage pool {name}",
-        )
+        async with self._turn():
+            await self._hypervisor.work(
+                lambda connect: self._remove(connect, name, observed.tag),
+                f"remove storage pool {name}",
+            )
         await self._removed()
 
     def _remove(self, connect: Connect, name: str, tag: OwnerTag) -> None:

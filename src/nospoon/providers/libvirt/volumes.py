@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 import libvirt
@@ -20,12 +19,14 @@ from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, NO_STOR
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import owner_in
 from nospoon.providers.libvirt.pools import (
+    NOT_STARTED,
     FoundPool,
     VirPool,
-    has_directory,
+    VirVolume,
     our_pool,
     our_pools,
     refreshed,
+    volumes_seen,
 )
 from nospoon.providers.libvirt.storage_xml import (
     EARLIER_DISK,
@@ -40,16 +41,20 @@ from nospoon.providers.libvirt.storage_xml import (
 )
 
 log = structlog.get_logger()
-VirVolume = Any
 
 
 def files_in(pool: VirPool) -> Iterator[tuple[VirVolume, FoundVolume]]:
-    """Every file of a pool. One that vanishes while we look is left out."""
-    for volume in pool.listAllVolumes(0):
+    """Every file of a pool, as libvirt knows it."""
+    return described(pool.listAllVolumes(0))
+
+
+def described(volumes: Iterable[VirVolume]) -> Iterator[tuple[VirVolume, FoundVolume]]:
+    """Files with what libvirt says of them. One that vanishes while we look is left out."""
+    for volume in volumes:
         try:
             xml = volume.XMLDesc(0)
         except libvirt.libvirtError as error:
-            if error.get_error_code() == NO_STORAGE_VOL:
+            if error.get_error_code() in (NO_STORAGE_VOL, *NOT_STARTED):
                 continue
             raise
         yield volume, parse_volume(parsed(xml))
@@ -149,8 +154,8 @@ class VolumeDriver:
     ) -> list[tuple[OwnerTag, tuple[str, Volume]]]:
         found = []
         for pool, facts in our_pools(connect, self._deployment, cluster):
-            if facts.active and has_directory(pool):
-                files = [file for _, file in files_in(pool)]
+            files = [file for _, file in described(volumes_seen(pool))]
+            if files:
                 earlier = self._claimed(connect, facts, files)
                 disks = (as_disk(file, facts.name, earlier=earlier) for file in files)
                 found += [(facts.tag, disk) for disk in disks if disk is not None]
