@@ -7,12 +7,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nospoon.testing.rack import CACHE, Rack
+from nospoon.testing.trees import remove_tree
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 
@@ -40,16 +41,7 @@ def session() -> Iterator[Rack]:
     finally:
         rack.kill()
         _end_libvirt_of(home)
-    shutil.rmtree(home, onerror=_unless_gone)
-
-
-def _unless_gone(
-    act: Callable[..., object], path: str, error: tuple[type[BaseException], BaseException, object]
-) -> None:
-    """A libvirtd that ends removes files of its own beside us."""
-    del act, path
-    if not isinstance(error[1], FileNotFoundError):
-        raise error[1]
+    remove_tree(home)
 
 
 def _lend_probe(home: Path) -> None:

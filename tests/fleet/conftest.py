@@ -19,6 +19,7 @@ import pytest
 
 from nospoon.testing.libvirtd import wait_until
 from nospoon.testing.rack import BIN, Rack
+from nospoon.testing.trees import remove_tree
 
 SET_UP = """
 set -e
@@ -192,7 +193,7 @@ def _farm() -> Iterator[Farm]:
     finally:
         for host in hosts.values():
             host.close()
-        shutil.rmtree(place)
+        remove_tree(place)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from tests.fleet.conftest import FarHost
 
 from nospoon.testing.libvirtd import wait_until
 from nospoon.testing.rack import Rack
+from nospoon.testing.trees import remove_tree
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
@@ -76,7 +77,7 @@ def rack() -> Iterator[Rack]:
         made.close()
     finally:
         host.close()
-        shutil.rmtree(place)
+        remove_tree(place)
 
 
 def test_machines_are_made_and_started_over_tls_and_who_shows_no_certificate_is_refused(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from nospoon.dev.disk_image import HELLO
 from nospoon.testing.ironic import Api, until
 from nospoon.testing.rack import CACHE, Rack
+from nospoon.testing.trees import remove_tree
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(1800)]
 
@@ -57,7 +57,7 @@ def provisioning(rack: Rack, free_port: int, another_port: int) -> Iterator[Prov
         for name in rack.names:
             rack.run("down", "--yes", "--purge", "--forget-enrolment", name)
         ours.run("dev", "ironic", "down")
-        shutil.rmtree(names["NOSPOON_STATE_DIR"])
+        remove_tree(Path(names["NOSPOON_STATE_DIR"]))
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +67,7 @@ def built() -> dict[str, str]:
     found: dict[str, str] = Rack.at(directory, NOSPOON_CACHE_DIR=str(CACHE)).json(
         "dev", "ipa", "build"
     )
-    shutil.rmtree(directory)
+    remove_tree(directory)
     return found
 
 

@@ -26,6 +26,7 @@ from nospoon.runtime.runner import LocalRunner
 from nospoon.testing import guests
 from nospoon.testing.conformance import Bench, Rack, events_of, found, make, rack_for, remove_all
 from nospoon.testing.conformance import until as next_event
+from nospoon.testing.trees import remove_tree
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 NOBODY = 65534
@@ -70,7 +71,7 @@ def session() -> Iterator[Session]:
     for daemon in reversed(daemons):
         daemon.send_signal(signal.SIGTERM)
         daemon.wait(30)
-    shutil.rmtree(home)
+    remove_tree(home)
 
 
 async def nothing(resource: Resource) -> None:

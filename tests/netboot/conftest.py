@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import random
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -27,6 +26,7 @@ from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.netboot import ToldAuthority
+from nospoon.testing.trees import remove_tree
 
 NAMES = (f"{os.getpid():x}{number:x}" for number in itertools.count())
 
@@ -87,7 +87,7 @@ def state() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="nospoon-netboot-"))
     path.chmod(0o755)
     yield path
-    shutil.rmtree(path)
+    remove_tree(path)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from nospoon.providers.libvirt.key_databases import key_databases
 from nospoon.providers.libvirt.varstore import LARGEST
 from nospoon.testing.bench import Bench, bench, with_disk
 from nospoon.testing.redfish import client
+from nospoon.testing.trees import remove_tree
 from nospoon.testing.validated import Found, Target, check_service
 
 pytestmark = [pytest.mark.tools]
@@ -119,4 +119,4 @@ def searchable() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="nospoon-validated-"))
     place.chmod(0o711)
     yield place
-    shutil.rmtree(place)
+    remove_tree(place)

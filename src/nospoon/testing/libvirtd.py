@@ -8,7 +8,6 @@ pytest put below its private temporary directories. For tests and benchmarks.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -17,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from nospoon.testing.trees import remove_tree
 
 SET_UP = """
 set -e
@@ -92,7 +93,7 @@ def a_libvirt_of_ones_own() -> Iterator[OwnLibvirt]:
         yield made
     finally:
         made.close()
-        shutil.rmtree(place)
+        remove_tree(place)
 
 
 def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:

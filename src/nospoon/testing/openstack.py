@@ -26,6 +26,7 @@ from nospoon.dev import environment, ironic
 from nospoon.dev.configuration import Wanted
 from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
+from nospoon.testing.trees import remove_tree
 
 REGION, PASSWORD, START_SECONDS = "RegionOne", "secret", 150
 VERSIONS = "compute 2.61, placement 1.22"
@@ -126,7 +127,7 @@ def down(made: Cloud, *, cache: Path) -> None:
     asyncio.run(ironic.down(state=made.state / "ironic", cache=cache, purge=False))
     for each in made.processes:
         asyncio.run(owned.stop(each, patience=10, with_session=True))
-    shutil.rmtree(made.state)
+    remove_tree(made.state)
 
 
 @contextmanager

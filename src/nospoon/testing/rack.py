@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 from nospoon.testing.alone import held
+from nospoon.testing.trees import remove_tree
 
 BLOCKS, PORTS, FIRST = 44, 500, 10_000
 """Blocks of ports from 10,000 on, below those of outgoing connections (32,768 and more, ip(7))."""
@@ -181,4 +181,4 @@ def private_rack(**environment: str) -> Iterator[Rack]:
         raise
     finally:
         made.kill()
-    shutil.rmtree(directory)
+    remove_tree(directory)
