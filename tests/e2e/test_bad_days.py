@@ -411,7 +411,7 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     place = tmp_path / "clean"
     run(sys.executable, "-m", "venv", str(place))
     pip = [str(place / "bin/python"), "-m", "pip", "install", "--quiet"]
-    run(*pip, "--require-hashes", "-r", str(ROOT / "requirements" / "run.txt"))
+    run(*pip, "--require-hashes", "--no-deps", "-r", str(ROOT / "requirements" / "run.txt"))
     run(*pip, "--no-deps", str(wheel))
     rack = Rack.at(tmp_path)
     rack.environment = {k: v for k, v in rack.environment.items() if k != "PYTHONPATH"}

@@ -52,11 +52,15 @@ def test_set_up_installs_locked_files_only() -> None:
 
 
 def _is_locked(line: str) -> bool:
-    """The project itself has no hash: it comes without dependencies, built by what is locked."""
-    return "--no-build-isolation" in line and ("--require-hashes" in line or "--no-deps" in line)
+    """The project itself has no hash: it is built by what is locked. Of dependencies pip would look
+    at newer releases, too, where somebody asks for one with an extra.
+    """
+    return {"--no-build-isolation", "--no-deps"} <= set(line.split()) and (
+        "--require-hashes" in line or line.endswith("-e .")
+    )
 
 
 def test_environments_of_development_services_are_locked(tmp_path: Path) -> None:
     lock = TOP / "src/nospoon/dev/ironic.txt"
     for ways in (environment._by_uv("uv", tmp_path, lock), environment._by_pip(tmp_path, lock)):
-        assert "--require-hashes" in ways[-1]
+        assert {"--require-hashes", "--no-deps"} <= set(ways[-1])

@@ -23,8 +23,10 @@ LONGEST_INSTALL = 1800.0
 """Seconds in which 400 MB come through a slow line."""
 STAMP = "complete"
 KEY_DIGITS = 16
-_LOCKED = ("--require-hashes", "--requirement")
-"""Options of pip and uv: only the very files that the lock file names are installed."""
+_LOCKED = ("--require-hashes", "--no-deps", "--requirement")
+"""Options of pip and uv: only the very files that the lock file names are installed. It has every
+dependency; one with an extra (`NAME[EXTRA]`) would make pip look at newer releases and refuse them.
+"""
 
 _BESIDE = str(Path(sys.executable).parent)
 """Where tools are that were installed with us."""
