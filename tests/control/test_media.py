@@ -72,7 +72,7 @@ class Drive:
     busy: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def driver(self, machine: UUID) -> Drive:
+    def drives(self, machine: UUID) -> Drive:
         assert machine == MACHINE
         return self
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from uuid import uuid4
 
 import libvirt
 import pytest
@@ -29,13 +30,14 @@ class TestLibvirt(DriverPromises):
     @pytest.fixture
     async def bench(
         self, connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
-    ) -> Bench:
+    ) -> AsyncIterator[Bench]:
         content = b"a disk".ljust(1 << 20, b"\0")
         sha256 = hashlib.sha256(content).hexdigest()
         (tmp_path / "image.raw").write_bytes(content)
         images[sha256] = str(tmp_path / "image.raw")
         uri = connection.host.uri
-        return Bench(
+        foreign = libvirt.open(uri).defineXML(DOMAIN.format(name=f"theirs-{uuid4().hex[:6]}"))
+        yield Bench(
             connection=connection,
             host="here",
             deployment="kit",
@@ -43,7 +45,11 @@ class TestLibvirt(DriverPromises):
             image=Image("", sha256, "raw", 1 << 20),
             make_stranger=lambda resource: make_stranger(uri, resource, tmp_path),
             remove_machine=lambda resource: remove_machine(uri, resource),
+            foreign=foreign.name(),
         )
+        if foreign.isActive():
+            foreign.destroy()
+        foreign.undefine()
 
     async def test_a_pool_of_an_earlier_version_is_known_by_its_clusters_other_things(
         self, bench: Bench, rack: Rack

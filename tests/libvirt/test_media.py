@@ -64,7 +64,9 @@ async def test_a_machine_boots_from_media_that_were_inserted_while_it_was_off(
     rack = silent_rack(firmware)
     await make(bench, *rack.all)
     machines = connection.machine_driver
-    await machines.insert(rack.uuid, medium(await guests.speaking_cd(tmp_path, firmware=firmware)))
+    await machines.drives.insert(
+        rack.uuid, medium(await guests.speaking_cd(tmp_path, firmware=firmware))
+    )
     listener = guests.Listener(machines.console_record(rack.uuid))
     await machines.power(rack.uuid, PowerCommand.ON, CDROM_ONCE)
     assert await listener.hears(guests.BOOTED) == guests.BOOTED
@@ -84,7 +86,7 @@ async def test_media_inserted_into_a_running_machine_boot_at_its_next_reset_and_
     await listener.hears(
         b"Booting from Hard Disk"
     )  # a reset at once may meet a BIOS that is half there
-    await machines.insert(rack.uuid, disc)
+    await machines.drives.insert(rack.uuid, disc)
     await machines.power(rack.uuid, PowerCommand.RESET, CDROM_ONCE)
     assert await listener.hears(guests.BOOTED) == guests.BOOTED
 
@@ -95,11 +97,11 @@ async def test_media_inserted_into_a_running_machine_boot_at_its_next_reset_and_
     await connection.drivers[Kind.MACHINE].change(observed, more, bench.tag)
     assert disc.sha256 in drive_of(connection, rack, live=False)
 
-    await machines.eject(rack.uuid)
+    await machines.drives.eject(rack.uuid)
     assert disc.sha256 not in drive_of(connection, rack, live=False)
     assert disc.sha256 not in drive_of(connection, rack, live=True)
     assert files_in_pool(connection, rack) == []
-    await machines.eject(rack.uuid)
+    await machines.drives.eject(rack.uuid)
 
 
 async def test_other_media_take_the_place_of_those_that_are_in(
@@ -113,8 +115,8 @@ async def test_other_media_take_the_place_of_those_that_are_in(
     (tmp_path / "one").write_bytes(b"1" * 4096)
     (tmp_path / "two").write_bytes(b"2" * 4096)
     one, two = medium(tmp_path / "one"), medium(tmp_path / "two")
-    await connection.machine_driver.insert(rack.uuid, one)
-    await connection.machine_driver.insert(rack.uuid, one)
-    await connection.machine_driver.insert(rack.uuid, two)
+    await connection.machine_driver.drives.insert(rack.uuid, one)
+    await connection.machine_driver.drives.insert(rack.uuid, one)
+    await connection.machine_driver.drives.insert(rack.uuid, two)
     assert files_in_pool(connection, rack) == [f"media-{two.sha256}.iso"]
     assert two.sha256 in drive_of(connection, rack, live=False)

@@ -74,18 +74,18 @@ async def test_keys_are_those_of_the_firmware_and_reset_when_a_start_says_so(
     rack = guests.guest_rack(bench, disk, images, tmp_path, firmware=Firmware.UEFI_SECURE)
     await make(bench, *rack.all)
     machines = connection.machine_driver
-    assert list(await machines.key_databases(rack.uuid)) == [], "it never started"
+    assert list(await machines.firmware_keys.key_databases(rack.uuid)) == [], "it never started"
     await machines.power(rack.uuid, PowerCommand.ON, PLAIN)
-    made = await machines.key_databases(rack.uuid)
+    made = await machines.firmware_keys.key_databases(rack.uuid)
     assert [each.name for each in made if each.signatures] == ["PK", "KEK", "db", "dbx"]
     await machines.power(rack.uuid, PowerCommand.OFF, PLAIN)
 
     (file,) = tmp_path.rglob("*.nvram")
     flash = without_variable(file.read_bytes(), "dbx", IMAGE_SECURITY)
     file.write_bytes(with_variable(flash, Variable("Ours", GLOBAL, b"stays")))
-    assert (await machines.key_databases(rack.uuid))[3].signatures == ()
+    assert (await machines.firmware_keys.key_databases(rack.uuid))[3].signatures == ()
     await machines.power(rack.uuid, PowerCommand.ON, BootPlan(ORDER, ORDER, reset_keys=True))
-    assert await machines.key_databases(rack.uuid) == made
+    assert await machines.firmware_keys.key_databases(rack.uuid) == made
     assert b"stays" in [each.data for each in variables(file.read_bytes())]
 
 

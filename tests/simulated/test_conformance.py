@@ -17,7 +17,7 @@ from nospoon.testing.conformance import Bench, DriverPromises, Stranger
 class TestSimulated(DriverPromises):
     @pytest.fixture
     async def bench(self, tmp_path: Path) -> AsyncIterator[Bench]:
-        speaking = Simulation(boot=0.1, console="login: ")
+        speaking = Simulation(boot=0.1, console="login: ", machines=("theirs",))
         connection = SimulatedConnection("sim", "kit", lambda: 1000.0, simulation=speaking)
 
         async def make_stranger(resource: Resource) -> Stranger:
@@ -45,5 +45,6 @@ class TestSimulated(DriverPromises):
             make_stranger=make_stranger,
             remove_machine=remove_machine,
             patience=5.0,
+            foreign="theirs",
         )
         await connection.close()

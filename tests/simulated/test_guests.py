@@ -167,11 +167,11 @@ async def test_a_guest_of_a_medium_is_told_what_is_written_there(tmp_path: Path)
     iso = made_medium(tmp_path)
     async with place(tmp_path) as here:
         machines = here.connection.machine_driver
-        await machines.insert(here.rack.uuid, Medium(str(iso), "ab" * 32))
+        await machines.drives.insert(here.rack.uuid, Medium(str(iso), "ab" * 32))
         iso.unlink()
         await here.power(PowerCommand.ON, CDROM)
         assert (await here.guest()).cmdline == "/vmlinuz ipa-api-url=http://h --"
-        await machines.eject(here.rack.uuid)
+        await machines.drives.eject(here.rack.uuid)
         await here.power(PowerCommand.CYCLE, CDROM)
         assert here.said.endswith("boots disk\r\n")
 

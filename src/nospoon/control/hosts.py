@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import structlog
 
-from nospoon.errors import Gone, NospoonError
+from nospoon.errors import Gone, NospoonError, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
 from nospoon.model.secure_boot import KeyDatabase
-from nospoon.providers.base import Connection, MachineDriver
+from nospoon.providers.base import Connection, DiskSnapshots, Drives, MachineDriver
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 from nospoon.runtime.runner import Runner, runner_for
@@ -27,6 +28,7 @@ log = structlog.get_logger()
 
 Connect = Callable[[Host], Connection]
 OnEvent = Callable[[MachineEvent], None]
+Port = TypeVar("Port")
 RECONNECT_DELAY = 2.0
 """Seconds before a watch that broke is begun again."""
 EVENTS_AT_ONCE = 8
@@ -143,10 +145,30 @@ class Hosts:
         await self.driver(machine).power(machine, command, boot)
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
-        await self.driver(machine).set_boot(machine, boot)
+        order = self.driver(machine).boot_order
+        if order is not None:  # else its boot script asks
+            await order.set_boot(machine, boot)
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
-        return await self.driver(machine).key_databases(machine)
+        keys = self.driver(machine).firmware_keys
+        return await keys.key_databases(machine) if keys is not None else ()
+
+    def drives(self, machine: UUID) -> Drives:
+        """The CD drive of a machine. Raises `ProviderError` where it can have none."""
+        return self._port(machine, self.driver(machine).drives, "take no virtual media")
+
+    def snapshots(self, machine: UUID) -> DiskSnapshots:
+        """Of a machine. Raises `ProviderError` where there are none."""
+        return self._port(machine, self.driver(machine).snapshots, "have no snapshots")
+
+    def _port(self, machine: UUID, port: Port | None, lack: str) -> Port:
+        if port is None:
+            name = self.host_of(machine).host.name
+            raise ProviderError(
+                f"machines of host {name} {lack}",
+                hint="Use a host whose connection has it: `nospoon host list`.",
+            )
+        return port
 
     async def look(self, host: Host) -> None:
         """Look at all machines of a host now, in one call; used where some were just made."""

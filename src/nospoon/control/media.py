@@ -58,7 +58,7 @@ class Media:
         holds. Raises `UsageError` for other URLs, `ProviderError` when it cannot be fetched,
         `Conflict` when something else was asked for meanwhile.
         """
-        self._hosts.driver(machine)  # an unknown machine is refused before the transfer
+        self._hosts.drives(machine)  # an unknown machine is refused before the transfer
         place, access = separated(url, Access(username, password, verify=verify))
         self._leave(machine)
         mine = self._awaited[machine] = Transfer()
@@ -93,7 +93,7 @@ class Media:
 
     async def _put(self, machine: UUID, sha256: str, name: str) -> None:
         medium = Medium(str(self._files.path(sha256)), sha256)
-        await self._hosts.driver(machine).insert(machine, medium)
+        await self._hosts.drives(machine).insert(machine, medium)
         await self._note(machine, name)
 
     def _turn(self, machine: UUID) -> asyncio.Lock:
@@ -136,7 +136,7 @@ class Media:
         """Take out what is in; an empty drive is no error."""
         self._leave(machine)
         async with self._turn(machine):
-            await self._hosts.driver(machine).eject(machine)
+            await self._hosts.drives(machine).eject(machine)
             await self._note(machine, "")
 
     @asynccontextmanager

@@ -269,7 +269,8 @@ class Recovery:
         kept, silent = [], bool(part.lacking)
         for node in part.nodes:
             try:
-                kept.append((node, await self._hosts.driver(node.uuid).kept(node.uuid)))
+                port = self._hosts.driver(node.uuid).snapshots
+                kept.append((node, await port.list(node.uuid) if port is not None else {}))
             except (HostUnreachable, Gone):
                 silent = True
         known = {

@@ -94,7 +94,7 @@ class Snapshots:
                 hint="Delete one first: `nospoon snapshot list` shows them.",
             )
         members = self._members(row)
-        await self._refuse_unable(members)
+        self._refuse_unable(members)
         return await self._start("snapshot", row, lambda run: self._create(run, row, name, members))
 
     async def restore(self, uid: int, cluster: str, name: str) -> OperationRow:
@@ -135,7 +135,8 @@ class Snapshots:
         was not made yet.
         """
         try:
-            disks = await self._hosts.driver(machine).kept(machine)
+            port = self._hosts.driver(machine).snapshots
+            disks = await port.list(machine) if port is not None else {}
         except (HostUnreachable, Gone):
             return set()
         return {name for states in disks.values() for name in states}
@@ -143,7 +144,7 @@ class Snapshots:
     async def _refuse_lost(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off: all of them can go back, or none does."""
         name = snapshot.name
-        looked = (self._hosts.driver(m.machine).kept(m.machine) for m in snapshot.members)
+        looked = (self._hosts.snapshots(m.machine).list(m.machine) for m in snapshot.members)
         found = list(zip(snapshot.members, await asyncio.gather(*looked), strict=True))
         lost = [
             (member.node, [d for d in member.disks or kept if name not in kept.get(d, ())])
@@ -166,8 +167,10 @@ class Snapshots:
 
     async def _refuse_hindered(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off, too."""
-        drivers = ((self._hosts.driver(m.machine), m.machine) for m in snapshot.members)
-        asked = (driver.hindered(machine, snapshot.name) for driver, machine in drivers)
+        asked = (
+            self._hosts.snapshots(m.machine).blocker(m.machine, snapshot.name)
+            for m in snapshot.members
+        )
         why = zip(snapshot.members, await asyncio.gather(*asked), strict=True)
         other = [f"{member.node} ({reason})" for member, reason in why if reason]
         if other:
@@ -226,7 +229,7 @@ class Snapshots:
         disks: dict[UUID, tuple[str, ...]] = {}
 
         async def look(member: Member) -> None:
-            kept = await self._hosts.driver(member.machine).kept(member.machine)
+            kept = await self._hosts.snapshots(member.machine).list(member.machine)
             disks[member.machine] = tuple(disk for disk, names in kept.items() if row.name in names)
 
         await self._each(None, row.members, look, "look at")
@@ -241,7 +244,7 @@ class Snapshots:
         on: set[UUID] = set()
 
         async def pause(member: Member) -> None:
-            if await self._hosts.driver(member.machine).pause(member.machine):
+            if await self._hosts.snapshots(member.machine).pause(member.machine):
                 on.add(member.machine)
 
         try:
@@ -277,16 +280,16 @@ class Snapshots:
 
     async def _resumed(self, member: Member) -> None:
         if member.on and self._fleet.get(member.machine) is not None:
-            await self._hosts.driver(member.machine).resume(member.machine)
+            await self._hosts.snapshots(member.machine).resume(member.machine)
 
     def _taken(self, row: SnapshotRow) -> Act:
-        return lambda m: self._hosts.driver(m.machine).take(m.machine, row.name)
+        return lambda m: self._hosts.snapshots(m.machine).create(m.machine, row.name)
 
     def _reverted(self, row: SnapshotRow) -> Act:
-        return lambda m: self._hosts.driver(m.machine).revert(m.machine, row.name)
+        return lambda m: self._hosts.snapshots(m.machine).restore(m.machine, row.name)
 
     def _dropped(self, row: SnapshotRow) -> Act:
-        return lambda m: self._hosts.driver(m.machine).drop(m.machine, row.name)
+        return lambda m: self._hosts.snapshots(m.machine).delete(m.machine, row.name)
 
     async def _off(self, member: Member) -> None:
         await self._bmcs.power(member.machine, PowerCommand.OFF)
@@ -375,7 +378,7 @@ class Snapshots:
             found.append(Member(each.node, each.uuid, on=True))
         return found
 
-    async def _refuse_unable(self, members: Sequence[Member]) -> None:
+    def _refuse_unable(self, members: Sequence[Member]) -> None:
         known = (self._fleet.get(member.machine) for member in members)
         adopted = [each.node for each in known if each is not None and each.machine.adopted]
         if adopted:
@@ -383,10 +386,8 @@ class Snapshots:
                 f"adopted machines, whose disks are their owners': {', '.join(adopted[:5])}",
                 hint="Their owners' tools can, such as `virsh snapshot-create`.",
             )
-        hosts = {used.host.name: used for m in members if (used := self._hosts.host_of(m.machine))}
-        for name, used in hosts.items():
-            if not (await self._hosts.capabilities(used.host)).snapshots:
-                raise ProviderError(f"host {name} takes no snapshots")
+        for member in members:
+            self._hosts.snapshots(member.machine)
 
     async def _start(
         self, kind: str, row: ClusterRow, work: Callable[[Running], Awaitable[Ended]]

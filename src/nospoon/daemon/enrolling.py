@@ -9,7 +9,7 @@ from nospoon.control.discovery import DiscoveryDriver
 from nospoon.control.enrolment import Sought
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
-from nospoon.daemon.fenced import FencedDriver, Require
+from nospoon.daemon.fenced import Require, fenced
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
@@ -69,4 +69,4 @@ class Enrolling:
                 sought.patience,
                 deployment=self._deployment,
             )
-        return {kind: FencedDriver(each, self._require) for kind, each in drivers.items()}
+        return {kind: fenced(each, self._require) for kind, each in drivers.items()}

@@ -46,7 +46,7 @@ from nospoon.daemon.bmc_state import StoredRuntime
 from nospoon.daemon.builds import Builds
 from nospoon.daemon.connections import Connections
 from nospoon.daemon.enrolling import Enrolling
-from nospoon.daemon.fenced import FencedConnection, FencedDriver
+from nospoon.daemon.fenced import fenced
 from nospoon.daemon.grants import read_grants
 from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes
@@ -458,7 +458,7 @@ class Daemon:
         return served.aggregate.http_boot if served is not None else ""
 
     def _connect(self, host: Host) -> Connection:
-        return FencedConnection(self.connections.connect(host), self.lease.require)
+        return fenced(self.connections.connect(host), self.lease.require)
 
     def _boot_http_port(self) -> int:
         return self.boot_http.port
@@ -503,7 +503,7 @@ class Daemon:
     def _fenced(self, driver: Driver) -> Driver:
         """The same each time, for one driver serves several hosts."""
         if driver not in self._fences:
-            self._fences[driver] = FencedDriver(driver, self.lease.require)
+            self._fences[driver] = fenced(driver, self.lease.require)
         return self._fences[driver]
 
     def _netboot_of(self, host: Host) -> Driver:

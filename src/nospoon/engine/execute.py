@@ -21,7 +21,7 @@ from nospoon.plan.enrol import PLACE
 from nospoon.plan.kinds import KINDS
 from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.steps import Action, Plan
-from nospoon.providers.base import Driver, MachineDriver
+from nospoon.providers.base import Adoption, Driver, MachineDriver
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
@@ -218,7 +218,7 @@ class _Run:
         if move.half is Half.REMOVE:
             assert step.observed is not None, "only what was observed is removed"
             if is_adopted(step.observed.shape):
-                await self._machines(move.key).release(step.observed)
+                await self._adoption(move.key).release(step.observed)
             else:
                 await driver.delete(step.observed)
             return
@@ -228,7 +228,7 @@ class _Run:
             assert step.observed is not None, "only what was observed is changed"
             await driver.change(step.observed, step.desired, tag)
         elif is_adopted(step.desired.shape):
-            await self._machines(move.key).claim(step.desired, tag)
+            await self._adoption(move.key).claim(step.desired, tag)
         else:
             await driver.create(step.desired, tag)
 
@@ -238,8 +238,10 @@ class _Run:
             raise MissingTool(f"nothing here makes a {key.kind} on host {key.host}")
         return driver
 
-    def _machines(self, key: Key) -> MachineDriver:
-        return cast("MachineDriver", self._driver(key))  # what drives machines
+    def _adoption(self, key: Key) -> Adoption:
+        adoption = cast("MachineDriver", self._driver(key)).adoption  # what drives machines
+        assert adoption is not None, "machines are found to adopt where they can be claimed alone"
+        return adoption
 
     def _tell(self, phase: Phase, move: Move, message: str) -> None:
         over = self.outcome.done + len(self.outcome.failures) + self.outcome.skipped

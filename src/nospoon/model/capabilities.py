@@ -27,7 +27,6 @@ class Capabilities:
     which making the first machine does.
     `runs_guests`: its machines run what they boot; else they only report what they have.
     `anti_spoofing`: NICs of its machines can be kept to their own MAC and IPv4 address.
-    `snapshots`: `take`, `revert` and `drop` of its machines do what they say.
     `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
     the machine behind the connection; those of one identity share what it has.
     """
@@ -40,7 +39,6 @@ class Capabilities:
     accelerator: str
     accelerator_note: str = ""
     runs_guests: bool = True
-    snapshots: bool = False
     anti_spoofing: bool = False
     cpus: int = 0
     memory: int = 0

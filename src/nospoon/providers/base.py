@@ -13,8 +13,8 @@ Promises that every driver keeps, and `nospoon.testing.conformance` checks:
 4. `delete` is idempotent: what is gone already is no error. It refuses what is not ours, and disks
    of machines that run with them: they may have been switched on since somebody looked.
 5. Every call may be cancelled at any await; what it leaves is found by the next `observe`.
-6. Machines of others are `claimed` and `released` in place of that, also by a `delete`: nobody's
-   machine is ever removed but our own.
+6. Machines that nospoon did not make are `claimed` and `released` in place of that, also by a
+   `delete`: only what nospoon made is ever removed.
 7. Errors are `ProviderError`s whose message says what, where and how to mend.
 """
 
@@ -73,83 +73,34 @@ def in_use(volume: Key, node: str) -> ProviderError:
 
 
 class MachineDriver(Driver, Protocol):
-    """Machines have power, a boot order, a console and events besides; those of others are claimed
-    and released, where ours are created and deleted.
+    """Machines have power, events and a console; what else their connection can do with them is a
+    port of its own, None where it cannot.
     """
 
-    async def claim(self, resource: Resource, tag: OwnerTag) -> None:
-        """Tag a machine that somebody else made (`shape.adopted`), and change nothing else of it.
-        Who watches hears of its power (OBSERVED).
+    @property
+    def boot_order(self) -> BootOrder | None: ...
 
-        Idempotent. Raises `Gone` when it is not there, `NotOurs` for one that another cluster has.
-        """
+    @property
+    def drives(self) -> Drives | None: ...
 
-    async def release(self, observed: Observed) -> None:
-        """Take the tag off, and with it all that was changed since: it is again as its owner has
-        it, who may have changed it meanwhile. It goes on running. Gone already is no error.
-        """
+    @property
+    def snapshots(self) -> DiskSnapshots | None: ...
+
+    @property
+    def firmware_keys(self) -> FirmwareKeys | None: ...
+
+    @property
+    def adoption(self) -> Adoption | None: ...
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         """Do what the command says; return when its outcome is observed.
 
         `boot.now` is the order of a boot that the command causes, `boot.after` of every later
-        one, also those that the guest causes by itself and also while the daemon is dead.
+        one, also those that the guest causes by itself and also while the daemon is dead; a
+        machine that boots by script asks for it instead.
         SOFT returns when the request was delivered. ON of a running and OFF of a stopped machine
         change nothing. Raises `Gone`, `HostUnreachable` or `ProviderError` with the reason.
         """
-
-    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
-        """Tell a running machine what its next reset boots, and what those after it boot.
-
-        Does nothing for a stopped one: `power` will tell it.
-        """
-
-    async def insert(self, machine: UUID, medium: Medium) -> None:
-        """Put a medium into the CD drive, running or not, instead of the one that is in it.
-
-        It stays there over power cycles and changes of the shape until it is ejected.
-        """
-
-    async def eject(self, machine: UUID) -> None:
-        """Empty the CD drive; an empty one is no error."""
-
-    async def pause(self, machine: UUID) -> bool:
-        """Stop its CPUs for a while, once a start that is under way has ended.
-
-        Returns whether it is on; one that is off is left alone.
-        """
-
-    async def resume(self, machine: UUID) -> None:
-        """Let it go on; nothing for one that is not paused."""
-
-    async def take(self, machine: UUID, name: str) -> None:
-        """Keep its disks and firmware variables under this name, anew if there is one so called.
-
-        Only of a machine that is paused or off. `name`: [a-z0-9-]+.
-        """
-
-    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
-        """Each of its disks, by its volume's name -> name -> the state that it keeps so called,
-        running or not.
-        """
-
-    async def hindered(self, machine: UUID, name: str) -> str:
-        """Why the state of that name would not come back whole to it as it is now; "" if it would.
-
-        Its variables are those of another firmware than it has by now.
-        """
-
-    async def revert(self, machine: UUID, name: str) -> None:
-        """Bring the disks and variables of a machine that is off to what they were.
-
-        Raises `Gone` when its disks know nothing of that name.
-        """
-
-    async def drop(self, machine: UUID, name: str) -> None:
-        """Forget that state; one that is not there is no error."""
-
-    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
-        """What its firmware trusts now, running or not; () where that is not known."""
 
     async def machines(self) -> Sequence[MachineEvent]:
         """The power state of all our machines, in one bulk call, as OBSERVED events."""
@@ -166,6 +117,101 @@ class MachineDriver(Driver, Protocol):
 
     def console_record(self, machine: UUID) -> str:
         """Path, on the host, of the record of that port; rotated siblings end in .0, .1 …"""
+
+
+class BootOrder(Protocol):
+    """Running machines whose next boot can be chosen from outside."""
+
+    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
+        """Set what the next reset of a running machine boots, and what those after it boot.
+
+        Does nothing for a stopped one: `power` passes it.
+        """
+
+
+class Drives(Protocol):
+    """CD drives of machines."""
+
+    async def insert(self, machine: UUID, medium: Medium) -> None:
+        """Put a medium into the CD drive, running or not, instead of the one that is in it.
+
+        It stays there over power cycles and changes of the shape until it is ejected.
+        """
+
+    async def eject(self, machine: UUID) -> None:
+        """Empty the CD drive; an empty one is no error."""
+
+
+class DiskSnapshots(Protocol):
+    """States of disks and firmware variables, kept by a name ([a-z0-9-]+)."""
+
+    async def pause(self, machine: UUID) -> bool:
+        """Stop its CPUs for a while, once a start that is under way has ended.
+
+        Returns whether it is on; one that is off is left unchanged.
+        """
+
+    async def resume(self, machine: UUID) -> None:
+        """Continue it; nothing for one that is not paused."""
+
+    async def create(self, machine: UUID, name: str) -> None:
+        """Keep its disks and firmware variables under this name, in place of an earlier state.
+
+        Only of a machine that is paused or off.
+        """
+
+    async def list(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
+        """Each of its disks, by its volume's name -> name -> the state that it keeps so called,
+        running or not.
+        """
+
+    async def blocker(self, machine: UUID, name: str) -> str:
+        """Why the state of that name cannot be restored completely to it as it is now; "" if it
+        can. Its variables may be those of another firmware than it has by now.
+        """
+
+    async def restore(self, machine: UUID, name: str) -> None:
+        """Bring the disks and variables of a machine that is off to what they were.
+
+        Raises `Gone` when its disks have no state of that name.
+        """
+
+    async def delete(self, machine: UUID, name: str) -> None:
+        """Remove that state; one that is not there is no error."""
+
+
+class FirmwareKeys(Protocol):
+    """Machines whose UEFI variables can be read."""
+
+    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
+        """What its firmware trusts now, running or not; () where that is not known."""
+
+
+class Adoption(Protocol):
+    """Machines that nospoon did not make are claimed and released, where its own are created and
+    deleted.
+    """
+
+    async def claim(self, resource: Resource, tag: OwnerTag) -> None:
+        """Tag a machine that another made (`shape.adopted`), and change nothing else of it.
+        `watch` reports its power (OBSERVED).
+
+        Idempotent. Raises `Gone` when it is not there, `NotOurs` for one that another cluster has.
+        """
+
+    async def release(self, observed: Observed) -> None:
+        """Take the tag off, and with it all that was changed since: it is again as its owner has
+        it, who may have changed it meanwhile. It goes on running. Gone already is no error.
+        """
+
+
+LOOKS = frozenset(
+    {
+        "observe", "machines", "watch", "console", "list", "blocker", "key_databases",
+        "capabilities", "deployments", "survey", "adoptable", "check", "close",
+    }
+)  # fmt: skip
+"""The calls of this contract that change nothing; a daemon that lost leadership may make them."""
 
 
 class ConsoleStream(Protocol):
@@ -219,9 +265,15 @@ OpenImage = Callable[[str], Awaitable[str]]
 """sha256 of an uploaded or fetched image -> path of the daemon's own copy of it."""
 
 __all__ = [
+    "LOOKS",
+    "Adoption",
+    "BootOrder",
     "Connection",
     "ConsoleStream",
+    "DiskSnapshots",
     "Driver",
+    "Drives",
+    "FirmwareKeys",
     "Key",
     "MachineDriver",
     "Medium",

@@ -19,6 +19,7 @@ import pytest
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.host_facts import Adoptable
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import (
     Image,
@@ -48,7 +49,8 @@ class Bench:
 
     `make_stranger` makes something under the name of that resource that is not ours, and says how
     to remove it again and whether it still is untouched; None where the kind cannot be taken.
-    `remove_machine` removes a machine behind the connection's back.
+    `remove_machine` removes a machine behind the connection's back. `foreign`: the name of a
+    machine there that nospoon did not make, "" where there is none.
     """
 
     connection: Connection
@@ -60,6 +62,7 @@ class Bench:
     remove_machine: Callable[[Resource], Awaitable[None]]
     patience: float = 30.0
     links: bool = True
+    foreign: str = ""
     cluster: UUID = field(default_factory=uuid4)
 
     @property
@@ -174,6 +177,12 @@ async def found(bench: Bench, resource: Resource) -> Observed:
     by_key = {each.key: each for each in observed}
     assert resource.key in by_key, f"{resource.key} is not there, but {sorted(map(str, by_key))}"
     return by_key[resource.key]
+
+
+async def adoptable(bench: Bench) -> Adoptable:
+    """The machine that nospoon did not make, as the connection finds it now."""
+    machines = await bench.connection.adoptable()
+    return next(each for each in machines or () if each.name == bench.foreign)
 
 
 @asynccontextmanager
@@ -368,7 +377,8 @@ class DriverPromises:
         await make(bench, *rack.all)
         driver = bench.connection.machine_driver
         await driver.power(rack.uuid, PowerCommand.SOFT, PLAN)
-        await driver.set_boot(rack.uuid, PLAN)
+        if driver.boot_order is not None:
+            await driver.boot_order.set_boot(rack.uuid, PLAN)
         with pytest.raises(ProviderError, match="off"):
             await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
 
@@ -396,43 +406,78 @@ class DriverPromises:
         await make(bench, *rack.all)
         (tmp_path / "disc").write_bytes(b"not bootable".ljust(4096))
         sha256 = hashlib.sha256((tmp_path / "disc").read_bytes()).hexdigest()
-        machines = bench.connection.machine_driver
+        drives = bench.connection.machine_driver.drives
+        if drives is None:
+            return
         for _ in range(2):
-            await machines.insert(rack.uuid, Medium(str(tmp_path / "disc"), sha256))
+            await drives.insert(rack.uuid, Medium(str(tmp_path / "disc"), sha256))
         for _ in range(2):
-            await machines.eject(rack.uuid)
+            await drives.eject(rack.uuid)
         with pytest.raises(Gone):
-            await machines.eject(uuid4())
+            await drives.eject(uuid4())
 
     async def test_a_snapshot_is_taken_of_what_does_not_run_and_restored_to_what_is_off(
         self, bench: Bench, rack: Rack
     ) -> None:
         await make(bench, *rack.all)
         machines = bench.connection.machine_driver
-        await machines.drop(rack.uuid, "none")
-        assert not await machines.pause(rack.uuid)
-        await machines.take(rack.uuid, "off")
+        states = machines.snapshots
+        if states is None:
+            return
+        await states.delete(rack.uuid, "none")
+        assert not await states.pause(rack.uuid)
+        await states.create(rack.uuid, "off")
         await machines.power(rack.uuid, PowerCommand.ON, PLAN)
         with pytest.raises(ProviderError, match="was resumed"):
-            await machines.take(rack.uuid, "on")
+            await states.create(rack.uuid, "on")
         with pytest.raises(ProviderError, match="runs"):
-            await machines.revert(rack.uuid, "off")
+            await states.restore(rack.uuid, "off")
         for _ in range(2):
-            assert await machines.pause(rack.uuid)
-            await machines.take(rack.uuid, "on")
+            assert await states.pause(rack.uuid)
+            await states.create(rack.uuid, "on")
         assert await self.power_of(bench, rack.uuid) is PowerState.ON
         for _ in range(2):
-            await machines.resume(rack.uuid)
+            await states.resume(rack.uuid)
         await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
-        for states in (await machines.kept(rack.uuid)).values():
-            assert {name: state.on for name, state in states.items()} == {"on": True, "off": False}
+        for kept in (await states.list(rack.uuid)).values():
+            assert {name: state.on for name, state in kept.items()} == {"on": True, "off": False}
         for name in ("on", "off"):
-            await machines.revert(rack.uuid, name)
-            await machines.drop(rack.uuid, name)
+            await states.restore(rack.uuid, name)
+            await states.delete(rack.uuid, name)
             with pytest.raises(Gone):
-                await machines.revert(rack.uuid, name)
+                await states.restore(rack.uuid, name)
         with pytest.raises(Gone):
-            await machines.take(uuid4(), "none")
+            await states.create(uuid4(), "none")
+
+    async def test_a_machine_that_nospoon_did_not_make_is_claimed_and_released_as_it_was(
+        self, bench: Bench
+    ) -> None:
+        adoption = bench.connection.machine_driver.adoption
+        if adoption is None:
+            assert await bench.connection.adoptable() is None
+            return
+        before = await adoptable(bench)
+        assert before.tag is None
+        claimed = Resource(Key(Kind.MACHINE, bench.host, "node"), before.machine)
+        for _ in range(2):
+            await adoption.claim(claimed, bench.tag)
+        seen = await found(bench, claimed)
+        assert (seen.shape, seen.tag.cluster) == (before.machine, bench.cluster)
+        other = replace(bench.tag, cluster=uuid4())
+        with pytest.raises(NotOurs, match="another cluster"):
+            await adoption.claim(claimed, other)
+        assert (await adoptable(bench)).node == "node"
+        await bench.connection.machine_driver.power(before.machine.uuid, PowerCommand.ON, PLAN)
+        await bench.connection.drivers[Kind.MACHINE].delete(await found(bench, claimed))
+        assert (await adoptable(bench)) == before, "a deletion releases it"
+        await adoption.claim(claimed, other)
+        (seen,) = await bench.connection.drivers[Kind.MACHINE].observe(other.cluster)
+        for _ in range(2):
+            await adoption.release(seen)
+        assert (await adoptable(bench)) == before
+        missing = replace(claimed, shape=replace(before.machine, uuid=uuid4()))
+        with pytest.raises(Gone):
+            await adoption.claim(missing, bench.tag)
 
     async def test_the_console_speaks_and_ends(self, bench: Bench, rack: Rack) -> None:
         await make(bench, *rack.all)

@@ -107,7 +107,6 @@ class LibvirtConnection:
             cpus=facts.cpus,
             memory=facts.memory,
             identity=facts.name,
-            snapshots=True,
             anti_spoofing=await self._hypervisor.ask(has_filter, "look for filters"),
             rules=RULES,
         )

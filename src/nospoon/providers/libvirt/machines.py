@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -15,13 +16,11 @@ from uuid import UUID
 import libvirt
 import structlog
 
-from nospoon.errors import NotOurs, ProviderError
+from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch
-from nospoon.model.machine import KeptState, MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
-from nospoon.model.secure_boot import KeyDatabase
-from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.adopted import claim, release
 from nospoon.providers.libvirt.boots import Boots
@@ -32,7 +31,7 @@ from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
-from nospoon.providers.libvirt.media import Media
+from nospoon.providers.libvirt.media import DomainDrives
 from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
 from nospoon.providers.libvirt.nvram import Nvram, remove_variables
@@ -41,7 +40,7 @@ from nospoon.providers.libvirt.plugs import Plugs
 from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
-from nospoon.providers.libvirt.snapshots import Snapshots, remove_copies
+from nospoon.providers.libvirt.snapshots import DomainSnapshots, remove_copies
 from nospoon.providers.libvirt.states import POWER
 from nospoon.providers.libvirt.storage_xml import MEDIUM, parse_pool
 from nospoon.providers.libvirt.volumes import named_as_earlier
@@ -118,11 +117,21 @@ class MachineDriver:
             Added(hypervisor, self._roster),
             {},
         )
-        self._media = Media(hypervisor, self._roster)
         self._plugs = Plugs(hypervisor, runner, setup.deployment)
-        self._snapshots = Snapshots(hypervisor, self._roster, runner)
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.drives = DomainDrives(hypervisor, self._roster, self._locks)
+        self.snapshots = DomainSnapshots(hypervisor, self._roster, runner, self._locks)
+        self.firmware_keys = self._nvram
         self._records_made = False
+
+    @property
+    def boot_order(self) -> MachineDriver | None:
+        """None where machines boot by script, which asks for its order."""
+        return self if self._setup.boot_iso is None else None
+
+    @property
+    def adoption(self) -> MachineDriver:
+        return self
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         iso = await self._iso()
@@ -319,8 +328,8 @@ class MachineDriver:
         self._boots.pending.pop(machine.uuid, None)
 
     def _release(self, connect: Connect, machine: Machine) -> None:
-        with ignoring(NO_DOMAIN):
-            self._media.take_out(connect, machine.uuid)
+        with ignoring(NO_DOMAIN), contextlib.suppress(Gone):  # undefined, or released already
+            self.drives.take_out(connect, machine.uuid)
             release(connect, machine, self._setup.deployment)
         self._roster.forget(machine.uuid)
 
@@ -413,43 +422,6 @@ class MachineDriver:
     async def _tell(self, machine: UUID, boot: BootPlan) -> None:
         if not self._boots.by_script(machine):
             await self._boots.tell(machine, boot)
-
-    async def insert(self, machine: UUID, medium: Medium) -> None:
-        async with self._locks[machine]:
-            await self._media.insert(machine, medium)
-
-    async def eject(self, machine: UUID) -> None:
-        async with self._locks[machine]:
-            await self._media.eject(machine)
-
-    async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
-        return await self._nvram.key_databases(machine)
-
-    async def pause(self, machine: UUID) -> bool:
-        async with self._locks[machine]:
-            return await self._snapshots.pause(machine)
-
-    async def resume(self, machine: UUID) -> None:
-        async with self._locks[machine]:
-            await self._snapshots.resume(machine)
-
-    async def take(self, machine: UUID, name: str) -> None:
-        async with self._locks[machine]:
-            await self._snapshots.take(machine, name)
-
-    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
-        return await self._snapshots.kept(machine)
-
-    async def hindered(self, machine: UUID, name: str) -> str:
-        return await self._snapshots.hindered(machine, name)
-
-    async def revert(self, machine: UUID, name: str) -> None:
-        async with self._locks[machine]:
-            await self._snapshots.revert(machine, name)
-
-    async def drop(self, machine: UUID, name: str) -> None:
-        async with self._locks[machine]:
-            await self._snapshots.drop(machine, name)
 
     async def _settled(self, machine: UUID) -> None:
         await self._boots.settled(machine)

@@ -7,6 +7,8 @@ of somebody else's (`adopted_drives`).
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from threading import Lock
@@ -31,24 +33,30 @@ from nospoon.providers.libvirt.volumes import file_named
 
 
 @dataclass(frozen=True, slots=True)
-class Media:
-    """The CD drives of one host's machines. `turn`: one change of the pools' files at a time."""
+class DomainDrives:
+    """The CD drives of one host's machines. `locks`: a machine's calls come one after the other;
+    `turn`: one change of the pools' files at a time.
+    """
 
     hypervisor: Hypervisor
     roster: Roster
+    locks: Mapping[UUID, asyncio.Lock]
     turn: Lock = field(default_factory=Lock)
 
     async def insert(self, machine: UUID, medium: Medium) -> None:
         """Put it in, instead of what is in there now."""
-        await self.hypervisor.work(
-            lambda connect: self._insert(connect, machine, medium), f"insert media into {machine}"
-        )
+        async with self.locks[machine]:
+            await self.hypervisor.work(
+                lambda connect: self._insert(connect, machine, medium),
+                f"insert media into {machine}",
+            )
 
     async def eject(self, machine: UUID) -> None:
         """Take out what is in there; an empty drive is no error."""
-        await self.hypervisor.work(
-            lambda connect: self._eject(connect, machine), f"eject the media of {machine}"
-        )
+        async with self.locks[machine]:
+            await self.hypervisor.work(
+                lambda connect: self._eject(connect, machine), f"eject the media of {machine}"
+            )
 
     def _insert(self, connect: Connect, machine: UUID, medium: Medium) -> None:
         domain, known = self._domain(connect, machine)

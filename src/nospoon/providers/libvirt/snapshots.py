@@ -7,6 +7,7 @@ VARIABLES.NAME.snapshot.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -50,12 +51,15 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshots:
-    """Of the machines of one host. `runner` runs qemu-img and cp there."""
+class DomainSnapshots:
+    """Of the machines of one host. `runner` runs qemu-img and cp there; `locks`: a machine's calls
+    come one after the other.
+    """
 
     hypervisor: Hypervisor
     roster: Roster
     runner: Runner
+    locks: Mapping[UUID, asyncio.Lock]
 
     async def pause(self, machine: UUID) -> bool:
         """Stop its CPUs, if it is on; whether it is."""
@@ -66,7 +70,8 @@ class Snapshots:
                 domain.suspend()
             return bool(domain.isActive())
 
-        return await self.hypervisor.work(suspend, f"pause machine {machine}")
+        async with self.locks[machine]:
+            return await self.hypervisor.work(suspend, f"pause machine {machine}")
 
     async def resume(self, machine: UUID) -> None:
         """Let it go on; nothing for one that is not paused."""
@@ -76,14 +81,19 @@ class Snapshots:
             if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
                 domain.resume()
 
-        await self.hypervisor.work(resume, f"resume machine {machine}")
+        async with self.locks[machine]:
+            await self.hypervisor.work(resume, f"resume machine {machine}")
 
-    async def take(self, machine: UUID, name: str) -> None:
-        """Keep the state under this name, anew if it is there. Raises for one that runs."""
+    async def create(self, machine: UUID, name: str) -> None:
+        """Keep the state under this name, in place of an earlier one. Raises for one that runs."""
+        async with self.locks[machine]:
+            await self._create(machine, name)
+
+    async def _create(self, machine: UUID, name: str) -> None:
         active, files = await self._look(machine, f"take snapshot {name}")
         if active:
             await self._refuse_lost(machine, files.variables)
-        await self._drop(machine, name, files, active=active)
+        await self._delete(machine, name, files, active=active)
         if active:
             await self._by_qemu(machine, files, name, "blockdev-snapshot-internal-sync")
         else:
@@ -100,14 +110,15 @@ class Snapshots:
                 hint="Power it off and on, and try again.",
             )
 
-    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
+    async def list(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
         """Disk -> name -> the state that it keeps so called, whether the machine runs or not."""
         _, files = await self._look(machine, "look for snapshots")
         return {
-            disk_called(PurePosixPath(disk).name): await self._kept_by(disk) for disk in files.disks
+            disk_called(PurePosixPath(disk).name): await self._states_of(disk)
+            for disk in files.disks
         }
 
-    async def _kept_by(self, disk: str) -> dict[str, KeptState]:
+    async def _states_of(self, disk: str) -> dict[str, KeptState]:
         argv = ["qemu-img", "info", "--output=json", "--force-share", disk]
         done = await self.runner.run(argv, check=False)
         self._refuse(done, f"list the snapshots of {disk}")
@@ -117,7 +128,7 @@ class Snapshots:
             if each["name"].startswith(PREFIX)
         }
 
-    async def hindered(self, machine: UUID, name: str) -> str:
+    async def blocker(self, machine: UUID, name: str) -> str:
         """Whether it has variables of this name of another firmware than it has, or is to have."""
         now, others = await self.hypervisor.work(
             lambda connect: self._variables_of(connect, machine), f"look at machine {machine}"
@@ -141,8 +152,12 @@ class Snapshots:
             str(each): str(place / nvram_file(known.owner.name, each)) for each in others
         }
 
-    async def revert(self, machine: UUID, name: str) -> None:
+    async def restore(self, machine: UUID, name: str) -> None:
         """Bring a machine that is off to the state of this name."""
+        async with self.locks[machine]:
+            await self._restore(machine, name)
+
+    async def _restore(self, machine: UUID, name: str) -> None:
         active, files = await self._look(machine, f"restore snapshot {name}")
         if active:
             raise ProviderError(f"{self._who(machine)} runs: its snapshot cannot be restored")
@@ -155,12 +170,13 @@ class Snapshots:
                 )
         await self._variables(PUT_BACK, files, name)
 
-    async def drop(self, machine: UUID, name: str) -> None:
-        """Forget it; what is gone already is no error."""
-        active, files = await self._look(machine, f"delete snapshot {name}")
-        await self._drop(machine, name, files, active=active)
+    async def delete(self, machine: UUID, name: str) -> None:
+        """Remove it; what is gone already is no error."""
+        async with self.locks[machine]:
+            active, files = await self._look(machine, f"delete snapshot {name}")
+            await self._delete(machine, name, files, active=active)
 
-    async def _drop(self, machine: UUID, name: str, files: Files, *, active: bool) -> None:
+    async def _delete(self, machine: UUID, name: str, files: Files, *, active: bool) -> None:
         if active:
             await self._by_qemu(machine, files, name, "blockdev-snapshot-delete-internal-sync")
         else:
@@ -179,7 +195,7 @@ class Snapshots:
             domain = self.roster.find(connect, machine)
             known = self.roster.look(domain)
             if known is not None and known.owner.adopted:
-                if doing.startswith(("take", "revert")):
+                if doing.startswith(("take", "restore")):
                     raise of_its_owner(known.owner.name, "its disks are its owner's")
                 return bool(domain.isActive()), Files((), "")
             state = domain.state()[0]

@@ -101,7 +101,6 @@ class SimulatedConnection:
             managed_networks=True,
             accelerator="simulated",
             runs_guests=False,
-            snapshots=True,
             anti_spoofing=True,
             rules=RULES,
         )

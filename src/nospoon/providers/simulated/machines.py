@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
@@ -13,7 +13,7 @@ import msgspec
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.machine import KeptState, MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource, Shape
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.probe.record import frame
@@ -22,8 +22,9 @@ from nospoon.providers.simulated import media, strangers
 from nospoon.providers.simulated.console import Recorder, SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guest, hardware, record
+from nospoon.providers.simulated.snapshots import SimulatedSnapshots
 from nospoon.providers.simulated.surroundings import Surroundings
-from nospoon.providers.simulated.world import Kept, Made, Running
+from nospoon.providers.simulated.world import Made, Running
 from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 
@@ -41,6 +42,23 @@ class SimulatedMachines(SimulatedDriver):
         self._chance = SystemRandom()
         self._tasks = Tasks(f"simulated {around.host}")
         self._recorder = Recorder(records, self._tasks)
+        self.snapshots = SimulatedSnapshots(around)
+
+    @property
+    def boot_order(self) -> SimulatedMachines:
+        return self
+
+    @property
+    def drives(self) -> SimulatedMachines:
+        return self
+
+    @property
+    def firmware_keys(self) -> SimulatedMachines:
+        return self
+
+    @property
+    def adoption(self) -> SimulatedMachines:
+        return self
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         known = self.around.world.find(resource) is not None
@@ -56,7 +74,7 @@ class SimulatedMachines(SimulatedDriver):
         await super().change(observed, desired, tag)
         if before is None or not isinstance(before.shape, Machine):
             return
-        state = self._state(before.shape.uuid)
+        state = self.around.state(before.shape.uuid)
         if state.power is PowerState.ON and isinstance(desired.shape, Machine):
             state.live = _differing(state.live or before.shape, desired.shape)
 
@@ -89,7 +107,7 @@ class SimulatedMachines(SimulatedDriver):
 
     async def _power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         self.around.begin(f"power {command}")
-        state = self._state(machine)
+        state = self.around.state(machine)
         if self._chance.random() < self.around.simulation.power_failures:
             raise ProviderError(f"machine {machine}: {command}: a simulated failure")
         on = state.power is PowerState.ON
@@ -115,87 +133,26 @@ class SimulatedMachines(SimulatedDriver):
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         self.around.begin("set_boot")
-        state = self._state(machine)
+        state = self.around.state(machine)
         if state.power is PowerState.ON:
             state.next, state.after = boot.now, boot.after
 
     async def insert(self, machine: UUID, medium: Medium) -> None:
         self.around.begin("insert")
-        state = self._state(machine)
+        state = self.around.state(machine)
         if self.around.simulation.agents is not None:
             self._cmdlines[machine] = await asyncio.to_thread(media.cmdline, Path(medium.path))
         state.medium = medium.sha256
 
     async def eject(self, machine: UUID) -> None:
         self.around.begin("eject")
-        self._state(machine).medium = ""
+        self.around.state(machine).medium = ""
         self._cmdlines.pop(machine, None)
-
-    async def pause(self, machine: UUID) -> bool:
-        self.around.begin("pause")
-        state = self._state(machine)
-        state.paused = state.power is PowerState.ON
-        return state.paused
-
-    async def resume(self, machine: UUID) -> None:
-        self.around.begin("resume")
-        self._state(machine).paused = False
-
-    async def take(self, machine: UUID, name: str) -> None:
-        self.around.begin("take")
-        state = self._state(machine)
-        if state.power is PowerState.ON and not state.paused:
-            raise ProviderError(f"machine {machine} was resumed by other means")
-        await asyncio.sleep(self.around.simulation.make)
-        on = state.power is PowerState.ON
-        now, disks = self.around.clock(), self._disks(machine)
-        state.kept[name] = Kept(state.booted, state.boots, state.image, now, on, disks)
-        self.around.world.version += 1
-
-    async def kept(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
-        self.around.begin("kept")
-        kept = self._state(machine).kept
-        return {
-            disk: {
-                name: KeptState(each.at, each.on)
-                for name, each in kept.items()
-                if disk in each.disks
-            }
-            for disk in self._disks(machine)
-        }
-
-    def _disks(self, machine: UUID) -> tuple[str, ...]:
-        made = self._made(machine)
-        assert made is not None, "a machine that has a state was made"
-        assert isinstance(made.shape, Machine), "machine keys have machine shapes"
-        return tuple(disk.volume for disk in made.shape.disks if not disk.existing)
-
-    async def hindered(self, machine: UUID, name: str) -> str:  # noqa: ARG002  (there is nothing to look for)
-        """Firmware has no variables here."""
-        self.around.begin("hindered")
-        self._state(machine)
-        return ""
-
-    async def revert(self, machine: UUID, name: str) -> None:
-        self.around.begin("revert")
-        state = self._state(machine)
-        if state.power is PowerState.ON:
-            raise ProviderError(f"machine {machine} runs: its snapshot cannot be restored")
-        if name not in state.kept:
-            raise Gone(f"machine {machine} has no state {name}")
-        kept = state.kept[name]
-        state.booted, state.boots, state.image = kept.booted, kept.boots, kept.image
-        self.around.world.version += 1
-
-    async def drop(self, machine: UUID, name: str) -> None:
-        self.around.begin("drop")
-        self._state(machine).kept.pop(name, None)
-        self.around.world.version += 1
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
         """There is no firmware that trusts anybody."""
         self.around.begin("key_databases")
-        self._state(machine)
+        self.around.state(machine)
         return ()
 
     async def machines(self) -> Sequence[MachineEvent]:
@@ -215,7 +172,7 @@ class SimulatedMachines(SimulatedDriver):
 
     async def console(self, machine: UUID) -> SimulatedConsole:
         self.around.begin("console")
-        self._state(machine)
+        self.around.state(machine)
         return self._port(machine).open()
 
     def console_record(self, machine: UUID) -> str:
@@ -256,13 +213,13 @@ class SimulatedMachines(SimulatedDriver):
 
     def fail(self, machine: UUID, reason: str) -> None:
         """What happens when the hypervisor stops a machine."""
-        self._state(machine).power = PowerState.FAILED
+        self.around.state(machine).power = PowerState.FAILED
         self._end_guest(machine)
         self._publish(machine, MachineChange.FAILED, reason)
 
     def lose(self, machine: UUID) -> None:
         """What happens when somebody removes a machine behind our back."""
-        made = self._made(machine)
+        made = self.around.made(machine)
         if made is None:
             raise Gone(f"no machine {machine}")
         self.around.world.take_away(made)
@@ -278,28 +235,28 @@ class SimulatedMachines(SimulatedDriver):
 
     def booted(self, machine: UUID) -> BootDevice | None:
         """What the machine booted last."""
-        return self._state(machine).booted
+        return self.around.state(machine).booted
 
     def _is_running(self, made: Made) -> bool:
         if not isinstance(made.shape, Machine):
             return False
-        return self._state(made.shape.uuid).power is PowerState.ON
+        return self.around.state(made.shape.uuid).power is PowerState.ON
 
     def _live(self, made: Made) -> Shape | None:
         if not isinstance(made.shape, Machine):
             return None
-        return _differing(self._state(made.shape.uuid).live, made.shape)
+        return _differing(self.around.state(made.shape.uuid).live, made.shape)
 
     async def _start(self, machine: UUID, boot: BootPlan) -> None:
         await asyncio.sleep(self.around.simulation.power_on)
-        state = self._state(machine)
+        state = self.around.state(machine)
         state.power, state.live = PowerState.ON, None
         self._boot(machine, boot)
         self._publish(machine, MachineChange.STARTED)
 
     async def _stop(self, machine: UUID) -> None:
         await asyncio.sleep(self.around.simulation.power_off)
-        state = self._state(machine)
+        state = self.around.state(machine)
         state.power, state.live = PowerState.OFF, None
         self._end_guest(machine)
         self._publish(machine, MachineChange.STOPPED)
@@ -317,7 +274,7 @@ class SimulatedMachines(SimulatedDriver):
 
     def _boot(self, machine: UUID, boot: BootPlan) -> None:
         self._end_guest(machine)
-        state = self._state(machine)
+        state = self.around.state(machine)
         ready = [each for each in boot.now if each is not BootDevice.CDROM or state.medium]
         state.booted = ready[0] if ready else None
         state.next = state.after = boot.after
@@ -343,20 +300,20 @@ class SimulatedMachines(SimulatedDriver):
 
     def _run_probe(self, machine: UUID, boot: int) -> None:
         """The probe of this boot reports on the console what the machine has."""
-        made = self._made(machine)
+        made = self.around.made(machine)
         if made is None or not isinstance(made.shape, Machine) or not self._still(machine, boot):
             return
-        found = record(self._state(machine).live or made.shape, self.around.world)
+        found = record(self.around.state(machine).live or made.shape, self.around.world)
         self._port(machine).say(frame(msgspec.json.encode(found)))
 
     def _begin_guest(self, machine: UUID, boot: int) -> None:
         """The ramdisk of this boot is up."""
-        made, how = self._made(machine), self.around.simulation.agents
+        made, how = self.around.made(machine), self.around.simulation.agents
         if self.around.guests is None or how is None or made is None:
             return
         if not isinstance(made.shape, Machine) or not self._still(machine, boot):
             return
-        state = self._state(machine)
+        state = self.around.state(machine)
         medium = state.booted is BootDevice.CDROM
         guest = Guest(
             machine,
@@ -377,23 +334,11 @@ class SimulatedMachines(SimulatedDriver):
         if self.around.guests is not None:
             self.around.guests.ended(machine)
 
-    def _state(self, machine: UUID) -> Running:
-        state = self.around.world.running.get(machine)
-        if state is None:
-            raise Gone(
-                f"there is no machine {machine} on host {self.around.host}",
-                hint="`nospoon up` makes it again.",
-            )
-        return state
-
-    def _made(self, machine: UUID) -> Made | None:
-        return self.around.world.made.get((Kind.MACHINE, str(machine)))
-
     def _uuids(self) -> list[UUID]:
         return [uuid for uuid in self.around.world.running if self._watched(uuid)]
 
     def _watched(self, machine: UUID) -> bool:
-        made = self._made(machine)
+        made = self.around.made(machine)
         return made is not None and self._is_ours(made)
 
     def _port(self, machine: UUID) -> SerialPort:

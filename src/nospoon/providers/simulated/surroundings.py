@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
+from nospoon.errors import Gone, HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.connections import Simulation
-from nospoon.model.resources import Resource, Volume
+from nospoon.model.resources import Kind, Resource, Volume
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.simulated.guests import Guests
-from nospoon.providers.simulated.world import World
+from nospoon.providers.simulated.world import Made, Running, World
 from nospoon.runtime.clock import Clock
 
 
@@ -49,6 +49,20 @@ class Surroundings:
         for beginning, errors in self.faults.items():
             if errors and call.startswith(beginning):
                 raise errors.pop(0)
+
+    def state(self, machine: UUID) -> Running:
+        """Of a machine that was made. Raises `Gone` for any other."""
+        state = self.world.running.get(machine)
+        if state is None:
+            raise Gone(
+                f"there is no machine {machine} on host {self.host}",
+                hint="`nospoon up` makes it again.",
+            )
+        return state
+
+    def made(self, machine: UUID) -> Made | None:
+        """What was made of a machine, None for one that was not."""
+        return self.world.made.get((Kind.MACHINE, str(machine)))
 
     def check_space(self, resource: Resource) -> None:
         if self.space is None or not isinstance(resource.shape, Volume):
