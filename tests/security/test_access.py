@@ -279,8 +279,8 @@ async def test_a_members_stored_cluster_on_an_unlisted_host_is_shown_and_not_con
         grants = tmp_path / "grants.yaml"
         grants.write_text("hosts:\n- {libvirt: qemu+ssh://kvm1/system, ssh: root@kvm1}\n")
         grants.chmod(0o644)
-        asked.daemon.work.use_grants()
+        await asked.daemon.work.use_grants()
         assert asked.daemon.hosts.on(far.ssh) == {row.uuid}
         grants.unlink()
-        asked.daemon.work.use_grants()
+        await asked.daemon.work.use_grants()
         assert asked.daemon.hosts.on(far.ssh) == set()

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
+import pytest
 from tests.security.asked import OWNER, a_daemon
 
 from nospoon.control.access import Access
+from nospoon.errors import HostUnreachable
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.grants import DEFAULTS
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine
+from nospoon.providers.libvirt_rights import may_manage
 from nospoon.spec.grants import load_grants
 from nospoon.store import clusters as stored
+from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 
 MEMBER, ROOT = 1000, 0
 HERE = Host("here")
@@ -31,45 +38,94 @@ MACHINES = tuple(
 )  # fmt: skip
 
 
-def seen(access: Access, uid: int, host: Host = HERE) -> list[str]:
-    return [each.name for each in access.adoptable(uid, host, MACHINES) or ()]
+@pytest.fixture(scope="module")
+def own_libvirt() -> Iterator[OwnLibvirt]:
+    with a_libvirt_of_ones_own() as made:
+        yield made
 
 
-def test_a_member_sees_no_machine_of_others_by_default() -> None:
+async def seen(access: Access, uid: int, host: Host = HERE) -> list[str]:
+    return [each.name for each in await access.adoptable(uid, host, MACHINES) or ()]
+
+
+async def test_a_member_sees_no_machine_of_others_by_default() -> None:
     access = Access(frozenset({ROOT}), read=lambda: DEFAULTS)
-    assert seen(access, MEMBER) == []
+    assert await seen(access, MEMBER) == []
     assert "Ask an administrator to list it" in access.unseen(MEMBER)
-    assert seen(access, ROOT) == ["lab-1", "lab-2", "payroll"]
+    assert await seen(access, ROOT) == ["lab-1", "lab-2", "payroll"]
     assert access.unseen(ROOT) == ""
 
 
-def test_a_member_sees_those_that_are_listed() -> None:
+async def test_a_member_sees_those_that_are_listed() -> None:
     grants = load_grants("machines: ['lab-*']\n", file="g")
     access = Access(frozenset({ROOT}), read=lambda: grants)
-    assert seen(access, MEMBER) == ["lab-1", "lab-2"]
+    assert await seen(access, MEMBER) == ["lab-1", "lab-2"]
 
 
-def test_simulated_machines_are_everybodys() -> None:
+async def test_simulated_machines_are_everybodys() -> None:
     access = Access(frozenset({ROOT}), read=lambda: DEFAULTS)
     host = Host("sim", kind=ConnectionKind.SIMULATED, uri="")
-    assert seen(access, MEMBER, host) == ["lab-1", "lab-2", "payroll"]
+    assert await seen(access, MEMBER, host) == ["lab-1", "lab-2", "payroll"]
 
 
-def judged(access: Access, uid: int, machine: Machine, host: Host = HERE) -> str:
-    return access.reached()(uid, host, machine)
+async def judged(access: Access, uid: int, machine: Machine, host: Host = HERE) -> str:
+    return (await access.reached([(uid, host, machine)]))(uid, host, machine)
 
 
-def test_an_adopted_machine_that_is_no_longer_listed_is_not_reached() -> None:
+async def test_an_adopted_machine_that_is_no_longer_listed_is_not_reached() -> None:
     lab, payroll = MACHINES[0].machine, MACHINES[2].machine
     access = Access(frozenset({ROOT}), read=lambda: load_grants("machines: ['lab-*']\n", file="g"))
-    assert judged(access, MEMBER, lab) == ""
+    assert await judged(access, MEMBER, lab) == ""
     assert (
-        judged(access, MEMBER, payroll) == "machine payroll on host here is not listed for members"
+        await judged(access, MEMBER, payroll)
+        == "machine payroll on host here is not listed for members"
     )
-    assert judged(access, MEMBER, replace(payroll, adopted="")) == ""
-    assert judged(access, ROOT, payroll) == ""
+    assert await judged(access, MEMBER, replace(payroll, adopted="")) == ""
+    assert await judged(access, ROOT, payroll) == ""
     far = Host("far", uri="qemu+ssh://kvm1/system")
-    assert "members may not use host far" in judged(access, MEMBER, lab, far)
+    assert "members may not use host far" in await judged(access, MEMBER, lab, far)
+
+
+async def test_whom_libvirt_lets_manage_machines_adopts_all_of_this_machine_and_no_others() -> None:
+    async def manages(uid: int) -> bool:
+        return uid == MEMBER
+
+    access = Access(frozenset({ROOT}), manages=manages)
+    assert await seen(access, MEMBER) == ["lab-1", "lab-2", "payroll"]
+    assert await seen(access, MEMBER + 1) == []
+    far = Host("far", uri="qemu+ssh://kvm1/system")
+    assert await seen(access, MEMBER, far) == [], "there root's keys would be used"
+    payroll = MACHINES[2].machine
+    assert await judged(access, MEMBER, payroll) == ""
+    assert "not listed" in await judged(access, MEMBER + 1, payroll)
+
+
+async def test_no_machine_is_adopted_by_rules_of_libvirt_that_cannot_be_asked() -> None:
+    async def manages(uid: int) -> bool:
+        raise HostUnreachable(f"cannot ask for {uid}")
+
+    access = Access(frozenset({ROOT}), manages=manages)
+    with pytest.raises(HostUnreachable):
+        await seen(access, MEMBER)
+    assert "not listed" in await judged(access, MEMBER, MACHINES[0].machine)
+
+
+async def test_libvirt_is_asked_as_the_user_who_wants_to_adopt(
+    own_libvirt: OwnLibvirt,
+) -> None:
+    """Here its rules are the permissions of its socket."""
+    user = pwd.getpwnam("nobody")
+    socket = own_libvirt.place / "libvirt-sock"
+    own_libvirt.place.chmod(0o711)
+    os.chown(socket, 0, user.pw_gid)
+    socket.chmod(0o770)
+    assert await may_manage(user.pw_uid, own_libvirt.uri)
+    socket.chmod(0o700)
+    assert not await may_manage(user.pw_uid, own_libvirt.uri)
+    assert await may_manage(0, own_libvirt.uri)
+    assert not await may_manage(4_000_000, own_libvirt.uri), "no such user"
+    with pytest.raises(HostUnreachable, match="what user 0 may do"):
+        await may_manage(0, f"{own_libvirt.uri}-gone")
 
 
 async def test_a_list_that_is_read_again_takes_an_adopted_machine_away(tmp_path: Path) -> None:
@@ -84,7 +140,7 @@ async def test_a_list_that_is_read_again_takes_an_adopted_machine_away(tmp_path:
     async with a_daemon(tmp_path) as asked:
         assert asked.daemon.hosts.on("") == {row.uuid}
         grants.write_text("machines: [other]\n")
-        asked.daemon.work.use_grants()
+        await asked.daemon.work.use_grants()
         assert asked.daemon.hosts.on("") == set()
     async with a_daemon(tmp_path) as asked:
         assert asked.daemon.hosts.on("") == set()

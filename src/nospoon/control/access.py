@@ -5,13 +5,13 @@ The list is read each time it is needed, so that a change holds at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
 from nospoon.control.request import Request
-from nospoon.errors import Forbidden, PlanRefused
+from nospoon.errors import Forbidden, HostUnreachable, PlanRefused
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.model.host_facts import Adoptable
@@ -22,17 +22,27 @@ from nospoon.spec.document import Document
 
 MAX_SHOWN = 200
 """Things that a member may not have which one answer lists."""
+SYSTEM = Host("here")
+"""This machine's own libvirtd, under any name."""
+
+
+async def nothing(uid: int) -> bool:  # noqa: ARG001  (for every user)
+    """No user manages machines by other rules than the list's."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """`admins`: user ids without limits. `read`: the list; raises `Forbidden` for a file that is
-    not to be trusted. `file`: its path, for messages.
+    not to be trusted. `file`: its path, for messages. `manages`: whether libvirt's own rules let a
+    user manage the machines of this machine's libvirtd; raises `HostUnreachable` where that is not
+    known.
     """
 
     admins: frozenset[int]
     read: Callable[[], Grants] = lambda: DEFAULTS
     file: str = "/etc/nospoon/grants.yaml"
+    manages: Callable[[int], Awaitable[bool]] = nothing
 
     def is_admin(self, uid: int) -> bool:
         return uid in self.admins
@@ -66,12 +76,20 @@ class Access:
             why = str(error)
         return unlisted(host, why) if why else ""
 
-    def reached(self) -> Callable[[int, Host, Machine], str]:
-        """Judges many machines by the list as it is now: why one of a user is not reached, "" where
-        it is. One that was adopted has to be listed still.
+    async def reached(
+        self, members: Iterable[tuple[int, Host, Machine]]
+    ) -> Callable[[int, Host, Machine], str]:
+        """Judges these machines by the list as it is now: why one of a user is not reached, ""
+        where it is. One that was adopted has to be listed still, or its user's by libvirt's rules.
         """
         hosts: dict[tuple[int, Host], str] = {}
         listed = cache(self._listed)
+        adopters = {
+            uid
+            for uid, host, machine in members
+            if machine.adopted and not self.is_admin(uid) and host.server == SYSTEM.server
+        }
+        refused = {uid for uid in adopters if not await self._may_manage(uid)}
 
         def why(uid: int, host: Host, machine: Machine) -> str:
             if (uid, host) not in hosts:
@@ -79,6 +97,8 @@ class Access:
             if hosts[uid, host] or not machine.adopted or self.is_admin(uid):
                 return hosts[uid, host]
             if not host.declares.is_real or listed().has_machine(machine.adopted):
+                return ""
+            if host.server == SYSTEM.server and uid not in refused:
                 return ""
             return f"machine {machine.adopted} on host {host.name} is not listed for members"
 
@@ -91,11 +111,22 @@ class Access:
         except Forbidden:
             return DEFAULTS
 
-    def adoptable(
+    async def _may_manage(self, uid: int) -> bool:
+        """False while libvirtd does not run."""
+        try:
+            return await self.manages(uid)
+        except HostUnreachable:
+            return False
+
+    async def adoptable(
         self, uid: int, host: Host, machines: tuple[Adoptable, ...] | None
     ) -> tuple[Adoptable, ...] | None:
-        """Those of a host's machines that a user may adopt. He hears of no others."""
+        """Those of a host's machines that a user may adopt: all that libvirt lets this user manage,
+        else those that are listed. Others are not shown.
+        """
         if machines is None or self.is_admin(uid) or not host.declares.is_real:
+            return machines
+        if host.server == SYSTEM.server and await self.manages(uid):
             return machines
         grants = self.read()
         return tuple(each for each in machines if grants.has_machine(each.name))

@@ -67,6 +67,9 @@ class Fleet:
         self._authority.put(Bootable(member.machine, member.profile))
         self._reshape(member.machine)
 
+    def all(self) -> list[Member]:
+        return list(self._members.values())
+
     def reach(self, may_use: Callable[[Member], bool]) -> None:
         """Connect to the hosts of all nodes that their owners may use now, and to no others."""
         for member in self._members.values():

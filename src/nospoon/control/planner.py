@@ -430,7 +430,7 @@ class Planner:
         facts = await self._hosts.facts(host, pools=pools, volumes=volumes)
         if adopts:
             machines = await self._hosts.adoptable(host)
-            facts = replace(facts, machines=self.access.adoptable(uid, host, machines))
+            facts = replace(facts, machines=await self.access.adoptable(uid, host, machines))
         return can, facts
 
     async def _allocate(self, request: Request, seen: Seen) -> Allocations:

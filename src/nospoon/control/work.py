@@ -209,7 +209,9 @@ class Work:
         rows = await self._database.read(stored.all_nodes)
         clusters = {row.id: row for row in await self._database.read(stored.all_clusters)}
         profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
-        why_not, logged = self._planner.access.reached(), set[tuple[UUID, str]]()
+        owners = ((clusters[node.cluster_id].uid, node.host, node.machine) for node in rows)
+        why_not = await self._planner.access.reached(owners)
+        logged = set[tuple[UUID, str]]()
         for node in rows:
             row = clusters[node.cluster_id]
             why = why_not(row.uid, node.host, node.machine)
@@ -220,11 +222,12 @@ class Work:
             self._fleet.put(member, reached=not why)
         return len(rows)
 
-    def use_grants(self) -> None:
+    async def use_grants(self) -> None:
         """The administrator's list may have changed: reach what it has now, and nothing else."""
         access = self._planner.access
         log.info("list of grants is read again", file=access.file)
-        why_not = access.reached()
+        members = ((each.uid, each.host, each.machine) for each in self._fleet.all())
+        why_not = await access.reached(members)
         self._fleet.reach(lambda each: not why_not(each.uid, each.host, each.machine))
 
     async def _execute(

@@ -109,7 +109,9 @@ async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | No
         systemd.notify("READY=1")
         tasks = await end.enter_async_context(Tasks("daemon"))
         tasks.start(systemd.feed_watchdog(), name="watchdog")
-        loop.add_signal_handler(signal.SIGHUP, daemon.work.use_grants)
+        loop.add_signal_handler(
+            signal.SIGHUP, lambda: tasks.start(daemon.work.use_grants(), name="read grants")
+        )
         await ending.wait()
         systemd.notify("STOPPING=1")
         log.info("stopping")

@@ -60,6 +60,7 @@ from nospoon.plan.words import counted
 from nospoon.providers.base import Connection, Driver
 from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic.connection import Ironics
+from nospoon.providers.libvirt_rights import may_manage
 from nospoon.runtime import clock, running
 from nospoon.runtime.hardening import restrict
 from nospoon.runtime.heap import Heap
@@ -238,7 +239,10 @@ class Daemon:
         )
         admins = frozenset({0, os.getuid()})
         self.access = Access(
-            admins, partial(read_grants, settings.grants, owners=admins), str(settings.grants)
+            admins,
+            partial(read_grants, settings.grants, owners=admins),
+            str(settings.grants),
+            may_manage,
         )
         self.enrolment = Enrolment(
             self.cipher, self.enrolling.drivers, self.ironics.nodes, database, self.ironics.held

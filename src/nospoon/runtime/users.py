@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import grp
+import os
 import pwd
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 Uid = int | None
 NameOf = Callable[[Uid], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a process of a user runs with: ids of the user, the main group, and the other groups."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,12 @@ def user_name(uid: Uid) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def account_of(uid: int) -> Account:
+    """Raises `KeyError` for a user that the system does not know. Blocks."""
+    known = pwd.getpwuid(uid)
+    return Account(uid, known.pw_gid, tuple(os.getgrouplist(known.pw_name, known.pw_gid)))
 
 
 def group_of_nobody() -> Group:
