@@ -14,13 +14,15 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources import Image, Kind, Machine, MachineNic, Resource
+from nospoon.model.resources import Image, Key, Kind, Machine, MachineNic, Resource
+from nospoon.providers.base import Medium
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing import guests
@@ -141,18 +143,68 @@ async def test_a_machine_of_an_unprivileged_user_boots_our_iso_always(
 ) -> None:
     await make(bench, *rack.all)
     assert (await found(bench, rack.machine)).shape == rack.machine.shape
+    assert isinstance(bench.connection, LibvirtConnection)
     machines = bench.connection.machine_driver
-    assert machines.boot_order is None, "its boot script asks for the order"
     listener = guests.Listener(machines.console_record(rack.uuid))
     async with events_of(bench, rack.uuid) as queue:
         await machines.power(rack.uuid, PowerCommand.ON, PLAN)
         assert await listener.hears(guests.BOOTED) == guests.BOOTED
+        await machines.boot_order.set_boot(rack.uuid, PLAN)
         await machines.power(rack.uuid, PowerCommand.RESET, PLAN)
         assert await listener.hears(guests.BOOTED) == guests.BOOTED
         await next_event(queue, MachineChange.RESET, 10)
         await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
         stopped = await next_event(queue, MachineChange.STOPPED, 10)
     assert stopped.power is PowerState.OFF
+
+
+THEIRS = """<domain type='qemu'><name>theirs</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='pc'>hvm</type><boot dev='hd'/><bios useserial='yes'/></os>
+<devices>
+<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{disk}'/>
+<target dev='sda' bus='scsi'/></disk>
+<controller type='scsi' model='virtio-scsi'/>
+<interface type='user'><model type='virtio'/></interface>
+<serial type='pty'><log file='{log}' append='on'/></serial><console type='pty'/>
+</devices></domain>"""
+"""What a user made: a disk on SCSI, no CD drive."""
+ONCE = BootPlan((BootDevice.NETWORK,), (BootDevice.DISK,))
+DISK = BootPlan((BootDevice.DISK,), (BootDevice.DISK,))
+
+
+async def test_a_users_own_machine_is_adopted_booted_and_given_back_as_it_was(
+    session: Session, bench: Bench, rack: Rack, tmp_path: Path
+) -> None:
+    disk, log = session.home / "theirs.img", session.home / "theirs.log"
+    disk.write_bytes(guests.speaking_disk())
+    os.chown(disk, NOBODY, NOBODY)
+    domain = libvirt.open(session.uri).defineXML(THEIRS.format(disk=disk, log=log))
+    try:
+        before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+        await make(bench, rack.pool)
+        (machine,) = [each.machine for each in await bench.connection.adoptable() or ()]
+        machine = replace(machine, pool=rack.pool.key.name)
+        theirs = Resource(Key(Kind.MACHINE, "mine", "theirs"), machine)
+        assert isinstance(bench.connection, LibvirtConnection)
+        machines = bench.connection.machine_driver
+        await machines.adoption.claim(theirs, bench.tag)
+        listener = guests.Listener(str(log))
+        await machines.power(machine.uuid, PowerCommand.ON, ONCE)
+        first = await listener.hears(b"iPXE", guests.BOOTED)
+        assert first == b"iPXE", "the network comes first, once"
+        await machines.boot_order.set_boot(machine.uuid, DISK)
+        await machines.power(machine.uuid, PowerCommand.RESET, DISK)
+        assert await listener.hears(guests.BOOTED) == guests.BOOTED
+        await machines.power(machine.uuid, PowerCommand.OFF, DISK)
+        (tmp_path / "disc").write_bytes(bytes(4096))
+        await machines.drives.insert(machine.uuid, Medium(str(tmp_path / "disc"), "ab" * 32))
+        assert "device='cdrom'" in domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+        await machines.adoption.release(await found(bench, theirs))
+        assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before
+    finally:
+        if domain.isActive():
+            domain.destroy()
+        domain.undefine()
 
 
 async def test_a_new_boot_iso_shows_as_a_difference_and_is_put_in(

@@ -125,9 +125,9 @@ class MachineDriver:
         self._records_made = False
 
     @property
-    def boot_order(self) -> MachineDriver | None:
-        """None where machines boot by script, which asks for its order."""
-        return self if self._setup.boot_iso is None else None
+    def boot_order(self) -> MachineDriver:
+        """On sessions, too: adopted machines boot natively there. Scripts ask for their order."""
+        return self
 
     @property
     def adoption(self) -> MachineDriver:
