@@ -22,12 +22,13 @@ test-ironic:     ## Real agents in real machines, deployed by a real Ironic; a p
 test-ironic-full: export NOSPOON_FULL_CYCLES = 1
 test-ironic-full: test-ironic  ## The same, with cleaning and inspection of every machine
 
-check:           ## Format, lint, strict types, import contracts, generated documents
+check:           ## Format, lint, strict types, import contracts, generated documents, words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/make-docs --check
+	$(BIN)/python scripts/check-words
 
 format:          ## Format and mend what can be mended
 	$(BIN)/ruff format .
