@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import re
@@ -13,10 +14,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 from uuid import uuid4
 from xml.etree import ElementTree as ET
 
+import bcrypt
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from pydantic import BaseModel
@@ -103,6 +105,23 @@ def by_key(standing: Standing) -> bool:
     try:
         return "on" in standing.rack.ipmitool(standing.bmc, *argv)
     except AssertionError:
+        return False
+
+
+WORD = "follow the white rabbit"
+HASH = bcrypt.hashpw(WORD.encode(), bcrypt.gensalt(4)).decode()
+
+
+def by_hash(standing: Standing) -> bool:
+    """Whether Redfish lets in who knows the password, of which the file has the hash."""
+    secret = base64.b64encode(f"{standing.bmc['username']}:{WORD}".encode()).decode()
+    request = Request(standing.bmc["redfish"], headers={"Authorization": f"Basic {secret}"})
+    try:
+        with urlopen(request, timeout=20) as answer:
+            return bool(answer.status == HTTPStatus.OK)
+    except HTTPError as error:
+        if error.code != HTTPStatus.UNAUTHORIZED:
+            raise
         return False
 
 
@@ -393,6 +412,9 @@ CASES = (
          look=row("username"), becomes="trinity"),
     Case(section=BmcSection, field="password", after={"bmc/password": "follow"},
          look=row("password"), becomes="follow"),
+    Case(section=BmcSection, field="password_hash",
+         before={"nodes/0/bmc": ["redfish"], "nodes/1/bmc": ["redfish"]},
+         after={"bmc/password_hash": HASH}, look=by_hash),
     Case(section=PduSection, field="outlets", before={"nodes/1/bmc": ["pdu"]},
          after={"bmc/pdu/outlets": 1}, becomes="1",
          look=lambda each: each.rack.bmcs(each.name)["m0"]["pdu"].rpartition(" ")[2]),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from nospoon.errors import UsageError
+from nospoon.errors import SpecError, UsageError
 from nospoon.model.cluster import BmcProtocol
 from nospoon.spec.importers import READERS, Imported, Source
 from nospoon.spec.load import load
@@ -122,6 +124,59 @@ def test_systems_of_sushy_tools_keep_their_ids_and_their_service() -> None:
     assert [name.removeprefix("SUSHY_EMULATOR_") for name in names] == [
         "STATE_DIR", "BOOT_LOADER_MAP", "IGNORE_BOOT_DEVICE", "AUTH_FILE",
     ]  # fmt: skip
+
+
+HASH = "$2y$05$" + "a" * 53
+
+
+def read_from(files: dict[str, str]) -> Callable[[str], str]:
+    def read(path: str) -> str:
+        if path not in files:
+            raise UsageError(f"cannot read {path}: no such file")
+        return files[path]
+
+    return read
+
+
+def with_users(text: str) -> Imported:
+    conf = "SUSHY_EMULATOR_AUTH_FILE = '/root/sushy/htpasswd'\n"
+    files = read_from({"/root/sushy/htpasswd": text})
+    return READERS["sushy-tools"](Source("conf.py", conf, "lab", read=files))
+
+
+def test_the_first_user_of_an_htpasswd_file_stays_by_the_hash_of_the_password() -> None:
+    made = with_users(f"# users\nold:$apr1$x$y\nadmin:{HASH}\nother:{HASH}\n")
+    (adoption,) = load(made.text, file="f").adoptions
+    assert adoption.like.credentials.username == "admin"
+    assert adoption.like.credentials.password == HASH
+    assert made.left_out == (
+        "SUSHY_EMULATOR_AUTH_FILE: user old: add it with Redfish's AccountService",
+        "SUSHY_EMULATOR_AUTH_FILE: user other: add it with Redfish's AccountService",
+    )
+
+
+def test_a_file_of_users_without_a_usable_hash_is_reported() -> None:
+    (told,) = with_users("admin:{SHA}x\n").left_out
+    assert "/root/sushy/htpasswd has no bcrypt hash" in told
+    gone = Source("f", "SUSHY_EMULATOR_AUTH_FILE = 'gone'\n", "lab", read=read_from({}))
+    (told,) = READERS["sushy-tools"](gone).left_out
+    assert "cannot read gone: no such file: write `username` and `password`" in told
+
+
+@pytest.mark.parametrize(
+    ("bmc", "more", "message"),
+    [
+        ("password_hash: x", "", "expected a bcrypt hash as `htpasswd -nB USER` prints it"),
+        (f"password_hash: {HASH.replace('05', '14')}", "", "cost 12 at most, got 14"),
+        (f"password: word, password_hash: {HASH}", "", "expected one of password and"),
+        (f"password_hash: {HASH}", "", "nodes speak ipmi, too"),
+        (f"password_hash: {HASH}", "ironic: {endpoint: 'http://i'}", "Ironic needs the password"),
+    ],
+)
+def test_where_a_hash_is_not_enough_it_is_refused(bmc: str, more: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(f"cluster: c\nbmc: {{{bmc}}}\n{more}\nnodes: [{{name: n}}]\n", file="f")
+    assert message in str(caught.value)
 
 
 def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:

@@ -16,6 +16,7 @@ from nospoon.errors import UsageError
 from nospoon.exports.formats import FORMATS, Syntax
 from nospoon.exports.inventory import Inventory, Place
 from nospoon.model.cluster import Cluster
+from nospoon.model.passwords import is_hash
 from nospoon.plan.addresses import known_addresses
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
@@ -54,6 +55,11 @@ class Exports:
         if to not in FORMATS:
             raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
         cluster = await self._planner.stored_cluster(row)
+        if FORMATS[to].secrets and any(is_hash(n.credentials.password) for n in cluster.nodes):
+            raise UsageError(
+                f"{to} needs the passwords of BMCs, and cluster {row.name} has a hash alone",
+                hint="Write `bmc: {password: …}` in place of `password_hash`, and `nospoon up`.",
+            )
         inventory = [await self._inventory(row, cluster)]
         there = {each.name for each in inventory[0].places}
         missing = [node.name for node in cluster.nodes if node.name not in there]

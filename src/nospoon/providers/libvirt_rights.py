@@ -12,6 +12,7 @@ import os
 
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.runtime import process
+from nospoon.runtime.reasons import reason
 from nospoon.runtime.users import account_of
 
 SECONDS = 10.0
@@ -33,7 +34,9 @@ async def may_manage(uid: int, uri: str = "qemu:///system") -> bool:
             argv, env=environment, cwd="/", account=account, timeout=SECONDS, check=False
         )
     except (ProviderError, OSError) as error:
-        raise HostUnreachable(f"cannot ask libvirt what user {uid} may do: {error}") from error
+        raise HostUnreachable(
+            f"cannot ask libvirt what user {uid} may do: {reason(error)}"
+        ) from error
     said = done.stderr.lower()
     if done.status != 0 and SILENT in said and FORBIDDEN not in said:
         raise HostUnreachable(f"cannot ask libvirt what user {uid} may do: {done.stderr.strip()}")

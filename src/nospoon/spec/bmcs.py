@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from nospoon.model.cluster import BmcProtocol
+from nospoon.model.passwords import BCRYPT, LARGEST_COST
 from nospoon.spec.fields import Address, Pool, Ports
 from nospoon.spec.section import Flag, OneOrMore, Section, Text, Whole, listed, parse_text, shown
 
@@ -93,6 +94,26 @@ PassPhrase = Annotated[
     str,
     BeforeValidator(_pass_phrase),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 64}),
+]
+
+
+def _password_hash(value: Any) -> str:
+    found = BCRYPT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("expected a bcrypt hash as `htpasswd -nB USER` prints it ($2y$…)")
+    if int(found["cost"]) > LARGEST_COST:
+        raise ValueError(
+            f"expected a bcrypt hash of cost {LARGEST_COST} at most, got {found['cost']}"
+        )
+    return found.group()
+
+
+PasswordHash = Annotated[
+    str,
+    BeforeValidator(_password_hash),
+    WithJsonSchema(
+        {"type": "string", "pattern": r"^\$2[aby]\$(0[0-9]|1[0-2])\$[./A-Za-z0-9]{53}$"}
+    ),
 ]
 
 
@@ -197,6 +218,11 @@ class BmcSection(Section):
     )
     password: Password | None = Field(
         None, description="Password for all nodes; default: random, one a node."
+    )
+    password_hash: PasswordHash | None = Field(
+        None,
+        description="In place of `password` where only its bcrypt hash is known, as in an htpasswd "
+        "file; for nodes whose BMC speaks Redfish alone.",
     )
     k_g: Key | None = Field(
         None, description="Key of all BMCs for IPMI (K_G), in hexadecimal digits; default: none."

@@ -148,7 +148,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     BootProfileSection: _all(Rule.LIVE, "kernel", "script", "initrd", "cmdline"),
     BmcSection: {
         **_all(Rule.LIVE, "address", "ports", "redfish_port", "redfish_auth", "tls", "pool"),
-        **_all(Rule.LIVE, "username", "password", "k_g"),
+        **_all(Rule.LIVE, "username", "password", "password_hash", "k_g"),
         "pdu": Rule.PARTS,
     },
     TlsSection: _all(Rule.LIVE, "certificate", "key"),

@@ -8,6 +8,7 @@ from uuid import UUID
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
 from nospoon.model.ironic import Standing
+from nospoon.model.passwords import is_hash
 from nospoon.plan.enrol import DRIVERS
 from nospoon.plan.identity import RESERVED
 from nospoon.spec.addresses import addresses
@@ -50,6 +51,7 @@ def check(
     yield from _nova(sections)
     yield from _deployments(expansion)
     yield from _bmc_ports(sections, expansion)
+    yield from _password_hash(sections, expansion)
     yield from _profiles(sections, expansion)
     yield from _placements(sections, expansion)
 
@@ -73,6 +75,27 @@ def _bmc_ports(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
             first = owners[node.ipmi_port]
             hint = "Give it node by node under `overrides`"
             yield Complaint(path, f"port {node.ipmi_port} is also that of {first}", hint)
+
+
+def _password_hash(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """IPMI computes with the password itself, and Ironic logs in with it."""
+    if sections.bmc.password_hash is None:
+        return
+    path = ("bmc", "password_hash")
+    if sections.bmc.password is not None:
+        yield Complaint(path, "expected one of password and password_hash, got both")
+    if sections.ironic is not None:
+        hint = "Write `password` instead"
+        yield Complaint(path, "Ironic needs the password itself to log in to the BMCs", hint)
+    nodes = [*expansion.nodes, *(each.like for each in expansion.adoptions)]
+    hashed = [each for each in nodes if is_hash(each.credentials.password)]
+    others = sorted({str(each) for node in hashed for each in node.bmc} - {BmcProtocol.REDFISH})
+    if others:
+        yield Complaint(
+            path,
+            f"a hash is enough for Redfish alone; nodes speak {' and '.join(others)}, too",
+            "Write `password`, or `bmc: {protocols: [redfish]}` at the nodes",
+        )
 
 
 def _profiles(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:

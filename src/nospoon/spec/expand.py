@@ -246,7 +246,7 @@ def _credentials(sections: Sections, given: list[NodeBmcSection]) -> Credentials
     k_g = next((bmc.k_g for bmc in given if bmc.k_g), sections.bmc.k_g)
     return Credentials(
         username=username,
-        password=password or "",
+        password=password or sections.bmc.password_hash or "",
         k_g=k_g or "",
         pdu_secret=sections.bmc.pdu.secret or "",
     )

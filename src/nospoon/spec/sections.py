@@ -210,7 +210,8 @@ def translated(
 
 
 SECRETS = (
-    ("password",), ("k_g",), ("secret",), ("token",), ("application_credential_secret",),
+    ("password",), ("password_hash",), ("k_g",), ("secret",), ("token",),
+    ("application_credential_secret",),
 )  # fmt: skip
 """Keys whose values no message repeats."""
 

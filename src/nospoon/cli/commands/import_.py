@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ def command(
     elif Path(file).is_dir():
         raise click.UsageError(f"{file} is a directory: expected a file")
     else:
-        source = Source(Path(file).name, _text(file), name, listed, running, cloud)
+        source = Source(
+            Path(file).name, _text(file), name, listed, running, cloud, read=text_beside(file)
+        )
     imported = READERS[tool](source)
     for each in imported.left_out:
         echo(f"Not carried over: {each}", err=True)
@@ -92,6 +95,15 @@ def _listed(inventory: Path) -> Any:
     playbooks = place.parent if place.is_dir() else place.parent.parent
     known = any((playbooks / each).is_dir() for each in ("host_vars", "group_vars"))
     return ansible.inventory(str(inventory), playbooks=str(playbooks) if known else None)
+
+
+def text_beside(file: str) -> Callable[[str], str]:
+    """Reads a file that `file` names, which is beside it where its path is relative."""
+
+    def read(path: str) -> str:
+        return _text(str(Path(file).parent / path))
+
+    return read
 
 
 def _text(path: str) -> str:

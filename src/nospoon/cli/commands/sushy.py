@@ -17,6 +17,7 @@ import click
 
 from nospoon.api.client import Client
 from nospoon.cli import connect
+from nospoon.cli.commands.import_ import text_beside
 from nospoon.cli.echo import echo
 from nospoon.cli.files import read_request
 from nospoon.cli.follow import finish, follow
@@ -116,13 +117,14 @@ def _cluster(file: str, text: str) -> tuple[str, str]:
     from nospoon.spec.load import load  # noqa: PLC0415
 
     read = READERS["sushy-tools"]
-    bmc = load(read(Source(file, text, "sushy")).text, file=file).addressing
+    beside = text_beside(str(Path.cwd() / "started"))
+    bmc = load(read(Source(file, text, "sushy", read=beside)).text, file=file).addressing
     if bmc.certificate is not None:
         certificate, key = bmc.certificate.certificate, bmc.certificate.key
         text += f"\n{PREFIX}SSL_CERT = {str(Path(certificate).absolute())!r}"
         text += f"\n{PREFIX}SSL_KEY = {str(Path(key).absolute())!r}"
     name = f"sushy-{bmc.redfish_port}"
-    made = read(Source(file, text, name))
+    made = read(Source(file, text, name, read=beside))
     for each in made.left_out:
         echo(f"Not carried over: {each}", err=True)
     return name, made.text

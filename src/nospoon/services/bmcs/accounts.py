@@ -12,18 +12,21 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from nospoon.bmc.users import ADMINISTRATOR, OWNER, User, added
+from nospoon.model.passwords import is_hash
 from nospoon.protocols.failures import Failures
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.bmcs.ports import BmcConfig
 
 LEAST_PRIVILEGE, OPERATOR = 2, 3
 """USER may look, as Redfish's ReadOnly; OPERATOR may change, as its Operator (DSP0266 §13.7)."""
+_HASHED = b"\xff"
+"""Begins what the account of a hash is named by; no name in UTF-8 begins so."""
 OPEN = b"open"
 """The account of those who do not log in, on BMCs that need no login."""
 SESSION_TIMEOUT = 1800.0
@@ -72,12 +75,16 @@ class Accounts:
         self._of: dict[UUID, tuple[bytes, ...]] = {}
         self._resting: dict[bytes, set[UUID]] = {}
         self._resting_of: dict[UUID, frozenset[bytes]] = {}
+        self._hashed: dict[str, dict[bytes, str]] = {}
+        self._aliases: dict[bytes, bytes] = {}
         self.changes = 0
         """How often who may use a BMC was told."""
         self._by_token: dict[bytes, RedfishSession] = {}
         self._by_id: dict[str, RedfishSession] = {}
         self.failures = Failures()
         self.log = RateLimitedLog()
+        self.checking = asyncio.Lock()
+        """Held while a password is compared with a hash, which takes milliseconds of a thread."""
         self.changing = asyncio.Lock()
         """Held while an account is changed on all its BMCs, which takes many turns of the loop."""
 
@@ -115,8 +122,17 @@ class Accounts:
                 for user in added(users)
                 if user.name and user.password
             },
-            OWNER: self._digest(config.bmc.username, config.password),
+            OWNER: self._owner(config),
         }
+
+    def _owner(self, config: BmcConfig) -> bytes:
+        """The account of the file. Where it gives a hash alone, nobody logs in with that itself."""
+        username, password = config.bmc.username, config.password
+        if not is_hash(password):
+            return self._digest(username, password)
+        account = hmac.digest(self._key, _HASHED + f"{username}\0{password}".encode(), "sha256")
+        self._hashed.setdefault(username, {})[account] = password
+        return account
 
     def holders(self, account: bytes) -> Iterator[UUID]:
         """The BMCs that know this account, also where it may not log in now."""
@@ -147,6 +163,7 @@ class Accounts:
         account.limits.pop(uuid, None)
         if not account.systems:
             del self._accounts[digest]
+            self._unlearn(digest)
             for session in account.sessions.values():
                 self._forget(session)
 
@@ -178,7 +195,23 @@ class Accounts:
     def find(self, username: str, password: str) -> bytes | None:
         """The account with these credentials, None for wrong ones."""
         digest = self._digest(username, password)
+        digest = self._aliases.get(digest, digest)
         return digest if digest in self._accounts else None
+
+    def hashes(self, username: str) -> Mapping[bytes, str]:
+        """Account -> the hash of its password, of those of this name that have no more."""
+        known = self._hashed.get(username, {})
+        return {account: text for account, text in known.items() if account in self._accounts}
+
+    def learn(self, account: bytes, username: str, password: str) -> None:
+        """This password fits the account's hash: it is found without another check from now on."""
+        if account in self._accounts:
+            self._aliases[self._digest(username, password)] = account
+
+    def _unlearn(self, account: bytes) -> None:
+        self._aliases = {key: of for key, of in self._aliases.items() if of != account}
+        for known in self._hashed.values():
+            known.pop(account, None)
 
     def systems(self, account: bytes) -> AbstractSet[UUID]:
         """The BMCs that this account may use; to be looked at, not kept."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nospoon.errors import UsageError
+from nospoon.model.passwords import is_hash
 from nospoon.spec.importers.written import Imported, Said, Source, name_of, write
 
 PREFIX = "SUSHY_EMULATOR_"
@@ -46,7 +47,7 @@ def read(source: Source) -> Imported:
     sections = {
         "cluster": source.cluster,
         "hosts": {"here": {"libvirt": told.get("LIBVIRT_URI") or SYSTEM}},
-        "bmc": _bmc(told, left_out),
+        "bmc": _bmc(source, told, left_out),
         "nodes": list(_nodes(source, told.get("ALLOWED_INSTANCES"))),
     }
     heading = [
@@ -79,7 +80,7 @@ def _settings(source: Source, left_out: list[str]) -> dict[str, Any]:
     return told
 
 
-def _bmc(told: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
+def _bmc(source: Source, told: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
     bmc: dict[str, Any] = {
         "address": str(told.get("LISTEN_IP") or EVERYWHERE),
         "redfish_port": told.get("LISTEN_PORT") or PORT,
@@ -87,13 +88,35 @@ def _bmc(told: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
     if told.get("SSL_CERT") and told.get("SSL_KEY"):
         bmc["tls"] = {"certificate": str(told["SSL_CERT"]), "key": str(told["SSL_KEY"])}
     if told.get("AUTH_FILE"):
-        left_out.append(
-            f"{PREFIX}AUTH_FILE: it has hashes of passwords: write `username` and `password` "
-            "under `bmc`"
-        )
+        bmc |= _account(source, str(told["AUTH_FILE"]), left_out)
     else:
         bmc["redfish_auth"] = "none"
     return bmc
+
+
+def _account(source: Source, path: str, left_out: list[str]) -> dict[str, Any]:
+    """The first user of an htpasswd file; a hash is enough for Redfish, which is all there was."""
+    what, mend = f"{PREFIX}AUTH_FILE", "write `username` and `password` under `bmc`"
+    if source.read is None:
+        left_out.append(f"{what}: {path} was not read: {mend}")
+        return {}
+    try:
+        lines = source.read(path).splitlines()
+    except UsageError as error:
+        left_out.append(f"{what}: {error.message}: {mend}")
+        return {}
+    pairs = (line.strip().partition(":") for line in lines if not line.startswith("#"))
+    users = {name: text for name, colon, text in pairs if colon}
+    usable = {name: text for name, text in users.items() if is_hash(text)}
+    if not usable:
+        left_out.append(f"{what}: {path} has no bcrypt hash (`htpasswd -B`): {mend}")
+        return {}
+    name = next(iter(usable))
+    left_out += [
+        f"{what}: user {other}: add it with Redfish's AccountService"
+        for other in sorted(users.keys() - {name})
+    ]
+    return {"username": name, "password_hash": usable[name]}
 
 
 def _nodes(source: Source, allowed: Any) -> Iterator[Any]:

@@ -22,7 +22,8 @@ T = TypeVar("T")
 class Source:
     """What is imported. `inventory`: as `ansible-inventory --list` prints it. `state`: the text of
     Tenks's state.yml, "" without. `cloud`: in which nodes are to be enrolled, "" for none. `files`:
-    of a directory, path within it -> text.
+    of a directory, path within it -> text. `read`: the text of a file that FILE names; raises
+    `UsageError`.
     """
 
     file: str
@@ -32,6 +33,7 @@ class Source:
     state: str = ""
     cloud: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    read: Callable[[str], str] | None = None
 
     def mapping(self) -> dict[str, Value]:
         """The file as a mapping. Raises `SpecError`, `UsageError`."""
