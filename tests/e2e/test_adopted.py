@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import bcrypt
 import pytest
+import sushy
 
 from nospoon.model.cluster import Firmware
 from nospoon.testing import guests
 from nospoon.testing.bench import free_port
 from nospoon.testing.ironic import until
-from nospoon.testing.rack import Rack
+from nospoon.testing.rack import BIN, Rack
 from nospoon.testing.redfish import System
 from nospoon.testing.serial import Serial
 
@@ -396,6 +398,61 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     assert vbmc("list", "-f", "json").stdout.strip() == "[]"
     assert "no domain" in vbmc("show", domain.name, status=1).stderr
     assert domain.xml == before
+
+
+@pytest.mark.libvirt
+def test_scripts_that_give_machines_to_bare_metal_operators_run_as_they_are(
+    rack: Rack, domain: Domain, tmp_path: Path
+) -> None:
+    """The calls of baremetal-operator's vm2vbmc.sh, and files as metal3-dev-env writes them."""
+    domain.define(BY_CLASS, guests.speaking_disk())
+    before = domain.xml
+    port = rack.bmc().partition("ports: ")[2].split("-")[0].removesuffix("}")
+    alias = tmp_path / "bin" / "vbmc"
+    alias.parent.mkdir()
+    alias.symlink_to(Path(__file__).parents[2] / "contrib" / "vbmc")
+    environment = {
+        **rack.environment,
+        "HOME": str(rack.directory),
+        "PATH": f"{alias.parent}:{BIN}:{os.environ['PATH']}",
+    }
+    rack.names[:] = ["vbmc"]
+    script = (
+        'set -eu; vbmc add "$1" --port "$2" --address :: --libvirt-uri qemu:///system; '
+        'vbmc start "$1"; vbmc list; ipmitool -I lanplus -H 127.0.0.1 -p "$2" -U admin '
+        '-P password chassis power on; vbmc delete "$1"'
+    )
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", domain.name, port],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"| {domain.name} | running | ::      | {port} |" in done.stdout
+    assert "Chassis Power Control: Up/On" in done.stdout
+    assert domain.state == "running"
+    assert domain.xml == before
+
+    redfish = free_port(socket.SOCK_STREAM)
+    users = tmp_path / "htpasswd"
+    users.write_text(f"admin:{bcrypt.hashpw(b'password', bcrypt.gensalt(4)).decode()}\n")
+    config = tmp_path / "conf.py"
+    config.write_text(
+        'SUSHY_EMULATOR_LIBVIRT_URI = "qemu:///system"\nSUSHY_EMULATOR_IGNORE_BOOT_DEVICE = False\n'
+        'SUSHY_EMULATOR_VMEDIA_VERIFY_SSL = False\nSUSHY_EMULATOR_AUTH_FILE = "htpasswd"\n'
+        f"SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {redfish}\n"
+        f"SUSHY_EMULATOR_ALLOWED_INSTANCES = ['{domain.uuid}']\n"
+    )
+    file, name = str(tmp_path / "imported.yaml"), rack.name()
+    rack.run("import", "--from", "sushy-tools", "--name", name, "-o", file, str(config))
+    rack.run("up", "--yes", file)
+    root = f"http://127.0.0.1:{redfish}"
+    system = sushy.Sushy(root, username="admin", password="password").get_system(
+        f"/redfish/v1/Systems/{domain.uuid}"
+    )
+    system.reset_system(sushy.RESET_FORCE_OFF)
+    until(lambda: domain.state == "shut off")
+    with pytest.raises(sushy.exceptions.AccessError):
+        sushy.Sushy(root, username="admin", password="guess").get_system_collection()
 
 
 @pytest.mark.libvirt
