@@ -400,6 +400,51 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     assert domain.xml == before
 
 
+NO_SECURE_BOOT = "uefi,firmware.feature0.name=secure-boot,firmware.feature0.enabled=no"
+MADE_BIOS = ("--osinfo", "generic", "--boot", "hd,bios.useserial=on")
+MADE_BIOS += ("--disk", "device=cdrom,bus=scsi", "--network", "user")
+MADE_UEFI = ("--osinfo", "debian11", "--tpm", "none", "--boot", NO_SECURE_BOOT)
+
+
+@pytest.mark.libvirt
+@pytest.mark.boots
+@pytest.mark.parametrize(
+    ("options", "loads"),
+    [(MADE_BIOS, b"iPXE"), (MADE_UEFI, b"PXE over IPv4")],
+    ids=["bios, a CD drive on SCSI, two NICs", "uefi"],
+)
+def test_what_virt_install_makes_is_powered_booted_and_given_back_as_it_was(
+    rack: Rack, domain: Domain, tmp_path: Path, options: tuple[str, ...], loads: bytes
+) -> None:
+    disk = domain.directory / f"{domain.name}.img"  # where QEMU's user comes
+    disk.write_bytes(bytes(1 << 20))
+    log = f"pty,log.file={domain.serial},log.append=on"
+    made = subprocess.run(
+        ["virt-install", "--import", "--name", domain.name, "--uuid", str(domain.uuid),
+         "--memory", "256", "--disk", f"{disk},format=raw", "--network", "user",
+         "--graphics", "none", "--virt-type", "qemu", "--cpu", "qemu64", "--serial", log,
+         "--connect", "qemu:///system", *options, "--print-xml"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "domain.xml").write_text(made.stdout)
+    virsh("define", str(tmp_path / "domain.xml"))
+    before = domain.xml
+    name, file = cluster(rack, f"nodes: [{{adopt: {domain.name}, name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    bmc, serial = rack.bmcs(name)["vm"], Serial(domain.serial)
+    rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
+    rack.ipmitool(bmc, "chassis", "power", "on")
+    assert serial.hears(loads) == loads
+    disc = tmp_path / "any.iso"
+    disc.write_bytes(bytes(4096))
+    rack.run("node", "media", "insert", f"{name}/vm", str(disc))
+    rack.ipmitool(bmc, "chassis", "power", "off")
+    until(lambda: domain.state == "shut off")
+    rack.run("down", "--yes", name)
+    assert domain.xml == before
+
+
 @pytest.mark.libvirt
 def test_scripts_that_give_machines_to_bare_metal_operators_run_as_they_are(
     rack: Rack, domain: Domain, tmp_path: Path
