@@ -6,10 +6,11 @@ The list is read each time it is needed, so that a change holds at once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 
+from nospoon.control.recent_hosts import RecentHosts
 from nospoon.control.request import Request
 from nospoon.errors import Forbidden, HostUnreachable, PlanRefused
 from nospoon.model.cluster import Cluster, Host
@@ -43,22 +44,28 @@ class Access:
     read: Callable[[], Grants] = lambda: DEFAULTS
     file: str = "/etc/nospoon/grants.yaml"
     manages: Callable[[int], Awaitable[bool]] = nothing
+    recent: RecentHosts = field(default_factory=RecentHosts)
 
     def is_admin(self, uid: int) -> bool:
         return uid in self.admins
 
     async def check_file(self, request: Request, cluster: Cluster, workers: Workers) -> None:
-        """Raises `PlanRefused` with everything in a file that its owner may not have."""
+        """Raises `PlanRefused` with everything in a file that its owner may not have, `Conflict`
+        for hosts under more and more names.
+        """
         if self.is_admin(request.uid):
             return
         found = list(islice(violations(cluster, self.read()), MAX_SHOWN))
         if found:
             raise PlanRefused(await workers.run(request.uid, self._placed, request, found))
+        self.recent.ask(request.uid, cluster.hosts)
 
     def _placed(self, request: Request, found: Sequence[Violation]) -> list[str]:
         """Run it in a thread: the file may be a long one."""
         document = Document(request.text, request.file)
-        return [str(document.problem(each.path, each.message, self._fix)) for each in found]
+        return [
+            str(document.problem(each.path, each.message, each.fix or self._fix)) for each in found
+        ]
 
     def check_hosts(self, uid: int, hosts: Iterable[Host]) -> None:
         """Raises `PlanRefused` for hosts, remembered from earlier, that a user may not use."""

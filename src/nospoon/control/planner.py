@@ -162,6 +162,7 @@ class Planner:
     async def _known(self, request: Request, cluster: Cluster, surveyed: Surveyed | None) -> Seen:
         """What is remembered, and what the hosts say of themselves."""
         await self.access.check_file(request, cluster, self.workers)
+        _refuse(list(against_twins(cluster.hosts)))  # before anything is opened for each of them
         refuse_borrowers(cluster, request.uid)
         refuse_other_simulation(cluster, partial(self._fleet.hosts_of_others, request.uid))
         earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
@@ -241,7 +242,6 @@ class Planner:
         )
         desired = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
         neighbours = await self._neighbours(seen.id, request.uid)
-        twins = list(against_twins(cluster.hosts))
         own = [each.bmc for each in neighbours if each.uid == request.uid]
         most = sys.maxsize if self.access.is_admin(request.uid) else sockets_of_a_member()
         taken = await self.workers.run(
@@ -252,7 +252,7 @@ class Planner:
                 *against_macs(desired.values(), partial(self._holder, seen.id, request.uid)),
             ],
         )
-        _refuse([*twins, *taken])
+        _refuse(taken)
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
         return Prepared(seen, accounts, allocations, desired, nothing)
 

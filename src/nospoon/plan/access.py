@@ -12,15 +12,20 @@ from nospoon.model.host_facts import Route
 
 IPMI_PORT, SNMP_PORT = 623, 161
 """Of BMCs and PDUs with an address of their own (`bmc.pool`)."""
+MOST_NETWORKS = 64
+"""Of a member's cluster on real hosts, where each has a bridge, rules, and perhaps a server."""
 RANGES = ", ".join(map(str, PRIVATE))
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that members may not have. `path`: where it is in the file."""
+    """Something that members may not have. `path`: where it is in the file; `fix`: what helps, ""
+    where an administrator may list it.
+    """
 
     path: tuple[str | int, ...]
     message: str
+    fix: str = ""
 
 
 def violations(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
@@ -52,6 +57,10 @@ def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
 def _of_bridges(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
     """On a bridge that is there already, guests reach and hear whoever else is on it."""
     real = [host for host in cluster.hosts if host.declares.is_real]
+    made = sum(not network.existing for network in cluster.networks)
+    if real and made > MOST_NETWORKS:
+        message = f"expected at most {MOST_NETWORKS} networks of a member's cluster, got {made}"
+        yield Violation(("networks",), message, "Make several clusters of it")
     for network in cluster.networks if real else ():
         if network.bridge and network.bridge not in grants.bridges:
             yield Violation(("networks", network.name, "bridge"), _unlisted_bridge(network.bridge))

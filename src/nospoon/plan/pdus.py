@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 
 from nospoon.model.cluster import BmcProtocol, Cluster
 from nospoon.plan.ports import TakenPorts
@@ -37,7 +37,11 @@ def plug(
 ) -> Iterator[tuple[str, Socket]]:
     """Node name -> its outlet, for the nodes that have one; `reasons`: why not, for the rest."""
     nodes = [node.name for node in cluster.nodes if BmcProtocol.PDU in node.bmc]
-    places = dict(enumerate(_places(cluster), start=1))
+    if not nodes:
+        return
+    # a PDU each, and those that others have, are passed over: no more of a large pool is looked at
+    most = len(nodes) + len(occupied) + max((each.pdu for each in earlier.values()), default=0)
+    places = dict(enumerate(islice(_places(cluster), most + 1), start=1))
     kept = {
         name: earlier[name]
         for name in nodes

@@ -56,9 +56,11 @@ def listed(value: Any) -> Any:
 
 def each_once(values: list[str]) -> list[str]:
     """A list without duplicates."""
-    twice = next((each for at, each in enumerate(values) if each in values[:at]), None)
-    if twice is not None:
-        raise ValueError(f"expected each once, got {twice!r} twice")
+    seen = set[str]()
+    for each in values:
+        if each in seen:
+            raise ValueError(f"expected each once, got {each!r} twice")
+        seen.add(each)
     return values
 
 

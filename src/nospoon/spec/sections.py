@@ -30,6 +30,8 @@ from nospoon.spec.section import Flag, shown
 M = TypeVar("M", bound=BaseModel)
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
+MOST = {"hosts": 1000, "networks": 1000}
+"""Entries of a section: each host is asked, and each network compared with every other."""
 _FLAG: TypeAdapter[bool] = TypeAdapter(Flag)
 
 
@@ -132,6 +134,12 @@ def _read_mapping(
             document.problem((section,), f"expected a mapping of names, got {shown(given)}")
         )
         given = {}
+    found.names[section] = frozenset(given)
+    most = MOST.get(section, len(given))
+    if len(given) > most:
+        message = f"expected at most {most} {section}, got {len(given)}"
+        found.problems.append(document.problem((section,), message))
+        given = dict(islice(given.items(), most))
     for name, body in given.items():
         if found.hopeless:
             break
@@ -141,7 +149,6 @@ def _read_mapping(
         parsed = parsed or _what_is_right(model, body)
         if parsed is not None:
             result[name] = parsed
-    found.names[section] = frozenset(given)
     return result
 
 

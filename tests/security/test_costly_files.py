@@ -1,0 +1,126 @@
+"""Cluster files that would cost much to read or plan are refused, or cost little."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.security.asked import OTHER, a_daemon
+
+from nospoon.control.hosts import IDLE, Hosts
+from nospoon.control.recent_hosts import MOST_NAMES, MOST_SIMULATED, RecentHosts
+from nospoon.errors import Conflict, SpecError
+from nospoon.model.cluster import BmcAddressing, BmcProtocol, Cluster, Host, Network, Node
+from nospoon.model.connections import ConnectionKind
+from nospoon.model.grants import DEFAULTS
+from nospoon.plan.access import MOST_NETWORKS, violations
+from nospoon.plan.pdus import plug
+from nospoon.spec.load import load
+from nospoon.spec.section import each_once
+from nospoon.spec.sections import MOST
+
+LOCAL = "{libvirt: 'qemu:///system'}"
+
+
+class Counted(IPv4Network):
+    """It counts the addresses that are taken out of it."""
+
+    given = 0
+
+    def hosts(self):  # type: ignore[no-untyped-def]
+        for number in count(1):
+            type(self).given += 1
+            yield IPv4Address(int(self.network_address) + number)
+
+
+@pytest.mark.parametrize("protocol", [BmcProtocol.REDFISH, BmcProtocol.PDU])
+def test_of_a_large_pool_few_addresses_are_looked_at(protocol: BmcProtocol) -> None:
+    """16 million of them took 4 GB."""
+    pool = Counted("10.0.0.0/8")
+    nodes = tuple(Node(name=name, bmc=(protocol,)) for name in "abc")
+    cluster = Cluster("c", (), (), (), nodes, BmcAddressing(pool=pool))
+    before = Counted.given
+    list(plug(cluster, {}, {("10.0.0.1", 161)}, []))
+    assert Counted.given - before < 16
+
+
+class Name(str):
+    """It counts comparisons."""
+
+    compared = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return super().__eq__(other)
+
+
+def test_long_lists_without_duplicates_are_read_once() -> None:
+    names: list[str] = [Name(f"CUSTOM_{number}") for number in range(1000)]
+    before = Name.compared
+    assert each_once(names) == names
+    assert Name.compared - before < 5000
+    with pytest.raises(ValueError, match="twice"):
+        each_once(["a", "b", "a"])
+
+
+@pytest.mark.parametrize("section", sorted(MOST))
+def test_a_section_has_so_many_entries(section: str) -> None:
+    entry = "simulated" if section == "hosts" else "{}"
+    names = ", ".join(f"x{number}: {entry}" for number in range(MOST[section] + 1))
+    text = f"cluster: c\n{section}: {{{names}}}\nnodes: []\n"
+    with pytest.raises(SpecError) as caught:
+        load(text, file="f")
+    (problem,) = caught.value.problems
+    assert problem.message == f"expected at most 1000 {section}, got 1001"
+
+
+def test_a_members_cluster_has_so_many_networks_on_real_hosts() -> None:
+    networks = tuple(Network(f"n{number}") for number in range(MOST_NETWORKS + 1))
+    real, simulated = Host("r"), Host("s", ConnectionKind.SIMULATED)
+    cluster = Cluster("c", (real,), networks, (), ())
+    (found,) = violations(cluster, DEFAULTS)
+    assert (found.path, "65" in found.message) == (("networks",), True)
+    assert not list(violations(Cluster("c", (simulated,), networks, (), ()), DEFAULTS))
+    assert not list(violations(Cluster("c", (real,), networks[1:], (), ()), DEFAULTS))
+
+
+def test_a_member_names_a_host_in_few_ways() -> None:
+    now = [0.0]
+    recent = RecentHosts(now=lambda: now[0])
+    for number in range(MOST_NAMES):
+        recent.ask(1, [Host(f"h{number}")])
+    recent.ask(1, [Host("h0")])
+    recent.ask(2, [Host("more")])
+    recent.ask(1, [Host("more", uri="qemu+ssh://a/system")])
+    for _ in range(2):
+        with pytest.raises(Conflict, match="more than 8 ways within 5 minutes"):
+            recent.ask(1, [Host("more")])
+    recent.ask(1, [Host(f"s{n}", ConnectionKind.SIMULATED) for n in range(MOST_SIMULATED)])
+    with pytest.raises(Conflict, match="simulated hosts"):
+        recent.ask(1, [Host("s", ConnectionKind.SIMULATED)])
+    now[0] = IDLE
+    recent.ask(1, [Host("more")])
+    recent.ask(1, [Host("s", ConnectionKind.SIMULATED)])
+
+
+async def test_no_host_is_opened_for_a_plan_that_names_one_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each name had five connections to libvirtd, and as many threads."""
+    opened: list[str] = []
+    monkeypatch.setattr(Hosts, "use", lambda _, host: opened.append(host.name))
+    twins = f"cluster: c\nhosts: {{a: {LOCAL}, b: {LOCAL}}}\nnodes: [{{}}]\n"
+    names = ", ".join(f"h{number}: {LOCAL}" for number in range(MOST_NAMES + 1))
+    many = f"cluster: c\nhosts: {{{names}}}\nnodes: [{{}}]\n"
+    async with a_daemon(tmp_path) as asked:
+        for uid in (0, OTHER):
+            refused = await asked.ask(uid, "POST", "/v1/plan", {"file": "f", "text": twins})
+            assert (refused.status, b"one libvirtd" in refused.body) == (422, True)
+        for path in ("/v1/plan", "/v1/hosts/check"):
+            refused = await asked.ask(OTHER, "POST", path, {"file": "f", "text": many})
+            assert (refused.status, b"in more than 8 ways" in refused.body) == (409, True)
+    assert opened == []
