@@ -9,7 +9,7 @@ import asyncio
 import json
 import pwd
 import socket
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,16 +76,30 @@ class Asked:
         content = b"".join(each.get("body", b"") for each in parts)
         return Answer(start["status"] if start is not None else 0, content)
 
-    async def attach(self, uid: int, path: str) -> list[MutableMapping[str, Any]]:
-        """What a user who opens a websocket is sent, up to its end."""
+    async def attach(
+        self, uid: int, path: str, *, typed: Sequence[str | bytes] = (), until: bytes = b""
+    ) -> list[MutableMapping[str, Any]]:
+        """What a user who opens a websocket is sent, up to its end. `typed`: messages of that user,
+        who leaves when the answers have `until` in them.
+        """
         given: list[MutableMapping[str, Any]] = [{"type": "websocket.connect"}]
+        for each in typed:
+            key = "text" if isinstance(each, str) else "bytes"
+            given.append({"type": "websocket.receive", key: each})
         sent: list[MutableMapping[str, Any]] = []
+        heard = asyncio.Event()
 
         async def receive() -> MutableMapping[str, Any]:
-            return given.pop(0) if given else {"type": "websocket.disconnect", "code": 1000}
+            if given:
+                return given.pop(0)
+            if until:
+                await heard.wait()
+            return {"type": "websocket.disconnect", "code": 1000}
 
         async def send(message: MutableMapping[str, Any]) -> None:
             sent.append(message)
+            if until in b"".join(each.get("bytes", b"") for each in sent):
+                heard.set()
 
         await self.app(_scope("websocket", uid, path), receive, send)
         return sent

@@ -1,10 +1,18 @@
-"""A guest's console: what it writes while `verify` looks for the probe's record."""
+"""A guest's console: who may read it, and what floods of it cost."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from pathlib import Path
+from uuid import UUID
+
+from tests.security.asked import OWNER, a_daemon
 
 from nospoon.probe.record import LONGEST_LINE, MAX_LINES, MAX_RECORDS, Finder, decode, frame
+from nospoon.providers.simulated.console import Recorder
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.consoles.service import BACKLOG, Line, Waiting
 from nospoon.testing.probed import body
 
 FORGED = b"#nospoon 0123456789abcdef %d/%d %s\n"
@@ -34,3 +42,42 @@ def test_a_record_is_found_wherever_the_stream_is_cut() -> None:
     found = [each for byte in stream for each in finder.feed(bytes([byte]))]
     assert [each.record for each in found] == [decode(body())]
     assert found[0].end == len(stream) - 1  # before the line's end
+
+
+async def test_the_record_of_a_simulated_machine_is_its_owners(tmp_path: Path) -> None:
+    """The directory can be entered, and UUIDs are no secret."""
+    machine, older = UUID(int=1), UUID(int=2)
+    (tmp_path / f"{older}.log").touch(0o644)
+    async with Tasks("test") as tasks:
+        recorder = Recorder(tmp_path, tasks)
+        for each in (machine, older):
+            recorder.take(each, b"secret")
+        await recorder.flush()
+    modes = [(tmp_path / f"{each}.log").stat().st_mode & 0o777 for each in (machine, older)]
+    assert modes == [0o600, 0o600]
+
+
+def test_a_reader_who_falls_behind_holds_few_bytes() -> None:
+    """Each of 4,096 chunks was as long as a client cared to make it."""
+    for chunk in (b"x", b"x" * (1 << 16)):
+        behind, ahead = Waiting(), Waiting()
+        line = Line(UUID(int=1), {behind, ahead})
+        for _ in range(2 * BACKLOG):
+            line.spread(chunk)
+            assert ahead.get_nowait() == chunk
+            if behind not in line.readers:
+                break
+        assert line.readers == {ahead}
+        assert behind.size <= BACKLOG + (1 << 17)
+        assert ahead.size == 0
+
+
+async def test_what_is_typed_may_be_text(tmp_path: Path) -> None:
+    """It ended the console with a traceback in the daemon's log."""
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, "cluster: c\nhosts: {h: simulated}\nnodes: [{name: n}]\n")
+        await asked.ask(OWNER, "POST", "/v1/nodes/c/n/power", {"command": "on"})
+        async with asyncio.timeout(20):
+            path, said = "/v1/nodes/c/n/console", b"helloyou"
+            sent = await asked.attach(OWNER, path, typed=["hello", b"you"], until=said)
+    assert said in b"".join(each.get("bytes", b"") for each in sent)

@@ -17,6 +17,7 @@ from http import HTTPStatus
 from typing import Any
 
 import httptools
+from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
@@ -28,6 +29,13 @@ FRAMING = 16
 """Bytes of chunk headers for one byte of body that are borne (RFC 9112 §7.1)."""
 LONGEST_LENGTH = 19
 """Digits: of 2**63 bytes. Python refuses to read numbers of thousands of digits."""
+WEBSOCKET = {"ws_max_size": 64 << 10, "ws_per_message_deflate": False}
+"""Settings of uvicorn: bytes of a message, which a client could make of a thousandth as many."""
+READ_AT_ONCE = 4096
+MOST_UNREAD = 1 << 20
+"""Bytes that wait for a client who sends and does not read."""
+MOST_FRAMES = 1024
+"""Fragments of a message (RFC 6455 §5.4), which may be empty."""
 INVALID = "Invalid HTTP request received."
 _LOGGED_IN = "nospoon.logged_in"
 
@@ -305,14 +313,46 @@ class LimitedHttp(HttpToolsProtocol):
 
 
 class LimitedWebSocket(WebSocketsSansIOProtocol):
-    """A connection that became a websocket; pings end it when its client is gone."""
+    """A connection that became a websocket; pings end it when its client is gone.
+
+    What has come is decoded at once, so little is read at a time: a frame may have 6 bytes.
+    """
 
     place: Connection | None = None
+    transport: asyncio.Transport
+    _stalled: asyncio.TimerHandle | None = None
+
+    def __init__(self, config: Config, server_state: LimitedState, *args: Any, **more: Any) -> None:
+        super().__init__(config, server_state, *args, **more)
+        self._limits = server_state.limits
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        transport.max_size = READ_AT_ONCE  # type: ignore[attr-defined]  # asyncio's, for recv(2)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._go_on()
         if self.place is not None:
             self.place.release()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self._limits.stalled, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.transport.get_write_buffer_size() > MOST_UNREAD or len(self.frames) > MOST_FRAMES:
+            self.transport.abort()  # of answers to pings, and of a message in fragments
 
 
 def _too_large(most: int) -> str:

@@ -14,7 +14,7 @@ import uvicorn
 
 from nospoon.runtime.accepting import Acceptor, Authorize, Identify, by_address
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
-from nospoon.runtime.limited_http import LimitedHttp, LimitedState
+from nospoon.runtime.limited_http import WEBSOCKET, LimitedHttp, LimitedState
 from nospoon.runtime.tasks import Tasks
 
 
@@ -85,6 +85,7 @@ class HttpServer:
         **config: Any,
     ) -> None:
         settings = {
+            **WEBSOCKET,
             "lifespan": "off",
             "log_config": None,
             "access_log": False,

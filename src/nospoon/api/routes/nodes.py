@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, Response, WebSocket
 from fastapi.responses import StreamingResponse
 
 from nospoon.api import long_answers
@@ -130,13 +130,10 @@ async def console(node: str, socket: WebSocket, controller: Controlled, caller: 
         return
     async with attached, Tasks("console") as tasks:
         tasks.start(_send(socket, attached.output()), name=node)
-        try:
-            while True:
-                typed = await socket.receive_bytes()
-                with contextlib.suppress(Gone):  # as on a real line: a machine that is off is deaf
-                    await attached.write(typed)
-        except WebSocketDisconnect:
-            return
+        while (message := await socket.receive())["type"] != "websocket.disconnect":
+            typed = message.get("bytes")
+            with contextlib.suppress(Gone):  # as on a real line: a machine that is off is deaf
+                await attached.write(message["text"].encode() if typed is None else typed)
 
 
 async def _send(socket: WebSocket, output: AsyncIterator[bytes]) -> None:

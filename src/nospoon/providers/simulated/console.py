@@ -103,10 +103,19 @@ def _append(said: deque[tuple[Path, bytes]]) -> str:
     return ""
 
 
+def _private(path: str, flags: int) -> int:
+    """Opens what its owner alone may read, also where an earlier version let others: who knows a
+    machine's UUID, which its processes show, knows the path.
+    """
+    opened = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    os.fchmod(opened, 0o600)
+    return opened
+
+
 def _write_whole(path: Path, data: bytes) -> None:
     """All of it or nothing; of a record that would be too long, the end."""
     data = data[-MOST_RECORD // 2 :]
-    with path.open("a+b", buffering=0) as file:
+    with open(path, "a+b", buffering=0, opener=_private) as file:
         if file.seek(0, os.SEEK_END) + len(data) > MOST_RECORD:
             file.seek(-(MOST_RECORD // 2 - len(data)), os.SEEK_END)
             data = file.read() + data

@@ -28,8 +28,8 @@ from nospoon.services.consoles.records import Records
 log = structlog.get_logger()
 UNBOUNDED = Capacity()
 CHUNK = 1 << 16
-BACKLOG = 4096
-"""Chunks that wait for a slow reader before it is let go."""
+BACKLOG, CHUNK_COST = 4 << 20, 128
+"""Bytes that wait for a slow reader before it is let go, and what each chunk counts besides."""
 LOOK_SECONDS = 0.2
 """How often a followed record is looked at: files do not tell that they grew."""
 SWEEP_SECONDS = 1.0
@@ -61,12 +61,27 @@ async def _nothing_to_fetch(machine: UUID) -> None:
     del machine  # virtlogd writes here
 
 
+class Waiting(asyncio.Queue[bytes]):
+    """What waits for one reader. `size`: bytes."""
+
+    size = 0
+
+    def _put(self, item: bytes) -> None:
+        super()._put(item)
+        self.size += len(item) + CHUNK_COST
+
+    def _get(self) -> bytes:
+        item = super()._get()
+        self.size -= len(item) + CHUNK_COST
+        return item
+
+
 @dataclass(slots=True)
 class Line:
     """The stream of one machine and who reads it."""
 
     machine: UUID
-    readers: set[asyncio.Queue[bytes]] = field(default_factory=set)
+    readers: set[Waiting] = field(default_factory=set)
     stream: ConsoleStream | None = None
     runs: asyncio.Event = field(default_factory=asyncio.Event)
     pump: asyncio.Task[None] | None = None
@@ -75,7 +90,7 @@ class Line:
     def spread(self, data: bytes) -> None:
         """Hand data to every reader; one that does not keep up has its queue ended."""
         for queue in list(self.readers):
-            if queue.qsize() >= BACKLOG:
+            if queue.size >= BACKLOG:
                 self.readers.discard(queue)
                 queue.put_nowait(b"")
             else:
@@ -87,7 +102,7 @@ class Attached:
 
     def __init__(self, service: ConsoleService, line: Line) -> None:
         self._service, self._line = service, line
-        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._queue = Waiting()
         line.readers.add(self._queue)
 
     async def output(self) -> AsyncIterator[bytes]:
