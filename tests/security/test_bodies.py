@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
-from tests.security.asked import OTHER, OWNER, STRANGER, _scope, a_daemon
+from tests.security.asked import GROUP, OTHER, OWNER, STRANGER, _scope, a_daemon
 
-from nospoon.api.gate import MAX_BESIDES, MAX_BODY, MAX_HELD
+from nospoon.api.gate import MAX_BESIDES, MAX_BODY, MAX_ESCAPES, MAX_HELD, Gate
+from nospoon.api.peer import Members
+from nospoon.control.files import UPLOADS, Files
 from nospoon.control.planner import MOST_PROPOSED
 from nospoon.errors import SpecError
-from nospoon.runtime.log_rate import LINES
+from nospoon.runtime.log_rate import LINES, RateLimitedLog
+from nospoon.runtime.slices import Slices
 from nospoon.spec.compose import MAX_DEPTH, MAX_NODES, BoundError, compose
 from nospoon.spec.document import MAX_PROBLEMS, Document
 from nospoon.spec.load import load
+
+CONTENT = b"\0" * 2048
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 def problem(text: str) -> tuple[int, int, str]:
@@ -98,6 +105,67 @@ async def test_bodies_of_the_api_are_bounded(tmp_path: Path) -> None:
         taken = await asked.ask(OWNER, "POST", "/v1/plan", {"file": "f", "text": text})
         assert taken.status == 200
         assert (await asked.ask(STRANGER, "POST", "/v1/plan", many)).status == 403
+
+
+async def test_line_ends_of_a_file_are_bounded(tmp_path: Path) -> None:
+    """Python's decoder took 320 ms for 11 million, in which no BMC was answered."""
+    least = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
+    ends = {"file": "f", "text": least + "\n" * (MAX_ESCAPES - 3)}
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.ask(OWNER, "POST", "/v1/plan", ends)).status == 200
+        ends["text"] += "\n"
+        refused = await asked.ask(OWNER, "POST", "/v1/plan", ends)
+        assert (refused.status, refused.json["error"]["type"]) == (413, "TooLarge")
+
+
+async def test_of_many_requests_a_few_begin_in_each_turn_of_the_loop() -> None:
+    begun: list[int] = []
+    turn = 0
+
+    async def inner(*_: object) -> None:
+        begun.append(turn)
+
+    async def request() -> None:
+        await gate(_scope("http", OWNER, "/v1/daemon"), receive, no_answer)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def no_answer(message: MutableMapping[str, Any]) -> None:
+        raise AssertionError(message)
+
+    gate = Gate(inner, Members(GROUP), RateLimitedLog(), slices=Slices(seconds=0))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(request())
+        while len(begun) < 20:
+            turn += 1
+            await asyncio.sleep(0)
+    assert len(set(begun)) == 20
+
+
+async def test_a_few_uploads_of_one_user_are_read_at_a_time(tmp_path: Path) -> None:
+    """What 250 of them had sent was written in one turn of the loop."""
+    files, reading, go = Files.at(tmp_path), asyncio.Semaphore(0), asyncio.Event()
+    begun = [0]
+
+    async def chunks() -> AsyncIterator[bytes]:
+        begun[0] += 1
+        reading.release()
+        await go.wait()
+        yield CONTENT
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2 * UPLOADS):
+            group.create_task(files.receive(SHA256, chunks(), owner=OWNER))
+        for _ in range(UPLOADS):
+            await reading.acquire()
+        group.create_task(files.receive(SHA256, chunks(), owner=OTHER))
+        await reading.acquire()
+        assert begun == [UPLOADS + 1]
+        go.set()
+    assert begun == [2 * UPLOADS + 1]
+    assert files.has(SHA256)
 
 
 async def test_bodies_of_one_member_have_a_budget_together(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ THREADS = 32
 """Files of cluster files that are fetched at a time; more wait."""
 PER_OWNER = 4
 """The same of one owner."""
+UPLOADS = 4
+"""Uploads of one owner that are written at a time; of more, nothing is read meanwhile."""
 PACE = Pace(deadline=6 * 3600.0, window=60.0, rate=16 << 10)
 KNOWN = 4096
 """URLs of which it is known what they had; of more, the oldest are fetched again when named."""
@@ -61,6 +63,9 @@ class Files:
     pace: Pace = PACE
     _fetching: Turns = field(default_factory=Turns)
     _of_owner: WeakValueDictionary[int | None, asyncio.Semaphore] = field(
+        default_factory=WeakValueDictionary
+    )
+    _uploads: WeakValueDictionary[int | None, asyncio.Semaphore] = field(
         default_factory=WeakValueDictionary
     )
     _of_all: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(THREADS))
@@ -138,6 +143,12 @@ class Files:
         """
         if not _DIGEST.match(sha256):
             raise UsageError(f"expected a SHA-256 in lower-case hex, got {sha256!r}")
+        async with _turns(self._uploads, owner, UPLOADS):
+            await self._receive(sha256, chunks, owner, announced)
+
+    async def _receive(
+        self, sha256: str, chunks: AsyncIterator[bytes], owner: int | None, announced: int
+    ) -> None:
         digest = hashlib.sha256()
         with self.space.charge(owner) as charge, self.scratch() as part:
             charge.expect(announced)
@@ -191,9 +202,7 @@ class Files:
         """The work, begun when it is the owner's turn, which lasts until its thread has ended, also
         when nobody waits for it any more.
         """
-        mine = self._of_owner.get(owner)
-        if mine is None:
-            mine = self._of_owner[owner] = asyncio.Semaphore(PER_OWNER)
+        mine = _turns(self._of_owner, owner, PER_OWNER)
         await mine.acquire()
         try:
             await self._of_all.acquire()
@@ -269,6 +278,16 @@ class Files:
         except OSError as error:
             kind = OutOfSpace if error.errno in _NO_ROOM else ProviderError
             raise kind(f"cannot keep a file in {self.directory}: {error.strerror}") from error
+
+
+def _turns(
+    of: WeakValueDictionary[int | None, asyncio.Semaphore], owner: int | None, most: int
+) -> asyncio.Semaphore:
+    """Those of an owner, for as long as somebody has one or waits for it."""
+    mine = of.get(owner)
+    if mine is None:
+        mine = of[owner] = asyncio.Semaphore(most)
+    return mine
 
 
 def _release(
