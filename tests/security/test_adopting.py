@@ -18,7 +18,7 @@ from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.grants import DEFAULTS
 from nospoon.model.host_facts import Adoptable
-from nospoon.model.resources import Machine
+from nospoon.model.resources import Machine, OwnerTag
 from nospoon.providers.libvirt_rights import may_manage
 from nospoon.spec.grants import load_grants
 from nospoon.store import clusters as stored
@@ -66,6 +66,18 @@ async def test_simulated_machines_are_everybodys() -> None:
     access = Access(frozenset({ROOT}), read=lambda: DEFAULTS)
     host = Host("sim", kind=ConnectionKind.SIMULATED, uri="")
     assert await seen(access, MEMBER, host) == ["lab-1", "lab-2", "payroll"]
+
+
+async def test_a_member_hears_of_no_nodes_of_other_users() -> None:
+    grants = load_grants("machines: ['*']\n", file="g")
+    access = Access(frozenset({ROOT}), read=lambda: grants)
+    own, other = (OwnerTag("d", UUID(int=9), uid=uid) for uid in (MEMBER, MEMBER + 1))
+    tags = (own, other, None)
+    made = tuple(replace(e, tag=t, made=True) for e, t in zip(MACHINES, tags, strict=True))
+    for host in (HERE, Host("sim", kind=ConnectionKind.SIMULATED, uri="")):
+        found = await access.adoptable(MEMBER, host, made)
+        assert [each.name for each in found or ()] == ["lab-1"]
+        assert await access.adoptable(ROOT, host, made) == made
 
 
 async def judged(access: Access, uid: int, machine: Machine, host: Host = HERE) -> str:

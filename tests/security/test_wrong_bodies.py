@@ -122,9 +122,13 @@ PARSED = {
         ("/v1/plan", '{"file": "f", "text": "", "uploads": {"\\ud800": "a"}}'),
         ("/v1/plan", '{"file": "f", "text": "", "\\ud800": 1}'),
         ("/v1/nodes/n/media", '{"url": "http://\\ud800/"}'),
+        ("/v1/nodes/n/media", '{"url": "", "sha256": "a", "name": "a\\u0000b"}'),
+        ("/v1/plan", '{"file": "a\\u0000b", "text": ""}'),
+        ("/v1/nodes/n/faults", f'{{"kind": "drop", "count": 1{"0" * 400}}}'),
+        ("/v1/clusters/a%00b/down", "{}"),
     ],
 )
-async def test_half_of_a_surrogate_pair_is_no_text(asked: Asked, path: str, body: str) -> None:
+async def test_what_no_store_takes_is_refused(asked: Asked, path: str, body: str) -> None:
     refused = await asked.ask(OWNER, "POST", path, body.encode())
     assert (refused.status, refused.json["error"]["type"]) == (400, "UsageError")
     whole = json.dumps({"file": "f", "text": "cluster: \U0001f944\n"}).encode()
@@ -138,9 +142,9 @@ async def test_files_are_never_parsed_in_the_event_loop(asked: Asked) -> None:
         assert (answer.status, len(found)) == (status, 0), answer.body
 
 
-@pytest.mark.parametrize("after", ["-1", str(2**53 + 1), "1" + "0" * 30, "x"])
+@pytest.mark.parametrize("after", ["-1", str(2**31), "1" + "0" * 30, "x"])
 async def test_the_number_of_an_event_is_one(asked: Asked, after: str) -> None:
     operation = (await asked.up(OWNER, LEAST)).json["operation"]["id"]
     path = f"/v1/operations/{operation}/events"
     assert (await asked.ask(OWNER, "GET", f"{path}?after={after}")).status == 400
-    assert (await asked.ask(OWNER, "GET", f"{path}?after={2**53}")).status == 200
+    assert (await asked.ask(OWNER, "GET", f"{path}?after={2**31 - 1}")).status == 200

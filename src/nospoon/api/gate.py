@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.api.errors import encode, status_of
 from nospoon.api.peer import Caller, Members
-from nospoon.errors import Busy, NospoonError, TooLarge
+from nospoon.errors import Busy, NospoonError, TooLarge, UsageError
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.slices import Slices
 
@@ -97,6 +97,8 @@ class Gate:
         with ExitStack() as stack:
             try:
                 caller = await self.members.caller(scope)
+                if "\0" in scope["path"]:  # which PostgreSQL takes for a fault of its own
+                    raise UsageError("expected a path without the character U+0000")
                 if scope["type"] == "http" and scope["method"] != "PUT":
                     take = stack.enter_context(self.held.by(caller))
                     receive = _given(await _bounded(scope, receive, take), receive)

@@ -67,13 +67,14 @@ class Wire(BaseModel):
             _at_most(MAX_FIELDS, given, "fields")
             wrong = [name for name, value in given.items() if not _is_text(name, value)]
             if wrong:
-                raise ValueError(f"{wrong[0]!a} has half of a surrogate pair")
+                raise ValueError(f"{wrong[0]!a} has U+0000 or half of a surrogate pair")
         return given
 
 
 def _is_text(name: Any, value: Any) -> bool:
     """Whether all texts in these can be written: JSON may escape half of a surrogate pair, which is
-    no character (RFC 8259 §8.2). What else is wrong with them is found afterwards.
+    no character (RFC 8259 §8.2), and PostgreSQL takes no U+0000. What else is wrong with them is
+    found afterwards.
     """
     inside = [*value, *value.values()] if isinstance(value, dict) else value
     try:
@@ -81,6 +82,8 @@ def _is_text(name: Any, value: Any) -> bool:
     except TypeError:
         return True  # they are no texts
     try:
+        if name != "text" and "\0" in text:  # the file's reader says where it is in it
+            return False
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
@@ -204,7 +207,7 @@ class FaultRequest(Wire):
     kind: FaultKind
     for_seconds: float | None = Field(None, gt=0, le=366 * 86400)
     probability: float = Field(1.0, gt=0, le=1)
-    count: int | None = Field(None, ge=1)
+    count: int | None = Field(None, ge=1, le=2**31)
     seconds: float = Field(5.0, ge=0, le=3600)
     sensor: str = ""
     value: float | None = None

@@ -129,14 +129,17 @@ class Access:
         self, uid: int, host: Host, machines: tuple[Adoptable, ...] | None
     ) -> tuple[Adoptable, ...] | None:
         """Those of a host's machines that a user may adopt: all that libvirt lets this user manage,
-        else those that are listed. Others are not shown.
+        else those that are listed. Others are not shown, nor what nospoon made for other users.
         """
-        if machines is None or self.is_admin(uid) or not host.declares.is_real:
+        if machines is None or self.is_admin(uid):
             return machines
         if host.server == SYSTEM.server and await self.manages(uid):
             return machines
+        seen = (each for each in machines if not each.made or _is_of(each, uid))
+        if not host.declares.is_real:
+            return tuple(seen)
         grants = self.read()
-        return tuple(each for each in machines if grants.has_machine(each.name))
+        return tuple(each for each in seen if grants.has_machine(each.name))
 
     def unseen(self, uid: int) -> str:
         """What is said of a machine that a user cannot see."""
@@ -145,3 +148,7 @@ class Access:
     @property
     def _fix(self) -> str:
         return f"Ask an administrator to list it in {self.file}"
+
+
+def _is_of(machine: Adoptable, uid: int) -> bool:
+    return machine.tag is not None and machine.tag.uid == uid

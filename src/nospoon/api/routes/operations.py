@@ -18,8 +18,8 @@ from nospoon.errors import NotFound
 from nospoon.store.operations import OperationRow
 
 router = APIRouter(tags=["operations"])
-MAX_EVENT = 2**53
-"""Of an event's number: what JSON's readers keep exact (RFC 8259 §6), and SQLite takes."""
+MAX_EVENT = 2**31 - 1
+"""Of an event's number: what PostgreSQL's integer takes."""
 
 
 def operation_json(row: OperationRow) -> dict[str, Any]:
