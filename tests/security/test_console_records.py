@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -55,6 +57,26 @@ async def test_the_record_of_a_simulated_machine_is_its_owners(tmp_path: Path) -
         await recorder.flush()
     modes = [(tmp_path / f"{each}.log").stat().st_mode & 0o777 for each in (machine, older)]
     assert modes == [0o600, 0o600]
+
+
+class Unread(deque[tuple[Path, bytes]]):
+    """Nobody goes through it."""
+
+    def __iter__(self) -> Iterator[tuple[Path, bytes]]:
+        raise AssertionError
+
+
+async def test_what_waits_to_be_recorded_is_not_counted_again_and_again(tmp_path: Path) -> None:
+    """Hundreds of thousands of bytes, typed one by one, stopped the loop."""
+    async with Tasks("test") as tasks:
+        recorder = Recorder(tmp_path, tasks)
+        recorder._said = Unread()
+        for _ in range(3):
+            recorder.take(UUID(int=1), b"ab")
+        assert recorder.waiting == 6
+        await recorder.flush()
+        assert recorder.waiting == 0
+    assert (tmp_path / f"{UUID(int=1)}.log").read_bytes() == b"ababab"
 
 
 def test_a_reader_who_falls_behind_holds_few_bytes() -> None:

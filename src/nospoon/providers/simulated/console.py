@@ -82,8 +82,8 @@ class Recorder:
     async def _write(self) -> None:
         try:
             while self._said:
-                why = await asyncio.to_thread(_append, self._said)
-                self.waiting = sum(len(data) for _, data in self._said)
+                why, written = await asyncio.to_thread(_append, self._said)
+                self.waiting -= written
                 if why:
                     log.warning("console logs wait for disk space", why=why)
                     await asyncio.sleep(AGAIN)
@@ -91,16 +91,20 @@ class Recorder:
             self._writing = None
 
 
-def _append(said: deque[tuple[Path, bytes]]) -> str:
-    """Write all there is; why it had to stop, "" when it had not. What stopped it stays."""
+def _append(said: deque[tuple[Path, bytes]]) -> tuple[str, int]:
+    """Write all there is; why it had to stop, "" when it had not, and the bytes that are written.
+    What stopped it stays.
+    """
+    written = 0
     while said:
         path, data = said[0]
         try:
             _write_whole(path, data)
         except OSError as error:
-            return str(error)
+            return str(error), written
         said.popleft()
-    return ""
+        written += len(data)
+    return "", written
 
 
 def _private(path: str, flags: int) -> int:
