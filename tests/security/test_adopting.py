@@ -19,7 +19,9 @@ from nospoon.model.connections import ConnectionKind
 from nospoon.model.grants import DEFAULTS
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine, OwnerTag
-from nospoon.providers.libvirt_rights import may_manage
+from nospoon.providers.libvirt_rights import acting_as, may_manage
+from nospoon.runtime import process
+from nospoon.runtime.users import Account
 from nospoon.spec.grants import load_grants
 from nospoon.store import clusters as stored
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
@@ -138,6 +140,18 @@ async def test_libvirt_is_asked_as_the_user_who_wants_to_adopt(
     assert not await may_manage(4_000_000, own_libvirt.uri), "no such user"
     with pytest.raises(HostUnreachable, match="what user 0 may do"):
         await may_manage(0, f"{own_libvirt.uri}-gone")
+
+
+async def test_whom_libvirt_is_asked_for_has_no_power_over_the_process_that_asks() -> None:
+    """Of one with all user ids theirs, they write the exit status (ptrace)."""
+    user = pwd.getpwnam("nobody")
+    show = "print(open('/proc/self/status').read())"
+    argv = acting_as(Account(user.pw_uid, user.pw_gid, ()), show)
+    told = (await process.run(argv)).stdout.splitlines()
+    ids = dict(line.split(":\t", 1) for line in told if ":\t" in line)
+    assert ids["Uid"].split()[:3] == [str(user.pw_uid), str(user.pw_uid), "0"]
+    assert set(ids["Gid"].split()) == {str(user.pw_gid)}
+    assert (ids["Groups"].strip(), int(ids["CapEff"], 16)) == ("", 0)
 
 
 async def test_a_list_that_is_read_again_takes_an_adopted_machine_away(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import NoReturn
 import structlog
 
 from nospoon.errors import MissingTool, ProviderError
-from nospoon.runtime.users import Account
 
 log = structlog.get_logger()
 
@@ -38,12 +37,8 @@ async def run(
     cwd: str | None = None,
     timeout: float = 60.0,  # noqa: ASYNC109  (this is the one place that turns it into a kill)
     check: bool = True,
-    account: Account | None = None,
 ) -> Finished:
-    """Run a command to its end; a non-zero status raises `ProviderError` unless `check` is off.
-
-    `account`: the user that it runs as, None for this process's own; another one takes root.
-    """
+    """Run a command to its end; a non-zero status raises `ProviderError` unless `check` is off."""
     line = shlex.join(argv)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -53,9 +48,6 @@ async def run(
             stderr=asyncio.subprocess.PIPE,
             env=dict(env) if env is not None else None,
             cwd=cwd,
-            user=account.uid if account is not None else None,
-            group=account.gid if account is not None else None,
-            extra_groups=account.groups if account is not None else None,
         )
     except FileNotFoundError as error:
         raise MissingTool(f"{argv[0]} is not installed", hint="Run `nospoon doctor`.") from error
