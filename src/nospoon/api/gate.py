@@ -32,7 +32,7 @@ BIG_ROUTES = re.compile(
     r"/v1/(plan|fetch|clusters|hosts/check|orphans|orphans/reap|recover|recover/deployment"
     r"|clusters/[^/]+/verify|files/missing)\Z"
 )
-"""Whose bodies have a cluster's text, or names of many nodes or files."""
+"""Their bodies have a cluster's text, or names of many nodes or files."""
 MAX_SMALL = 16 << 10
 """Bytes of a body of any other route."""
 MAX_HELD = 64 << 20
@@ -119,7 +119,7 @@ class Gate:
 async def _bounded(
     scope: Mapping[str, Any], receive: Receive, take: Callable[[int], None]
 ) -> bytes:
-    """The body; `take` is told of each part's bytes. Raises `TooLarge`, and what `take` raises."""
+    """The body; `take` gets each part's size. Raises `TooLarge`, and what `take` raises."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     most = MAX_BODY if BIG_ROUTES.match(scope["path"]) else MAX_SMALL
     if len(length) > len(str(most)) or (length.isdigit() and int(length) > most):

@@ -283,7 +283,7 @@ class Files:
 def _turns(
     of: WeakValueDictionary[int | None, asyncio.Semaphore], owner: int | None, most: int
 ) -> asyncio.Semaphore:
-    """Those of an owner, for as long as somebody has one or waits for it."""
+    """Those of an owner, while one of them is taken or waited for."""
     mine = of.get(owner)
     if mine is None:
         mine = of[owner] = asyncio.Semaphore(most)

@@ -21,7 +21,7 @@ Place = tuple[str, str, str]
 
 
 class RecentHosts:
-    """Names of hosts, by user; they count for as long as idle connections are kept."""
+    """Names of hosts, by user; they count while idle connections stay open."""
 
     def __init__(self, *, now: clock.Clock = clock.monotonic) -> None:
         self._now = now

@@ -24,7 +24,7 @@ OPEN = "libvirt.open(sys.argv[1]).close()\n"
 
 
 async def may_manage(uid: int, uri: str = "qemu:///system") -> bool:
-    """Raises `HostUnreachable` where nobody says so: libvirtd does not run."""
+    """Raises `HostUnreachable` where that is not known: libvirtd does not run."""
     try:
         account = await asyncio.to_thread(account_of, uid)
     except KeyError:
