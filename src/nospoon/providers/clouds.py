@@ -20,9 +20,7 @@ def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE
     try:
         import openstack  # noqa: PLC0415  (an extra)
     except ImportError as error:
-        raise MissingTool(
-            f"openstacksdk is needed to {purpose}", hint="pip install 'nospoon[ironic]'"
-        ) from error
+        raise _missing(purpose) from error
     wrong = ", ".join(refused(told))
     if wrong:
         raise ProviderError(f"settings of a cloud that are not supported: {wrong}")
@@ -33,6 +31,23 @@ def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE
         made.session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
     _bound(made.session.session, reach)
     return made
+
+
+def login_errors(purpose: str) -> Any:
+    """The module of keystoneauth's exceptions, which comes with the extra. Raises `MissingTool`."""
+    try:
+        from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise _missing(purpose) from error
+    return exceptions
+
+
+def _missing(purpose: str) -> MissingTool:
+    return MissingTool(
+        f"openstacksdk is needed to {purpose}, and is not installed for the daemon",
+        hint="Install it with `pip install 'nospoon[ironic]'` and restart the daemon "
+        "(`nospoon daemon stop`), or leave `ironic` out of the file.",
+    )
 
 
 def _bound(session: Any, reach: Reach) -> None:

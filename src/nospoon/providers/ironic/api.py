@@ -16,7 +16,7 @@ from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import Answered, answered, judged, refusal
 from nospoon.providers.cloud_calls import Calls, Means
-from nospoon.providers.clouds import connection
+from nospoon.providers.clouds import connection, login_errors
 from nospoon.providers.ironic.errors import Crowded, is_full
 from nospoon.providers.ironic.errors import said as words
 from nospoon.runtime import clock
@@ -27,6 +27,7 @@ from nospoon.runtime.telling import is_heard, tell
 NEWEST = (1, 95)
 """The newest version of the API whose answers are known here."""
 PARALLEL = 8
+PURPOSE = "enroll nodes"
 PAGE = 1000
 """What is asked for a call. A server may give less (`api.max_limit`), and says where more is."""
 LIST_TRIES = 5
@@ -175,8 +176,7 @@ class Api:
 
     def _guarded(self, call: Callable[[], R]) -> Callable[[], R]:
         def guarded() -> R:
-            from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
-
+            exceptions = login_errors(PURPOSE)
             try:
                 return call()
             except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
@@ -234,4 +234,4 @@ def _adapter(place: IronicPlace, reach: Reach) -> Any:
         "baremetal_endpoint_override": place.endpoint,
     }
     told = json.loads(place.cloud) if place.cloud else told
-    return connection(told, purpose="enroll nodes", reach=reach).baremetal
+    return connection(told, purpose=PURPOSE, reach=reach).baremetal

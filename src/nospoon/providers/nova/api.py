@@ -15,11 +15,12 @@ from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import MAX_TOLD, answered, judged, refusal, said_json
 from nospoon.providers.cloud_calls import Calls, Means
-from nospoon.providers.clouds import connection
+from nospoon.providers.clouds import connection, login_errors
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.reasons import reason
 
 PARALLEL = 4
+PURPOSE = "make flavors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,7 @@ class Api:
         return judged(answer, f"{self.service.name}'s {method} {path}", said=words_of)
 
     def _guarded(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
-
+        exceptions = login_errors(PURPOSE)
         name = self.service.name
         try:
             if self._adapter is None:
@@ -87,4 +87,4 @@ def words_of(text: str) -> str:
 
 def _adapter(place: IronicPlace, service: Service, reach: Reach) -> Any:
     told = json.loads(place.cloud)
-    return getattr(connection(told, purpose="make flavors", reach=reach), service.proxy)
+    return getattr(connection(told, purpose=PURPOSE, reach=reach), service.proxy)
