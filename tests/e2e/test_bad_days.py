@@ -102,6 +102,15 @@ def test_a_bmc_address_of_another_machine_is_refused_by_the_plan(shared: Rack) -
     assert "does not have the address 192.0.2.1: set `bmc.address`" in refused
 
 
+def test_a_refused_plan_names_the_line_that_it_is_about(shared: Rack) -> None:
+    hosts = "hosts: {here: {simulated: true, drained: true}}"
+    text = f"cluster: {shared.name()}\n{hosts}\nnodes:\n  - {{count: 0}}\n  - {{name: last}}\n"
+    file = shared.file(text, "drained.yaml")
+    for command in (("plan",), ("up", "--yes")):
+        refused = shared.run(*command, file, status=1).stderr
+        assert f"{file}:5:5: node last fits on no host. here: it is drained." in refused
+
+
 def test_bmcs_that_cannot_be_served_fail_and_nothing_else(shared: Rack) -> None:
     name, file = simulated(shared)
     secured = Path(file).read_text().replace("bmc: {", "bmc: {tls: true, ")

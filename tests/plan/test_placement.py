@@ -92,10 +92,20 @@ def test_rules_hold_by_label(rule: str, expected: dict[tuple[str, str], bool]) -
             assert bool(shared) is together
 
 
+TAKEN = "already has a node of the same flavor (`anti_affinity`)"
+
+
+def test_nodes_that_a_label_keeps_apart_are_refused_with_its_name() -> None:
+    apart = "{count: 2, labels: {role: db}, placement: {anti_affinity: role}}"
+    (reason,) = refusals(read(f"hosts: {{a: {{}}}}\nnodes: [{apart}]"))
+    said = "already has a node with the same label 'role' (`anti_affinity`)"
+    assert reason == f"node node-1 fits on no host. a: {said}"
+
+
 def test_more_nodes_apart_than_hosts_are_refused_with_the_reason() -> None:
     cluster = read("hosts: {a: {}, b: {}}\nnodes: [{count: 4, placement: {anti_affinity: flavor}}]")
     (reason,) = refusals(cluster)
-    assert reason == "node node-2 and 1 like it fit on no host. a, b: has one of the same flavor"
+    assert reason == f"node node-2 and 1 like it fit on no host. a, b: {TAKEN}"
 
 
 def test_nodes_apart_are_not_on_two_connections_of_one_machine() -> None:
@@ -106,7 +116,7 @@ def test_nodes_apart_are_not_on_two_connections_of_one_machine() -> None:
     other = replace(FACTS, identity="rack2")
     assert set(hosts(cluster, a=one, b=one, c=other).values()) in ({"a", "c"}, {"b", "c"})
     (reason,) = refusals(cluster, a=one, b=one, c=one)
-    assert reason == "node node-1 fits on no host. a, b, c: has one of the same flavor"
+    assert reason == f"node node-1 fits on no host. a, b, c: {TAKEN}"
 
 
 def test_a_pinned_node_goes_where_it_is_told_or_nowhere() -> None:
@@ -133,7 +143,7 @@ def test_reasons_are_told_once_for_nodes_that_are_alike() -> None:
     assert many == (
         "node node-4 and 4 like it fit on no host. "
         "a, b: not enough memory left (`overcommit.memory` is 1); "
-        "c: wants 4096 MiB of memory, the host has 1024 MiB."
+        "c: wants 4 GiB of memory, the host has 1 GiB."
     )
     assert arm.startswith("node arm fits on no host. a, b, c: no emulator for aarch64 there.")
 
@@ -207,7 +217,7 @@ def test_a_group_goes_where_there_is_room_for_all_of_it() -> None:
     placed, _ = place(cluster, {}, {"small": FACTS, "big": replace(FACTS, memory=16 * GIB)}, {})
     assert {each.host for each in placed.values()} == {"big"}
     assert [each.why for each in placed.values()] == [
-        "balance: least used (0%) of 1 hosts that fit",
+        "balance: least used (0%) of 1 host that fits",
         "together with its role",
         "together with its role",
     ]
@@ -305,7 +315,7 @@ def test_those_that_fit_nowhere_keep_nobody_else_from_a_place() -> None:
     )
     placed, (reason,) = place(cluster, {}, {"a": FACTS, "b": FACTS}, {})
     assert len(placed) == 5
-    assert reason.startswith("node huge fits on no host. a, b: wants 9216 MiB")
+    assert reason.startswith("node huge fits on no host. a, b: wants 9 GiB")
 
 
 GROWING = "hosts: {{a: {{{exact}}}, b: {{{exact}}}}}\nnodes: [{{count: 2, memory: {memory}GiB}}]"

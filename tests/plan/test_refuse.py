@@ -51,7 +51,7 @@ nodes:
         routes=(Route(IPv4Network("10.0.0.0/8"), "eth0"),),
     )
     told = "\n".join(reasons(cluster, poor))
-    for part in ("uefi-secure", "TPM", "aarch64", "65536 MiB", "10.0.0.0/8 dev eth0"):
+    for part in ("uefi-secure", "TPM", "aarch64", "64 GiB", "10.0.0.0/8 dev eth0"):
         assert part in told
 
 

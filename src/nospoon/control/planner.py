@@ -70,6 +70,7 @@ from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.workers import Workers
 from nospoon.spec.load import load
 from nospoon.spec.nearest import nearest
+from nospoon.spec.places import placed
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import snapshots
@@ -147,8 +148,20 @@ class Planner:
         self, request: Request, cluster: Cluster, *, surveyed: Surveyed | None = None
     ) -> Prepared:
         """The plan for a request, whose file says `cluster`. `surveyed`: its hosts, where they were
-        just asked. Raises `PlanRefused` with every reason, `HostUnreachable`.
+        just asked. Raises `PlanRefused` with every reason, each where its cause is in the file, and
+        `HostUnreachable`.
         """
+        try:
+            return await self._prepared(request, cluster, surveyed)
+        except PlanRefused as refused:
+            reasons = await self.workers.run(
+                request.uid, placed, refused.reasons, request.text, request.file
+            )
+            raise PlanRefused(reasons) from refused
+
+    async def _prepared(
+        self, request: Request, cluster: Cluster, surveyed: Surveyed | None
+    ) -> Prepared:
         seen = await self._look(await self._known(request, cluster, surveyed))
         wanted = await self._wanted(request, seen)
         require(request, seen.away, wanted.stranded)

@@ -21,6 +21,7 @@ from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride, OverrideEn
 from nospoon.model.cluster import Arch
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Key, Machine, NetbootService, Resource
+from nospoon.plan.words import counted
 from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import Finding, compare
 from nospoon.probe.record import Finder, Record, decode
@@ -307,7 +308,7 @@ def _sizes(desired: Mapping[Key, Resource]) -> Mapping[UUID, Mapping[str, int]]:
 
 def _ended(verdicts: list[Verdict]) -> Ended:
     good = sum(1 for verdict in verdicts if verdict.good)
-    message = f"{good} of {len(verdicts)} nodes are as declared"
+    message = f"{good} of {counted(len(verdicts), 'node')} as declared"
     state = OperationState.DONE if good == len(verdicts) else OperationState.FAILED
     return Ended(state, message, {"nodes": [_row(verdict) for verdict in verdicts]})
 

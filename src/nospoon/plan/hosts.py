@@ -8,6 +8,7 @@ from nospoon.model.cluster import Arch, Cluster, Disk, Firmware, Host, Network, 
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import ExistingVolume
 from nospoon.plan.identity import made_for_a_cluster
+from nospoon.plan.words import size
 
 
 def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
@@ -21,8 +22,8 @@ def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
     if node.tpm and not facts.tpm:
         yield "no TPM there. Install swtpm and swtpm-tools, or leave `tpm` out."
     if facts.memory and node.memory > facts.memory:
-        have = facts.memory >> 20
-        yield f"wants {node.memory >> 20} MiB of memory, the host has {have} MiB."
+        have = facts.memory >> 20 << 20
+        yield f"wants {size(node.memory)} of memory, the host has {size(have)}."
     for disk in node.disks:
         if disk.volume:
             yield from _against_volume(disk, facts.volumes.get(disk.volume))

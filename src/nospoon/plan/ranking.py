@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 
 from nospoon.model.cluster import Strategy
 from nospoon.plan.room import Demand, Rooms
+from nospoon.plan.words import counted
 
 Ranked = tuple[float, int, str]
 """How a strategy likes a host (least is best), its number, its name."""
@@ -84,4 +85,5 @@ def explained(rooms: Rooms, demand: Demand, name: str, candidates: int) -> str:
         Strategy.BALANCE: f"least used ({percent})",
         Strategy.PACK: f"most used with enough capacity ({percent})",
     }[strategy]
-    return f"{strategy}: {why} of {candidates} hosts that fit"
+    fit = "fits" if candidates == 1 else "fit"
+    return f"{strategy}: {why} of {counted(candidates, 'host')} that {fit}"

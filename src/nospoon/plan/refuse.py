@@ -173,7 +173,7 @@ def cautions(
         host = facts.get(allocations.hosts.get(node.name, ""))
         if host is not None and host.real and node.memory < least:
             yield (
-                f"node {node.name}: {node.memory >> 20} MiB of memory are too little for firmware "
+                f"node {node.name}: {node.memory >> 20} MiB of memory is too little for firmware "
                 f"{node.firmware} to boot Linux from the network: give it {least >> 20} MiB"
             )
         if host is not None and host.real:
@@ -183,8 +183,8 @@ def cautions(
     if short:
         more = f" and {len(short) - 1} more" if len(short) > 1 else ""
         yield (
-            f"node {short[0]}{more}: the password has fewer than {REDFISH_SHORTEST} characters, "
-            "and Redfish takes no such one when it is changed"
+            f"node {short[0]}{more}: the password has fewer than {REDFISH_SHORTEST} characters; "
+            "Redfish clients can only set longer ones"
         )
 
 

@@ -182,7 +182,7 @@ class Rooms:
         if short:
             return self._short(short, name)
         shared = (key[0] for key in demand.apart if machine.tokens[key])
-        return next((f"has one of the same {key}" for key in shared), "")
+        return next((_taken(key) for key in shared), "")
 
     def too_small(self, demands: Iterable[Demand]) -> bool:
         """Whether they ask for more than all hosts together have left."""
@@ -214,6 +214,11 @@ class Rooms:
             yield from against_node(node, place.facts)
             for network, why in against_networks(node, self._cluster, place.host, place.facts):
                 yield f"network {network}: {why}"
+
+
+def _taken(key: str) -> str:
+    same = "of the same flavor" if key == "flavor" else f"with the same label {key!r}"
+    return f"already has a node {same} (`anti_affinity`)"
 
 
 def demand(node: Node) -> Usage:

@@ -100,6 +100,16 @@ class Document:
             return 1, 1
         return chosen.start_mark.line + 1, chosen.start_mark.column + 1
 
+    def has(self, path: Path) -> bool:
+        """Whether all of a path is in the file."""
+        node: Node | None = self._root
+        for part in path:
+            found = self._child(node, part)
+            if found is None:
+                return False
+            node = found[1]
+        return True
+
     def place_of(self, value: str) -> str:
         """FILE:LINE:COLUMN of the first text that is this value; the file where there is none."""
         found = min(_marks(self._root, value, set()), default=None)
