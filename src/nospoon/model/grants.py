@@ -78,9 +78,6 @@ class Grants:
             for each in (*PRIVATE, *self.networks)
         )
 
-    def has_address(self, address: Address) -> bool:
-        return self.has_network(ip_network(address))
-
     def has_ports(self, first: int, last: int) -> bool:
         """Whether members may listen on all of these ports; 0 is any free one."""
         privileged = range(first, min(last, FIRST_UNPRIVILEGED - 1) + 1)

@@ -47,7 +47,6 @@ CODES: Mapping[Verdict, int] = {
 }
 CHANNEL = 0x01
 CURRENT_CHANNEL = 0x0E
-USER_ID = 0x02
 
 
 @dataclass(frozen=True, slots=True)
