@@ -71,11 +71,21 @@ def test_output_to_a_full_disk_is_an_error_without_a_traceback(argv: str) -> Non
     assert (done.returncode, done.stderr) == (1, expected)
 
 
-def test_errors_to_a_full_disk_end_a_command_without_a_word() -> None:
+@pytest.mark.parametrize("argv", ["no-such-command", "vbmc list --no-such-option"])
+def test_an_error_that_a_full_disk_does_not_take_keeps_its_exit_code(argv: str) -> None:
     with Path("/dev/full").open("wb") as full:
+        words = [*COMMAND, *argv.split()]
+        done = subprocess.run(words, stdout=full, stderr=full, timeout=20, check=False)
+    assert done.returncode == 2
+
+
+def test_an_error_that_is_no_longer_read_keeps_its_exit_code() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
         argv = [*COMMAND, "no-such-command"]
-        done = subprocess.run(argv, stdout=full, stderr=full, timeout=20, check=False)
-    assert done.returncode == 1
+        done = subprocess.run(argv, stderr=output, timeout=20, check=False)
+    assert done.returncode == 2
 
 
 def test_a_command_without_standard_output_does_its_work() -> None:

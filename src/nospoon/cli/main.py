@@ -7,6 +7,8 @@ import errno
 import importlib
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from keyword import iskeyword
 from typing import NoReturn
 
@@ -128,18 +130,28 @@ def main() -> NoReturn:
     sys.exit(status)
 
 
+def _show(show: Callable[[], None]) -> None:
+    """Show an error. One whose text cannot be written, to a full disk or to a reader that has gone,
+    keeps its exit code.
+    """
+    try:
+        show()
+    except OSError:  # else the flush at exit fails again, which Python ends with 120
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def _run() -> int:
     """SIGPIPE stays ignored: a daemon that closes its socket is an error to be shown."""
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
-        echo("Aborted.", err=True)
+        _show(partial(echo, "Aborted.", err=True))
         return 1
     except click.ClickException as error:
-        error.show()
+        _show(error.show)
         return error.exit_code
     except NospoonError as error:
-        report(error)
+        _show(partial(report, error))
         return exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
