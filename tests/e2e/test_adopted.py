@@ -377,6 +377,10 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     assert json.loads(listed.stdout) == [
         {"Domain name": domain.name, "Status": "down", "Address": "127.0.0.1", "Port": int(port)}
     ]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", int(port)))
+        assert port in vbmc("start", domain.name, status=1).stderr
+        assert vbmc("list", "-f", "value", "-c", "Status").stdout.strip() == "down"
     vbmc("start", domain.name)
     rule, *table = vbmc("list").stdout.splitlines()
     assert set(rule) == {"+", "-"}

@@ -87,9 +87,7 @@ def add(
 def delete(domain_names: Sequence[str]) -> None:
     """Delete BMCs of virtual machines."""
     _once("delete")
-    for name in domain_names:
-        _set_active(name, active=False)
-    _bring()
+    _switch(domain_names, active=False)
     for name in domain_names:
         shutil.rmtree(_directory() / _domain(name))
 
@@ -101,9 +99,7 @@ def start(domain_names: Sequence[str], no_daemon: bool) -> None:  # noqa: FBT001
     """Start BMCs of virtual machines."""
     del no_daemon  # virtualbmc ignores it as well
     _once("start")
-    for name in domain_names:
-        _set_active(name, active=True)
-    _bring()
+    _switch(domain_names, active=True)
 
 
 @command.command("stop")
@@ -111,9 +107,7 @@ def start(domain_names: Sequence[str], no_daemon: bool) -> None:  # noqa: FBT001
 def stop(domain_names: Sequence[str]) -> None:
     """Stop BMCs of virtual machines."""
     _once("stop")
-    for name in domain_names:
-        _set_active(name, active=False)
-    _bring()
+    _switch(domain_names, active=False)
 
 
 @command.command("list")
@@ -194,7 +188,7 @@ def _configured() -> list[dict[str, str]]:
 
 
 def _find(name: str) -> dict[str, str]:
-    found = _read(_directory() / _domain(name) / "config")
+    found = _read(_place(name))
     if found is None:
         raise NospoonError(f"no domain {name} has a BMC", hint="`nospoon vbmc list` shows them.")
     return found
@@ -228,8 +222,23 @@ def _write(path: Path, settings: dict[str, str]) -> None:
     new.replace(path)
 
 
-def _set_active(name: str, *, active: bool) -> None:
-    _write(_directory() / _domain(name) / "config", {**_find(name), "active": str(active)})
+def _switch(names: Iterable[str], *, active: bool) -> None:
+    """Configure BMCs to be on or off, and bring them there. Where that is refused before anything
+    was done, the configuration is what it was.
+    """
+    before = {name: _find(name) for name in names}
+    try:
+        for name, settings in before.items():
+            _write(_place(name), {**settings, "active": str(active)})
+        _bring()
+    except NospoonError:
+        for name, settings in before.items():
+            _write(_place(name), settings)
+        raise
+
+
+def _place(name: str) -> Path:
+    return _directory() / _domain(name) / "config"
 
 
 def _is_active(settings: dict[str, str]) -> bool:
