@@ -121,7 +121,11 @@ def test_an_unknown_command_is_told_so_within_a_session_only() -> None:
 def test_no_data_makes_a_handler_fail(
     key: tuple[int, int], data: bytes, privilege: Privilege
 ) -> None:
-    ask(*key, data, privilege=privilege)
+    reply = ask(*key, data, privilege=privilege)
+    assert reply is not None or privilege < Privilege.USER, "who is logged in is answered"
+    if isinstance(reply, ipmi.Reply):
+        assert 0 <= reply.code <= 0xFF
+        assert reply.data == b"" or not reply.code, "an error has no data"
 
 
 _PLAUSIBLE = st.lists(

@@ -22,6 +22,7 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
 from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
+from nospoon.testing.due import forward
 
 APC = "1.3.6.1.4.1.318.1.1"
 RPDU = f"{APC}.12.3.3.1.1.4"
@@ -259,24 +260,29 @@ async def test_a_reboot_under_way_is_not_put_off_when_its_node_is_put_again() ->
 
 async def test_a_reboot_takes_as_long_as_it_was_told_to() -> None:
     async with fed() as pdu:
-        await pdu.snmp("snmpset", f"{REBOOT}.1", "i", "6")
-        assert (await pdu.snmp("snmpget", f"{REBOOT}.1")).stdout.split()[-1] == "6"
+        await pdu.snmp("snmpset", f"{REBOOT}.1", "i", "60")
+        assert (await pdu.snmp("snmpget", f"{REBOOT}.1")).stdout.split()[-1] == "60"
         began = pdu.service.now
         await pdu.snmp("snmpset", f"{RPDU}.1", "i", "3")
         assert not pdu.has_power(0)
+        forward(20)
+        assert (await pdu.snmp("snmpget", f"{PENDING}.1")).stdout.split()[-1] == "1"
+        assert not pdu.has_power(0)
+        forward(40)
         await _so(lambda: pdu.has_power(0))
-        assert 6 <= pdu.service.now - began < 8
+        assert pdu.service.now - began >= 60
 
 
 async def test_a_delayed_command_comes_after_its_delay() -> None:
     async with fed() as pdu:
-        await pdu.snmp("snmpset", f"{OFF_TIME}.1", "i", "1")
+        await pdu.snmp("snmpset", f"{OFF_TIME}.1", "i", "60")
         began = pdu.service.now
         await pdu.snmp("snmpset", f"{RPDU}.1", "i", "5")
         assert pdu.has_power(0)
         assert (await pdu.snmp("snmpget", f"{PENDING}.1")).stdout.split()[-1] == "1"
+        forward(60)
         await _so(lambda: not pdu.has_power(0))
-        assert pdu.service.now - began >= 1
+        assert pdu.service.now - began >= 60
         assert (await pdu.snmp("snmpget", f"{PENDING}.1")).stdout.split()[-1] == "2"
 
 

@@ -259,8 +259,7 @@ async def test_a_session_that_ends_before_its_console_comes_keeps_nothing() -> N
             await until(lambda: served.endpoint.sol is not None)
             served.endpoint.close(None)
             b.consoles.gate.set()
-            await asyncio.sleep(0.2)
-            assert is_free(b)
+            await until(lambda: b.consoles.attached == 1 and is_free(b))
 
 
 async def test_an_activation_that_somebody_ends_before_its_console_comes_is_refused() -> None:

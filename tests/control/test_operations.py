@@ -54,7 +54,9 @@ async def test_cancelling_what_is_over_changes_nothing(database: SlowAtTheEnd) -
         following = tasks.start(_all(operations.follow(row.id)), name="follow")
         await database.storing.wait()
         cancelling = tasks.start(operations.cancel(row.id), name="cancel")
-        await asyncio.sleep(0.05)
+        for _ in range(10):  # it asks nothing of a thread before it waits
+            await asyncio.sleep(0)
+        assert not cancelling.done()
         assert operations.current(CLUSTER), "its end is not stored yet"
         database.go.set()
         await cancelling

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -252,16 +252,35 @@ def test_the_bridge_of_somebody_else_is_left_alone(rack: Rack) -> None:
 
 def test_killed_at_some_moment_of_up_and_of_down_both_end_as_if_undisturbed(rack: Rack) -> None:
     name, file = cluster(rack, SMALL.replace("count: 2", "count: 6"))
+
+    def defined() -> int:
+        return sum(name in each for each in virsh("list", "--all", "--name").split())
+
+    def enough(number: int) -> bool:
+        return defined() >= number
+
+    def few(number: int) -> bool:
+        return defined() <= number
+
     rack.run("daemon", "start")
-    for moment in (0.05, 0.2, 0.4):
+    for moment in (0, 1, 3):
         rack.run("up", "--yes", "--no-wait", file)
-        time.sleep(moment)
+        wait(partial(enough, moment))
         kill(rack.daemon_pid(), signal.SIGKILL)
         rack.run("up", "--yes", file)
-        assert len([d for d in virsh("list", "--all", "--name").split() if name in d]) == 6
+        assert defined() == 6
         assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
         rack.run("down", "--yes", "--no-wait", name)
-        time.sleep(moment)
+        wait(partial(few, 6 - moment))
         kill(rack.daemon_pid(), signal.SIGKILL)
         rack.run("down", "--yes", name)
         assert ours(name) == []
+    ended = {(row["kind"], row["state"]) for row in rack.json("operation", "list")}
+    assert {("up", "interrupted"), ("down", "interrupted")} <= ended
+
+
+def wait(so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not so():
+        assert time.monotonic() < end
+        time.sleep(0.01)

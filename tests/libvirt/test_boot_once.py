@@ -5,7 +5,6 @@ Each firmware says on the serial port what it tries first; nobody answers on the
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import libvirt
@@ -151,7 +150,8 @@ async def test_a_machine_that_somebody_paused_is_left_paused(
     domain.suspend()
     async with events_of(bench, rack.uuid) as queue:
         await until(queue, MachineChange.OBSERVED, 20)
-        await asyncio.sleep(0.5)
+    async with events_of(bench, rack.uuid) as queue:  # by then, what the first look began is done
+        await until(queue, MachineChange.OBSERVED, 20)
         assert domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED
         await connection.machine_driver.power(rack.uuid, PowerCommand.ON, ONCE)
         assert domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+import structlog
 
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
@@ -23,6 +24,7 @@ from nospoon.providers.simulated.world import Running, Snapshot
 from nospoon.runtime.tasks import Tasks
 from nospoon.spec.load import load
 from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until
+from nospoon.testing.due import forward
 
 ONCE = BootPlan(
     now=(BootDevice.NETWORK, BootDevice.DISK), after=(BootDevice.DISK, BootDevice.NETWORK)
@@ -197,16 +199,20 @@ async def simulated(how: Simulation, records: Path) -> tuple[SimulatedConnection
 async def test_a_guest_says_its_text_when_it_has_booted_and_not_when_it_was_switched_off(
     tmp_path: Path,
 ) -> None:
-    connection, rack = await simulated(Simulation(boot=0.05, console="login: "), tmp_path)
+    connection, rack = await simulated(Simulation(boot=3600, console="login: "), tmp_path)
     machines = connection.machine_driver
     record = Path(machines.console_record(rack.uuid))
     await machines.power(rack.uuid, PowerCommand.ON, ONCE)
     await machines.power(rack.uuid, PowerCommand.OFF, ONCE)
-    await asyncio.sleep(0.15)
-    assert "login" not in record.read_text()
+    forward(1800)
     await machines.power(rack.uuid, PowerCommand.ON, ONCE)
-    await asyncio.sleep(0.15)
-    assert record.read_text().endswith("login: ")
+    forward(1800)  # what was switched off would have booted by now
+    await asyncio.sleep(0)
+    forward(1800)
+    async with asyncio.timeout(10):
+        while not record.read_text().endswith("login: "):  # noqa: ASYNC110  (nobody tells)
+            await asyncio.sleep(0.01)
+    assert record.read_text().count("login") == 1
     await connection.close()
 
 
@@ -226,7 +232,11 @@ async def test_what_a_console_said_waits_for_room_in_its_record(tmp_path: Path) 
         machine = UUID(int=1)
         recorder.take(machine, b"one ")
         recorder.take(machine, b"two")
-        await asyncio.sleep(0.1)
+        with structlog.testing.capture_logs() as logged:
+            async with asyncio.timeout(10):
+                while not logged:  # noqa: ASYNC110  (nobody tells)
+                    await asyncio.sleep(0.01)
+        assert logged[0]["event"] == "console logs wait for disk space"
         place.mkdir()
         await recorder.flush()
         path = recorder.path(machine)

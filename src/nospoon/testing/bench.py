@@ -103,6 +103,7 @@ class MemoryConsoles:
     typed: bytes = b""
     error: NospoonError | None = None
     gate: asyncio.Event | None = None
+    attached: int = 0
 
     async def attach(self, machine: UUID) -> MemoryLine:
         """Waits for the gate, where there is one."""
@@ -113,6 +114,7 @@ class MemoryConsoles:
             raise self.error
         line = MemoryLine(self)
         self.lines.append(line)
+        self.attached += 1
         return line
 
     def say(self, data: bytes) -> None:
