@@ -191,10 +191,10 @@ def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
         values[setting.variable] = environment.get(setting.variable) or _expand(default, values)
     read = _Reader(values)
     settings = Settings(
-        state=Path(values["NOSPOON_STATE_DIR"]),
-        runtime=Path(values["NOSPOON_RUNTIME_DIR"]),
-        cache=Path(values["NOSPOON_CACHE_DIR"]),
-        pools=Path(values["NOSPOON_POOL_DIR"]),
+        state=read("NOSPOON_STATE_DIR", _absolute, ABSOLUTE, Path("/")),
+        runtime=read("NOSPOON_RUNTIME_DIR", _absolute, ABSOLUTE, Path("/")),
+        cache=read("NOSPOON_CACHE_DIR", _absolute, ABSOLUTE, Path("/")),
+        pools=read("NOSPOON_POOL_DIR", _absolute, ABSOLUTE, Path("/")),
         database=values["NOSPOON_DATABASE"],
         group=values["NOSPOON_GROUP"],
         grants=Path(values["NOSPOON_GRANTS"] or "/etc/nospoon/grants.yaml"),
@@ -215,6 +215,9 @@ def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
     return settings
 
 
+ABSOLUTE = "an absolute path"
+
+
 class _Reader:
     """Reads variables one by one, and collects what is wrong with them."""
 
@@ -229,6 +232,14 @@ class _Reader:
         except ValueError:
             self.problems.append(f"{variable}: expected {expected}, got {text!r}")
             return other
+
+
+def _absolute(text: str) -> Path:
+    """The daemon outlives the directory in which it was started, and libvirtd has another one."""
+    path = Path(text)
+    if not path.is_absolute():
+        raise ValueError
+    return path
 
 
 def _level(text: str) -> str:

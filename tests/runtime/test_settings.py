@@ -13,6 +13,8 @@ from nospoon.errors import UsageError
 from nospoon.settings import TABLE, settings_for
 
 BROKEN = {
+    "NOSPOON_STATE_DIR": "state",
+    "NOSPOON_POOL_DIR": "./pools",
     "NOSPOON_BOOT_PORT": "abc",
     "NOSPOON_LOG": "loud",
     "NOSPOON_LEASE": "0",
@@ -75,3 +77,14 @@ def test_a_daemon_that_does_not_start_says_why_to_the_command(tmp_path: Path) ->
     assert "the daemon did not start: NOSPOON_DATABASE is" in done.stderr
     assert "Traceback" not in done.stderr
     assert "{" not in done.stderr
+
+
+def test_a_damaged_key_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    key = tmp_path / "state" / "nospoon.key"
+    key.write_text("cut off")
+    done = nospoon(tmp_path, "status")
+    assert done.returncode == 1
+    assert f"cannot use the key {key}: it is not a whole key. Restore it" in done.stderr
+    assert "`nospoon recover`" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
+from nospoon.errors import NospoonError
+
 
 class Cipher:
     """Encrypts and decrypts with the key of one file."""
@@ -22,11 +24,20 @@ class Cipher:
 
     @classmethod
     def from_file(cls, path: Path) -> Cipher:
-        """The key in this file (mode 0600), made on first use."""
+        """The key in this file (mode 0600), made on first use. Raises `NospoonError`."""
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            return cls(path.read_bytes())
+            try:
+                return cls(path.read_bytes())
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is not a whole key"
+                raise NospoonError(
+                    f"cannot use the key {path}: {why}",
+                    hint="Restore it from a backup. Without one, move it away together with the "
+                    "database, and run `nospoon recover` with each cluster's file: nodes are kept, "
+                    "and get new passwords.",
+                ) from error
         key = Fernet.generate_key()
         with os.fdopen(descriptor, "wb") as file:
             file.write(key)
