@@ -35,6 +35,14 @@ def test_systemd_finds_nothing_wrong_with_the_units(uid: int, tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_systems_daemon_starts_when_addresses_of_bmcs_can_be_there(tmp_path: Path) -> None:
+    """After= alone orders what something else pulls in (systemd.special(7))."""
+    service = units_for(settings(0, tmp_path), {"HOME": str(tmp_path)}).texts()[SERVICE]
+    assert "\nWants=network-online.target\n" in service
+    mine = units_for(settings(1000, tmp_path), {"HOME": str(tmp_path)}).texts()[SERVICE]
+    assert "network-online" not in mine, "a user's manager has no such target"
+
+
 def test_a_users_units_are_written_and_removed(tmp_path: Path) -> None:
     units = units_for(settings(1000, tmp_path), {"HOME": str(tmp_path)})
     units.write()

@@ -42,7 +42,7 @@ _SERVICE = """\
 Description=nospoon: virtual bare metal
 Requires={socket_unit}
 After={after}
-
+{wants}
 [Service]
 Type=notify
 ExecStart={python} -m nospoon.daemon.main
@@ -79,6 +79,7 @@ class Units:
         service = _SERVICE.format(
             socket_unit=SOCKET,
             after=" ".join(after),
+            wants="Wants=network-online.target\n" if self.system else "",
             python=sys.executable,
             environment=self.environment,
             watchdog=WATCHDOG_SECONDS,

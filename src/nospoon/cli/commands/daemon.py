@@ -81,9 +81,11 @@ def install() -> None:
     if connect.answers(units.settings.socket):
         _stop(Client(units.settings.socket))
     units.systemctl("enable", "--now", SOCKET, SERVICE)
-    echo(f"{SERVICE} runs, and starts with the machine", err=True)
-    if not units.system:
-        echo("To keep it running while you are logged out: loginctl enable-linger", err=True)
+    if units.system:
+        echo(f"{SERVICE} runs, and starts with the machine", err=True)
+        return
+    echo(f"{SERVICE} runs, starts when you log in and stops when you log out", err=True)
+    echo("To have it run all the time: loginctl enable-linger", err=True)
 
 
 @command.command("uninstall")
