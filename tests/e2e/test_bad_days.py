@@ -111,6 +111,23 @@ def test_a_refused_plan_names_the_line_that_it_is_about(shared: Rack) -> None:
         assert f"{file}:5:5: node last fits on no host. here: it is drained." in refused
 
 
+def test_a_port_of_simulated_agents_in_use_is_refused_by_the_plan(shared: Rack) -> None:
+    name, file = simulated(shared)
+    port = redfish_port(file) + 400
+    agents = f"hosts: {{farm: {{simulated: {{agents: {{port: {port}}}}}}}}}"
+    text = Path(file).read_text().replace("hosts: {sim: simulated}", agents)
+    assert agents in text
+    file = shared.file(text, f"{name}.yaml")
+    with taken(TCP, port):
+        refused = shared.run("plan", file, status=1).stderr
+    assert (
+        f"host farm: agents cannot answer on 127.0.0.1 port {port}: Address already in" in refused
+    )
+    assert f"{file}:" in refused
+    shared.run("up", "--yes", file)
+    shared.run("plan", "--detailed-exitcode", file)
+
+
 def test_bmcs_that_cannot_be_served_fail_and_nothing_else(shared: Rack) -> None:
     name, file = simulated(shared)
     secured = Path(file).read_text().replace("bmc: {", "bmc: {tls: true, ")

@@ -92,9 +92,9 @@ MAX_NAMED = 200
 """Characters of a name that nobody knows, in the message that says so."""
 
 PortsInUse = Callable[[], frozenset[tuple[str, int]]]
-CheckSockets = Callable[[Sequence[Resource], Collection[str]], Sequence[str]]
-"""Why resources on this machine that are to be served cannot be; the second are addresses that it
-will have by then. Called in a thread.
+CheckSockets = Callable[[Sequence[Resource], Collection[str], Sequence[Host]], Sequence[str]]
+"""Why resources on this machine that are to be served cannot be, nor what simulated hosts serve;
+the second are addresses that it will have by then. Called in a thread.
 """
 
 
@@ -283,6 +283,7 @@ class Planner:
         links = [
             each.shape for each in made if isinstance(each.shape, Link) and each.key.host in here
         ]
+        machines = {each.key.host for each in made if each.key.kind is Kind.MACHINE}
         coming = {
             str(ip_interface(address).ip)
             for link in links
@@ -290,7 +291,9 @@ class Planner:
             if address
         }
         return self._check_sockets(
-            [each for each in made if each.key.kind is Kind.BMC or each.key.host in here], coming
+            [each for each in made if each.key.kind is Kind.BMC or each.key.host in here],
+            coming,
+            [host for host in cluster.hosts if host.name in machines],
         )
 
     async def _said_before(self, earlier: ClusterRow) -> Cluster | None:

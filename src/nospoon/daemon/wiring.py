@@ -496,13 +496,23 @@ class Daemon:
             drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
         return drivers
 
-    def _unservable(self, resources: Sequence[Resource], coming: Collection[str]) -> list[str]:
+    def _unservable(
+        self, resources: Sequence[Resource], coming: Collection[str], hosts: Sequence[Host]
+    ) -> list[str]:
         """Why sockets of these cannot be opened here; see `CheckSockets`."""
         bmcs = [each.shape for each in resources if isinstance(each.shape, Bmc)]
         found = self.bmcs.listeners.violations(bmcs, coming=coming)
         boots = any(isinstance(each.shape, NetbootService) for each in resources)
         obstacle = dnsmasq.obstacle() if boots else None
-        return [*found, str(obstacle)] if obstacle is not None else found
+        serving = ((each.name, each.simulation.agents) for each in hosts)
+        agents = (
+            f"host {name}: {why}"
+            for name, behaviour in serving
+            if behaviour is not None
+            and behaviour.address not in coming
+            and (why := self.agents.obstacle(behaviour)) is not None
+        )
+        return [*found, *([str(obstacle)] if obstacle is not None else []), *agents]
 
     def _fenced(self, driver: Driver) -> Driver:
         """The same each time, for one driver serves several hosts."""

@@ -83,6 +83,17 @@ class Listeners:
             self._agents[setting][owner] += 1
             return self._open[setting]
 
+    def obstacle(self, behaviour: Agents) -> ProviderError | None:
+        """Why agents could not answer where they are to, by a trial; None where they could."""
+        setting = _setting(behaviour)
+        if setting in self._open:
+            return None
+        try:
+            _bound(*setting[:2]).close()
+        except ProviderError as error:
+            return error
+        return None
+
     def leave(self, behaviour: Agents, owner: int) -> None:
         """One of this user's agents is there no more."""
         setting = _setting(behaviour)
@@ -116,17 +127,7 @@ def _setting(behaviour: Agents) -> Setting:
 
 async def _opened(app: Starlette, setting: Setting) -> Listener:
     address, port, tls = setting
-    try:
-        bound = socket.create_server(
-            (address, port),
-            family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-            backlog=BACKLOG,
-        )
-    except OSError as error:
-        raise ProviderError(
-            f"agents cannot answer on {address} port {port}: {error.strerror}",
-            hint="Give the simulated host's `agents` another address or port.",
-        ) from error
+    bound = _bound(address, port)
     host = f"[{address}]" if ":" in address else address
     url = f"{'https' if tls else 'http'}://{host}:{bound.getsockname()[1]}"
     if not tls:
@@ -143,6 +144,20 @@ async def _opened(app: Starlette, setting: Setting) -> Listener:
         server = HttpServer(app, [bound], ws="none", **secured)
         await server.start()
     return Listener(url, server, certificate.decode())
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (address, port),
+            family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+            backlog=BACKLOG,
+        )
+    except OSError as error:
+        raise ProviderError(
+            f"agents cannot answer on {address} port {port}: {error.strerror}",
+            hint="Give the simulated host's `agents` another address or port.",
+        ) from error
 
 
 def _app(agents: Commanded) -> Starlette:

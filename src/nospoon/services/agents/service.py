@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from nospoon.errors import NospoonError, ProviderError
+from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import (
     API_VERSION,
     Agent,
@@ -121,6 +122,10 @@ class AgentService:
         for machine in [*self._starting, *self._running]:
             self.ended(machine)
         await self._listeners.close()
+
+    def obstacle(self, behaviour: Agents) -> ProviderError | None:
+        """Why agents of this behaviour could not answer; None where they could."""
+        return self._listeners.obstacle(behaviour)
 
     async def _start(self, guest: Guest) -> None:
         try:
