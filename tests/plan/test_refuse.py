@@ -156,6 +156,27 @@ def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> Non
 
 
 @pytest.mark.parametrize(
+    ("host", "restore", "told"),
+    [
+        ("libvirt: qemu+tls://rack/system", "restore: on", True),
+        ("libvirt: qemu+tls://rack/system", "restore: previous", True),
+        ("libvirt: qemu+tls://rack/system", "restore: off", False),
+        ("libvirt: qemu+tls://rack/system", "cpus: 1", False),
+        ("libvirt: qemu+tls://rack/system, ssh: root@rack", "restore: on", False),
+        ("libvirt: qemu+ssh://root@rack/system", "restore: on", True),
+        ("libvirt: qemu:///system", "restore: on", False),
+        ("simulated: true", "restore: on", False),
+    ],
+)
+def test_a_host_that_cannot_be_asked_whether_it_rebooted_is_told(
+    host: str, restore: str, *, told: bool
+) -> None:
+    cluster = read(f"hosts: {{h: {{{host}}}}}\nnodes: [{{{restore}}}]")
+    found = list(cautions(cluster, decided(cluster), {"h": FACTS}))
+    assert [each.startswith("host h: nospoon cannot ask it") for each in found] == [True] * told
+
+
+@pytest.mark.parametrize(
     ("cidr", "node", "told"),
     [
         ("fd00:30::/64", "firmware: bios", True),

@@ -2,7 +2,7 @@
 
 A machine that is found off may have been stopped by its host, which shuts down or has done so. Its
 host is asked which boot it is: the BMC learns it only from one that runs and does not shut down.
-Nobody is asked where commands cannot be run, which is where libvirt is reached by TLS or TCP.
+A remote host without `ssh`, where no commands can be run, is not asked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class HostBoots:
             home = self._hosts.host_of(event.uuid)
         except Gone:
             return
-        if not _answers(home.host):
+        if not home.host.runs_commands:
             return
         self._waiting.setdefault(_identity(home.host), set()).add(event.uuid)
         if self._begun:
@@ -84,13 +84,6 @@ class HostBoots:
 
 def _identity(host: Host) -> Identity:
     return host.name, *host.place
-
-
-def _answers(host: Host) -> bool:
-    """Commands can be run there; simulated machines are in this process."""
-    if host.ssh or not host.declares.is_real:
-        return True
-    return not host.machine
 
 
 async def _boot_of(home: HostInUse) -> str:

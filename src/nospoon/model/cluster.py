@@ -132,6 +132,11 @@ class Host:
         """The machine that has it, "" for this one and for what is not known."""
         return self.connection.machine or self.ssh
 
+    @property
+    def runs_commands(self) -> bool:
+        """Whether commands can be run there; simulated machines are in the daemon's process."""
+        return bool(self.ssh) or not self.declares.is_real or not self.machine
+
 
 class Strategy(StrEnum):
     """Which of the hosts that fit a node is liked best."""

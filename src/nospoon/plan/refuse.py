@@ -16,6 +16,7 @@ from nospoon.model.cluster import (
     Node,
 )
 from nospoon.model.host_facts import HostFacts, Route
+from nospoon.model.machine import PowerPolicy
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations
 from nospoon.plan.hosts import against_network, against_node
@@ -178,6 +179,7 @@ def cautions(
             )
         if host is not None and host.real:
             yield from _boots_not(node, cluster)
+    yield from _unrestored(cluster, allocations)
     yield from _unused(cluster)
     short = [n.name for n in cluster.nodes if 0 < len(n.credentials.password) < REDFISH_SHORTEST]
     if short:
@@ -190,6 +192,20 @@ def cautions(
 
 REDFISH_SHORTEST = 8
 """`MinPasswordLength` of our AccountService."""
+
+
+def _unrestored(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """A host that runs no commands for nospoon cannot be asked whether it has rebooted."""
+    deaf = {host.name for host in cluster.hosts if not host.runs_commands}
+    wanted = {PowerPolicy.PREVIOUS, PowerPolicy.ALWAYS_ON}
+    there = {
+        allocations.hosts.get(node.name, "") for node in cluster.nodes if node.restore in wanted
+    }
+    yield from (
+        f"host {name}: nospoon cannot ask it whether it has rebooted, so `restore` switches none "
+        "of its machines on: give it `ssh`"
+        for name in sorted(deaf & there)
+    )
 
 
 def _unused(cluster: Cluster) -> Iterator[str]:
