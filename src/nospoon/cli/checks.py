@@ -92,16 +92,25 @@ def findings(*, privileged: bool) -> list[Finding]:
         *(_tool(tool) for tool in TOOLS),
         _module(),
         *_libvirt(privileged=privileged),
-        _kvm(settings_for(os.environ, uid=os.geteuid()).cache),
+        kvm(settings_for(os.environ, uid=os.geteuid()).cache),
         *_kvm_group(privileged=privileged),
         _ready_space(settings_for(os.environ, uid=os.geteuid()).pools),
     ]
 
 
-def mending(found: Iterable[Finding], *, privileged: bool) -> str:
-    """The one command that mends what is missing, "" when nothing is."""
+def has_apt() -> bool:
+    """Whether Debian's packages can be installed here."""
+    return shutil.which("apt-get") is not None
+
+
+def mending(found: Iterable[Finding], *, privileged: bool, apt: bool) -> str:
+    """The one command that fixes what is missing, "" when nothing is, or when no command is known
+    that does: where there is no `apt`, packages have other names.
+    """
     missing = [each for each in found if not each.present and each.level is Level.NEEDED]
     packages = sorted({name for each in missing for name in each.packages})
+    if packages and not apt:
+        return ""
     sudo = "" if privileged else "sudo "
     commands = [f"{sudo}apt-get install -y {' '.join(packages)}"] if packages else []
     commands += dict.fromkeys(f"{sudo}{each.command}" for each in missing if each.command)
@@ -168,12 +177,11 @@ def _listens(path: str) -> bool:
     return True
 
 
-def _kvm(cache: Path) -> Finding:
-    """As the daemon found it when it tried, if it ever did."""
-    device = Path("/dev/kvm")
+def kvm(cache: Path, device: Path = Path("/dev/kvm")) -> Finding:
+    """As the daemon found it when it tried, if it ever did. `cache`: where its verdicts are."""
     usable = device.exists() and os.access(device, os.R_OK | os.W_OK)
     tried = sorted(cache.glob("kvm-*.json"), key=lambda file: file.stat().st_mtime)
-    verdict = json.loads(tried[-1].read_text()) if tried else {}
+    verdict = _verdict(tried[-1]) if tried else {}
     if usable and verdict.get("accelerator") == "tcg":
         detail = f"{verdict.get('note', '')}; machines are emulated, slowly"
         return Finding("KVM", False, detail, Level.OPTIONAL)  # noqa: FBT003
@@ -184,6 +192,14 @@ def _kvm(cache: Path) -> Finding:
     )
     return Finding("KVM", usable, f"{detail}{'' if usable else '; machines are emulated, slowly'}",
                    Level.OPTIONAL)  # fmt: skip
+
+
+def _verdict(path: Path) -> dict[str, str]:
+    """Nothing for one that cannot be read: the daemon tries again."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, TypeError, ValueError):
+        return {}
 
 
 def _kvm_group(*, privileged: bool) -> Iterable[Finding]:

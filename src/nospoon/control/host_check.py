@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from nospoon.control.hosts import Hosts
 from nospoon.errors import NospoonError
+from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host, Netboot, Switch
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.hosts import against_network
@@ -115,10 +116,7 @@ class HostChecker:
             yield said("connection", Verdict.MISSING, str(error))
             return
         yield said("connection", Verdict.OK, host.where)
-        fast = can.accelerator != "tcg"
-        note = can.accelerator_note if can.accelerator in ("tcg", "") else can.accelerator
-        note = note if fast else f"{note}; machines are emulated, slowly"
-        yield said("KVM", Verdict.OK if fast else Verdict.WITHOUT, note)
+        yield said("KVM", *kvm(can))
         for what, verdict, detail in (
             *_resources(facts),
             *_bridges(host, facts),
@@ -142,6 +140,17 @@ class HostChecker:
         skew = float((await runner.run(["date", "+%s.%N"])).stdout) - self._clock()
         verdict = Verdict.OK if abs(skew) < SKEW else Verdict.MISSING
         yield "clock", verdict, f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} ours"
+
+
+def kvm(can: Capabilities) -> tuple[Verdict, str]:
+    """Whether machines run fast; before it was tried, nothing is missing."""
+    match can.accelerator:
+        case "tcg":
+            return Verdict.WITHOUT, f"{can.accelerator_note}; machines are emulated, slowly"
+        case "":
+            return Verdict.OK, can.accelerator_note or "`up` tries it with a Linux guest"
+        case tried:
+            return Verdict.OK, tried
 
 
 def _resources(facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:

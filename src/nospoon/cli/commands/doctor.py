@@ -6,10 +6,14 @@ import os
 
 import click
 
-from nospoon.cli.checks import Level, findings, mending
+from nospoon.cli.checks import Level, findings, has_apt, mending
 from nospoon.cli.echo import echo
 from nospoon.cli.output import output_options, print_rows
 
+ELSEWHERE = (
+    "The details name Debian's packages; the page docs/howto/install.md has those of other "
+    "distributions."
+)
 COLUMNS = ("what", "verdict", "detail")
 
 
@@ -24,7 +28,8 @@ def command(format_: str, columns: tuple[str, ...]) -> None:
     if not any(not each.present and each.level is Level.NEEDED for each in found):
         echo("\nNothing needed is missing.", err=True)
         return
-    mend = mending(found, privileged=privileged)
-    mended = f"To fix it:\n  {mend}" if mend else "No command fixes that: see the details."
+    mend = mending(found, privileged=privileged, apt=has_apt())
+    unknown = f"No command is known that fixes it here. {ELSEWHERE}"
+    mended = f"To fix it:\n  {mend}" if mend else unknown
     echo(f"\n{mended}", err=True)
     raise click.exceptions.Exit(1)
