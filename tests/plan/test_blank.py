@@ -350,6 +350,29 @@ def test_what_up_refuses_of_nodes_in_use_is_told(ironic: str) -> None:
     assert undeployed(plan.steps) == []
 
 
+@pytest.mark.parametrize(
+    ("used", "said"),
+    [
+        (False, "it is undeployed, and what is on its disks is lost"),
+        (True, "it is in use in Ironic: `down` refuses this without --force"),
+    ],
+)
+def test_what_down_loses_or_refuses_of_deployed_nodes_is_told(*, used: bool, said: str) -> None:
+    observed = [
+        Observed(
+            each.key,
+            each.shape,
+            OwnerTag("d", CLUSTER),
+            used and each.key.kind is Kind.IRONIC_STANDING,
+        )
+        for each in NODE.values()
+    ]
+    plan = removal(cluster="d", cluster_id=CLUSTER, observed=observed)
+    (why,) = (step.why for step in plan.steps if step.key.kind is Kind.IRONIC_STANDING)
+    assert why == f"down; {said}"
+    assert {step.why for step in plan.steps} == {"down", why}
+
+
 def test_other_firmware_of_a_deployed_node_is_warned_of() -> None:
     bios = {
         key: replace(each, shape=replace(each.shape, firmware=Firmware.BIOS))

@@ -16,7 +16,7 @@ from nospoon.model.ironic import Settings
 from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
 from nospoon.plan.blank import deployed_anew, orphaned
 from nospoon.plan.held import held, with_addresses
-from nospoon.plan.in_ironic import firmware_changes, told, undeployed
+from nospoon.plan.in_ironic import KEPT, firmware_changes, told, undeployed
 from nospoon.plan.kinds import KINDS
 from nospoon.plan.notes import described, read
 from nospoon.plan.relocate import deletions, moved
@@ -142,11 +142,11 @@ def removal(
     *, cluster: str, cluster_id: UUID, observed: Iterable[Observed], why: str = "down"
 ) -> Plan:
     """The plan that removes everything observed."""
-    steps = tuple(
+    steps = (
         Step(Action.DELETE, each.key, why, observed=each)
         for each in sorted(observed, key=lambda each: each.key)
     )
-    return Plan(cluster=cluster, cluster_id=cluster_id, steps=steps)
+    return Plan(cluster=cluster, cluster_id=cluster_id, steps=tuple(told(steps, refused=KEPT)))
 
 
 def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) -> Step | None:

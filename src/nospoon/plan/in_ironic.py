@@ -21,12 +21,16 @@ UNDEPLOYS = "it is undeployed, and what is on its disks is lost"
 REFUSED = "it is in use in Ironic: `up` refuses this until it is undeployed there"
 
 
-def told(steps: Iterable[Step]) -> list[Step]:
-    """The same steps; those that undeploy a node, or that will be refused, say so."""
-    return [_told(step) if step.key.kind is Kind.IRONIC_STANDING else step for step in steps]
+KEPT = "it is in use in Ironic: `down` refuses this without --force"
 
 
-def _told(step: Step) -> Step:
+def told(steps: Iterable[Step], *, refused: str = REFUSED) -> list[Step]:
+    """The same steps; those that undeploy a node, or that will be `refused`, say so."""
+    standing = Kind.IRONIC_STANDING
+    return [_told(step, refused) if step.key.kind is standing else step for step in steps]
+
+
+def _told(step: Step, what: str) -> Step:
     if step.observed is None:
         return step
     here, there = _shape(step.observed).state, None
@@ -34,7 +38,7 @@ def _told(step: Step) -> Step:
         there = _shape(step.desired).state
     if step.observed.running:
         refused = step.action is Action.DELETE or (step.changes and here != there)
-        return _saying(step, REFUSED) if refused or there == Standing.ACTIVE else step
+        return _saying(step, what) if refused or there == Standing.ACTIVE else step
     return _saying(step, UNDEPLOYS) if here == Standing.ACTIVE != there else step
 
 
