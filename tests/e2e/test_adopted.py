@@ -405,8 +405,10 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
 
 
 NO_SECURE_BOOT = "uefi,firmware.feature0.name=secure-boot,firmware.feature0.enabled=no"
-MADE_BIOS = ("--osinfo", "generic", "--boot", "hd,bios.useserial=on")
-MADE_BIOS += ("--disk", "device=cdrom,bus=scsi", "--network", "user")
+MADE_BIOS = (
+    *("--osinfo", "generic", "--boot", "hd,bios.useserial=on"),
+    *("--disk", "device=cdrom,bus=scsi", "--network", "user"),
+)
 MADE_UEFI = ("--osinfo", "debian11", "--tpm", "none", "--boot", NO_SECURE_BOOT)
 
 
