@@ -3,7 +3,7 @@ seconds of a round, CPU seconds of Ironic with its ipmitool processes, and of no
 which are to be at most a twentieth. Half of the nodes have IPMI, half Redfish.
 
 `--nodes N` takes another number: most of the time goes into making Ironic manage them. It does not
-synchronise meanwhile: it is started anew for that.
+synchronise meanwhile: it is started again for that.
 """
 
 from __future__ import annotations

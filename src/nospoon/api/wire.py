@@ -101,7 +101,7 @@ class ClusterRequest(Wire):
     `uploads`: each local file that it names -> SHA-256 of its content, uploaded before.
     `cluster_id`: the id that a plan showed, so that a first `up` makes what was planned.
     `fingerprint`: refuse (409) unless the plan is still this one; "" carries out any.
-    `rebalance`: place all nodes anew, also those that are on a host already.
+    `rebalance`: place all nodes again, also those that are on a host already.
     `targets`: only these nodes and what they need; empty: all.
     `parallel`: driver calls at once on one host; null: the default.
     `force`: deployed nodes that are not in the file any more are undeployed in Ironic.

@@ -10,7 +10,7 @@ Rules:
 - The persistent order is the cluster file's until a client sets another one, and again when the
   file has another one.
 - Boot flags that an IPMI client set once are cleared after 60 s without a chassis command, which
-  starts the time anew, unless parameter 3 says not to (§28.13).
+  starts the time again, unless parameter 3 says not to (§28.13).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Boot:
         self, order: tuple[BootDevice, ...], *, script: bool, busy: bool, now: float
     ) -> Iterator[Effect]:
         """The persistent order may be another one now. Flags of before a restart of ours have their
-        time anew.
+        time again.
         """
         if self.flags_expire is None and self._timed:
             self.flags_expire = now + FLAGS_TIMEOUT
@@ -91,7 +91,7 @@ class Boot:
         return bool(runtime.boot_flags) and once and not runtime.clearing & KEEP_AFTER_TIMEOUT
 
     def chassis_command(self, now: float) -> None:
-        """Somebody gave one: the time of boot flags starts anew."""
+        """Somebody gave one: the time of boot flags starts again."""
         if self.flags_expire is not None:
             self.flags_expire = now + FLAGS_TIMEOUT
 

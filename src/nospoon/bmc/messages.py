@@ -184,7 +184,7 @@ class WatchdogRequested:
 
 @dataclass(frozen=True, slots=True)
 class WatchdogReset:
-    """A client starts the watchdog timer, or starts it anew (§27.5)."""
+    """A client starts the watchdog timer, or starts it again (§27.5)."""
 
     ticket: int = 0
 

@@ -220,8 +220,8 @@ class Power:
         plan = self._boot.plan
         self._pending = _Pending(command, self._boot.edition, waiting, cause, plan)
         self._unseen_until = None
-        anew = command is PowerCommand.RESET and self._state.runtime.secure_boot.waits
-        told = PowerCommand.CYCLE if anew else command
+        again = command is PowerCommand.RESET and self._state.runtime.secure_boot.waits
+        told = PowerCommand.CYCLE if again else command
         return Drive(told, plan, unplugs=self._pending.unplugs)
 
     def _refusal(self, event: PowerRequested) -> Answer | None:
@@ -256,7 +256,7 @@ class Power:
         return stops and self._state.power in STOPPED
 
     def _command_for(self, command: PowerCommand) -> PowerCommand:
-        """A machine that failed is not started but started anew."""
+        """A machine that failed is not started but started again."""
         failed = self._state.power is PowerState.FAILED
         return PowerCommand.CYCLE if failed and command is PowerCommand.ON else command
 

@@ -1,6 +1,6 @@
 """Secure boot of one machine whose firmware has keys enrolled (UEFI 2.10 §32).
 
-The switch takes effect when the machine starts next. A reset does not start it anew on every
+The switch takes effect when the machine starts next. A reset does not start it again on every
 connection, so that a reset with a change that waits is carried out as a power cycle; a reboot by
 the guest changes nothing.
 """

@@ -60,7 +60,7 @@ def staged(software: Software, component: Component, version: str) -> Software:
 
 
 def restarted(software: Software, component: Component) -> Software:
-    """After this component started anew: what waited for that is installed."""
+    """After this component started again: what waited for that is installed."""
     version = dict(software.waiting).get(component)
     return software if version is None else installed(software, component, version)
 

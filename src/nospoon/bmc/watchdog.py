@@ -2,7 +2,7 @@
 
 Rules:
 
-- It runs from the Reset Watchdog Timer command on, which starts it anew each time; Set Watchdog
+- It runs from the Reset Watchdog Timer command on, which starts it again each time; Set Watchdog
   Timer stops it unless told not to (§27.6). It is not kept over a restart of the daemon.
 - What is left reads as the initial countdown after Set, as 0 after expiry (§27.7), and as it was
   when the machine stopped it.
@@ -96,7 +96,7 @@ class Watchdog:
             self._stopped_at = settings.countdown
 
     def reset(self, now: float) -> None:
-        """Start, or start anew."""
+        """Start, or start again."""
         settings = self.settings
         self._until = now + settings.countdown * TICK
         warns = settings.interrupt == NMI and settings.pretimeout * SECOND <= settings.countdown

@@ -56,7 +56,7 @@ from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow
 
 AGAIN = 5
-"""How often a plan on which nobody agreed is made anew, when others take the same meanwhile."""
+"""How often a plan on which nobody agreed is made again, when others take the same meanwhile."""
 AS_FILED = "as configured"
 
 
@@ -145,7 +145,7 @@ class Controller:
     async def _begun(
         self, request: Request, cluster: Cluster, *, again: int
     ) -> tuple[Plan, OperationRow | None]:
-        """A plan on which nobody agreed is made anew when others meanwhile took what it chose, or
+        """A plan on which nobody agreed is made again when others meanwhile took what it chose, or
         changed what it was made from.
         """
         prepared = await self.planner.prepare(request, cluster)

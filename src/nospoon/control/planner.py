@@ -347,13 +347,13 @@ class Planner:
         nodes = {each.name: {m.node: m.disks for m in each.members} for each in kept}
         plan, lost = await self.workers.run(seen.uid, _asked_for, request, wanted, plan, nodes)
         leaves = not request.targets and (seen.places.left or bool(leavers))
-        anew = self._says_something_new(request, seen)
+        again = self._says_something_new(request, seen)
         owners = tuple(_by_owners(seen, desired))
         return replace(
             plan,
             notes=(*plan.notes, *lost),
-            remembers=leaves or anew or bool(owners),
-            remembered=(*owners, *(await self._said_anew(seen) if anew else ())),
+            remembers=leaves or again or bool(owners),
+            remembered=(*owners, *(await self._said_anew(seen) if again else ())),
             generation=seen.earlier.generation if seen.earlier else 0,
         )
 

@@ -1,6 +1,6 @@
 """A virtual environment made of a lock file, once, below the cache: its name is its contents' key.
 
-An environment is complete when its stamp is there; what an interrupted run left is made anew.
+An environment is complete when its stamp is there; what an interrupted run left is made again.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Ironic:
 
 
 async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
-    """The Ironic in `state`, running as wanted: started, or started anew with other settings.
+    """The Ironic in `state`, running as wanted: started, or started again with other settings.
 
     Raises `ProviderError` with the end of its log when it does not come up.
     """

@@ -12,7 +12,7 @@ from enum import StrEnum
 from uuid import UUID
 
 BLANK = "blank"
-"""The state of a deployed node whose disk is removed or made anew: nothing is on it any more."""
+"""The state of a deployed node whose disk is removed or made again: nothing is on it any more."""
 ORPHANED = "orphaned"
 """The state of a node that no file has any more, and whose BMC nobody serves."""
 

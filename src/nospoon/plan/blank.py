@@ -1,6 +1,7 @@
 """Nodes that Ironic has deployed and that lose the disk on which it did: nothing is on them any
-more, which Ironic cannot know. They are deployed anew. Of those that somebody else uses (they
-`run`) no disk is removed or made anew: Ironic's driver refuses. Those without a machine are let go.
+more, which Ironic cannot know. They are deployed again. Of those that another user has (they
+`run`) no disk is removed or made again: Ironic's driver refuses. Those without a machine are
+released.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def deployed_anew(
 ) -> list[Step]:
     """The same steps, and those of deployed nodes that lose what was deployed, of which Ironic is
     told before (`plan.order`). `later`: what waits for a power-off. Somebody else's instance is not
-    to lose a disk then, either; ours are deployed anew when it goes.
+    to lose a disk then, either; ours are deployed again when it goes.
     """
     standings = [
         each
@@ -64,7 +65,7 @@ def orphaned(observed: Observed) -> Observed:
 def _lost(
     steps: Iterable[Step], desired: Desired, found: Found, machines: Mapping[str, Observed]
 ) -> Mapping[str, set[str]]:
-    """Node -> its disks that are removed, or made anew. What an interrupted move left on a host
+    """Node -> its disks that are removed, or made again. What an interrupted move left on a host
     where its machine is no more is nothing that it has.
     """
     disks = [step for step in steps if step.key.kind is Kind.VOLUME]

@@ -171,7 +171,7 @@ def _is_one(name: str) -> bool:
 
 
 def _noted_anew(resource: Resource, found: Observed) -> Step | None:
-    """A tag that notes something else is written anew; those of earlier versions noted nothing."""
+    """A tag that notes something else is written again; those of earlier versions noted nothing."""
     if found.tag.note in ("", resource.note):
         return None
     was, will = (described(read(note)) for note in (found.tag.note, resource.note))
@@ -219,15 +219,15 @@ def _shrinks(before: object, after: object, desired: Shape) -> bool:
 def _unplugged(
     steps: Iterable[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
 ) -> list[Step]:
-    """Services on networks of which a change makes the bridge anew: they begin anew on it."""
+    """Services on networks of which a change makes the bridge again: they begin again on it."""
     known = {step.key for step in steps}
-    anew = {step.key for step in steps if step.key.kind is Kind.NETWORK and step.changes}
+    again = {step.key for step in steps if step.key.kind is Kind.NETWORK and step.changes}
     return [
         Step(Action.CHANGE, key, f"{need} changes", resource, found[key])
         for key, resource in desired.items()
         if key.kind is Kind.NETBOOT and key in found and key not in known
         for need in resource.needs
-        if need in anew
+        if need in again
     ]
 
 

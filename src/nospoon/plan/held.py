@@ -31,7 +31,7 @@ def held(
 ) -> tuple[list[Step], list[Step]]:
     """Which of these deletions are made now, and which are made later.
 
-    `ends`: what is removed now, were it only to be made anew: it lets go.
+    `ends`: what is removed now, were it only to be made again: it lets go.
     """
     wanted = list(deletions)
     if not wanted:
@@ -78,7 +78,7 @@ def with_addresses(
 ) -> dict[Key, Resource]:
     """Desired services that keep addresses which machines that run on have, as they are to be.
 
-    `ends`: what is removed now, were it only to be made anew: it lets go.
+    `ends`: what is removed now, were it only to be made again: it lets go.
     """
     used: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for key, each in found.items():

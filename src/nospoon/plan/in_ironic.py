@@ -1,7 +1,7 @@
 """What a plan's steps mean for nodes that Ironic has deployed, or that somebody else uses there:
 what is lost with them, and what `up` will refuse.
 
-A deployed node whose image differs is deployed anew, which rewrites its disk: a replacement
+A deployed node whose image differs is deployed again, which rewrites its disk: a replacement
 (`blank.deployed_anew`). Here the other steps are told.
 """
 

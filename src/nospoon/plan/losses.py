@@ -1,4 +1,4 @@
-"""What a plan takes from snapshots: what disks kept goes when they go or are made anew."""
+"""What a plan takes from snapshots: what disks kept goes when they go or are made again."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ class Move:
 def moves(plan: Plan) -> dict[MoveId, Move]:
     """All moves of a plan, in an order that respects what each waits for."""
     halves = {move.id: move for step in plan.steps for move in _halves(step)}
-    anew = _upon_replaced(plan.steps)
-    changing = {step.key for step in plan.steps if step.action is Action.CHANGE} - anew
+    again = _upon_replaced(plan.steps)
+    changing = {step.key for step in plan.steps if step.action is Action.CHANGE} - again
     there = [step.observed for step in plan.steps if step.observed is not None]
     live = [replace(each, shape=each.live) for each in there if each.live is not None]
     needed = dependents([*there, *live])  # a running machine has what it was started with, too

@@ -1,6 +1,6 @@
 """What moves from host to host, and why what is left behind is.
 
-A node that another host is to have is made anew there: its machine, its BMC and its disks, whose
+A node that another host is to have is made again there: its machine, its BMC and its disks, whose
 content stays behind and is lost. `plan.order` says in which order.
 """
 

@@ -1,4 +1,4 @@
-"""What a file says anew of which no resource is made: labels, boot profiles, rules for new nodes.
+"""What a file says again of which no resource is made: labels, boot profiles, rules for new nodes.
 
 `up` takes it over as it begins: who boots from the network gets the new profile, `status` and the
 exports tell the new labels. It is part of what the user asked for, so the plan tells it, line by
@@ -23,7 +23,7 @@ REMEMBERED, LIVE, NEW_NODES = "remembered", "live", "new nodes"
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """One thing that is said anew. `sign` as in a plan; `rule`: whom it reaches."""
+    """One thing that is said again. `sign` as in a plan; `rule`: whom it reaches."""
 
     sign: str
     what: str
@@ -45,7 +45,7 @@ class Said:
 
 
 def remembered(before: Said, after: Said) -> tuple[Remembered, ...]:
-    """What is said anew of nodes, hosts, networks and profiles that both files name, and of
+    """What is said again of nodes, hosts, networks and profiles that both files name, and of
     profiles that come and go.
     """
     return (

@@ -43,17 +43,17 @@ def _is_joined(shape: Shape) -> bool:
     return isinstance(shape, Link) and shape.tunnel is not None
 
 
-def without_others(step: Step, nodes: Collection[str], *, anew: bool) -> Step | None:
+def without_others(step: Step, nodes: Collection[str], *, again: bool) -> Step | None:
     """A shared step that leaves the others than these nodes as they are; None: nothing is left.
 
-    `anew`: the bridge below is made anew, and a service on it with it.
+    `again`: the bridge below is made again, and a service on it with it.
     """
     if step.desired is None or step.observed is None or step.action is not Action.CHANGE:
         return step
     shape = _merged(step.observed.shape, step.desired.shape, nodes)
     if shape == step.desired.shape != step.observed.shape:
         return step
-    if _alike(shape, step.observed.shape) and not (step.observed.fault or anew):
+    if _alike(shape, step.observed.shape) and not (step.observed.fault or again):
         return None
     rules = {change.field: change.rule for change in step.changes}
     changes = tuple(field_changes(step.observed.shape, shape, rules))

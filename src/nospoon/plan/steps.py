@@ -82,12 +82,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in the order of the file (deletions, and what is deployed anew, last); `notes` are
+    """Steps in the order of the file (deletions, and what is deployed again, last); `notes` are
     warnings for the reader.
 
     `later`: deletions that wait until a machine is powered off; the first plan after that has them.
     `holding`: services that keep an address for a machine until then, and give it up likewise.
-    `remembered`: what the file says anew that is made nowhere. `remembers`: its text is not that
+    `remembered`: what the file says again that is made nowhere. `remembers`: its text is not that
     which is known, if only by a comment.
     `generation`: of the cluster when it was planned; 0 before it is remembered.
     """

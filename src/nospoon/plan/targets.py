@@ -38,9 +38,9 @@ def _part(
         for step in plan.steps
         if serves(step, whose) or (step.key in common and _comes_along(step, wanted))
     ]
-    links = _parts((s for s in mine if s.key.kind is Kind.NETWORK), whose, anew=frozenset())
-    anew = {key for key, step in links.items() if step is not None}
-    parts = links | _parts((s for s in mine if s.key not in links), whose, anew=anew)
+    links = _parts((s for s in mine if s.key.kind is Kind.NETWORK), whose, again=frozenset())
+    again = {key for key, step in links.items() if step is not None}
+    parts = links | _parts((s for s in mine if s.key not in links), whose, again=again)
     for step in plan.steps:
         part = parts.get(step.key, step if step.key in wanted else None)
         if part is not None:
@@ -48,9 +48,9 @@ def _part(
 
 
 def _parts(
-    steps: Iterable[Step], nodes: Collection[str], *, anew: Container[Key]
+    steps: Iterable[Step], nodes: Collection[str], *, again: Container[Key]
 ) -> dict[Key, Step | None]:
-    return {s.key: without_others(s, nodes, anew=_link_of(s.key) in anew) for s in steps}
+    return {s.key: without_others(s, nodes, again=_link_of(s.key) in again) for s in steps}
 
 
 def _comes_along(step: Step, wanted: Container[Key]) -> bool:

@@ -114,7 +114,7 @@ class Budget:
         return True
 
     def proved(self, address: str) -> None:
-        """Who is there knows a password: it is not forged, and begins anew."""
+        """Who is there knows a password: it is not forged, and begins again."""
         source = peer_key(address)
         known = self._left.get(source)
         if known is not None and known[0] < self._allowance.most:

@@ -45,7 +45,7 @@ class Rule(StrEnum):
     AT_POWER_OFF = "at power-off"
     """`~ (at power-off)`: defined at once; a running machine gets it when it is started again."""
     REPLACE = "replaced"
-    """`-/+`: machine or disk is made anew, and what was on it is lost."""
+    """`-/+`: machine or disk is made again, and what was on it is lost."""
     NODES = "nodes"
     """`+` and `-`: nodes are made and removed; the others stay as they are."""
     NEW_NODES = "new nodes"

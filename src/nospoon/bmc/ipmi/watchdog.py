@@ -23,7 +23,7 @@ _USES = range(1, 6)
 
 
 def _reset(context: Context, data: bytes) -> Result:
-    """§27.5: start, or start anew."""
+    """§27.5: start, or start again."""
     del data
     return Ask(WatchdogReset()) if context.bmc.watchdog is not None else Reply(NEVER_SET)
 

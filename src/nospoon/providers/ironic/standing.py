@@ -189,7 +189,7 @@ class StandingDriver:
 
     async def _forsake(self, node: UUID, *, name: str) -> None:
         """Note that what is deployed is there no more, before its disks go: who ends in between
-        leaves a node that the next one deploys anew.
+        leaves a node that the next one deploys again.
         """
         record = await self._at_rest(node, name=name)
         if (why := use_of(record)) and not is_ours(record):
@@ -351,7 +351,7 @@ def _told(record: Record) -> Settings:
 
 def notes(record: Record, shape: IronicStanding, *, stale: bool) -> list[dict[str, Any]]:
     """JSON Patch that notes how far the node is to be, and tells what to deploy. `stale`: it has
-    something else now, which is to be known also if we end before it is deployed anew.
+    something else now, which is to be known also if we end before it is deployed again.
     """
     wanted, there = values(shape.settings), record.get("instance_info") or {}
     tag = f"/extra/{records.TAG}"

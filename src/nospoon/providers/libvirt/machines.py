@@ -204,7 +204,7 @@ class MachineDriver:
                 f"{resource.key} boots our ISO, but this connection was given none",
                 hint="Run `nospoon doctor`: what the boot ISO is made from may be missing.",
             )
-        async with self._locks[machine.uuid]:  # a start keeps its intent in what is made anew here
+        async with self._locks[machine.uuid]:  # a start keeps its intent in what is made again here
             await self._hypervisor.work(
                 lambda connect: self._make(connect, machine, Owner(tag, name, machine.pool,
                                            machine.boot_order), accelerator, iso),
@@ -264,7 +264,7 @@ class MachineDriver:
             self._records_made = True
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        """Define it anew. A running guest keeps what it has until it is powered off."""
+        """Define it again. A running guest keeps what it has until it is powered off."""
         assert isinstance(desired.shape, Machine)
         if desired.shape.adopted:
             await self.claim(desired, tag)

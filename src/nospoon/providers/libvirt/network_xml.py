@@ -3,7 +3,7 @@
 https://libvirt.org/formatnetwork.html. Without `<forward>` libvirt rejects traffic from and to
 other networks by its firewall rules; the host itself is reached on its address. With
 `<forward mode='nat'/>` those rules translate addresses: libvirt makes them with the network, in
-chains of its own, again when the firewall is loaded anew, and takes them away. libvirt's own
+chains of its own, again when the firewall is loaded again, and takes them away. libvirt's own
 dnsmasq is not started: a network without `<dhcp>` and with `<dns enable='no'/>` has none.
 """
 

@@ -1,7 +1,7 @@
 """Links: isolated bridges as libvirt networks, named as their bridges.
 
 libvirt knows no way to change address or MTU of a running network, so a change makes the bridge
-anew and puts the ports of running guests back on it: they lose the link for a moment.
+again and puts the ports of running guests back on it: they lose the link for a moment.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class NetworkDriver:
 
     async def _ports(self, bridge: str) -> list[str]:
         """What is on the bridge now, and what running machines have there, whether it is or not:
-        who made the bridge anew may have ended before he plugged them in again.
+        who made the bridge again may have ended before he plugged them in again.
         """
         there = [each["ifname"] for each in await self._links("master", bridge)]
         taps = await self._hypervisor.ask(taps_of, f"look for the taps on {bridge}")

@@ -1,5 +1,5 @@
-"""Ports of running machines that are not where they were plugged in: somebody took them out, gave
-them other VLANs, or made a bridge of his anew. libvirt plugs in when a machine starts, and does not
+"""Ports of running machines that are not where they were plugged in: another program removed them,
+gave them other VLANs, or recreated its bridge. libvirt plugs in when a machine starts, and does not
 look again.
 
 Those that are in no bridge, and were in one that we made, are the fault of the network; the others

@@ -107,4 +107,4 @@ class Guests(Protocol):
         """Its ramdisk is up."""
 
     def ended(self, machine: UUID) -> None:
-        """The machine is off, or boots anew; nothing if nothing ran."""
+        """The machine is off, or boots again; nothing if nothing ran."""

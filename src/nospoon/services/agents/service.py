@@ -112,7 +112,7 @@ class AgentService:
         self._starting[guest.machine] = task
 
     def ended(self, machine: UUID) -> None:
-        """Its machine is off or boots anew."""
+        """Its machine is off or boots again."""
         task = self._starting.pop(machine, None)
         if task is not None:
             task.cancel()

@@ -182,7 +182,7 @@ class BmcService:
             self.feed(served, MachineReported(early))
 
     def reshape(self, machine: Machine) -> None:
-        """A machine is described anew, which is nothing to its BMC but what that tells of it and
+        """A machine is described again, which is nothing to its BMC but what that tells of it and
         has it boot. Harmless when none is served.
         """
         served = self._served.get(machine.uuid)

@@ -242,7 +242,7 @@ class ConsoleService:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _soon(self, line: Line) -> ConsoleStream | None:
-        """The stream of a machine that is started anew, as soon as there is one. Raises `Gone`."""
+        """The stream of a machine that is started again, as soon as there is one. Raises `Gone`."""
         end = monotonic() + CYCLE_SECONDS
         while monotonic() < end:
             with suppress(TimeoutError):

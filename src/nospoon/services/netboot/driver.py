@@ -121,7 +121,7 @@ class NetbootDriver:
             raise
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        """Reservations change under the running dnsmasq; for another range it starts anew."""
+        """Reservations change under the running dnsmasq; for another range it starts again."""
         tree = self._tree(observed.tag.cluster, observed.key)
         saved = Saved(desired.key, _shape(desired), tag)
         earlier = self._earlier(tree)
@@ -138,7 +138,7 @@ class NetbootDriver:
             await self._remove(tree, saved)
 
     async def publish(self, uuid: UUID) -> None:
-        """Write down anew what this machine boots, for loaders that cannot ask by HTTP.
+        """Write down again what this machine boots, for loaders that cannot ask by HTTP.
 
         To be called whenever the authority's answer for a machine has changed.
         """

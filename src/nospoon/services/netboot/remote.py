@@ -218,7 +218,7 @@ class RemoteNetbootDriver:
                 await asyncio.to_thread(shutil.rmtree, tree.directory)
 
     async def publish(self, uuid: UUID) -> None:
-        """Copy anew what this machine boots. Raises `HostUnreachable`."""
+        """Copy again what this machine boots. Raises `HostUnreachable`."""
         for tree, saved in list(self._prepared()):
             if all(each.uuid != uuid for each in saved.shape.reservations):
                 continue

@@ -198,11 +198,11 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
         # of a long list only what is asked for is made
         body = query.page({**found.body, "Members": found.paths}, asked)
         body["Members"] = await links_of(body["Members"], exchange.rest)
-        return await represented(exchange, body, _kept_headers(response), anew=False)
+        return await represented(exchange, body, _kept_headers(response), again=False)
     body = await _body_of(exchange, response)
     wanted = await query.apply(body, asked, partial(_fetch, exchange), exchange.rest)
-    anew = query.looks_elsewhere(asked)
-    return await represented(exchange, wanted, _kept_headers(response), anew=anew)
+    again = query.looks_elsewhere(asked)
+    return await represented(exchange, wanted, _kept_headers(response), again=again)
 
 
 async def _body_of(exchange: Exchange, response: Response) -> dict[str, Any]:

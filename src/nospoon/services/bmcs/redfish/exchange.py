@@ -252,7 +252,7 @@ def respond(body: Any, *, status: int = 200, headers: Mapping[str, str] | None =
 
 
 def _written(data: bytes, status: int, headers: Mapping[str, str]) -> Response:
-    """Its headers are not built anew: this is the hot path."""
+    """Its headers are not built again: this is the hot path."""
     response = Response(data, status)
     response.raw_headers = [
         *_JSON_HEADERS,
@@ -276,7 +276,7 @@ def _tagged(exchange: Exchange, data: bytes, tag: str, odata_type: str) -> Respo
     if not exchange.request.scope["query_string"] and is_known(exchange, tag):
         return not_modified(tag)
     headers = {"ETag": tag, "Link": _described_by(odata_type)}
-    # encoding it anew with the tag in it would take as long as all the rest
+    # encoding it again with the tag in it would take as long as all the rest
     data = data[:-1] + b',"@odata.etag":' + JSON.encode(tag) + b"}"
     return _written(data, 200, headers)
 
@@ -358,12 +358,12 @@ async def linked(
 
 
 async def represented(
-    exchange: Exchange, body: dict[str, Any], headers: dict[str, str], *, anew: bool
+    exchange: Exchange, body: dict[str, Any], headers: dict[str, str], *, again: bool
 ) -> Response:
-    """What query parameters made of a resource. `anew`: what had an ETag has one of its own."""
+    """What query parameters made of a resource. `again`: what had an ETag has one of its own."""
     data = await encoded(body, exchange.rest)
     if "ETag" in headers:
-        tag = await long_tag_of(data, exchange.rest) if anew else headers["ETag"]
+        tag = await long_tag_of(data, exchange.rest) if again else headers["ETag"]
         headers = {**headers, "ETag": tag}
         if is_known(exchange, tag):
             return not_modified(tag)
