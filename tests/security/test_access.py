@@ -15,6 +15,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.model.grants import DEFAULTS, GrantedHost, Grants
+from nospoon.plan.access import violations
 from nospoon.providers.libvirt.connection import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner, SshRunner
 from nospoon.spec.grants import load_grants
@@ -284,3 +285,30 @@ async def test_a_members_stored_cluster_on_an_unlisted_host_is_shown_and_not_con
         grants.unlink()
         await asked.daemon.work.use_grants()
         assert asked.daemon.hosts.on(far.ssh) == set()
+
+
+OVERLAY = """cluster: c
+hosts:
+  a: {libvirt: 'qemu+ssh://root@kvm1/system', ssh: root@kvm1, address: 192.0.2.11}
+  b: {address: 192.0.2.12}
+networks: {lan: {overlay: vxlan}}
+nodes: [{}]
+"""
+
+
+def test_tunnels_of_members_lead_to_the_addresses_that_are_listed_for_a_host() -> None:
+    """Who chose the address would send into any network of that number there."""
+    host = "{libvirt: 'qemu+ssh://root@kvm1/system', ssh: root@kvm1, address: %s}"
+    here = "{libvirt: 'qemu:///system', address: 192.0.2.12}"
+
+    def refused(*hosts: str) -> list[str]:
+        grants = load_grants(f"hosts: [{', '.join(hosts)}]\n", file="g")
+        found = violations(load(OVERLAY, file="f"), grants)
+        return [".".join(map(str, each.path)) for each in found]
+
+    assert refused(host % "192.0.2.11", here) == []
+    assert refused(host % "192.0.2.99", here) == ["hosts.a.address"]
+    assert refused(host % "192.0.2.11") == ["hosts.b.address"]
+    plain = OVERLAY.replace("{overlay: vxlan}", "{}")
+    grants = load_grants(f"hosts: [{host % '192.0.2.99'}]\n", file="g")
+    assert list(violations(load(plain, file="f"), grants)) == []

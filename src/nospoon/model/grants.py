@@ -32,10 +32,13 @@ SYSTEM = LibvirtUri("system")
 
 @dataclass(frozen=True, slots=True)
 class GrantedHost:
-    """A host that members may use: commands run there by `ssh`, here for None."""
+    """A host that members may use: commands run there by `ssh`, here for None. `address`: to which
+    tunnels of their networks may lead, "" for none.
+    """
 
     libvirt: LibvirtUri
     ssh: SshDestination | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,20 @@ class Grants:
             return ""
         listed = any(each.libvirt == uri and ssh in (None, each.ssh) for each in self.hosts)
         return "" if listed else "the daemon would connect with its own user's keys"
+
+    def has_tunnels(self, host: Host) -> bool:
+        """Whether tunnels of members may lead to the address that a file gives a host: what is sent
+        there reaches everyone who has a tunnel of that number (RFC 7348 §7).
+        """
+        try:
+            uri = LibvirtUri.parse(host.where)
+            ssh = SshDestination.parse(host.ssh) if host.ssh else None
+        except ValueError:
+            return False
+        return any(
+            each.libvirt == uri and ssh in (None, each.ssh) and each.address == host.address
+            for each in self.hosts
+        )
 
     def has_network(self, network: Network) -> bool:
         """Whether members may take addresses of this network."""

@@ -36,6 +36,7 @@ def violations(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
         for cidr in (network.cidr, network.cidr6):
             if cidr is not None and not grants.has_network(cidr):
                 yield Violation(("networks", network.name, "cidr"), _foreign(str(cidr)))
+    yield from _of_tunnels(cluster, grants)
     yield from _of_bridges(cluster, grants)
     yield from _of_bmcs(cluster, grants)
 
@@ -52,6 +53,16 @@ def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
         yield Violation((*path, "address"), _foreign(agents.address))
     if not grants.has_ports(agents.port, agents.port):
         yield Violation((*path, "port"), _privileged(str(agents.port)))
+
+
+def _of_tunnels(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
+    """Networks of several hosts: what is sent to an address there is taken for its tunnel's."""
+    if all(network.overlay is None for network in cluster.networks):
+        return
+    for host in cluster.hosts:
+        if host.declares.is_real and host.address and not grants.has_tunnels(host):
+            message = f"tunnels of members may not lead to {host.address}"
+            yield Violation(("hosts", host.name, "address"), message)
 
 
 def _of_bridges(cluster: Cluster, grants: Grants) -> Iterator[Violation]:

@@ -1,7 +1,7 @@
 """The administrator's list of what members may use (NOSPOON_GRANTS): YAML to `Grants`.
 
 hosts:
-  - {libvirt: qemu+ssh://root@kvm1/system, ssh: root@kvm1}
+  - {libvirt: qemu+ssh://root@kvm1/system, ssh: root@kvm1, address: 192.0.2.11}
 networks: [198.51.100.0/24]
 ports: [623, 161, 80-90]
 bridges: [br-lan]
@@ -18,7 +18,7 @@ from nospoon.errors import SpecError
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.model.grants import GrantedHost, Grants, Network
 from nospoon.spec.document import Document
-from nospoon.spec.fields import parse_libvirt, parse_network, parse_ports, parse_ssh
+from nospoon.spec.fields import Address, parse_libvirt, parse_network, parse_ports, parse_ssh
 from nospoon.spec.section import Section, Text
 from nospoon.spec.sections import translated
 
@@ -35,6 +35,9 @@ class GrantedHostSection(Section):
 
     libvirt: Annotated[Text, BeforeValidator(parse_libvirt)] = Field(description="As in `hosts`.")
     ssh: Annotated[Text, BeforeValidator(parse_ssh)] = Field("", description="As in `hosts`.")
+    address: Address | None = Field(
+        None, description="As in `hosts`: where tunnels of members' networks may lead."
+    )
 
 
 class GrantsFile(Section):
@@ -79,4 +82,5 @@ def load_grants(text: str, *, file: str) -> Grants:
 
 def _host(given: GrantedHostSection) -> GrantedHost:
     ssh = SshDestination.parse(given.ssh) if given.ssh else None
-    return GrantedHost(LibvirtUri.parse(given.libvirt), ssh)
+    address = str(given.address) if given.address is not None else ""
+    return GrantedHost(LibvirtUri.parse(given.libvirt), ssh, address)
