@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -29,10 +31,18 @@ READABLE = (
 class LibvirtConsole:
     """A `ConsoleStream`, on a connection of its own. libvirt's thread puts what it read on the
     loop; b"" is the end.
+
+    A stream that does not block on the way in does on the way out: libvirtd stops to read from a
+    connection while five of its messages wait (`max_client_requests`), and a guest that does not
+    read its serial port lets them wait. So whatever is sent there is sent in a thread of this
+    console, and its end, which may wait as well, in another one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._typing = ThreadPoolExecutor(1, thread_name_prefix="console typing")
+        self._closing = ThreadPoolExecutor(1, thread_name_prefix="console end")
+        self._turn = asyncio.Lock()
         self._stream: Any = None
         self._connect: Connect = None
         self._domain: Domain = None
@@ -92,24 +102,31 @@ class LibvirtConsole:
     async def write(self, data: bytes) -> None:
         """Type. Raises `Gone` when the stream has ended."""
         rest = data
-        while rest:
-            try:
-                sent = self._stream.send(rest)
-            except libvirt.libvirtError as error:
-                raise Gone("the console has ended: the machine stopped") from error
-            if sent == WOULD_BLOCK:
-                self._writable.clear()
-                self._stream.eventUpdateCallback(READABLE | libvirt.VIR_STREAM_EVENT_WRITABLE)
-                await self._writable.wait()
-            else:
-                rest = rest[sent:]
+        async with self._turn:
+            while rest:
+                if self._stream is None:
+                    raise Gone("the console was closed")
+                try:
+                    sent = await self._in(self._typing, self._stream.send, rest)
+                except libvirt.libvirtError as error:
+                    raise Gone("the console has ended: the machine stopped") from error
+                if sent == WOULD_BLOCK:
+                    self._writable.clear()
+                    self._stream.eventUpdateCallback(READABLE | libvirt.VIR_STREAM_EVENT_WRITABLE)
+                    await self._writable.wait()
+                else:
+                    rest = rest[sent:]
 
     async def send_break(self) -> None:
         """By QEMU's monitor: a libvirt stream carries bytes only. Raises `Gone`."""
-        try:
-            await asyncio.to_thread(execute, self._domain, "chardev-send-break", id=CHARDEV)
-        except libvirt.libvirtError as error:
-            raise Gone("no break was sent: the machine stopped") from error
+        async with self._turn:
+            if self._stream is None:
+                raise Gone("the console was closed")
+            send = partial(execute, self._domain, "chardev-send-break", id=CHARDEV)
+            try:
+                await self._in(self._typing, send)
+            except libvirt.libvirtError as error:
+                raise Gone("no break was sent: the machine stopped") from error
 
     async def close(self) -> None:
         """Let go, so that another may attach."""
@@ -117,8 +134,15 @@ class LibvirtConsole:
             return
         stream, self._stream = self._stream, None
         connect, self._connect = self._connect, None
-        await asyncio.to_thread(_abort, stream, connect)
+        try:
+            await self._in(self._closing, _abort, stream, connect)
+        finally:
+            self._typing.shutdown(wait=False, cancel_futures=True)
+            self._closing.shutdown(wait=False)
         self._incoming.put_nowait(b"")
+
+    async def _in(self, thread: ThreadPoolExecutor, call: Callable[..., Any], *args: object) -> Any:
+        return await self._loop.run_in_executor(thread, call, *args)
 
 
 def same_run(domain: Domain, run: int) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 Answer = Callable[[bool], None]
+WAITING = 64
+"""Packets of one console that wait while the guest does not read; further ones are lost."""
 CROSSES = 0.5
 """Seconds within which a question may come that was asked again before its answer was there."""
 
@@ -158,7 +160,7 @@ class SolLines:
     def typed(self, served: Served, typed: Typed) -> None:
         """Type at the console, in order; what nobody hears is lost, as on a wire."""
         line = self._lines.get(served.endpoint.sol) if served.endpoint.sol is not None else None
-        if line is None:
+        if line is None or len(line.typed) >= WAITING:
             return
         line.typed.append(typed)
         if line.writer is None:
