@@ -7,15 +7,17 @@ another one in a request; 405 with `Allow`; an ETag for what can be changed, wit
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
+from weakref import WeakValueDictionary
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -75,6 +77,8 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE = 512
 """Requests of one account that one listener answers at the same time; others get 503."""
+QUERIED_AT_ONCE = 8
+"""Of those, with `$expand`, `$filter` or `only`; others wait. Each takes megabytes."""
 VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -101,6 +105,7 @@ class App:
         self._service, self._accounts = service, accounts
         self._in_progress: Counter[bytes] = Counter()
         """Requests of each account."""
+        self._querying: WeakValueDictionary[bytes, asyncio.Semaphore] = WeakValueDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(Request(scope, receive), self._service, self._accounts)
@@ -128,7 +133,19 @@ class App:
         self._in_progress[exchange.account] += 1
         exchange.admitted = exchange.account
 
+    async def _take_place(self, exchange: Exchange) -> None:
+        """Wait for one of the account's places for long answers; it is held until the client has
+        taken the answer. Raises `ClientDisconnect`.
+        """
+        places = self._querying.setdefault(exchange.account, asyncio.Semaphore(QUERIED_AT_ONCE))
+        await places.acquire()
+        exchange.querying = places
+        if await exchange.request.is_disconnected():
+            raise ClientDisconnect
+
     def _release(self, exchange: Exchange) -> None:
+        if exchange.querying is not None:
+            exchange.querying.release()
         if exchange.admitted is None:
             return
         self._in_progress[exchange.admitted] -= 1
@@ -144,7 +161,7 @@ class App:
         if request.method not in VERBS:
             return _refused(errors.not_implemented(request.method))
         resource, request.scope["path_params"] = found
-        response = await _answer(resource, exchange, self._admit)
+        response = await _answer(resource, exchange, self._admit, self._take_place)
         if exchange.late is not None:
             served, seconds = exchange.late
             await served.wait_badly(seconds)
@@ -154,7 +171,10 @@ class App:
 
 
 async def _answer(
-    resource: Resource, exchange: Exchange, admit: Callable[[Exchange], None]
+    resource: Resource,
+    exchange: Exchange,
+    admit: Callable[[Exchange], None],
+    take_place: Callable[[Exchange], Awaitable[None]],
 ) -> Response:
     method = "GET" if exchange.request.method == "HEAD" else exchange.request.method
     try:
@@ -164,6 +184,8 @@ async def _answer(
         if method not in resource.open_ or _asks_for_more(exchange):
             await _log_in(exchange)
             admit(exchange)
+            if method == "GET" and _asks_for_more(exchange):
+                await take_place(exchange)
         if method != "GET" and query.KNOWN.intersection(exchange.request.query_params):
             raise query.not_on_operation()
         if handler is None:
@@ -200,7 +222,9 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
         body["Members"] = await links_of(body["Members"], exchange.rest)
         return await represented(exchange, body, _kept_headers(response), again=False)
     body = await _body_of(exchange, response)
-    wanted = await query.apply(body, asked, partial(_fetch, exchange), exchange.rest)
+    fetched = [0]
+    fetch = partial(_fetch, exchange, fetched)
+    wanted = await query.apply(body, asked, fetch, exchange.rest, size=lambda: fetched[0])
     again = query.looks_elsewhere(asked)
     return await represented(exchange, wanted, _kept_headers(response), again=again)
 
@@ -217,8 +241,8 @@ def _kept_headers(response: Response) -> dict[str, str]:
     return {name: response.headers[name] for name in ("ETag", "Link") if name in response.headers}
 
 
-async def _fetch(exchange: Exchange, path: str) -> dict[str, Any] | None:
-    """Another resource's body, for the same caller."""
+async def _fetch(exchange: Exchange, fetched: list[int], path: str) -> dict[str, Any] | None:
+    """Another resource's body, for the same caller. `fetched`: counts its bytes."""
     found = find(path)
     if found is None or "GET" not in found[0].methods:
         return None
@@ -231,6 +255,7 @@ async def _fetch(exchange: Exchange, path: str) -> dict[str, Any] | None:
         response = await resource.methods["GET"](inner)
     except RedfishError:
         return None
+    fetched[0] += len(response.body)
     return await _body_of(inner, response)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
@@ -13,6 +14,7 @@ from uuid import UUID
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from nospoon.bmc.faults import HTTP, HTTP_LATE, Kind
 from nospoon.bmc.users import ADMINISTRATOR
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
     from nospoon.services.bmcs.service import BmcService
 
+PIECE = 64 << 10
+"""Bytes of a long answer that are handed over at a time."""
 MAX_BODY = 64 << 10
 """Bytes of a request's body."""
 ODATA = {"OData-Version": "4.0", "Cache-Control": "no-cache, no-store"}
@@ -55,6 +59,8 @@ class Exchange:
     """The resource that it is answered with, where that is a long list."""
     admitted: bytes | None = None
     """The account whose requests in progress this one is counted with."""
+    querying: asyncio.Semaphore | None = None
+    """Where this one holds one of its account's places for long answers."""
     _data: bytes | None = None
     """The body, once it was received."""
     _slice: Slice | None = None
@@ -367,7 +373,26 @@ async def represented(
         headers = {**headers, "ETag": tag}
         if is_known(exchange, tag):
             return not_modified(tag)
-    return _written(data, 200, headers)
+    return Paced(_written(data, 200, headers))
+
+
+class Paced(Response):
+    """A long answer, handed over in pieces as its client reads it. So a server's buffers do not
+    hold much, and it is known when all was taken.
+    """
+
+    def __init__(self, whole: Response) -> None:
+        super().__init__(whole.body, whole.status_code)
+        self.raw_headers = whole.raw_headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        view = memoryview(self.body)
+        for at in range(0, len(view), PIECE):
+            piece, more = bytes(view[at : at + PIECE]), at + PIECE < len(view)
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 def is_known(exchange: Exchange, tag: str) -> bool:

@@ -6,6 +6,7 @@
     comparison = operand ("eq" / "ne" / "gt" / "ge" / "lt" / "le") operand
     operand    = path / 'text' / number / true / false / null
 
+One of both operands has to be a value.
 A path goes into objects by `/`; into a list it goes by each of its items, one of which must fit.
 What is not there is null. Values of different kinds are not equal, and not in any order.
 """
@@ -173,7 +174,14 @@ class _Reader:
         left = self._operand()
         if not self._is("name", *OPERATORS):
             raise self.expected(f"one of {', '.join(OPERATORS)}")
-        return Comparison(left, self.next(), self._operand())
+        name, right = self.next(), self._operand()
+        if isinstance(left, Path) and isinstance(right, Path):
+            # lists of 64 have 4,096 pairs, in each of 70 terms
+            raise FilterError(
+                f"expected a value to compare {'/'.join(left.names)} with, "
+                f"got the property {'/'.join(right.names)}"
+            )
+        return Comparison(left, name, right)
 
     def _operand(self) -> Operand:
         match self.kind:

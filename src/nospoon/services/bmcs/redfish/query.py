@@ -18,8 +18,8 @@ from nospoon.services.bmcs.redfish import errors, filters
 
 PAGE = 200
 MAX_LEVELS = 3
-MOST_EXPANDED = 1000
-"""Resources in one answer; further ones stay links."""
+MOST_EXPANDED, LONGEST_EXPANDED = 1000, 4 << 20
+"""Resources in one answer, and bytes of JSON after which no more are; further ones stay links."""
 KNOWN = frozenset({"$filter", "$expand", "$select", "$top", "$skip", "only"})
 _EXPAND = re.compile(r"(?P<what>[.*~])(\(\$levels=(?P<levels>[0-9]{1,9})\))?\Z")
 _COUNT = re.compile(r"[0-9]+\Z")
@@ -42,9 +42,14 @@ async def at_once() -> None:
 
 
 async def apply(
-    body: dict[str, Any], query: Mapping[str, str], fetch: Fetch, rest: Rest = at_once
+    body: dict[str, Any],
+    query: Mapping[str, str],
+    fetch: Fetch,
+    rest: Rest = at_once,
+    *,
+    size: Callable[[], int] = lambda: 0,
 ) -> dict[str, Any]:
-    """The body as it was asked for. Raises `RedfishError`."""
+    """The body as it was asked for. `size`: bytes fetched so far. Raises `RedfishError`."""
     _check(query)
     if "only" in query:
         return await _only(body, fetch)
@@ -54,7 +59,7 @@ async def apply(
     body = _page(body, query, limit=PAGE if expand is not None else None)
     if expand is not None:
         what, levels = expand
-        body = await _expanded(body, what, levels, _bounded(fetch, rest))
+        body = await _expanded(body, what, levels, _bounded(fetch, rest, size))
     if "$select" in query:
         body = await _selected(body, query["$select"], rest)
     return body
@@ -153,13 +158,14 @@ def _count(name: str, query: Mapping[str, str], default: int) -> int:
     return int(text)
 
 
-def _bounded(fetch: Fetch, rest: Rest) -> Fetch:
+def _bounded(fetch: Fetch, rest: Rest, size: Callable[[], int]) -> Fetch:
     """The same, in slices, and not without an end."""
-    fetched = itertools.count()
+    fetched, before = itertools.count(), size()
 
     async def found(path: str) -> dict[str, Any] | None:
         await rest()
-        return await fetch(path) if next(fetched) < MOST_EXPANDED else None
+        is_full = next(fetched) >= MOST_EXPANDED or size() - before >= LONGEST_EXPANDED
+        return None if is_full else await fetch(path)
 
     return found
 

@@ -1,0 +1,101 @@
+"""Queries of one account that take a processor, or memory, from all others."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+from starlette.datastructures import QueryParams
+from starlette.types import Message, Receive
+
+from nospoon.services.bmcs.redfish import query
+from nospoon.services.bmcs.redfish.app import QUERIED_AT_ONCE, App
+from nospoon.services.bmcs.redfish.filters import FilterError, parse
+from nospoon.testing.bench import Bench, bench
+from nospoon.testing.redfish import SYSTEMS, client
+
+
+@pytest.mark.parametrize("text", ["Severities gt Severities", "not (A/B eq C) or D eq 1"])
+def test_filters_do_not_compare_lists_with_lists(text: str) -> None:
+    with pytest.raises(FilterError, match="expected a value to compare"):
+        parse(text)
+
+
+async def test_such_a_filter_is_refused() -> None:
+    async with bench(1) as b:
+        asked = "/redfish/v1/EventService/Subscriptions?$filter=Severities%20gt%20EventTypes"
+        assert (await client(b.first).ask("GET", asked)).status == 400
+
+
+async def test_what_is_expanded_has_so_many_bytes_at_most() -> None:
+    fetched = [0]
+
+    async def fetch(path: str) -> dict[str, Any]:
+        fetched[0] += 1 << 20
+        return {"@odata.id": path, "Name": "large"}
+
+    links = [{"@odata.id": f"/{number}"} for number in range(10)]
+    body = {"@odata.id": "/", "Members": links}
+    found = await query.apply(body, QueryParams("$expand=."), fetch, size=lambda: fetched[0])
+    full = [each for each in found["Members"] if "Name" in each]
+    assert len(full) == query.LONGEST_EXPANDED >> 20
+    assert found["Members"][len(full) :] == links[len(full) :]
+
+
+class Reader:
+    """One who asks, and reads nothing until `reads` is set. `begun`: it was sent the headers."""
+
+    def __init__(self) -> None:
+        self.begun, self.reads = asyncio.Event(), asyncio.Event()
+        self.body = b""
+
+    async def send(self, message: Message) -> None:
+        self.begun.set()
+        await self.reads.wait()
+        self.body += message.get("body", b"")
+
+
+def nothing_more() -> Receive:
+    sent = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> Message:
+        found = next(sent, None)
+        if found is None:
+            await asyncio.Event().wait()
+        assert found is not None
+        return found
+
+    return receive
+
+
+def ask(b: Bench, app: App, query_string: bytes, reader: Reader) -> Any:
+    bmc = b.first.bmc
+    login = base64.b64encode(f"{bmc.username}:{b.first.password}".encode())
+    scope = {
+        "type": "http", "method": "GET", "scheme": "http", "path": SYSTEMS, "root_path": "",
+        "query_string": query_string, "headers": [(b"authorization", b"Basic " + login)],
+        "server": (bmc.address, bmc.redfish_port), "client": ("192.0.2.1", 1),
+    }  # fmt: skip
+    return app(scope, nothing_more(), reader.send)
+
+
+async def test_an_account_has_so_many_long_answers_under_way_until_they_are_read() -> None:
+    async with bench(1) as b, asyncio.TaskGroup() as group, asyncio.timeout(20):
+        app = App(b.service, b.service.listeners.accounts)
+        readers = [Reader() for _ in range(QUERIED_AT_ONCE + 1)]
+        *first, last = readers
+        for each in first:
+            group.create_task(ask(b, app, b"$expand=.", each))
+            await each.begun.wait()
+        group.create_task(ask(b, app, b"$expand=.", last))
+        short = Reader()
+        group.create_task(ask(b, app, b"", short))
+        await short.begun.wait()  # short answers do not wait for long ones
+        assert not last.begun.is_set()
+        first[0].reads.set()
+        await last.begun.wait()
+        for each in (*readers, short):
+            each.reads.set()
+    assert all(each.body.startswith(b"{") for each in (*readers, short))
