@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
 from nospoon.runtime.reach import ANYWHERE, Reach, dial
 from nospoon.runtime.reasons import reason
+from nospoon.runtime.tls import client_context
 
 CHUNK = 1 << 20
 FETCH_TIMEOUT = 60.0
@@ -46,11 +47,7 @@ class Access:
         return request
 
     def tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        if not self.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
+        return client_context(verify=self.verify)
 
 
 def separated(url: str, access: Access) -> tuple[str, Access]:

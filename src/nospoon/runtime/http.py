@@ -14,6 +14,7 @@ import httptools
 from nospoon.errors import ProviderError
 from nospoon.runtime.reach import ANYWHERE, Reach, places_of
 from nospoon.runtime.reasons import reason
+from nospoon.runtime.tls import client_context
 
 _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 PORTS = {"http": 80, "https": 443}
@@ -64,13 +65,7 @@ async def request(
 
 
 def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
-    if not url.startswith("https:"):
-        return None
-    context = ssl.create_default_context()
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+    return client_context(verify=verify) if url.startswith("https:") else None
 
 
 async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> _Connection:

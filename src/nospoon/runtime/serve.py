@@ -16,6 +16,7 @@ from nospoon.runtime.accepting import Acceptor, Authorize, Identify, by_address
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
 from nospoon.runtime.limited_http import WEBSOCKET, LimitedHttp, LimitedState
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.tls import restrict
 
 
 class _Server(uvicorn.Server):
@@ -45,6 +46,8 @@ class _Server(uvicorn.Server):
             )
             return made
 
+        if self.config.ssl is not None:
+            restrict(self.config.ssl)
         self.servers = [self._acceptor(each, make) for each in sockets or ()]
         self.started = True
 
@@ -126,6 +129,7 @@ class HttpServer:
         fresh.load_cert_chain(pem)
         fresh.minimum_version = context.minimum_version
         fresh.options = context.options
+        restrict(fresh)
         if self._server.config.ssl_ciphers:
             fresh.set_ciphers(self._server.config.ssl_ciphers)
 

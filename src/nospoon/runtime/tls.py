@@ -1,11 +1,13 @@
 """Certificates: those that sign themselves, for services that are found by their address, and
-whether one that somebody gives can be served.
+whether one that somebody gives can be served; how TLS is served, and spoken to others.
 """
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,53 @@ from cryptography.x509.oid import NameOID
 from nospoon.runtime import clock
 
 YEARS = 10
+GROUP = "prime256v1"
+"""Of the key exchange; everyone must have this one (RFC 8446 §9.1). Left to itself, OpenSSL takes
+what a client likes: finite fields of 8,192 bits cost the daemon 100 ms a handshake, and the client,
+who may send any number, nothing (CVE-2002-20001).
+"""
+LARGEST_EXPONENT = 64
+"""Bits of the public exponent of an RSA key."""
 LARGEST_KEY = 4096
 """Bits of an RSA key; each handshake costs the daemon a signature with it."""
 UNSPECIFIED = frozenset({"0.0.0.0", "::"})  # noqa: S104  (compared with, not bound to)
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+def restrict(context: ssl.SSLContext) -> None:
+    """What a listener's clients may choose."""
+    context.set_ecdh_curve(GROUP)
+
+
+def client_context(*, verify: bool) -> ssl.SSLContext:
+    """For connections to servers, whose certificates must hold if `verify`. It is shared: do not
+    change it.
+    """
+    return _verifying(_authorities()) if verify else _trusting()
+
+
+@lru_cache(maxsize=1)
+def _trusting() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@lru_cache(maxsize=1)
+def _verifying(authorities: Hashable) -> ssl.SSLContext:
+    """Reading the authorities takes tens of milliseconds, in which no other thread runs (the lock
+    is held in `SSL_CTX_set_default_verify_paths`), and 700 KiB.
+    """
+    del authorities
+    return ssl.create_default_context()
+
+
+def _authorities() -> Hashable:
+    """Where the certificates of authorities are, and since when they are so."""
+    paths = ssl.get_default_verify_paths()
+    places = [Path(each) for each in (paths.cafile, paths.capath) if each is not None]
+    return tuple((place, place.stat().st_mtime_ns) for place in places if place.exists())
 
 
 def self_signed(address: str, *, name: str) -> tuple[bytes, bytes]:
@@ -89,7 +134,24 @@ def private_key(data: bytes) -> Key:
         raise ValueError("it is neither an RSA nor an elliptic curve key")  # noqa: TRY004  (a value)
     if found.key_size > LARGEST_KEY:
         raise ValueError(f"expected a key of at most {LARGEST_KEY} bits, got {found.key_size}")
+    if isinstance(found, rsa.RSAPrivateKey) and not _is_sound(found.private_numbers()):
+        raise ValueError("the numbers of the RSA key do not belong together")
     return found
+
+
+def _is_sound(key: rsa.RSAPrivateNumbers) -> bool:
+    """Whether no number is larger than it has to be (RFC 8017 §3.2): OpenSSL takes exponents as
+    they are, and one of 200,000 bits makes each handshake a hundred times as long.
+    """
+    public = key.public_numbers
+    return (
+        public.e.bit_length() <= LARGEST_EXPONENT
+        and key.p * key.q == public.n
+        and 0 < key.d < public.n
+        and 0 < key.dmp1 < key.p
+        and 0 < key.dmq1 < key.q
+        and 0 < key.iqmp < key.p
+    )
 
 
 def _out_of_time(certificate: x509.Certificate, now: datetime) -> str:

@@ -1,0 +1,106 @@
+"""TLS: what clients, and owners of certificates, may choose, and what it costs others."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from nospoon.control.fetch import Access
+from nospoon.errors import ProviderError
+from nospoon.runtime.http import request
+from nospoon.runtime.tls import client_context, private_key, private_pem
+from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.testing.bench import bench, free_port
+from nospoon.testing.certificates import written
+
+
+def shaken(config: BmcConfig, group: str) -> bool:
+    """Whether a client that has no other group for its key exchange gets through."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ecdh_curve(group)
+    place = config.bmc.address, config.bmc.redfish_port
+    with socket.create_connection(place, 20) as line:
+        try:
+            context.wrap_socket(line).close()
+        except ssl.SSLError:
+            return False
+    return True
+
+
+async def test_clients_do_not_choose_costly_groups(tmp_path: Path) -> None:
+    async with bench(1, tls=tmp_path / "kept") as b:
+        assert await asyncio.to_thread(shaken, b.first, "prime256v1")
+        assert not await asyncio.to_thread(shaken, b.first, "secp521r1")
+        certificate, key = written(tmp_path, "other")
+        (tmp_path / "kept" / f"{b.first.bmc.address}.pem").write_bytes(
+            key.read_bytes() + certificate.read_bytes()
+        )
+        b.service.listeners.renew_certificate(b.first.bmc)
+        assert await asyncio.to_thread(shaken, b.first, "prime256v1")
+        assert not await asyncio.to_thread(shaken, b.first, "secp521r1")
+
+
+def der(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    length = size.to_bytes((size.bit_length() + 7) // 8)
+    short = size < 0x80
+    return (
+        bytes([tag]) + (bytes([size]) if short else bytes([0x80 | len(length)]) + length) + content
+    )
+
+
+def pem_of(*numbers: int) -> bytes:
+    """An RSA key (RFC 8017, A.1.2)."""
+    whole = b"".join(der(2, each.to_bytes(each.bit_length() // 8 + 1)) for each in (0, *numbers))
+    text = base64.encodebytes(der(0x30, whole))
+    return b"-----BEGIN RSA PRIVATE KEY-----\n" + text + b"-----END RSA PRIVATE KEY-----\n"
+
+
+NUMBERS = ("n", "e", "d", "p", "q", "dmp1", "dmq1", "iqmp")
+
+
+@pytest.mark.parametrize("which", ["d", "dmp1", "dmq1", "iqmp"])
+def test_rsa_keys_with_numbers_larger_than_they_have_to_be_are_refused(which: str) -> None:
+    key = rsa.generate_private_key(65537, 2048)
+    private = key.private_numbers()
+    found = {name: getattr(private, name, 0) for name in NUMBERS}
+    found |= {"n": private.public_numbers.n, "e": 65537}
+    assert private_pem(private_key(pem_of(*found.values()))) == private_pem(key)
+    modulus = {"dmp1": private.p - 1, "dmq1": private.q - 1, "iqmp": private.p}
+    found[which] += modulus.get(which, (private.p - 1) * (private.q - 1)) << 100_000
+    with pytest.raises(ValueError, match="do not belong together"):
+        private_key(pem_of(*found.values()))
+
+
+def test_authorities_are_read_once_until_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client_context(verify=False) is client_context(verify=False)
+    before = client_context(verify=True)
+    assert client_context(verify=True) is before
+    certificate, _ = written(tmp_path, "authority")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    after = client_context(verify=True)
+    assert after is not before
+    assert client_context(verify=False).verify_mode is ssl.CERT_NONE
+
+
+async def test_requests_and_downloads_do_not_read_authorities_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reading them stops the event loop, in whichever thread it is done."""
+    known = client_context(verify=True)
+    monkeypatch.setattr(ssl, "create_default_context", lambda: pytest.fail("they are read again"))
+    port = free_port(socket.SOCK_STREAM)
+    with pytest.raises(ProviderError, match="does not answer"):
+        await request("GET", f"https://127.0.0.1:{port}/", verify=True, patience=5)
+    with pytest.raises(ProviderError, match="does not answer"):
+        await request("GET", f"https://127.0.0.1:{port}/", verify=False, patience=5)
+    assert Access().tls() is known
