@@ -18,10 +18,12 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from nospoon.errors import ProviderError
+from nospoon.runtime.clock import Clock, monotonic
 
 ANY = "0.0.0.0"  # noqa: S104  (asked for by whoever opens such a socket)
-BATCH = 16
-"""Datagrams taken at once before other work has its turn."""
+BATCH, SECONDS = 16, 0.002
+"""Datagrams taken at once before other work has its turn, and for how long: some take milliseconds.
+"""
 MAX_DATAGRAM = 2048
 IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)
 _PKTINFO = struct.Struct("=I4s4s")
@@ -56,9 +58,15 @@ class UdpSocket:
     """
 
     def __init__(
-        self, address: str, port: int, receive: Receive, *, fields: str = "other `bmc.ports`"
+        self,
+        address: str,
+        port: int,
+        receive: Receive,
+        *,
+        fields: str = "other `bmc.ports`",
+        now: Clock = monotonic,
     ) -> None:
-        self._receive, self._address = receive, address
+        self._receive, self._address, self._now = receive, address, now
         kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
         self._socket = socket.socket(family_of(address), kind)
         if address == ANY:
@@ -73,6 +81,7 @@ class UdpSocket:
         self._loop.add_reader(self._socket, self._readable)
 
     def _readable(self) -> None:
+        end = self._now() + SECONDS
         for _ in range(BATCH):
             try:
                 data, ancillary, _, (address, port, *rest) = self._socket.recvmsg(MAX_DATAGRAM, 64)
@@ -82,6 +91,8 @@ class UdpSocket:
                 continue  # an ICMP error of an earlier send; the datagram is not ours
             local = _destination(ancillary) if ancillary else self._address
             self._receive(data, Peer(address, port, local, rest[1] if rest else 0))
+            if self._now() >= end:
+                return  # the loop calls again: what is left is still readable
 
     def send(self, data: bytes, peer: Peer) -> None:
         """Send, or drop when the kernel has no room: UDP clients try again."""

@@ -15,6 +15,8 @@ from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
 
 log = RateLimitedLog()
+LOGGED = 500
+"""Characters of a task's name, and of why it failed, in the log."""
 KEPT = 256
 """Tasks that are kept after their end, of all systems together."""
 
@@ -80,7 +82,8 @@ class Jobs:
             await work
             error = None
         except NospoonError as known:
-            log.warning("a Redfish task failed", task=job.name, why=str(known))
+            task, why = job.name[:LOGGED], str(known)[:LOGGED]
+            log.warning("a Redfish task failed", task=task, why=why)
             error = known
         finally:
             job.error = error

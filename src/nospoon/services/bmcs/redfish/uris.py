@@ -6,7 +6,9 @@ import re
 from urllib.parse import urlsplit
 
 SCHEMES = ("http", "https")
-SHAPE = "http://HOST… or https://HOST…, without blanks"
+SHAPE = "http://HOST… or https://HOST…, without blanks, at most 8,000 characters"
+LONGEST = 8000
+"""Characters, as of URLs in cluster files: they are kept, told and logged in many places."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")
 """A scheme (RFC 3986 §3.1), not a host with its port."""
@@ -14,7 +16,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")
 
 def is_web(uri: object) -> bool:
     """Whether it is an absolute http or https URI with a host (RFC 9110 §4.2, RFC 3986)."""
-    if not isinstance(uri, str) or not uri.isascii() or not uri.isprintable() or " " in uri:
+    if not isinstance(uri, str) or len(uri) > LONGEST:
+        return False
+    if not uri.isascii() or not uri.isprintable() or " " in uri:
         return False
     try:
         parts = urlsplit(uri)
