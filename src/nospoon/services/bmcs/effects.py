@@ -29,6 +29,7 @@ from nospoon.bmc.messages import (
     Erase,
     Event,
     Persist,
+    Request,
     SetBoot,
     Verdict,
 )
@@ -49,6 +50,8 @@ Saved = Callable[[Served, Runtime], None]
 """Told after runtime state was saved, with what it was before."""
 End = Callable[[Served], None]
 """Ends all sessions of a BMC."""
+WAITING = 256
+"""Effects of one BMC that wait, while further requests are answered."""
 AT_ONCE = Answer | Append | Erase | EndSessions
 STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT, PowerCommand.CYCLE})
 
@@ -93,7 +96,13 @@ class Effects:
         return self._tickets
 
     def feed(self, served: Served, event: Event) -> None:
-        """Tell the aggregate, and carry out what it wants."""
+        """Tell the aggregate, and carry out what it wants. A request is refused where too much
+        waits already: clients may send more than can be made durable.
+        """
+        if len(served.effects) >= WAITING and isinstance(event, Request) and event.ticket:
+            reason = "too many changes of this BMC wait to be stored"
+            self._at_once(served, Answer(event.ticket, Verdict.BUSY, reason))
+            return
         served.aggregate.state.epoch = clock.unix() - served.now()
         self._queue(served, served.aggregate.receive(event, served.now()))
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-import structlog
-
 from nospoon.bmc.messages import AcLost, AcReturned, Answer, SettingsRequested, Verdict
 from nospoon.bmc.pdu import apc, device
 from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
     from nospoon.services.bmcs.service import BmcService
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 failed_logins = RateLimitedLog()
 
 ENGINE = bytes.fromhex("8000013e05")

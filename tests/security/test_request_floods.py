@@ -1,0 +1,58 @@
+"""A client that asks one BMC for more changes than can be made durable."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+from uuid import UUID
+
+from nospoon.bmc.messages import Answer, SettingsRequested, Verdict
+from nospoon.bmc.runtime import Runtime
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.effects import WAITING
+from nospoon.services.bmcs.service import BmcService
+from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
+
+
+class SlowStore(MemoryStore):
+    """Saves once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_save = asyncio.Event()
+
+    async def save(self, machine: UUID, runtime: Runtime) -> None:
+        await self.may_save.wait()
+        await super().save(machine, runtime)
+
+
+async def test_further_requests_are_refused_and_others_are_not() -> None:
+    async with Tasks("floods") as tasks, asyncio.timeout(30):
+        store, machines = SlowStore(), MemoryMachines()
+        service = machines.service = BmcService(machines, store, tasks)
+        store.may_save.set()
+        configs = [
+            config(number, redfish_port=free_port(socket.SOCK_STREAM)) for number in range(2)
+        ]
+        for each in configs:
+            await service.put(each)
+        store.may_save.clear()
+
+        def ask(number: int, tag: str) -> asyncio.Future[Answer]:
+            served = service.status(configs[number].bmc.uuid)
+            assert served is not None
+            settings = replace(served.aggregate.runtime.settings, asset_tag=tag)
+            return service.ask(served, lambda ticket: SettingsRequested(settings, ticket))
+
+        asked = [ask(0, f"tag {number}") for number in range(2 * WAITING)]
+        other = ask(1, "tag")
+        refused = [each.result().verdict for each in asked if each.done()]
+        assert len(refused) > WAITING // 2
+        assert set(refused) == {Verdict.BUSY}
+        store.may_save.set()
+        answers = await asyncio.gather(*asked, other)
+        assert {each.verdict for each in answers} == {Verdict.BUSY, Verdict.DONE}
+        assert answers[-1].verdict is Verdict.DONE
+        assert (await ask(0, "again")).verdict is Verdict.DONE
+        await service.close()
