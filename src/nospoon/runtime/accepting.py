@@ -12,6 +12,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from traceback import clear_frames
 
 from nospoon.model.addresses import peer_key
 from nospoon.runtime.handshakes import Tls
@@ -142,7 +143,9 @@ class Acceptor:
         self._unbegun.discard(connection)
         with contextlib.suppress(OSError):  # TLS's errors are such, too
             if self._context is None:
-                await self._loop.connect_accepted_socket(lambda: protocol, connection)
+                protocol.raw, _ = await self._loop.connect_accepted_socket(
+                    lambda: protocol, connection
+                )
             else:
                 await self._secure(connection, protocol, self._context)
 
@@ -164,9 +167,14 @@ class Acceptor:
         raw, _ = await self._loop.connect_accepted_socket(lambda: tls, connection)
         try:
             await shaken
-        except BaseException:
+        except BaseException as error:
             raw.abort()
+            # The error's traceback has frames that have the error: cycles, and with them all that
+            # TLS took, until the garbage collector looks through everything.
+            clear_frames(error.__traceback__)
             raise
+        finally:
+            del shaken
 
     def _connected(
         self, connection: socket.socket, protocol: LimitedHttp, place: Connection
@@ -175,6 +183,7 @@ class Acceptor:
         protocol.handshake = None
         if not protocol.is_connected:
             place.release()
+            protocol.discard()
         if connection in self._unbegun:
             self._unbegun.discard(connection)
             connection.close()

@@ -16,6 +16,14 @@ SECONDS = 0.004
 """Of handshakes in one turn of the loop; the last one that begins in it may take longer."""
 
 
+def forget(transport: Any) -> None:
+    """Of a connection that is lost. asyncio's transport has a method of its own as an attribute:
+    it would be garbage that only a collection finds, and clients may leave thousands a second.
+    """
+    if getattr(transport, "_read_ready_cb", None) is not None:
+        transport._read_ready_cb = None  # noqa: SLF001
+
+
 _AsAsyncio: Any = sslproto.SSLProtocol
 """typeshed's is that of Python 3.10."""
 _SHAKING: Any = sslproto.SSLProtocolState.DO_HANDSHAKE
@@ -56,6 +64,11 @@ class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
     def __init__(self, handshakes: Handshakes, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._handshakes, self._waits = handshakes, False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        transport = self._transport
+        super().connection_lost(exc)
+        forget(transport)
 
     def _do_handshake(self) -> None:
         if not self._waits:

@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
+from nospoon.runtime.handshakes import forget
 from nospoon.runtime.http_limits import LIMITS, Connection, HttpLimits
 from nospoon.runtime.log_rate import RateLimitedLog
 
@@ -64,11 +65,14 @@ class _Phase(Enum):
 
 
 class LimitedHttp(HttpToolsProtocol):
-    """One connection. `place` and `handshake` are set by what accepted it."""
+    """One connection. `place`, `handshake` and `raw` are set by what accepted it: asyncio's own
+    transport, where there is no TLS.
+    """
 
     server_state: LimitedState
     place: Connection | None = None
     handshake: asyncio.Task[None] | None = None
+    raw: asyncio.BaseTransport | None = None
     _deadline: asyncio.TimerHandle | None = None
     _deadline_of = _Phase.WAITING
     _stalled: asyncio.TimerHandle | None = None
@@ -118,6 +122,10 @@ class LimitedHttp(HttpToolsProtocol):
         if self.transport is not None:
             self.transport.abort()
 
+    def discard(self) -> None:
+        """It never gets a transport. It and its parser know each other: that cycle ends."""
+        self.parser = None  # type: ignore[assignment]  # as uvicorn does it when one is lost
+
     # what the transport reports
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -126,6 +134,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        forget(self.raw)
         self._unset_keepalive_if_required()
         self._stop()
         if self._stalled is not None:
