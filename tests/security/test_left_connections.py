@@ -1,4 +1,4 @@
-"""Connections that end leave nothing behind that only the garbage collector finds.
+"""Connections and downloads that end leave nothing behind that only the garbage collector finds.
 
 The daemon looks through everything once a minute at most (`nospoon.runtime.heap`); strangers open
 thousands of connections meanwhile.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import socket
 import ssl
+import urllib.request
 from asyncio import selector_events
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from nospoon.control.fetch import Access, Terms, Transfer, download
+from nospoon.errors import Unfetchable
 from nospoon.runtime.handshakes import Tls
 from nospoon.runtime.limited_http import LimitedHttp
+from nospoon.runtime.reach import Reach
 from nospoon.testing.bench import bench
 
 KINDS = (Tls, LimitedHttp, selector_events._SelectorSocketTransport)  # type: ignore[attr-defined]
@@ -105,3 +110,15 @@ async def test_connections_that_ended_are_gone(ask: Ask, secure: bool, tmp_path:
             async with asyncio.timeout(20):
                 while len(left()) > before:  # noqa: ASYNC110  (what is freed tells nobody)
                     await asyncio.sleep(0.05)
+
+
+def test_downloads_that_ended_are_gone() -> None:
+    def openers() -> int:
+        return sum(isinstance(each, urllib.request.OpenerDirector) for each in gc.get_objects())
+
+    with uncollected():
+        before = openers()
+        for _ in range(TIMES):
+            with pytest.raises(Unfetchable):
+                download("http://127.0.0.1/x", Access(), io.BytesIO(), Transfer(), Terms(Reach()))
+        assert openers() == before

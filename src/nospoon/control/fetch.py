@@ -149,12 +149,11 @@ def _chunks(
     place: str, access: Access, transfer: Transfer, terms: Terms
 ) -> Generator[bytes, None, None]:
     """What is there, piece by piece; `ProviderError` when that is not all of it."""
+    opener = _opener(access, transfer, terms.reach)
     try:
         if transfer.unwanted:
             raise OSError(transfer.why)
-        with _opener(access, transfer, terms.reach).open(
-            access.request(place), timeout=FETCH_TIMEOUT
-        ) as answer:
+        with opener.open(access.request(place), timeout=FETCH_TIMEOUT) as answer:
             wanted = answer.headers.get("Content-Length", "")
             transfer.total = int(wanted) if wanted.isdigit() else 0
             _refuse_large(place, transfer.total, terms)
@@ -176,6 +175,8 @@ def _chunks(
         raise Unfetchable(message, url=place, why=error.why, hint=error.hint) from error
     finally:
         transfer.let_go()
+        for handler in vars(opener)["handlers"]:
+            handler.parent = None  # they know each other: a cycle that only a collection finds
     if transfer.unwanted:
         raise ProviderError(f"{place} was not fetched: {transfer.why}")
     if wanted.isdigit() and int(wanted) != transfer.got:  # read(n) tells nothing of a short answer

@@ -363,6 +363,13 @@ async def linked(
     return _tagged(exchange, found.data, found.tag, found.body["@odata.type"])
 
 
+async def long(exchange: Exchange, body: dict[str, Any]) -> Response:
+    """A resource that may have thousands of links, as `tagged` answers it; encoded in slices."""
+    data = await encoded(body, exchange.rest)
+    tag = await long_tag_of(data, exchange.rest)
+    return _tagged(exchange, data, tag, body["@odata.type"])
+
+
 async def represented(
     exchange: Exchange, body: dict[str, Any], headers: dict[str, str], *, again: bool
 ) -> Response:

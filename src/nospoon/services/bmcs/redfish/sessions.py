@@ -19,6 +19,8 @@ from nospoon.services.bmcs.redfish.exchange import (
     Resource,
     check_match,
     collection,
+    links_of,
+    long,
     respond,
     tagged,
 )
@@ -42,7 +44,9 @@ async def _sessions(exchange: Exchange) -> Response:
         await exchange.rest()
         found.extend(each.id for each in some)
     ids = await ordered(found, exchange.rest)
-    return tagged(exchange, collection("Session", SESSIONS, ids))
+    links = await links_of([f"{SESSIONS}/{each}" for each in ids], exchange.rest)
+    body = collection("Session", SESSIONS, ())
+    return await long(exchange, {**body, "Members@odata.count": len(links), "Members": links})
 
 
 def _here(exchange: Exchange) -> AbstractSet[UUID]:
