@@ -9,7 +9,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from nospoon.control.fetch import Access
 from nospoon.errors import ProviderError
@@ -77,6 +77,13 @@ def test_rsa_keys_with_numbers_larger_than_they_have_to_be_are_refused(which: st
     found[which] += modulus.get(which, (private.p - 1) * (private.q - 1)) << 100_000
     with pytest.raises(ValueError, match="do not belong together"):
         private_key(pem_of(*found.values()))
+
+
+def test_keys_on_curves_that_no_client_takes_are_refused() -> None:
+    for curve in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()):
+        assert private_key(private_pem(ec.generate_private_key(curve)))
+    with pytest.raises(ValueError, match="expected a key on one of secp256r1"):
+        private_key(private_pem(ec.generate_private_key(ec.BrainpoolP256R1())))
 
 
 def test_authorities_are_read_once_until_they_change(

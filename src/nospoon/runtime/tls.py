@@ -26,6 +26,8 @@ GROUP = "prime256v1"
 what a client likes: finite fields of 8,192 bits cost the daemon 100 ms a handshake, and the client,
 who may send any number, nothing (CVE-2002-20001).
 """
+CURVES = ("secp256r1", "secp384r1", "secp521r1")
+"""Of certificates' keys: with others no client gets through a handshake (RFC 8446 §4.2.3)."""
 LARGEST_EXPONENT = 64
 """Bits of the public exponent of an RSA key."""
 LARGEST_KEY = 4096
@@ -134,6 +136,8 @@ def private_key(data: bytes) -> Key:
         raise ValueError("it is neither an RSA nor an elliptic curve key")  # noqa: TRY004  (a value)
     if found.key_size > LARGEST_KEY:
         raise ValueError(f"expected a key of at most {LARGEST_KEY} bits, got {found.key_size}")
+    if isinstance(found, ec.EllipticCurvePrivateKey) and found.curve.name not in CURVES:
+        raise ValueError(f"expected a key on one of {', '.join(CURVES)}, got {found.curve.name}")
     if isinstance(found, rsa.RSAPrivateKey) and not _is_sound(found.private_numbers()):
         raise ValueError("the numbers of the RSA key do not belong together")
     return found
