@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
+
+import bcrypt
 
 from nospoon.runtime.udp import UdpSocket
 from nospoon.testing.bench import bench, free_port
-from nospoon.testing.redfish import client, system_of
+from nospoon.testing.redfish import Client, basic, client, system_of
 
 
 async def test_urls_have_at_most_8000_characters() -> None:
@@ -55,3 +58,18 @@ async def test_datagrams_that_take_long_leave_others_their_turn() -> None:
         await ended.wait()
     opened.close()
     assert max(turns) == 2
+
+
+async def test_logins_are_not_compared_with_hashes_of_other_addresses() -> None:
+    """Each comparison takes up to 200 ms, and a user may have a hundred clusters."""
+    broken = "$2b$99$" + "a" * 53  # bcrypt raises an error for it
+    right = bcrypt.hashpw(b"right horse", bcrypt.gensalt(4)).decode()
+    async with bench(2) as b:
+        first, other = (replace(each, password=text)
+                        for each, text in zip(b.configs, (right, broken), strict=True))  # fmt: skip
+        elsewhere = replace(other.bmc, redfish_port=free_port(socket.SOCK_STREAM))
+        await b.service.put(first)
+        await b.service.put(replace(other, bmc=elsewhere))
+        for password, status in (("wrong", 401), ("right horse", 200)):
+            asked = Client(first, basic(first, password))
+            assert (await asked.get(system_of(first))).status == status

@@ -1,5 +1,5 @@
 """Certificates: those that sign themselves, for services that are found by their address, and
-whether one that somebody gives can be served; how TLS is served, and spoken to others.
+whether a given one can be served; how TLS is served, and spoken to others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def restrict(context: ssl.SSLContext) -> None:
 
 
 def client_context(*, verify: bool) -> ssl.SSLContext:
-    """For connections to servers, whose certificates must hold if `verify`. It is shared: do not
+    """For connections to servers; with `verify` their certificates must hold. It is shared: do not
     change it.
     """
     return _verifying(_authorities()) if verify else _trusting()

@@ -51,11 +51,18 @@ async def _by_hash(exchange: Exchange, username: str, password: str) -> bytes | 
     first one is checked.
     """
     accounts, worker = exchange.accounts, exchange.service.listeners.passwords
-    if not accounts.hashes(username):
+    here = exchange.service.redfish_at(exchange.request.scope["server"])
+
+    def hashes() -> dict[bytes, str]:
+        """Of accounts that may use a BMC here: others of the name cost a check each, too."""
+        known = accounts.hashes(username).items()
+        return {each: text for each, text in known if not accounts.systems(each).isdisjoint(here)}
+
+    if not hashes():
         return None
     async with accounts.checking:
         found = accounts.find(username, password)
-        for account, text in accounts.hashes(username).items() if found is None else ():
+        for account, text in hashes().items() if found is None else ():
             try:
                 fits = await worker.run(partial(_fits, password, text), client=object())
             except Conflict:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 SCHEMES = ("http", "https")
 SHAPE = "http://HOST… or https://HOST…, without blanks, at most 8,000 characters"
 LONGEST = 8000
-"""Characters, as of URLs in cluster files: they are kept, told and logged in many places."""
+"""Characters, as of URLs in cluster files: they are stored, shown and logged in many places."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")
 """A scheme (RFC 3986 §3.1), not a host with its port."""
