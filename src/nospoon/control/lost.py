@@ -17,16 +17,28 @@ from nospoon.plan.words import counted
 from nospoon.store import clusters as stored
 from nospoon.store.database import Database
 
+LOOKS = 3
+"""How often a host is asked that fails: libvirt's list of all machines fails where one of them, of
+any cluster, ends in that moment.
+"""
+
 
 async def refuse_lost(
     database: Database, drivers: Drivers, *, name: str, cluster: UUID, uid: int
-) -> None:
+) -> Mapping[str, str]:
     """Raises `PlanRefused` where a new cluster has the name of one whose machines are there.
 
-    `cluster`: the id that the new one would have. Other users' clusters may have its name.
+    `cluster`: the id that the new one would have. Other users' clusters may have its name. Returns
+    the hosts that did not tell, with the reason: there may be lost machines on them.
     """
     machines = {key: driver for key, driver in drivers.items() if key[1] is Kind.MACHINE}
-    found, _ = await observe_reachable(machines, None)
+    found, away = await observe_reachable(machines, None)
+    for _ in range(LOOKS - 1):
+        again = {key: driver for key, driver in machines.items() if key[0] in away}
+        if not again:
+            break
+        more, away = await observe_reachable(again, None)
+        found += more
     reasons = []
     for id_, members in _by_cluster(found, name=name, uid=uid).items():
         row = await database.read(partial(stored.get, id=id_))
@@ -35,6 +47,7 @@ async def refuse_lost(
             reasons.append(_reason(name, id_, members))
     if reasons:
         raise PlanRefused(reasons)
+    return away
 
 
 def _by_cluster(found: Iterable[Observed], *, name: str, uid: int) -> Mapping[UUID, list[Observed]]:

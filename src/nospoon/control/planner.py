@@ -226,7 +226,7 @@ class Planner:
         if PLACE in away:
             raise HostUnreachable(away[PLACE])
         if known.earlier is None:
-            await refuse_lost(
+            away |= await refuse_lost(
                 self._database, drivers, name=cluster.name, cluster=known.id, uid=known.uid
             )
         await self.enrolment.refuse_left_behind(
