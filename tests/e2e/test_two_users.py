@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,20 @@ def test_a_user_who_may_not_use_roots_daemon_gets_one_of_their_own() -> None:
         assert "may not use this daemon. Starting a daemon of your own." in done.stderr
         port = int((home / ".local/state/nospoon/boot-port").read_text())
         assert port != 8069
+
+
+def test_clusters_of_two_daemons_whose_files_name_no_redfish_port_are_both_up() -> None:
+    text = "hosts: {here: simulated}\nnodes: [{count: 2}]\n"
+    with private_rack() as one, private_rack() as other:
+        ports = []
+        for rack in (one, other):
+            name = rack.name()
+            bmc = re.sub(r"redfish_port: [0-9]+, ", "", rack.bmc())
+            file = rack.file(f"cluster: {name}\n{bmc}{text}")
+            rack.run("up", "--yes", file)
+            rack.run("plan", "--detailed-exitcode", file)
+            rack.run("daemon", "stop")
+            rack.run("plan", "--detailed-exitcode", file)
+            urls = {each["redfish"].split("/redfish/")[0] for each in rack.bmcs(name).values()}
+            ports += [url.rsplit(":", 1)[1] for url in urls]
+        assert len(ports) == len(set(ports)) == 2

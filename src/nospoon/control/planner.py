@@ -115,6 +115,7 @@ class Planner:
         hosts: Hosts,
         drivers_of: DriversOf,
         ports_in_use: PortsInUse,
+        listening: PortsInUse,
         holder_of_port: Callable[[int], str],
         check_sockets: CheckSockets,
         fleet: Fleet,
@@ -131,7 +132,7 @@ class Planner:
         self._named = NamedFiles(files, self.workers)
         self._drivers_of, self._ports_in_use, self._fleet = drivers_of, ports_in_use, fleet
         self._boot_port, self._check_sockets = boot_port, check_sockets
-        self._holder_of_port = holder_of_port
+        self._holder_of_port, self._listening = holder_of_port, listening
         self._pool_root, self._default_uri = pool_root, default_uri
         self.member_nodes = member_nodes
         self._proposed = defaultdict[int, dict[str, UUID]](dict)
@@ -487,11 +488,17 @@ class Planner:
             for row in others
             for each in row.allocations.endpoints.values()
         }
+        shared = {
+            (each.address, each.redfish_port)
+            for row in others
+            for each in row.allocations.endpoints.values()
+        }
         endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
         return Occupied(
             tuple(sorted(taken)),
             endpoints | self._ports_in_use(),
             holder=self._holder_of_port,
+            redfish=self._listening() - shared,
             usage=await usage.of_others(self._database, self._hosts, seen.id),
             standing=await usage.standing(self._database, seen.id),
             nics=await self.workers.run(

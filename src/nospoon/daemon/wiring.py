@@ -68,7 +68,7 @@ from nospoon.runtime.http_limits import CONTROL
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
-from nospoon.runtime.udp import holder_of, ports_in_use
+from nospoon.runtime.udp import holder_of, listening, ports_in_use
 from nospoon.services.agents.service import AgentService, Bounds
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.driver import BmcDriver
@@ -256,6 +256,7 @@ class Daemon:
             hosts=self.hosts,
             drivers_of=self._drivers_of,
             ports_in_use=lambda: ports_in_use("udp"),
+            listening=listening,
             holder_of_port=_other_holder,
             check_sockets=self._unservable,
             fleet=self.fleet,

@@ -301,12 +301,14 @@ class BmcAddressing:
     """Where BMCs answer: `ports` on one `address` (inclusive), or an address each from `pool`.
 
     `certificate`: what Redfish is served with; None: certificates that sign themselves.
-    `redfish_login` False: it answers without a login.
+    `redfish_login` False: it answers without a login. `redfish_given`: the file names
+    `redfish_port`; else it is where the search for a free one begins.
     """
 
     address: IPv4Address | IPv6Address = IPv4Address("127.0.0.1")
     ports: tuple[int, int] = (6230, 16229)
     redfish_port: int = 8000
+    redfish_given: bool = False
     redfish_login: bool = True
     tls: bool = False
     certificate: CertificateFiles | None = None

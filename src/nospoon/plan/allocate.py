@@ -34,6 +34,8 @@ PRIVATE = IPv4Network("172.30.0.0/16")
 """Where free networks are looked for: /24s in here, then in 10.213.0.0/16."""
 SECOND_PRIVATE = IPv4Network("10.213.0.0/16")
 IPMI_PORT = 623
+REDFISH_TRIED = 100
+"""Ports that are looked at for a free one where the file names none."""
 NOTHING_KNOWN: Mapping[str, HostFacts] = {}
 
 
@@ -125,7 +127,8 @@ class Occupied:
     """What others have: networks of all hosts' routes and other clusters; (address, port) pairs;
     `usage` of hosts by other clusters, by the hosts' identity.
 
-    `holder`: which program has a UDP port, "" where that is not known.
+    `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
+    other processes; clusters of one daemon share theirs.
 
     `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
     machines have; `unseen`: nodes on hosts that are away, of which nobody knows what they have.
@@ -134,6 +137,7 @@ class Occupied:
     networks: tuple[IPv4Network, ...] = ()
     endpoints: Collection[tuple[str, int]] = frozenset()
     holder: Callable[[int], str] = lambda _: ""
+    redfish: Collection[tuple[str, int]] = frozenset()
     usage: Mapping[str, Usage] = field(default_factory=dict)
     standing: Mapping[str, Usage] = field(default_factory=dict)
     nics: Sequence[Occupant] = ()
@@ -277,8 +281,8 @@ def _endpoints(
     cluster: Cluster, earlier: Allocations, occupied: Occupied, reasons: list[str]
 ) -> Iterator[tuple[str, Endpoint]]:
     nodes = [node for node in cluster.nodes if node.bmc]
-    redfish = cluster.addressing.redfish_port
-    given = {node.name: _given(cluster, node) for node in nodes if node.ipmi_port}
+    redfish = _redfish_port(cluster, earlier, occupied)
+    given = {node.name: _given(cluster, node, redfish) for node in nodes if node.ipmi_port}
     places = {(each.address, each.ipmi_port): name for name, each in given.items()}
     kept = {
         node.name: replace(earlier.endpoints[node.name], redfish_port=redfish)
@@ -288,7 +292,7 @@ def _endpoints(
         and places.get(_place(earlier.endpoints[node.name]), node.name) == node.name
     }
     used = {*map(_place, kept.values()), *places}
-    free = _free_endpoints(cluster, used, occupied)
+    free = _free_endpoints(cluster, used, occupied, redfish)
     taken = TakenPorts(occupied.endpoints)
     for node in nodes:
         if node.name in kept:
@@ -301,7 +305,7 @@ def _endpoints(
             continue
         if cluster.addressing.pool is None and BmcProtocol.IPMI not in node.bmc:
             address = str(cluster.addressing.address)
-            yield node.name, Endpoint(address, 0, cluster.addressing.redfish_port)
+            yield node.name, Endpoint(address, 0, redfish)
             continue
         endpoint = next(free, None)
         if endpoint is None:
@@ -317,10 +321,24 @@ def _place(endpoint: Endpoint) -> tuple[str, int]:
     return endpoint.address, endpoint.ipmi_port
 
 
-def _given(cluster: Cluster, node: Node) -> Endpoint:
+def _redfish_port(cluster: Cluster, earlier: Allocations, occupied: Occupied) -> int:
+    """The file's. Where it names none, that of before, else the first that is free from the usual
+    one on: another user of this machine may have that.
+    """
+    addressing, address = cluster.addressing, str(cluster.addressing.address)
+    usual = addressing.redfish_port
+    if addressing.redfish_given or addressing.pool is not None:
+        return usual
+    before = (each for each in earlier.endpoints.values() if each.address == address)
+    known = next((each.redfish_port for each in before if each.redfish_port), 0)
+    taken = TakenPorts(occupied.redfish)
+    ports = range(usual, usual + REDFISH_TRIED)
+    return known or next((port for port in ports if not taken.hinder((address, port))), usual)
+
+
+def _given(cluster: Cluster, node: Node, redfish: int) -> Endpoint:
     """Where the BMC answers of a node whose file says at which port."""
-    addressing = cluster.addressing
-    return Endpoint(str(addressing.address), node.ipmi_port, addressing.redfish_port)
+    return Endpoint(str(cluster.addressing.address), node.ipmi_port, redfish)
 
 
 def _taken(node: Node, endpoint: Endpoint, occupied: Occupied) -> str:
@@ -352,7 +370,7 @@ def _still_fits(cluster: Cluster, node: Node, earlier: Allocations) -> bool:
 
 
 def _free_endpoints(
-    cluster: Cluster, used: set[tuple[str, int]], occupied: Occupied
+    cluster: Cluster, used: set[tuple[str, int]], occupied: Occupied, redfish: int
 ) -> Iterator[Endpoint]:
     addressing = cluster.addressing
     taken: Callable[[tuple[str, int]], bool]
@@ -365,4 +383,4 @@ def _free_endpoints(
         taken = TakenPorts(occupied.endpoints).hinder
     for pair in pairs:
         if pair not in used and not taken(pair):
-            yield Endpoint(*pair, addressing.redfish_port)
+            yield Endpoint(*pair, redfish)

@@ -177,17 +177,28 @@ def ports_in_use(protocol: str) -> frozenset[tuple[str, int]]:
     return frozenset(place for place, _ in _sockets(protocol))
 
 
+def listening() -> frozenset[tuple[str, int]]:
+    """(address, port) of every TCP socket that listens, of IPv4 and IPv6."""
+    return frozenset(place for place, _ in _sockets("tcp", only=LISTEN))
+
+
 def _inodes(protocol: str, port: int) -> set[str]:
     return {inode for (_, bound), inode in _sockets(protocol) if bound == port}
 
 
-def _sockets(protocol: str) -> Iterator[tuple[tuple[str, int], str]]:
+LISTEN = "0A"
+"""A state of TCP sockets in proc(5), by include/net/tcp_states.h of Linux."""
+
+
+def _sockets(protocol: str, *, only: str = "") -> Iterator[tuple[tuple[str, int], str]]:
     """Place and inode of every local socket (proc(5), /proc/net/udp). A kernel without IPv6 has no
     file of it; addresses stand there in words of 32 bits, in this machine's order.
     """
     for path in (Path(f"/proc/net/{protocol}"), Path(f"/proc/net/{protocol}6")):
         for line in path.read_text().splitlines()[1:] if path.exists() else ():
             row = line.split()
+            if only and row[3] != only:
+                continue
             address, port = row[1].rsplit(":", 1)
             words = struct.iter_unpack("=4s", bytes.fromhex(address))
             packed = b"".join(

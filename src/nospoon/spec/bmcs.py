@@ -199,7 +199,9 @@ class BmcSection(Section):
         description="IPMI ports, one a node (`6230-6330`); nodes keep those they have.",
     )
     redfish_port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
-        8000, description="TCP port of the Redfish service for all nodes."
+        8000,
+        description="TCP port of the Redfish service for all nodes; default: 8000, or the next one "
+        "that is free at the first `up`.",
     )
     redfish_auth: Literal["required", "none"] = Field(
         "required",

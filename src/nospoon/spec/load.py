@@ -83,6 +83,7 @@ def load(
             address=sections.bmc.address,
             ports=sections.bmc.ports,
             redfish_port=sections.bmc.redfish_port,
+            redfish_given="redfish_port" in sections.bmc.model_fields_set,
             redfish_login=sections.bmc.redfish_auth == "required",
             tls=bool(sections.bmc.tls),
             certificate=_given_certificate(sections.bmc),

@@ -1,0 +1,45 @@
+"""The Redfish port that a file does not name: the usual one, or the next that is free."""
+
+from __future__ import annotations
+
+from nospoon.model.cluster import Cluster
+from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.spec.load import load
+
+ANOTHER = Occupied(redfish={("127.0.0.1", 8000), ("0.0.0.0", 8001), ("192.0.2.1", 8002)})
+"""Others listen on these; the last one hinders nobody on loopback."""
+
+
+def cluster(bmc: str) -> Cluster:
+    nodes = "nodes: [{name: a}, {name: b, bmc: [redfish]}, {name: c, bmc: {port: 6999}}]"
+    return load(f"cluster: c\nhosts: {{a: simulated}}\nbmc: {{{bmc}}}\n{nodes}\n", file="f")
+
+
+def ports(bmc: str, earlier: Allocations, occupied: Occupied) -> tuple[set[int], Allocations]:
+    given, reasons = allocate(cluster(bmc), earlier, occupied)
+    assert not reasons
+    return {each.redfish_port for each in given.endpoints.values()}, given
+
+
+def test_the_usual_port_is_chosen_where_it_is_free_and_kept_when_it_is_ones_own() -> None:
+    first, given = ports("username: me", Allocations(), Occupied())
+    assert first == {8000}
+    assert ports("username: me", given, ANOTHER)[0] == {8000}
+
+
+def test_the_next_free_port_is_chosen_where_another_process_has_the_usual_one_and_kept() -> None:
+    first, given = ports("username: me", Allocations(), ANOTHER)
+    assert first == {8002}
+    assert ports("username: me", given, Occupied())[0] == {8002}
+
+
+def test_a_port_that_the_file_names_is_taken_as_it_is() -> None:
+    _, given = ports("username: me", Allocations(), ANOTHER)
+    assert ports("redfish_port: 8000", given, ANOTHER)[0] == {8000}
+
+
+def test_addresses_of_a_pool_have_the_usual_port() -> None:
+    text = "cluster: c\nhosts: {a: simulated}\nbmc: {pool: 10.9.0.0/24}\nnodes: [{}]\n"
+    given, reasons = allocate(load(text, file="f"), Allocations(), ANOTHER)
+    assert not reasons
+    assert {each.redfish_port for each in given.endpoints.values()} == {8000}
