@@ -52,10 +52,11 @@ class Added:
     async def bring(self, machine: UUID, wanted: Sequence[AddedVolume]) -> None:
         """Give a machine that is off these volumes, and no others. Raises `ProviderError`."""
         await self.hypervisor.work(
-            lambda connect: self._bring(connect, machine, wanted), f"set the volumes of {machine}"
+            lambda connect: self.apply(connect, machine, wanted), f"set the volumes of {machine}"
         )
 
-    def _bring(self, connect: Connect, machine: UUID, wanted: Sequence[AddedVolume]) -> None:
+    def apply(self, connect: Connect, machine: UUID, wanted: Sequence[AddedVolume]) -> None:
+        """The same, in the caller's job."""
         domain = self.roster.find(connect, machine)
         root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         present = _present(root)

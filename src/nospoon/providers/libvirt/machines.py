@@ -336,6 +336,8 @@ class MachineDriver:
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         await self._presence.ready()
         async with self._locks[machine]:
+            if command is PowerCommand.ON and await self._boots.start_if_off(machine, boot):
+                return
             power = await self._power(machine)
             on = power is PowerState.ON
             match command, on:

@@ -101,11 +101,12 @@ class Nvram:
     async def leave_former(self, machine: UUID) -> None:
         """Remove those of firmware that a machine had while it ran, now that it is off."""
         await self.hypervisor.work(
-            lambda connect: self._leave_former(connect, machine),
+            lambda connect: self.drop_former(connect, machine),
             f"remove the former UEFI variables of {machine}",
         )
 
-    def _leave_former(self, connect: Connect, machine: UUID) -> None:
+    def drop_former(self, connect: Connect, machine: UUID) -> None:
+        """The same, in the caller's job."""
         domain = self.roster.find(connect, machine)
         known = self.roster.look(domain)
         if known is None or domain.isActive():
