@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select
 
 from nospoon.model.resources import Bmc, Key, Kind, OwnerTag
+from nospoon.model.sharing import Shared
 from nospoon.store import tables
 
 bmcs = tables.bmcs
@@ -19,19 +20,21 @@ def records(connection: Connection, cluster: UUID | None = None) -> list[tuple[K
     query = select(bmcs)
     if cluster is not None:
         query = query.where(bmcs.c.cluster_id == str(cluster))
-    return [_record(row) for row in connection.execute(query)]
+    words = Shared()
+    return [_record(row, words) for row in connection.execute(query)]
 
 
 def of_others(connection: Connection, cluster: UUID) -> list[tuple[Key, Bmc, OwnerTag]]:
     """The BMCs of all clusters but one."""
     query = select(bmcs).where(bmcs.c.cluster_id != str(cluster))
-    return [_record(row) for row in connection.execute(query)]
+    words = Shared()
+    return [_record(row, words) for row in connection.execute(query)]
 
 
 def find(connection: Connection, uuid: UUID) -> Bmc | None:
     """One BMC."""
     row = connection.execute(_FIND, {"wanted": str(uuid)}).first()
-    return _record(row)[1] if row is not None else None
+    return _record(row, Shared())[1] if row is not None else None
 
 
 def put(connection: Connection, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
@@ -56,7 +59,8 @@ _INSERT = insert(bmcs)
 _DELETE = delete(bmcs).where(bmcs.c.uuid == bindparam("wanted"))
 
 
-def _record(row: Row[Any]) -> tuple[Key, Bmc, OwnerTag]:
-    bmc = msgspec.convert(row.record["bmc"], Bmc)
-    tag = msgspec.convert(row.record["tag"], OwnerTag)
-    return Key(Kind.BMC, row.host, row.name), bmc, tag
+def _record(row: Row[Any], words: Shared) -> tuple[Key, Bmc, OwnerTag]:
+    record = words.text(row.record)
+    bmc = msgspec.convert(record["bmc"], Bmc)
+    tag = words.one(msgspec.convert(record["tag"], OwnerTag))
+    return Key(Kind.BMC, words.one(row.host), row.name), bmc, tag

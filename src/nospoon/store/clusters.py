@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, 
 from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
 from nospoon.model.resources import Machine
+from nospoon.model.sharing import Shared
 from nospoon.plan.allocate import Allocations
 from nospoon.store import tables
 
@@ -253,12 +254,14 @@ def _drop_hosts(connection: Connection, cluster_id: UUID, names: Sequence[str]) 
 
 
 def all_nodes(connection: Connection) -> list[NodeRow]:
-    return [_node(row) for row in connection.execute(select(nodes))]
+    words = Shared()
+    return [_node(row, words) for row in connection.execute(select(nodes))]
 
 
 def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
     query = select(nodes).where(nodes.c.cluster_id == str(cluster_id)).order_by(nodes.c.name)
-    return [_node(row) for row in connection.execute(query)]
+    words = Shared()
+    return [_node(row, words) for row in connection.execute(query)]
 
 
 def node_names(connection: Connection, *, uid: int) -> dict[UUID, set[str]]:
@@ -293,7 +296,7 @@ def accounts(connection: Connection, *, uid: int, cluster: str = "") -> dict[UUI
 
 def node(connection: Connection, uuid: UUID) -> NodeRow | None:
     row = connection.execute(_NODE, {"wanted": str(uuid)}).first()
-    return _node(row) if row is not None else None
+    return _node(row, Shared()) if row is not None else None
 
 
 _NODE = select(nodes).where(nodes.c.uuid == bindparam("wanted"))
@@ -363,14 +366,14 @@ def _cluster(row: Row[Any]) -> ClusterRow:
     )
 
 
-def _node(row: Row[Any]) -> NodeRow:
+def _node(row: Row[Any], words: Shared) -> NodeRow:
     return NodeRow(
-        cluster_id=UUID(row.cluster_id),
+        cluster_id=words.one(UUID(row.cluster_id)),
         name=row.name,
-        host=msgspec.convert(row.host, Host),
-        machine=msgspec.convert(row.machine, Machine),
-        profile=row.profile,
-        username=row.username,
+        host=words.one(msgspec.convert(words.text(row.host), Host)),
+        machine=msgspec.convert(words.text(row.machine), Machine),
+        profile=words.one(row.profile),
+        username=words.one(row.username),
         password=row.password,
         k_g=row.k_g or b"",
         pdu_secret=row.pdu_secret or b"",

@@ -21,6 +21,7 @@ from nospoon.model.resources import (
     Shape,
     Volume,
 )
+from nospoon.model.sharing import Shared
 from nospoon.plan.kinds import KINDS
 
 MADE = (Kind.POOL, Kind.IMAGE, Kind.NETWORK, Kind.VOLUME, Kind.MACHINE)
@@ -91,11 +92,12 @@ class World:
     @classmethod
     def load(cls, data: bytes) -> World:
         """A world from what `dump` wrote. Raises `msgspec.ValidationError` for anything else."""
-        raw = msgspec.json.decode(data, type=_Dumped)
+        words = Shared()
+        raw = msgspec.convert(words.text(msgspec.json.decode(data)), type=_Dumped)
         world = cls(running=dict(raw.running), boot=raw.boot)
         for each in raw.made:
             shape = msgspec.convert(each.shape, type=SHAPES[each.key.kind])
-            world.put(Made(each.key, shape, each.tag))
+            world.put(Made(each.key, shape, words.one(each.tag)))
         return world
 
     def begin(self, boot: str) -> bool:
