@@ -28,6 +28,8 @@ from nospoon.providers.libvirt.owner import BOOT, CDROM, NAMESPACE, Owner, owner
 EMPTY = re.compile(r"\s*<metadata\s*/>|\s*<metadata>\s*</metadata>")
 QEMU = frozenset({"qemu", "kvm"})
 _NOBODY = Owner(OwnerTag("", UUID(int=0)), "", adopted=True)
+SETTLE_SECONDS = 0.2
+"""Longer than a claim takes from reading that there is no tag to writing its own: milliseconds."""
 CONFIG, ELEMENT = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_METADATA_ELEMENT
 
 
@@ -87,23 +89,43 @@ def _hindrance(domain: Domain, kind: tuple[str, str], owner: Owner | None, deplo
     return "" if hypervisor in QEMU else f"it is of type {hypervisor}; nodes are QEMU's machines."
 
 
-def claim(connect: Connect, machine: Machine, owner: Owner) -> None:
-    """Tag it. Raises `Gone`, `NotOurs`, `ProviderError`."""
+def claim(connect: Connect, machine: Machine, owner: Owner) -> bool:
+    """Tag it; whether it had no tag before. Raises `Gone`, `NotOurs`, `ProviderError`."""
+    domain, known = _tagged(connect, machine)
+    _check_claimed(domain, known, owner.tag)
+    domain.setMetadata(
+        ELEMENT, written(owner_element(owner, "owner")), "nospoon", NAMESPACE, CONFIG
+    )
+    return known is None
+
+
+def confirm(connect: Connect, machine: Machine, tag: OwnerTag) -> None:
+    """Read a new tag back, `SETTLE_SECONDS` after it was written: libvirt has no call that writes
+    only where nothing is, so of two who claim at once, the last to write has it (M. Fischer's
+    mutual exclusion by a delay: L. Lamport, A Fast Mutual Exclusion Algorithm, 1987, section 2).
+    """
+    domain, known = _tagged(connect, machine)
+    if known is None:
+        raise Gone(f"the tag of the domain {domain.name()} was removed while it was claimed")
+    _check_claimed(domain, known, tag)
+
+
+def _tagged(connect: Connect, machine: Machine) -> tuple[Domain, Owner | None]:
     try:
         domain = connect.lookupByUUID(machine.uuid.bytes)
     except libvirt.libvirtError as error:
         if error.get_error_code() != NO_DOMAIN:
             raise
         raise Gone(f"there is no machine {machine.adopted} any more") from error
-    known = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
-    if known is not None and not (known.adopted and _same(known.tag, owner.tag)):
+    return domain, owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
+
+
+def _check_claimed(domain: Domain, known: Owner | None, tag: OwnerTag) -> None:
+    if known is not None and not (known.adopted and _same(known.tag, tag)):
         raise NotOurs(
             f"the domain {domain.name()} is a node of another cluster",
             hint="Release it there first.",
         )
-    domain.setMetadata(
-        ELEMENT, written(owner_element(owner, "owner")), "nospoon", NAMESPACE, CONFIG
-    )
 
 
 def _same(one: OwnerTag, other: OwnerTag) -> bool:

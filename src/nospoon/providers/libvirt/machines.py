@@ -22,7 +22,7 @@ from nospoon.model.cluster import Arch
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt.added import Added, remove_added
-from nospoon.providers.libvirt.adopted import claim, release
+from nospoon.providers.libvirt.adopted import SETTLE_SECONDS, claim, confirm, release
 from nospoon.providers.libvirt.boots import Boots
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
@@ -310,9 +310,11 @@ class MachineDriver:
         machine = resource.shape
         owner = Owner(tag, resource.key.name, machine.pool, machine.boot_order, adopted=True)
         async with self._locks[machine.uuid]:
-            await self._hypervisor.work(
-                lambda connect: claim(connect, machine, owner), f"claim machine {machine.adopted}"
-            )
+            verb = f"claim machine {machine.adopted}"
+            new = await self._hypervisor.work(lambda connect: claim(connect, machine, owner), verb)
+            if new:
+                await asyncio.sleep(SETTLE_SECONDS)
+                await self._hypervisor.work(lambda connect: confirm(connect, machine, tag), verb)
             self._roster.forget(machine.uuid)
         await self._presence.tell_looked(machine.uuid, MachineChange.OBSERVED)
 

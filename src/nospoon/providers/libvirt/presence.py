@@ -28,6 +28,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, PRELAUNCH, run_state
+from nospoon.providers.libvirt.owner import NAMESPACE
 from nospoon.providers.libvirt.roster import Known, Roster
 from nospoon.providers.libvirt.states import POWER, STOPPED, Lifecycle, RawEvent, Rebooted
 from nospoon.runtime.clock import Clock
@@ -126,6 +127,11 @@ class Presence:
         def reboot(_c: object, domain: Connect, _o: object) -> None:
             hand_over(self._arrived, Rebooted(UUID(bytes=domain.UUID())))
 
+        def metadata(_c: object, domain: Connect, _t: int, uri: str | None, _o: object) -> None:
+            if uri == NAMESPACE:  # another process tagged it, or removed our tag
+                defined = Lifecycle(UUID(bytes=domain.UUID()), libvirt.VIR_DOMAIN_EVENT_DEFINED, 0)
+                hand_over(self._arrived, defined)
+
         def closed(_c: object, _reason: int, _o: object) -> None:
             hand_over(lost.set)
 
@@ -133,6 +139,7 @@ class Presence:
         callbacks = [
             register(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle, None),
             register(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, reboot, None),
+            register(None, libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE, metadata, None),
         ]
         connect.registerCloseCallback(closed, None)
         self._listening = (connect, callbacks)

@@ -1,0 +1,100 @@
+"""Two who claim one machine, each by its own connection, and what a lost claim means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import libvirt
+import pytest
+
+from nospoon.errors import Gone, NospoonError, NotOurs
+from nospoon.model.machine import PowerCommand
+from nospoon.model.resources import Key, Kind, Machine, OwnerTag, Resource
+from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.adopted import claim, confirm
+from nospoon.providers.libvirt.owner import NAMESPACE, Owner
+from nospoon.testing.conformance import PLAN
+from nospoon.testing.libvirtd import OwnLibvirt
+
+pytestmark = pytest.mark.libvirt
+CONFIG, ELEMENT = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_METADATA_ELEMENT
+ONE, OTHER = (OwnerTag("kit", UUID(int=number), token="t") for number in (1, 2))
+
+
+@pytest.fixture
+def domain(own_libvirt: OwnLibvirt) -> Iterator[Any]:
+    """One that nospoon did not make."""
+    xml = (
+        f"<domain type='qemu'><name>claimed</name><uuid>{uuid4()}</uuid>"
+        "<memory unit='MiB'>64</memory><os><type arch='x86_64' machine='pc'>hvm</type></os></domain>"
+    )
+    made = libvirt.open(own_libvirt.uri).defineXML(xml)
+    yield made
+    made.undefine()
+
+
+async def seen(connection: LibvirtConnection) -> Machine:
+    found = await connection.adoptable()
+    assert found is not None
+    return next(each.machine for each in found if each.name == "claimed")
+
+
+def node(machine: Machine) -> Resource:
+    return Resource(Key(Kind.MACHINE, "here", "node"), machine)
+
+
+async def test_of_two_who_claim_at_once_one_has_the_machine(
+    connect: Callable[[str], LibvirtConnection], domain: Any
+) -> None:
+    first, second = connect("here"), connect("there")
+    machine = await seen(first)
+    for _ in range(5):
+        done = await asyncio.gather(
+            first.machine_driver.claim(node(machine), ONE),
+            second.machine_driver.claim(node(machine), OTHER),
+            return_exceptions=True,
+        )
+        (lost,) = [each for each in done if each is not None]
+        assert isinstance(lost, NotOurs)
+        winner = ONE if done[0] is None else OTHER
+        assert str(winner.cluster) in domain.metadata(ELEMENT, NAMESPACE, CONFIG)
+        domain.setMetadata(ELEMENT, None, "nospoon", NAMESPACE, CONFIG)
+
+
+async def test_a_claim_that_another_overwrote_is_lost(
+    connection: LibvirtConnection, domain: Any
+) -> None:
+    machine, connect = await seen(connection), domain.connect()
+    assert claim(connect, machine, Owner(ONE, "node", adopted=True))
+    confirm(connect, machine, ONE)
+    assert not claim(connect, machine, Owner(ONE, "node", adopted=True)), "it has it already"
+    domain.setMetadata(ELEMENT, None, "nospoon", NAMESPACE, CONFIG)
+    with pytest.raises(Gone, match="was removed while it was claimed"):
+        confirm(connect, machine, ONE)
+    claim(connect, machine, Owner(OTHER, "node", adopted=True))
+    with pytest.raises(NotOurs, match="a node of another cluster"):
+        confirm(connect, machine, ONE)
+
+
+async def test_a_machine_whose_tag_another_process_removes_is_not_powered(
+    connection: LibvirtConnection, domain: Any
+) -> None:
+    driver = connection.machine_driver
+    machine = await seen(connection)
+    await driver.claim(node(machine), ONE)
+    await driver.power(machine.uuid, PowerCommand.OFF, PLAN)
+    domain.setMetadata(ELEMENT, None, "nospoon", NAMESPACE, CONFIG)
+
+    async def refused() -> None:
+        while True:
+            try:
+                await driver.power(machine.uuid, PowerCommand.OFF, PLAN)
+            except NospoonError as error:
+                assert isinstance(error, Gone), error
+                return
+
+    async with asyncio.timeout(20):
+        await refused()
