@@ -301,6 +301,8 @@ def test_a_domain_that_its_owner_removes_is_told_and_nothing_else_is_removed(
     assert "no such machine on here" in rack.run("plan", file, status=1).stderr
     (row,) = rack.json("node", "list")
     assert row["power"] == "absent"
+    (shown,) = rack.json("status", name)
+    assert (shown["node"], shown["state"]) == ("vm", "missing")
     domain.define(BY_CLASS, guests.speaking_disk())
     before = domain.xml
     rack.run("up", "--yes", file)

@@ -84,6 +84,57 @@ def test_what_cannot_be_a_node_is_told(nodes: str, there: HostFacts, reason: str
     assert reason in found.reasons[0]
 
 
+@pytest.mark.parametrize("adopt_", ["{adopt: {match: lab-*}}", f"{{adopt: '{UUID(int=1)}'}}"])
+def test_a_node_keeps_its_name_when_its_owner_renames_the_machine(adopt_: str) -> None:
+    tag = OwnerTag("d", CLUSTER)
+    there = {"a": facts(Adoptable(machine(1, "lab-new"), tag=tag, node="lab-1")), "b": facts()}
+    found = adopt(cluster(adopt_), CLUSTER, there)
+    assert (found.reasons, names(found.cluster)) == ((), [("lab-1", "a")])
+
+
+def test_a_machine_that_is_adopted_by_a_name_that_its_owner_changed_is_reported_so() -> None:
+    there = {"a": facts(machine(1, "new"), machine(2, "other")), "b": facts()}
+    before = [Claimed("a", "old", machine(1, "old"))]
+    (reason,) = adopt(cluster("{adopt: old}"), CLUSTER, there, before).reasons
+    assert "adopt old: its owner renamed it: write 'new'." in reason
+    there = {"a": facts(machine(1, "new"), machine(3, "old")), "b": facts()}
+    found = adopt(cluster("{adopt: old}"), CLUSTER, there, before)
+    assert (found.reasons, set(found.machines)) == ((), {UUID(int=3)})
+
+
+def test_machines_that_a_pattern_would_call_the_same_are_told_apart() -> None:
+    there = {"a": facts(machine(1, "vm-1"), machine(0xABC << 96, "VM_1")), "b": facts()}
+    found = adopt(cluster("{adopt: {match: '*'}}"), CLUSTER, there)
+    assert (found.reasons, names(found.cluster)) == ((), [("vm-1", "a"), ("vm-1-00000abc", "a")])
+    tag = OwnerTag("d", CLUSTER)
+    has = Adoptable(machine(0xABC << 96, "VM_1"), tag=tag, node="vm-1")
+    there = {"a": facts(machine(1, "vm-1"), has), "b": facts()}
+    found = adopt(cluster("{adopt: {match: '*'}}"), CLUSTER, there)
+    assert names(found.cluster) == [("vm-1-00000000", "a"), ("vm-1", "a")], "a node keeps its name"
+
+
+def test_a_pattern_skips_what_cannot_be_adopted_and_says_so() -> None:
+    odd = Adoptable(machine(1, "x1"), hindrance="it is odd.")
+    anothers = Adoptable(machine(2, "x2"), tag=OwnerTag("d", OTHER))
+    there = {"a": facts(odd, anothers, machine(3, "x3")), "b": facts()}
+    found = adopt(cluster("{adopt: {match: x*}}"), CLUSTER, there)
+    assert (found.reasons, names(found.cluster)) == ((), [("x3", "a")])
+    assert [text.partition(": ")[2] for text in found.skipped] == [
+        "it is odd.",
+        "it is a node of another cluster. Release it there first.",
+    ]
+
+
+def test_who_only_looks_sees_nodes_whose_machines_are_lost() -> None:
+    before = [Claimed("a", "mine", machine(1, "lab-1")), Claimed("a", "left", machine(2, "other"))]
+    found = adopt(cluster("{adopt: lab-1}"), CLUSTER, {"a": facts(), "b": facts()}, before)
+    assert names(found.cluster) == []
+    there = {"a": facts(), "b": facts()}
+    found = adopt(cluster("{adopt: lab-1}"), CLUSTER, there, before, lost=True)
+    assert names(found.cluster) == [("mine", "a")]
+    assert "no such machine" in found.reasons[0]
+
+
 def test_a_name_that_two_hosts_have_needs_a_host() -> None:
     there = {"a": facts(machine(1, "x")), "b": facts(machine(2, "x"))}
     (reason,) = adopt(cluster("{adopt: x}"), CLUSTER, there).reasons[:1]
@@ -119,6 +170,8 @@ def test_what_an_owner_changed_is_told_by_field() -> None:
         ("cpus", "3", "4")
     ]
     assert changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, was)}) == {}
+    renamed = changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, machine(1, "y"))})
+    assert [(each.field, each.desired) for each in renamed["x"]] == [("name", "y")]
 
 
 @pytest.mark.parametrize(

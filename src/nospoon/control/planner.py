@@ -198,8 +198,11 @@ class Planner:
         require(request, surveyed.away, stranded=())
         rows = await self._database.read(stored.nodes_of, cluster_id)
         unseen = self.access.unseen(request.uid)
-        found = adopt(cluster, cluster_id, surveyed.all_facts, claimed(rows), unseen=unseen)
-        _refuse(found.reasons)
+        looks = not request.fetches  # who only looks sees nodes that were lost, and why
+        found = adopt(
+            cluster, cluster_id, surveyed.all_facts, claimed(rows), unseen=unseen, lost=looks
+        )
+        _refuse(() if looks and rows else found.reasons)
         cluster = found.cluster
         await self._refuse_more_nodes(cluster, cluster_id, request.uid)
         return Seen(
@@ -209,6 +212,7 @@ class Planner:
             earlier=earlier,
             rows=rows,
             adopted=found.machines,
+            skipped=(*found.skipped, *found.reasons),
             uploads=uploads,
             images=images,
             surveyed=surveyed,
@@ -602,6 +606,7 @@ def _asked_for(
 def _all_notes(wanted: Prepared) -> Iterator[str]:
     cluster, facts = wanted.seen.cluster, wanted.seen.surveyed
     yield from _notes(facts.capabilities)
+    yield from wanted.seen.skipped
     yield from cautions(cluster, wanted.allocations, facts.facts)
     yield from public_addresses(cluster)
     yield from plain_redfish(wanted.desired.values())

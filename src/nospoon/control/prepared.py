@@ -28,7 +28,7 @@ class Seen:
 
     `uid`: who asks. `earlier` is None for a new cluster, `rows` are its nodes as they are
     remembered. `away`: host -> why nobody knows what is there. `adopted`: the machines of others
-    that are its nodes, by UUID.
+    that are its nodes, by UUID; `skipped`: which cannot be, and why.
     """
 
     id: UUID
@@ -44,6 +44,7 @@ class Seen:
     observed: tuple[Observed, ...] = ()
     away: Mapping[str, str] = field(default_factory=dict)
     adopted: Mapping[UUID, Adoptable] = field(default_factory=dict)
+    skipped: Sequence[str] = ()
 
     @property
     def unseen(self) -> frozenset[str]:

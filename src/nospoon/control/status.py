@@ -44,9 +44,12 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
 
 
 def other_drift(prepared: Prepared) -> list[str]:
-    """What differs and belongs to no node: networks, pools, images, network boot; hosts away."""
+    """What differs and belongs to no node: networks, pools, images, network boot; hosts away; why
+    machines cannot be adopted.
+    """
     away = [unreachable(name, why) for name, why in sorted(prepared.seen.away.items())]
     said = _who_says(prepared)
+    away += prepared.seen.skipped
     return away + [_drift(step, said) for step in _steps_by_node(prepared).get("", [])]
 
 

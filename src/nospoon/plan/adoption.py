@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from uuid import UUID
@@ -20,13 +21,14 @@ _UNFIT = re.compile(r"[^a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The cluster with its adopted nodes, what each of their machines is, and why some cannot be
-    nodes.
+    """The cluster with its adopted nodes, what each of their machines is, why some cannot be
+    nodes, and which a pattern skips because of that.
     """
 
     cluster: Cluster
     machines: Mapping[UUID, Adoptable] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +47,40 @@ def adopt(
     claimed: Iterable[Claimed] = (),
     *,
     unseen: str = "",
+    lost: bool = False,
 ) -> Found:
     """The cluster with a node for each machine that its adoptions mean, in their order. Hosts that
     are away have those that were `claimed` there. `unseen`: what is said where there is none.
+    `lost`: nodes that are no longer available are in it too, as they are remembered.
     """
     if not cluster.adoptions:
         return Found(cluster)
-    there = _there(cluster.hosts, facts, list(claimed))
+    known = list(claimed)
+    there = _there(cluster.hosts, facts, known, cluster_id)
     nodes = [node for node in cluster.nodes if node.adopted is None]
     reasons: list[str] = []
+    skipped: list[str] = []
     machines: dict[UUID, Adoptable] = {}
+    held = {each.kept for each in there if each.kept}
     taken = {node.name: "made by the file" for node in nodes}
     for adoption in cluster.adoptions:
         listed = [each for each in there if adoption.like.host in ("", each.host)]
         meant = [each for each in listed if _means(adoption, each.found)]
-        reasons += _unmet(adoption, meant, facts, cluster.hosts, unseen)
+        renamed = _renamed(adoption, listed, known)
+        reasons += (
+            [renamed]
+            if renamed and not meant
+            else _unmet(adoption, meant, facts, cluster.hosts, unseen)
+        )
         for each in meant:
-            node = _node(adoption, each)
             called = f"{each.found.name} on host {each.host}"
             if each.found.machine.uuid in machines:
                 continue  # an earlier adoption has it
+            node = _node(adoption, each, taken.keys() | held)
             why = _hindrance(each.found, cluster_id, node.name)
-            if why:
+            if why and adoption.match:
+                skipped.append(f"adopt {adoption} skips {called}: {why}")
+            elif why:
                 reasons.append(f"nodes: adopt {adoption}: {called}: {why}")
             elif node.name in taken:
                 reasons.append(
@@ -77,7 +91,13 @@ def adopt(
                 taken[node.name] = called
                 machines[each.found.machine.uuid] = each.found
                 nodes.append(node)
-    return Found(replace(cluster, nodes=tuple(nodes)), machines, tuple(reasons))
+    for adoption, each in _lost(cluster, known, machines.keys()) if lost else ():
+        if each.found.machine.uuid not in machines and each.node not in taken:
+            taken[each.node] = each.found.name
+            machines[each.found.machine.uuid] = each.found
+            nodes.append(_node(adoption, each, frozenset()))
+    cluster = replace(cluster, nodes=tuple(nodes))
+    return Found(cluster, machines, tuple(reasons), tuple(skipped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +105,25 @@ class _Place:
     host: str
     found: Adoptable
     node: str = ""
+    kept: str = ""
+    """The name of the node that it is of this cluster."""
 
 
 def _there(
-    hosts: Sequence[Host], facts: Mapping[str, HostFacts], claimed: Sequence[Claimed]
+    hosts: Sequence[Host],
+    facts: Mapping[str, HostFacts],
+    claimed: Sequence[Claimed],
+    cluster_id: UUID,
 ) -> list[_Place]:
     """What is on the hosts, in their order; of those away, what is remembered."""
     places: list[_Place] = []
     for host in hosts:
         known = facts.get(host.name)
         if known is not None and not known.away:
-            places += [_Place(host.name, each) for each in known.machines or ()]
+            places += [
+                _Place(host.name, each, kept=each.node if _has(cluster_id, each) else "")
+                for each in known.machines or ()
+            ]
             continue
         places += [
             _Place(host.name, Adoptable(each.machine), each.node)
@@ -105,10 +133,38 @@ def _there(
     return places
 
 
+def _has(cluster_id: UUID, found: Adoptable) -> bool:
+    return not found.made and found.tag is not None and found.tag.cluster == cluster_id
+
+
 def _means(adoption: Adoption, found: Adoptable) -> bool:
     if adoption.match:
         return fnmatchcase(found.name, adoption.match) and not found.made
     return adoption.machine in (found.name, str(found.machine.uuid))
+
+
+def _lost(
+    cluster: Cluster, claimed: Sequence[Claimed], there: AbstractSet[UUID]
+) -> Iterator[tuple[Adoption, _Place]]:
+    """What was claimed for adoptions and is not `there`."""
+    gone = [each for each in claimed if each.machine.uuid not in there]
+    for adoption in cluster.adoptions:
+        for each in gone:
+            place = _Place(each.host, Adoptable(each.machine), each.node)
+            if adoption.like.host in ("", each.host) and _means(adoption, place.found):
+                yield adoption, place
+
+
+def _renamed(adoption: Adoption, listed: Sequence[_Place], claimed: Sequence[Claimed]) -> str:
+    """Why a machine that was claimed by its name is not found by it: it has another now."""
+    uuids = {c.machine.uuid for c in claimed if c.machine.adopted == adoption.machine}
+    for each in listed:
+        if adoption.machine and each.found.machine.uuid in uuids:
+            return (
+                f"nodes: adopt {adoption}: its owner renamed it: write {each.found.name!r}. "
+                "It keeps the name of its node."
+            )
+    return ""
 
 
 def _unmet(
@@ -153,9 +209,14 @@ def _hindrance(found: Adoptable, cluster_id: UUID, name: str) -> str:
     return ""
 
 
-def _node(adoption: Adoption, place: _Place) -> Node:
+def _node(adoption: Adoption, place: _Place, taken: AbstractSet[str]) -> Node:
+    """A machine that is a node already keeps the node's name where the file gives it no other, even
+    if its owner renamed it.
+    """
     machine = place.found.machine
-    name = adoption.like.name or node_name(place.found.name)
+    name = adoption.like.name or place.kept or node_name(place.found.name)
+    if adoption.match and name in taken and name != place.kept:
+        name = f"{name[: MAX_NAME - 9].rstrip('-')}-{str(machine.uuid)[:8]}"
     return replace(
         adoption.like,
         name=place.node or name,
@@ -192,5 +253,8 @@ def changed_by_owners(
     for each in before:
         now = desired.get(Key(Kind.MACHINE, each.host, each.node))
         if now is not None and now.shape != each.machine and is_adopted(now.shape):
-            found[each.node] = list(field_changes(each.machine, now.shape, {}))
+            found[each.node] = [
+                replace(change, field="name") if change.field == "adopted" else change
+                for change in field_changes(each.machine, now.shape, {})
+            ]
     return found
