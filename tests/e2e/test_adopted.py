@@ -314,6 +314,34 @@ def test_a_domain_that_its_owner_removes_is_told_and_nothing_else_is_removed(
 
 
 @pytest.mark.libvirt
+def test_a_domain_that_its_owner_makes_again_or_renames_is_the_same_node(
+    rack: Rack, domain: Domain
+) -> None:
+    domain.define(BY_CLASS, guests.speaking_disk())
+    name, file = cluster(rack, f"nodes: [{{adopt: {domain.name}, name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    first = rack.bmcs(name)["vm"]
+    virsh("domrename", domain.name, f"{domain.name}-2")
+    (shown,) = rack.json("status", name)
+    assert (shown["node"], shown["state"]) == ("vm", "drifted")
+    assert "its owner changed name" in shown["drift"]
+    assert f"write '{domain.name}-2'" in rack.run("plan", file, status=1).stderr
+    assert rack.ipmitool(first, "chassis", "power", "status").strip() == "Chassis Power is off"
+    domain.uuid = uuid4()
+    domain.define(BY_CLASS, guests.speaking_disk())
+    rack.run("up", "--yes", file)
+    virsh("undefine", f"{domain.name}-2")
+    second = rack.bmcs(name)["vm"]
+    assert second == {**first, **{key: second[key] for key in ("uuid", "redfish")}}
+    assert second["uuid"] == str(domain.uuid)
+    assert rack.ipmitool(first, "chassis", "power", "status").strip() == "Chassis Power is off"
+    with pytest.raises(urllib.error.HTTPError):
+        System(first).ask("GET", "")
+    assert System(second).ask("GET", "")["UUID"] == second["uuid"]
+    assert "Nothing to do" in rack.run("plan", file).stdout
+
+
+@pytest.mark.libvirt
 def test_orphans_that_were_adopted_are_released_and_not_removed(rack: Rack, domain: Domain) -> None:
     domain.define(BY_CLASS, guests.speaking_disk())
     before = domain.xml

@@ -38,11 +38,12 @@ def accounts_for(
     cluster: Cluster, cluster_id: UUID, known: Mapping[UUID, NodeRow], cipher: Cipher
 ) -> dict[str, Account]:
     """Node name -> account; what the file leaves open is kept, or made. What an earlier file gave
-    is not kept.
+    is not kept. A node that is another machine now, by its UUID, keeps its account.
     """
     result = {}
+    named = {row.name: row for row in known.values()}
     for node in cluster.nodes:
-        row = known.get(identity.uuid_of(cluster_id, node))
+        row = known.get(identity.uuid_of(cluster_id, node), named.get(node.name))
         kept = ""
         if row is not None and row.source is not Source.FILE:
             kept = cipher.decrypt(row.password)

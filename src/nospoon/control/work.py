@@ -299,6 +299,10 @@ class Work:
         space.hold(row.uid, held, len(row.text))
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
         self._give_certificate(seen.cluster, seen.uploads)
+        now = {node.name: node.uuid for node in nodes}
+        for each in seen.rows:
+            if now.get(each.name, each.uuid) != each.uuid:  # it is another machine now
+                self._fleet.drop(each.uuid)
         async for node in paced(nodes):
             profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
             self._fleet.put(_member(row, node, profile))

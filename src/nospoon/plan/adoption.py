@@ -91,7 +91,7 @@ def adopt(
                 taken[node.name] = called
                 machines[each.found.machine.uuid] = each.found
                 nodes.append(node)
-    for adoption, each in _lost(cluster, known, machines.keys()) if lost else ():
+    for adoption, each in _lost(cluster, known, there, machines.keys()) if lost else ():
         if each.found.machine.uuid not in machines and each.node not in taken:
             taken[each.node] = each.found.name
             machines[each.found.machine.uuid] = each.found
@@ -144,15 +144,20 @@ def _means(adoption: Adoption, found: Adoptable) -> bool:
 
 
 def _lost(
-    cluster: Cluster, claimed: Sequence[Claimed], there: AbstractSet[UUID]
+    cluster: Cluster,
+    claimed: Sequence[Claimed],
+    there: Sequence[_Place],
+    taken: AbstractSet[UUID],
 ) -> Iterator[tuple[Adoption, _Place]]:
-    """What was claimed for adoptions and is not `there`."""
-    gone = [each for each in claimed if each.machine.uuid not in there]
+    """What was claimed for adoptions that do not mean it now: renamed, or gone."""
+    kept = {each.found.machine.uuid: each.found for each in there if each.kept}
+    gone = [each for each in claimed if each.machine.uuid not in taken]
     for adoption in cluster.adoptions:
         for each in gone:
-            place = _Place(each.host, Adoptable(each.machine), each.node)
-            if adoption.like.host in ("", each.host) and _means(adoption, place.found):
-                yield adoption, place
+            before = Adoptable(each.machine)
+            if adoption.like.host in ("", each.host) and _means(adoption, before):
+                now = kept.get(each.machine.uuid, before)
+                yield adoption, _Place(each.host, now, each.node)
 
 
 def _renamed(adoption: Adoption, listed: Sequence[_Place], claimed: Sequence[Claimed]) -> str:

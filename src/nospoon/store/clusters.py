@@ -306,7 +306,12 @@ _RUNTIME = (
 
 
 def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
-    """Insert nodes, or renew the accounts of those that are there; runtime state is kept."""
+    """Insert nodes, or renew the accounts of those that are there; runtime state is kept. A node
+    that is another machine now, by its UUID, is a new one.
+    """
+    for row in rows:
+        namesake = (nodes.c.cluster_id == str(row.cluster_id)) & (nodes.c.name == row.name)
+        connection.execute(delete(nodes).where(namesake, nodes.c.uuid != str(row.uuid)))
     known = {
         uuid
         for (uuid,) in connection.execute(

@@ -47,8 +47,12 @@ class BmcDriver:
             raise
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        """Serve it as it shall be; on record only when that worked."""
-        del observed
+        """Serve it as it shall be; on record only when that worked. That of another machine, by
+        its UUID, is another BMC at the same address.
+        """
+        assert isinstance(observed.shape, Bmc), "BMC keys have BMC shapes"
+        if _shape(desired).uuid != observed.shape.uuid:
+            await self.delete(observed)
         await self._service.put(await self._records.config(desired))
         await self._records.put(desired.key, _shape(desired), tag)
 
