@@ -39,6 +39,8 @@ PLUGGABLE = frozenset({"scsi", "usb"})
 """Into these a drive is plugged while the machine runs; others have it from its next start on."""
 BUILT_IN = re.compile(r"pc(-i440fx-.*)?$")
 """Machine types with an IDE controller, of which libvirt tells when something is on it."""
+MEDIA = ("source", "backingStore")
+"""Elements of a drive that are its medium."""
 IDE = re.compile(r"\s*<controller type='ide'[^>]*(/>|>.*?</controller>)", re.DOTALL)
 
 
@@ -64,10 +66,28 @@ def borrow(domain: Domain, path: str) -> str:
             _add(domain, root, path)
         return ""
     target = attribute_of(drive, "target", "dev")
-    if _borrowed(domain) is None:
-        _note(domain, Borrowed(target, written(drive)))
-    _update(domain, written(_with_medium(drive, path)), target)
+    noted = _borrowed(domain)
+    if noted is None:
+        noted = Borrowed(target, written(drive))
+        _note(domain, noted)
+    if not path and attribute_of(drive, "target", "bus") == "usb":
+        _eject_usb(domain, drive, noted)
+    else:
+        _update(domain, written(_with_medium(drive, path)), target)
     return medium_of(root)
+
+
+def _eject_usb(domain: Domain, drive: ET.Element, noted: Borrowed) -> None:
+    """QEMU (7.2) starts no machine with an empty drive on USB ("drive property not set"): until
+    the next medium, one that was added is out of the definition, and another has what was in it.
+    """
+    running = _drive(parsed(domain.XMLDesc(0)), noted.target) if domain.isActive() else None
+    if running is not None:
+        domain.updateDeviceFlags(written(_with_medium(running, "")), LIVE | FORCE)
+    if noted.original:
+        domain.updateDeviceFlags(written(_as_before(drive, noted.original)), CONFIG)
+    else:
+        domain.detachDeviceFlags(written(drive), CONFIG)
 
 
 def give_back(connect: Connect, domain: Domain) -> str:
@@ -87,7 +107,7 @@ def give_back(connect: Connect, domain: Domain) -> str:
         if running is not None and (not _medium(running) or _is_ours(_medium(running))):
             _give_back_live(domain, noted, running)
     if noted.original:
-        domain.updateDeviceFlags(noted.original, CONFIG)
+        domain.updateDeviceFlags(written(_as_before(drive, noted.original)), CONFIG)
     else:
         domain.detachDeviceFlags(written(drive), CONFIG)
     if noted.controller:
@@ -113,7 +133,7 @@ def lacks_drive(domain: Domain) -> bool:
 
 def _give_back_live(domain: Domain, noted: Borrowed, running: ET.Element) -> None:
     if noted.original:
-        domain.updateDeviceFlags(noted.original, LIVE | FORCE)
+        domain.updateDeviceFlags(written(_as_before(running, noted.original)), LIVE | FORCE)
         return
     with suppress(libvirt.libvirtError):  # not every bus: it stays, empty, until a power-off
         domain.updateDeviceFlags(written(_with_medium(running, "")), LIVE | FORCE)
@@ -140,13 +160,28 @@ def _is_ours(path: str) -> bool:
 
 
 def _with_medium(drive: ET.Element, path: str) -> ET.Element:
-    changed = deepcopy(drive)
-    for name in ("source", "backingStore"):
-        for each in changed.findall(name):
-            changed.remove(each)
+    changed = _emptied(drive)
     changed.set("type", "file")
     if path:
         changed.insert(0, element("source", file=path))
+    return changed
+
+
+def _as_before(drive: ET.Element, original: str) -> ET.Element:
+    """With the medium that was in it. What else its owner changed of it meanwhile is kept."""
+    changed, before = _emptied(drive), parsed(original)
+    changed.set("type", before.get("type", "file"))
+    for name in reversed(MEDIA):
+        for each in before.findall(name):
+            changed.insert(0, each)
+    return changed
+
+
+def _emptied(drive: ET.Element) -> ET.Element:
+    changed = deepcopy(drive)
+    for name in MEDIA:
+        for each in changed.findall(name):
+            changed.remove(each)
     return changed
 
 
