@@ -346,6 +346,17 @@ async def test_a_patch_that_makes_no_sense_is_refused(body: Any, message: str) -
         assert (answer.status, answer.message) == (400, message)
 
 
+async def test_a_system_by_its_name_is_where_its_uuid_is() -> None:
+    """As sushy-emulator answers (main.py, AliasAccessError)."""
+    async with bench(2) as b:
+        for rest in ("", "/VirtualMedia"):
+            answer = await client(b.first).get(f"{SYSTEMS}/{b.first.node}{rest}")
+            assert answer.status == 307
+            assert answer.headers["location"] == f"{system_of(b.first)}{rest}"
+        stranger = Client(b.first, {})
+        assert (await stranger.get(f"{SYSTEMS}/{b.first.node}")).status == 401
+
+
 async def test_a_body_of_another_media_type_is_refused() -> None:
     async with bench(1) as b:
         answer = await client(b.first).ask(

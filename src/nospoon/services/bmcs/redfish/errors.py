@@ -101,6 +101,18 @@ def not_found(path: str) -> RedfishError:
     )
 
 
+def elsewhere(path: str, location: str) -> RedfishError:
+    """A resource has another URI (RFC 9110 §15.4.8: the method stays)."""
+    return RedfishError(
+        307,
+        "ResourceMissingAtURI",
+        f"The resource at the URI '{path}' was not found.",
+        args=(path,),
+        resolution=f"Use {location}.",
+        headers={"Location": location},
+    )
+
+
 def precondition_failed() -> RedfishError:
     return RedfishError(
         412,

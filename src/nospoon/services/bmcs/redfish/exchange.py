@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
@@ -76,7 +77,7 @@ class Exchange:
         try:
             uuid = UUID(given)
         except ValueError:
-            raise errors.not_found(self.path) from None
+            raise self._by_name(given) from None
         if str(uuid) != given.lower():  # there are other ways to write one (RFC 9562 §4)
             raise errors.not_found(self.path)
         found = self.service.status(uuid)
@@ -88,6 +89,21 @@ class Exchange:
             raise errors.restarting()
         self._fail_on_demand(found)
         return found
+
+    def _by_name(self, name: str) -> errors.RedfishError:
+        """Where a node is that the path names, or whose machine is called so: sushy-emulator's
+        clients may use names of machines (its AliasAccessError).
+        """
+        members = [(uuid, self.service.status(uuid)) for uuid in self.systems()]
+        found = [
+            uuid
+            for uuid, served in members
+            if served is not None and name in (served.config.node, served.config.machine.adopted)
+        ]
+        if len(found) != 1:
+            return errors.not_found(self.path)
+        first, _, rest = self.path.partition(f"/{name}")
+        return errors.elsewhere(self.path, quote(f"{first}/{found[0]}{rest}"))
 
     def administered(self, system: str | None = None) -> Served:
         """The same, when this caller may configure the BMC itself."""
