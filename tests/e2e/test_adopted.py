@@ -403,6 +403,12 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     assert "nodes: [{adopt: DOMAIN" in said
     assert "has a BMC already" in vbmc("add", domain.name, "--port", port, status=1).stderr
     assert "no such machine" in vbmc("add", "nobody", "--port", port, status=1).stderr
+    sasl = ("--libvirt-sasl-username", "me", "--libvirt-sasl-password", "secret")
+    assert "(SASL)" in vbmc("add", "nobody", *sasl, status=1).stderr
+    assert vbmc("--no-daemon", "list", "-f", "csv").stdout.splitlines() == [
+        '"Domain name","Status","Address","Port"',
+        f'"{domain.name}","down","127.0.0.1",{port}',
+    ]
     listed = vbmc("list", "-f", "json")
     assert json.loads(listed.stdout) == [
         {"Domain name": domain.name, "Status": "down", "Address": "127.0.0.1", "Port": int(port)}

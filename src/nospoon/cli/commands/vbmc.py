@@ -7,8 +7,10 @@ Each command writes it, and brings a cluster to it: one for each address, called
 from __future__ import annotations
 
 import configparser
+import csv
 import os
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -40,8 +42,10 @@ NATIVE = {
 
 
 @click.group("vbmc")
-def command() -> None:
+@click.option("--no-daemon", is_flag=True, hidden=True)
+def command(no_daemon: bool) -> None:  # noqa: FBT001  (click passes options by name)
     """The commands of virtualbmc, over its own configuration (~/.vbmc)."""
+    del no_daemon  # virtualbmc ignores it as well
 
 
 def _formats(function: Any) -> Any:
@@ -59,11 +63,25 @@ def _formats(function: Any) -> Any:
 @click.option("--port", type=click.IntRange(1, 65535), default=623, show_default=True)
 @click.option("--address", default="::", show_default=True, help="Where it answers.")
 @click.option("--libvirt-uri", default="qemu:///system", show_default=True)
+@click.option("--libvirt-sasl-username", hidden=True)
+@click.option("--libvirt-sasl-password", hidden=True)
 def add(
-    domain_name: str, username: str, password: str, port: int, address: str, libvirt_uri: str
+    domain_name: str,
+    username: str,
+    password: str,
+    port: int,
+    address: str,
+    libvirt_uri: str,
+    libvirt_sasl_username: str | None,
+    libvirt_sasl_password: str | None,
 ) -> None:
     """Create a BMC for a virtual machine."""
     _once("add")
+    if libvirt_sasl_username or libvirt_sasl_password:
+        raise NospoonError(
+            "nospoon logs in to libvirt with no user name and password (SASL)",
+            hint="Use --libvirt-uri qemu+ssh://HOST/system, or libvirt's auth.conf.",
+        )
     place = _directory() / _domain(domain_name)
     if (place / "config").exists():
         raise NospoonError(f"domain {domain_name} has a BMC already")
@@ -149,6 +167,11 @@ def _print(
     rows: list[dict[str, Any]], names: Sequence[str], format_: str, columns: Sequence[str]
 ) -> None:
     """As virtualbmc's command line (cliff) prints them."""
+    if format_ == "csv":
+        wanted = [name for name in names if name in (columns or names)]
+        out = csv.writer(sys.stdout, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+        out.writerows([wanted, *([row[name] for name in wanted] for row in rows)])
+        return
     if format_ != "table":
         print_rows(rows, format_=format_, columns=columns, names=names)
         return
