@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from socket import gethostname
+
+import pytest
 
 from nospoon.model.machine import PowerCommand
 from nospoon.services.bmcs.ports import BmcConfig
@@ -62,6 +65,27 @@ async def test_pages_of_other_sites_in_a_browser_have_to_log_in() -> None:
         assert await reset(Client(b.first, evil), b.first) == 401
         assert await reset(Client(b.first, {**evil, **basic(b.first, "wrong")}), b.first) == 401
         assert await reset(Client(b.first, {**evil, **basic(b.first)}), b.first) == 204
+
+
+@pytest.mark.parametrize("host", ["rebound.evil.example:8000", "127.0.0.1.evil.example", "1.2.3"])
+async def test_names_that_others_may_have_lead_here_need_a_login(host: str) -> None:
+    """A page of a site whose name was made to lead here reads as if it were its own."""
+    async with bench(1) as b:
+        await opened(b, b.first)
+        rebound = {"Host": host}
+        assert (await Client(b.first, rebound).get(SYSTEMS)).status == 401
+        wrong = Client(b.first, {**rebound, **basic(b.first, "wrong")})
+        assert (await wrong.get(SYSTEMS)).status == 401
+        assert (await Client(b.first, {**rebound, **basic(b.first)}).get(SYSTEMS)).status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["192.0.2.1", "[2001:db8::1]:8000", "LOCALHOST:80", "a.localhost", "bmc", gethostname()]
+)
+async def test_names_that_lead_here_only_for_those_who_are_here_need_none(host: str) -> None:
+    async with bench(1) as b:
+        await opened(b, b.first)
+        assert (await Client(b.first, {"Host": host}).get(SYSTEMS)).status == 200
 
 
 async def test_what_needs_a_login_again_is_closed_at_once() -> None:

@@ -7,7 +7,10 @@ thread, which takes bcrypt's milliseconds; the same credentials are found at onc
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
+from ipaddress import AddressValueError, IPv4Address
+from socket import gethostname
 
 from nospoon.errors import Conflict
 from nospoon.runtime import clock
@@ -15,6 +18,7 @@ from nospoon.services.bmcs.accounts import OPEN
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.exchange import Exchange
 
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.%]+\]|[^:\[\]]+)(:[0-9]*)?")
 LONGEST = 72
 """Bytes of a password that bcrypt looks at."""
 
@@ -85,9 +89,29 @@ def _fits(password: str, text: str) -> bool:
 def needs_no_login(exchange: Exchange) -> bool:
     """Whether this caller may use BMCs here without credentials.
 
-    Not pages of other sites in a browser, which would act in its user's place (RFC 6454 §7.3).
+    Not pages of other sites in a browser, which would act in its user's place: they say their
+    origin (RFC 6454 §7.3), but for reads of what they take for their own site, because they have
+    its name lead here now ("DNS rebinding"). Such a name is not one that `is_local` knows.
     """
-    return "origin" not in exchange.request.headers and exchange.log_in(OPEN)
+    headers = exchange.request.headers
+    return "origin" not in headers and is_local(headers.get("host", "")) and exchange.log_in(OPEN)
+
+
+def is_local(host: str) -> bool:
+    """Whether a Host header (RFC 9112 §3.2) has a name that no one on the Internet can have: an IP
+    address, one without dots or below `localhost` (RFC 6761 §6.3), or that of this machine.
+    """
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return not host  # of HTTP/1.0, which browsers do not speak
+    name = match["name"].removesuffix(".").lower()
+    if "." not in name or name.endswith(".localhost") or name == gethostname().lower():
+        return True
+    try:
+        IPv4Address(name)
+    except AddressValueError:
+        return name.startswith("[")
+    return True
 
 
 def _source(exchange: Exchange) -> str:
