@@ -59,8 +59,8 @@ class RateLimitedLog:
     def __init__(self, rate: Rate | None = None, now: clock.Clock = clock.monotonic) -> None:
         self._rate, self._now = rate or Rate(), now
 
-    def warning(self, event: str, **facts: Any) -> None:
-        self._write(logging.WARNING, event, "", facts)
+    def warning(self, event: str, *, of: str = "", **facts: Any) -> None:
+        self._write(logging.WARNING, event, of, facts)
 
     def info(self, event: str, *, of: str = "", **facts: Any) -> None:
         self._write(logging.INFO, event, of, facts)

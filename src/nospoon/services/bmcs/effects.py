@@ -14,8 +14,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-import structlog
-
 from nospoon.bmc.faults import POWER, POWER_LATE
 from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.messages import (
@@ -37,11 +35,13 @@ from nospoon.bmc.runtime import Runtime
 from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime import clock
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.ports import Machines, RuntimeStore
 from nospoon.services.bmcs.served import Served
 
-log = structlog.get_logger()
+log = RateLimitedLog()
+"""Clients may ask as often as they like for what fails."""
 
 Resolve = Callable[[Answer], None]
 Noted = Callable[[Served, Append | Erase], None]
@@ -205,6 +205,7 @@ class Effects:
         if reason:
             log.warning(
                 "power failed",
+                of=str(served.bmc.uuid),
                 node=served.config.node,
                 machine=str(served.config.machine.uuid),
                 why=reason,
@@ -227,6 +228,7 @@ class Effects:
         except NospoonError as error:
             log.warning(
                 "boot order not sent",
+                of=str(served.bmc.uuid),
                 node=served.config.node,
                 machine=str(served.config.machine.uuid),
                 why=str(error),
