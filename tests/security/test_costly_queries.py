@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from nospoon.services.bmcs.redfish import query
-from nospoon.services.bmcs.redfish.app import QUERIED_AT_ONCE, App
+from nospoon.services.bmcs.redfish.app import QUERIED_AT_ONCE, App, find
+from nospoon.services.bmcs.redfish.exchange import ROOT, Exchange
 from nospoon.services.bmcs.redfish.filters import FilterError, parse
 from nospoon.testing.bench import Bench, bench
-from nospoon.testing.redfish import SYSTEMS, client
+from nospoon.testing.redfish import SYSTEMS, client, system_of
 
 
 @pytest.mark.parametrize("text", ["Severities gt Severities", "not (A/B eq C) or D eq 1"])
@@ -99,3 +101,29 @@ async def test_an_account_has_so_many_long_answers_under_way_until_they_are_read
         for each in (*readers, short):
             each.reads.set()
     assert all(each.body.startswith(b"{") for each in (*readers, short))
+
+
+@pytest.mark.parametrize("path", ["SessionService/Sessions", "TaskService/Tasks"])
+async def test_long_lists_are_not_decoded_for_their_queries(path: str) -> None:
+    async with bench(1) as b:
+        asked, accounts = client(b.first), b.service.listeners.accounts
+        given = {"UserName": b.first.bmc.username, "Password": b.first.password}
+        await asked.ask("POST", f"{ROOT}/SessionService/Sessions", given)
+        eject = f"{system_of(b.first)}/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia"
+        assert (await asked.ask("POST", eject, {})).status == 204
+        bmc = b.first.bmc
+        scope = {
+            "type": "http", "method": "GET", "path": f"{ROOT}/{path}",
+            "query_string": b"$select=Id", "headers": [],
+            "server": (bmc.address, bmc.redfish_port), "client": None,
+        }  # fmt: skip
+        exchange = Exchange(Request(scope, nothing_more()), b.service, accounts)
+        assert exchange.log_in(accounts.find(bmc.username, b.first.password))
+        found = find(f"{ROOT}/{path}")
+        assert found is not None
+        await found[0].methods["GET"](exchange)
+        assert exchange.listed is not None  # of which it is made in slices
+        assert len(exchange.listed.paths) == 1
+        body = (await asked.get(f"{ROOT}/{path}?$select=Members@odata.count")).json
+        assert body["Members@odata.count"] == 1
+        assert (await asked.get(f"{ROOT}/{path}?$top=0")).json["Members"] == []

@@ -134,6 +134,7 @@ class LibvirtConsole:
             return
         stream, self._stream = self._stream, None
         connect, self._connect = self._connect, None
+        self._writable.set()  # who waits to write learns that it is closed
         try:
             await self._in(self._closing, _abort, stream, connect)
         finally:

@@ -224,6 +224,7 @@ class BmcService:
             served.timer.cancel()
         served.clear_faults()
         self._end_sessions(served)
+        self.jobs.forget(uuid)
         accounts = self._accounts_of(served)
         self._hide(served)
         await self.listeners.close(served.bmc)

@@ -379,10 +379,15 @@ async def linked(
     return _tagged(exchange, found.data, found.tag, found.body["@odata.type"])
 
 
-async def long(exchange: Exchange, body: dict[str, Any]) -> Response:
-    """A resource that may have thousands of links, as `tagged` answers it; encoded in slices."""
-    data = await encoded(body, exchange.rest)
+async def long(exchange: Exchange, empty: dict[str, Any], paths: Sequence[str]) -> Response:
+    """A collection that may have thousands of members, as `tagged` answers it; encoded in slices,
+    and not decoded for query parameters.
+    """
+    body = {**empty, "Members@odata.count": len(paths)}
+    links = await links_of(paths, exchange.rest)
+    data = await encoded({**body, "Members": links}, exchange.rest)
     tag = await long_tag_of(data, exchange.rest)
+    exchange.listed = Listed(body, paths, data, tag)
     return _tagged(exchange, data, tag, body["@odata.type"])
 
 

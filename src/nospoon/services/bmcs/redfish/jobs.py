@@ -13,12 +13,17 @@ from nospoon.errors import NospoonError
 from nospoon.runtime import clock
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.redfish import errors
 
 log = RateLimitedLog()
 LOGGED = 500
 """Characters of a task's name, and of why it failed, in the log."""
-KEPT = 256
-"""Tasks that are kept after their end, of all systems together."""
+LONGEST = 500
+"""Characters of a task's name."""
+KEPT = 16
+"""Tasks of one system, with those that run; ended ones give way, those of no other system do."""
+RUNNING = 64
+"""Tasks of one system that run at a time; further ones are refused."""
 
 
 UNEXPECTED = NospoonError("the task ended with an unexpected error", hint="The daemon's log has it")
@@ -57,6 +62,7 @@ class Jobs:
     def __init__(self, tasks: Tasks, changed: Changed) -> None:
         self._tasks, self._changed = tasks, changed
         self._jobs: dict[str, Job] = {}
+        self._of: dict[UUID, dict[str, Job]] = {}
 
     def start(
         self,
@@ -66,12 +72,16 @@ class Jobs:
         *,
         shows_task: bool = False,
     ) -> Job:
-        """Begin; the oldest that has ended gives way."""
-        job = Job(system, name, shows_task=shows_task)
-        over = [each.id for each in self._jobs.values() if each.ended is not None]
-        for old in over[: max(0, len(self._jobs) - KEPT + 1)]:
-            del self._jobs[old]
-        self._jobs[job.id] = job
+        """Begin; the system's oldest that has ended gives way. Raises `RedfishError`."""
+        job, own = Job(system, name[:LONGEST], shows_task=shows_task), self._of.get(system, {})
+        over = [each.id for each in own.values() if each.ended is not None]
+        if len(own) - len(over) >= RUNNING:
+            work.close()
+            raise errors.too_many_requests()
+        for old in over[: max(0, len(own) - KEPT + 1)]:
+            del self._jobs[old], own[old]
+        self._of[system] = own
+        self._jobs[job.id] = own[job.id] = job
         self._changed(job)
         job.task = self._tasks.start(self._run(job, work), name=f"{name} {system}")
         return job
@@ -84,19 +94,30 @@ class Jobs:
         except NospoonError as known:
             task, why = job.name[:LOGGED], str(known)[:LOGGED]
             log.warning("a Redfish task failed", task=task, why=why)
-            error = known
+            error = _kept(known)
         finally:
             job.error = error
             job.ended = clock.unix()
             self._changed(job)
 
-    def of(self, sees: Callable[[UUID], bool]) -> list[Job]:
-        """Those of the systems that somebody sees, oldest first."""
-        return [each for each in self._jobs.values() if sees(each.system)]
+    def forget(self, system: UUID) -> None:
+        """It is gone: nobody may see its tasks any more."""
+        for id_ in self._of.pop(system, ()):
+            del self._jobs[id_]
+
+    def all(self) -> list[Job]:
+        """Those of all systems, oldest first: thousands, where there are many systems."""
+        return list(self._jobs.values())
 
     def get(self, id_: str, sees: Callable[[UUID], bool]) -> Job | None:
         found = self._jobs.get(id_)
         return found if found is not None and sees(found.system) else None
+
+
+def _kept(error: NospoonError) -> NospoonError:
+    """Without its traceback and causes, which keep what was at work: a buffer of a download."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def when(unix: float) -> str:

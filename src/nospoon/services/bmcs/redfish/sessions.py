@@ -19,7 +19,6 @@ from nospoon.services.bmcs.redfish.exchange import (
     Resource,
     check_match,
     collection,
-    links_of,
     long,
     respond,
     tagged,
@@ -44,9 +43,8 @@ async def _sessions(exchange: Exchange) -> Response:
         await exchange.rest()
         found.extend(each.id for each in some)
     ids = await ordered(found, exchange.rest)
-    links = await links_of([f"{SESSIONS}/{each}" for each in ids], exchange.rest)
-    body = collection("Session", SESSIONS, ())
-    return await long(exchange, {**body, "Members@odata.count": len(links), "Members": links})
+    paths = [f"{SESSIONS}/{each}" for each in ids]
+    return await long(exchange, collection("Session", SESSIONS, ()), paths)
 
 
 def _here(exchange: Exchange) -> AbstractSet[UUID]:

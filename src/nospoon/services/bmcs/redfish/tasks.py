@@ -14,12 +14,14 @@ from nospoon.services.bmcs.redfish.exchange import (
     Exchange,
     Resource,
     collection,
+    long,
     ref,
     resource,
     respond,
     tagged,
 )
 from nospoon.services.bmcs.redfish.jobs import Job, when
+from nospoon.services.bmcs.redfish.listings import BATCH
 
 TASKS = "TaskService/Tasks"
 MONITORS = "TaskService/TaskMonitors"
@@ -49,8 +51,12 @@ def _job(exchange: Exchange) -> Job:
 
 
 async def _all(exchange: Exchange) -> Response:
-    found = exchange.service.jobs.of(exchange.sees)
-    return tagged(exchange, collection("Task", TASKS, [job.id for job in found]))
+    paths, jobs = list[str](), exchange.service.jobs.all()
+    for start in range(0, len(jobs), BATCH):
+        await exchange.rest()
+        some = jobs[start : start + BATCH]
+        paths.extend(f"{TASKS}/{job.id}" for job in some if exchange.sees(job.system))
+    return await long(exchange, collection("Task", TASKS, ()), paths)
 
 
 async def _one(exchange: Exchange) -> Response:
