@@ -112,7 +112,7 @@ async def test_long_lists_are_not_decoded_for_their_queries(path: str) -> None:
         eject = f"{system_of(b.first)}/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia"
         assert (await asked.ask("POST", eject, {})).status == 204
         bmc = b.first.bmc
-        scope = {
+        scope: dict[str, Any] = {
             "type": "http", "method": "GET", "path": f"{ROOT}/{path}",
             "query_string": b"$select=Id", "headers": [],
             "server": (bmc.address, bmc.redfish_port), "client": None,

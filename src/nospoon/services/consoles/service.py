@@ -308,9 +308,10 @@ class ConsoleService:
             await asyncio.sleep(ROOM_SECONDS)
 
     async def close(self) -> None:
-        for line in list(self._lines.values()):
-            line.readers.clear()
-            await self.leave(line)
+        async with asyncio.TaskGroup() as group:  # one whose host hangs takes tens of seconds
+            for line in list(self._lines.values()):
+                line.readers.clear()
+                group.create_task(self.leave(line))
         await self._tasks.close()
 
 
