@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import gc
 import socket
 import ssl
 from pathlib import Path
@@ -14,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from nospoon.control.fetch import Access
 from nospoon.errors import ProviderError
 from nospoon.runtime.http import request
-from nospoon.runtime.tls import client_context, private_key, private_pem
+from nospoon.runtime.tls import SESSIONS, client_context, private_key, private_pem
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import bench, free_port
 from nospoon.testing.certificates import written
@@ -45,6 +47,31 @@ async def test_clients_do_not_choose_costly_groups(tmp_path: Path) -> None:
         b.service.listeners.renew_certificate(b.first.bmc)
         assert await asyncio.to_thread(shaken, b.first, "prime256v1")
         assert not await asyncio.to_thread(shaken, b.first, "secp521r1")
+
+
+def leave_sessions(config: BmcConfig, count: int) -> None:
+    """Sessions that the server has to keep: TLS 1.2 without tickets (RFC 5246 §7.3), ended well."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_TICKET
+    place = config.bmc.address, config.bmc.redfish_port
+    for _ in range(count):
+        with socket.create_connection(place, 20) as line, context.wrap_socket(line) as secured:
+            secured.sendall(b"GET /redfish/v1 HTTP/1.1\r\nHost: bmc\r\nConnection: close\r\n\r\n")
+            while secured.recv(1 << 16):
+                pass
+            with contextlib.suppress(OSError):
+                secured.unwrap()
+
+
+async def test_sessions_that_clients_leave_are_not_kept(tmp_path: Path) -> None:
+    async with bench(1, tls=tmp_path) as b:
+        await asyncio.to_thread(leave_sessions, b.first, 4 * SESSIONS)
+        gc.collect()
+        contexts = [each for each in gc.get_objects() if isinstance(each, ssl.SSLContext)]
+        kept = sum(each.session_stats()["number"] for each in contexts)
+        assert 0 < kept <= 2 * SESSIONS
 
 
 def der(tag: int, content: bytes) -> bytes:

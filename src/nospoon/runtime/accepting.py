@@ -62,7 +62,7 @@ class Acceptor:
         connections: Connections,
         identify: Identify = by_address,
         authorize: Authorize | None = None,
-        context: ssl.SSLContext | None = None,
+        context: Callable[[], ssl.SSLContext] | None = None,
         backlog: int = 2048,
     ) -> None:
         self._listener, self._make, self._context = listener, make, context
@@ -147,7 +147,7 @@ class Acceptor:
                     lambda: protocol, connection
                 )
             else:
-                await self._secure(connection, protocol, self._context)
+                await self._secure(connection, protocol, self._context())
 
     async def _secure(
         self, connection: socket.socket, protocol: LimitedHttp, context: ssl.SSLContext

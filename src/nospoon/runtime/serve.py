@@ -16,7 +16,54 @@ from nospoon.runtime.accepting import Acceptor, Authorize, Identify, by_address
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
 from nospoon.runtime.limited_http import WEBSOCKET, LimitedHttp, LimitedState
 from nospoon.runtime.tasks import Tasks
-from nospoon.runtime.tls import restrict
+from nospoon.runtime.tls import SESSIONS, restrict
+
+
+class _Contexts:
+    """What TLS of a listener is served with: call it for each connection.
+
+    OpenSSL keeps the sessions of clients of TLS 1.2 that take no ticket, 20,480 of 1.2 KiB for two
+    hours, and Python has no way to forbid it: so a context with some is followed by another one.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        assert config.ssl is not None, "it serves TLS"
+        self._config, self._context = config, config.ssl
+        self._files = config.ssl_certfile, config.ssl_keyfile
+        restrict(self._context)
+
+    def __call__(self) -> ssl.SSLContext:
+        if self._context.session_stats()["number"] >= SESSIONS:
+            with contextlib.suppress(OSError):  # its files are not there, or do not fit just now
+                self._context = self._made()
+        return self._context
+
+    def renew(self, pem: Path) -> None:
+        """Another certificate."""
+        self._files = pem, None
+        fresh, before = self._made(), self._context
+
+        def swap(connection: ssl.SSLObject, name: str | None, old: ssl.SSLContext) -> None:
+            del name, old
+            connection.context = fresh
+
+        # Connections whose handshake waits have the one before, into which one could only add keys
+        # of another kind. This is called for each of them before a certificate is chosen
+        # (ssl.SSLContext.sni_callback).
+        before.sni_callback = swap
+        self._context = fresh
+
+    def _made(self) -> ssl.SSLContext:
+        fresh = ssl.SSLContext(self._context.protocol)
+        certificate, key = self._files
+        assert certificate is not None, "uvicorn makes no context without"
+        fresh.load_cert_chain(certificate, key)
+        fresh.minimum_version = self._context.minimum_version
+        fresh.options = self._context.options
+        restrict(fresh)
+        if self._config.ssl_ciphers:
+            fresh.set_ciphers(self._config.ssl_ciphers)
+        return fresh
 
 
 class _Server(uvicorn.Server):
@@ -36,6 +83,7 @@ class _Server(uvicorn.Server):
         self.server_state: LimitedState = LimitedState(limits)
         self._limits, self._connections, self._identify = limits, connections, identify
         self._authorize = authorize
+        self.contexts: _Contexts | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -46,8 +94,7 @@ class _Server(uvicorn.Server):
             )
             return made
 
-        if self.config.ssl is not None:
-            restrict(self.config.ssl)
+        self.contexts = _Contexts(self.config) if self.config.ssl is not None else None
         self.servers = [self._acceptor(each, make) for each in sockets or ()]
         self.started = True
 
@@ -60,7 +107,7 @@ class _Server(uvicorn.Server):
             connections=self._connections,
             identify=self._identify,
             authorize=self._authorize,
-            context=self.config.ssl,
+            context=self.contexts,
             backlog=self.config.backlog,
         )
 
@@ -122,24 +169,8 @@ class HttpServer:
 
     def renew(self, pem: Path) -> None:
         """Show this certificate to who connects from now on; those who are connected stay so."""
-        context = self._server.config.ssl
-        if context is None:
-            return
-        fresh = ssl.SSLContext(context.protocol)
-        fresh.load_cert_chain(pem)
-        fresh.minimum_version = context.minimum_version
-        fresh.options = context.options
-        restrict(fresh)
-        if self._server.config.ssl_ciphers:
-            fresh.set_ciphers(self._server.config.ssl_ciphers)
-
-        def swap(connection: ssl.SSLObject, name: str | None, old: ssl.SSLContext) -> None:
-            del name, old
-            connection.context = fresh
-
-        # Into the context that the listener has one could only add keys of another kind. This is
-        # called for each handshake, before a certificate is chosen (ssl.SSLContext.sni_callback).
-        context.sni_callback = swap
+        if self._server.contexts is not None:
+            self._server.contexts.renew(pem)
 
     async def close(self) -> None:
         self._server.should_exit = True

@@ -28,6 +28,8 @@ who may send any number, nothing (CVE-2002-20001).
 """
 CURVES = ("secp256r1", "secp384r1", "secp521r1")
 """Of certificates' keys: with others no client gets through a handshake (RFC 8446 §4.2.3)."""
+SESSIONS = 16
+"""Sessions that clients may leave in one context."""
 LARGEST_EXPONENT = 64
 """Bits of the public exponent of an RSA key."""
 LARGEST_KEY = 4096
