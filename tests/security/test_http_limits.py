@@ -24,7 +24,7 @@ from nospoon.api.peer import Members, PeerHttp
 from nospoon.model.addresses import peer_key
 from nospoon.runtime.accepting import RefusedPeer
 from nospoon.runtime.handshakes import SECONDS, Handshakes
-from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
+from nospoon.runtime.http_limits import CONTROL, LIMITS, Connections, HttpLimits
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.log_rate import Rate
 from nospoon.runtime.serve import HttpServer
@@ -440,6 +440,41 @@ def test_on_a_full_listener_the_account_that_holds_most_gives_way() -> None:
         group.admit(f"source {number}", 1, each)
     assert group.admit("new", 1, Idle()) is not None
     assert [each.dropped for each in [few, *many]] == [False, True, False, False]
+
+
+def test_members_who_act_together_do_not_keep_administrators_from_the_socket() -> None:
+    group = Connections(CONTROL)
+    for number in range(4 * CONTROL.per_peer):
+        group.admit(f"uid={1001 + number % 4}", 1, Idle(waiting=False))
+    assert group.admit("uid=1005", 1, Idle()) is None
+    roots = [group.admit("uid=0", 1, Idle(waiting=False)) for _ in range(CONTROL.kept)]
+    assert None not in roots
+    assert len(group) == CONTROL.per_listener
+
+
+async def test_on_the_full_socket_the_user_with_most_requests_gives_way(tmp_path: Path) -> None:
+    path = str(tmp_path / "sock")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    users = iter(["uid=1", "uid=1", "uid=2"])
+    server = HttpServer(
+        Told(),
+        [listener],
+        limits=replace(SOON, per_listener=2),
+        identify=lambda _: next(users),
+        http=PeerHttp,
+    )
+    await server.start()
+    busy = [await asyncio.open_unix_connection(path) for _ in range(2)]
+    for reader, writer in busy:
+        writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"xxxx")
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(GET)
+    assert status(await ended(reader)) == 200
+    for _, each in [*busy, (reader, writer)]:
+        each.close()
+    await server.close()
 
 
 @pytest.mark.parametrize(

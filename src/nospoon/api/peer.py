@@ -9,7 +9,7 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +53,11 @@ class PeerHttp(LimitedHttp):
     def is_known(self) -> bool:
         """As `Members` admitted it."""
         return True
+
+    @property
+    def account(self) -> Hashable:
+        """The user; a websocket's, too."""
+        return None if self.is_waiting or self.client is None else self.client[0]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -7,6 +7,7 @@ its client goes on to read it.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 from collections import Counter
 from collections.abc import Hashable
@@ -31,7 +32,8 @@ class HttpLimits:
     `linger`: how long a refused client is listened to, so that it can read why.
     `headers`, `header_bytes` (names and values together), `url`: of one request.
     `pipelined`: requests that may wait for the answer to the one before.
-    `per_peer`, `per_listener`: connections. `reserve`: descriptors that are left to others.
+    `per_peer`, `per_listener`: connections; `kept` of these are only for the peers `kept_for`.
+    `reserve`: descriptors that are left to others.
     """
 
     handshake: float = 10.0
@@ -48,6 +50,8 @@ class HttpLimits:
     pipelined: int = 32
     per_peer: int = 256
     per_listener: int = 1024
+    kept: int = 0
+    kept_for: frozenset[str] = frozenset()
     reserve: int = RESERVE
 
     @property
@@ -60,8 +64,10 @@ class HttpLimits:
 
 
 LIMITS = HttpLimits()
-CONTROL = HttpLimits(reserve=0)
-"""Of the daemon's own socket, which may use what the others leave."""
+CONTROL = HttpLimits(reserve=0, kept=64, kept_for=frozenset({"uid=0", f"uid={os.getuid()}"}))
+"""Of the daemon's own socket, which may use what the others leave. Members who act together, each
+with as many requests as one may have, do not keep administrators out.
+"""
 
 
 def raise_descriptor_limit() -> None:
@@ -137,7 +143,8 @@ class Connections:
         same, beside = self._peers.get(peer, {}), self._listeners.get(listener, {})
         if len(same) >= limits.per_peer and not _give_way(same):
             return None
-        full = len(beside) >= limits.per_listener
+        most = limits.per_listener - (0 if peer in limits.kept_for else limits.kept)
+        full = len(beside) >= most
         if full and not _give_way(beside) and not _give_way(_of_most(beside), anyway=True):
             return None
         if descriptor > limits.highest_descriptor and not _give_way(self._most()):
