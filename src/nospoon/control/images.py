@@ -17,6 +17,10 @@ from nospoon.runtime import process
 
 QCOW2 = b"QFI\xfb"
 HEAD = 4096
+MOST_INFO = 1 << 20
+"""Bytes of what QEMU says of an image: it names 65,536 snapshots and as many bitmaps, if it has so
+many, and they would be decoded where nothing else runs meanwhile.
+"""
 OTHERS = (
     (0, b"KDMV", "VMDK"),
     (0, b"COWD", "VMDK"),
@@ -85,9 +89,14 @@ async def image_facts(path: Path, name: str, sha256: str) -> ImageFacts:
     """What the file at `path`, which the user calls `name`, is. Raises `UsageError`."""
     with path.open("rb") as file:
         kind = format_of(name, file.read(HEAD))
-    done = await process.run(
-        ["qemu-img", "info", "--output=json", "-U", "-f", kind, str(path)], check=False
-    )
+    argv = ["qemu-img", "info", "--output=json", "-U", "-f", kind, str(path)]
+    try:
+        done = await process.run(argv, check=False, most=MOST_INFO)
+    except process.OutputTooLong:
+        raise UsageError(
+            f"image {name} has too many snapshots or bitmaps",
+            hint="Make a plain one: qemu-img convert -O qcow2 OLD NEW.",
+        ) from None
     if done.status != 0:
         said = done.stderr.replace(str(path), name).strip()
         raise UsageError(f"image {name}: qemu-img cannot read it: {said}")

@@ -15,6 +15,13 @@ from nospoon.errors import MissingTool, ProviderError
 log = structlog.get_logger()
 
 
+class OutputTooLong(ProviderError):
+    """A command wrote more than is taken of it."""
+
+    def __init__(self) -> None:
+        super().__init__("the command wrote too much")
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A command that ended. Output is decoded as UTF-8 with replacement."""
@@ -37,8 +44,12 @@ async def run(
     cwd: str | None = None,
     timeout: float = 60.0,  # noqa: ASYNC109  (this is the one place that turns it into a kill)
     check: bool = True,
+    most: int | None = None,
 ) -> Finished:
-    """Run a command to its end; a non-zero status raises `ProviderError` unless `check` is off."""
+    """Run a command to its end; a non-zero status raises `ProviderError` unless `check` is off.
+
+    `most`: bytes of its output, and of its errors; of more, `OutputTooLong` is raised.
+    """
     line = shlex.join(argv)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -53,12 +64,12 @@ async def run(
         raise MissingTool(f"{argv[0]} is not installed", hint="Run `nospoon doctor`.") from error
     try:
         async with asyncio.timeout(timeout):
-            out, err = await process.communicate(stdin)
+            out, err = await _outputs(process, stdin, most)
     except TimeoutError:
         process.kill()
         await process.wait()
         raise ProviderError(f"`{line}` did not end within {timeout:.0f} s") from None
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, OutputTooLong):
         process.kill()
         await process.wait()
         raise
@@ -72,6 +83,28 @@ async def run(
     if check and done.status != 0:
         refuse(done)
     return done
+
+
+async def _outputs(
+    process: asyncio.subprocess.Process, stdin: bytes | None, most: int | None
+) -> tuple[bytes, bytes]:
+    if most is None:
+        return await process.communicate(stdin)
+    assert stdin is None, "what is bounded is given nothing"
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = await asyncio.gather(_at_most(process.stdout, most), _at_most(process.stderr, most))
+    await process.wait()
+    return out, err
+
+
+async def _at_most(stream: asyncio.StreamReader, most: int) -> bytes:
+    found = bytearray()
+    while part := await stream.read(1 << 16):
+        found += part
+        if len(found) > most:
+            raise OutputTooLong
+    return bytes(found)
 
 
 def refuse(done: Finished) -> NoReturn:

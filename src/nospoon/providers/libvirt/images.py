@@ -37,6 +37,8 @@ from nospoon.runtime import process
 
 log = structlog.get_logger()
 CHUNK = 1 << 18
+MOST_INFO = 1 << 20
+"""Bytes of what qemu-img says; of images that clients give it is bounded before, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ async def inspect_image(path: str, kind: str) -> ImageFile:
     """
     if not _is_file(path):
         raise ProviderError(f"the image {path} is missing", hint="`nospoon up` sends it again.")
-    done = await process.run(["qemu-img", "info", "--output=json", "-f", kind, path], check=False)
+    argv = ["qemu-img", "info", "--output=json", "-f", kind, path]
+    done = await process.run(argv, check=False, most=MOST_INFO)
     if done.status != 0:
         raise ProviderError(
             f"the image {path} cannot be read: {done.stderr.strip()}",
