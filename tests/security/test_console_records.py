@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from tests.security.asked import OWNER, a_daemon
 
 from nospoon.probe.record import LONGEST_LINE, MAX_LINES, MAX_RECORDS, Finder, decode, frame
-from nospoon.providers.simulated.console import Recorder
+from nospoon.providers.simulated.console import MOST_WAITING, Recorder, RecordSpace
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.service import BACKLOG, Line, Waiting
 from nospoon.testing.probed import body
@@ -59,10 +61,10 @@ async def test_the_record_of_a_simulated_machine_is_its_owners(tmp_path: Path) -
     assert modes == [0o600, 0o600]
 
 
-class Unread(deque[tuple[Path, bytes]]):
+class Unread(deque[Any]):
     """Nobody goes through it."""
 
-    def __iter__(self) -> Iterator[tuple[Path, bytes]]:
+    def __iter__(self) -> Iterator[Any]:
         raise AssertionError
 
 
@@ -103,3 +105,44 @@ async def test_what_is_typed_may_be_text(tmp_path: Path) -> None:
             path, said = "/v1/nodes/c/n/console", b"helloyou"
             sent = await asked.attach(OWNER, path, typed=["hello", b"you"], until=said)
     assert said in b"".join(each.get("bytes", b"") for each in sent)
+
+
+async def test_one_users_flood_leaves_other_users_their_records(tmp_path: Path) -> None:
+    """On any simulated hosts, while nothing can be written."""
+    disk = Disk(full=True)
+    space = RecordSpace(disk.lacking)
+    flood, other = UUID(int=1), UUID(int=2)
+    async with Tasks("test") as tasks:
+        recorders = [Recorder(tmp_path, tasks, space) for _ in range(4)]
+        for each in recorders * 8:
+            each.take(flood, b"x" * (MOST_WAITING // 4), 1001)
+        assert recorders[0].waiting == MOST_WAITING
+        recorders[0].take(other, b"mine", 1002)
+        disk.full = False
+        for each in recorders:
+            await each.flush()
+    assert (tmp_path / f"{other}.log").read_bytes() == b"mine"
+
+
+async def test_records_leave_the_disk_its_reserve_and_power_goes_on(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        text = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
+        await asked.up(OWNER, text)
+        (member,) = asked.daemon.fleet.of(OWNER)
+        record = asked.daemon.records.directory / f"{member.uuid}.log"
+        asked.daemon.files.space.free = lambda _: 0
+        for command in ("on", "off"):
+            path = f"/v1/nodes/{member.uuid}/power"
+            answer = await asked.ask(OWNER, "POST", path, {"command": command})
+            assert answer.status == 200, answer.body
+        assert not record.exists()
+        waits = asked.daemon.simulations._record_space.waiting
+        assert waits[OWNER] > 0
+
+
+@dataclass
+class Disk:
+    full: bool
+
+    def lacking(self) -> int:
+        return int(self.full)

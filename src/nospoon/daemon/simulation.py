@@ -13,6 +13,7 @@ from uuid import UUID
 
 from nospoon.model.cluster import Host
 from nospoon.providers.simulated.connection import SimulatedConnection
+from nospoon.providers.simulated.console import RecordSpace
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.surroundings import nothing_probes
 from nospoon.providers.simulated.world import Snapshot, World
@@ -25,7 +26,8 @@ THINGS_A_SECOND = 10_000
 
 class Simulations:
     """Worlds by host name, in one directory; written while `in_control` says so. `guests` runs
-    what their machines boot; `is_probed`: whether the network gives a machine the probe.
+    what their machines boot; `is_probed`: whether the network gives a machine the probe;
+    `record_space`: for console records of all of them.
     """
 
     def __init__(
@@ -36,9 +38,11 @@ class Simulations:
         *,
         guests: Guests | None = None,
         is_probed: Callable[[UUID], bool] = nothing_probes,
+        record_space: RecordSpace | None = None,
     ) -> None:
         self._directory, self._deployment, self._in_control = directory, deployment, in_control
         self._guests, self._is_probed = guests, is_probed
+        self._record_space = record_space if record_space is not None else RecordSpace()
         self._connections: dict[str, SimulatedConnection] = {}
         self._kept: dict[str, int] = {}
 
@@ -54,6 +58,7 @@ class Simulations:
             clock.unix,
             world=world,
             records=records,
+            record_space=self._record_space,
             simulation=host.simulation,
             guests=self._guests,
             is_probed=self._is_probed,

@@ -61,6 +61,7 @@ from nospoon.providers.base import Connection, Driver
 from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.libvirt_rights import may_manage
+from nospoon.providers.simulated.console import RecordSpace
 from nospoon.runtime import clock, running
 from nospoon.runtime.hardening import restrict
 from nospoon.runtime.heap import Heap
@@ -141,6 +142,7 @@ class Daemon:
             lambda: self.lease.fresh,
             guests=self.agents,
             is_probed=self._is_probed,
+            record_space=RecordSpace(self.files.space.lacking),
         )
         self._wire_machines()
         self._wire_boot()

@@ -14,6 +14,7 @@ from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
 from nospoon.providers.simulated import strangers
+from nospoon.providers.simulated.console import RecordSpace
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.machines import SimulatedMachines
@@ -45,8 +46,9 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 
 
 class SimulatedConnection:
-    """A `Connection`. `world`: state to go on from; `records`: directory for console records;
-    `guests`: runs what machines boot from network and media; `is_probed`: as `Surroundings` has it.
+    """A `Connection`. `world`: state to go on from; `records`: directory for console records,
+    `record_space`: what they share with those of other hosts; `guests`: runs what machines boot
+    from network and media; `is_probed`: as `Surroundings` has it.
 
     `around` lets a test or a fault command arrange bad days: no space, away, errors to come.
     """
@@ -60,6 +62,7 @@ class SimulatedConnection:
         world: World | None = None,
         simulation: Simulation | None = None,
         records: Path | None = None,
+        record_space: RecordSpace | None = None,
         guests: Guests | None = None,
         is_probed: Callable[[UUID], bool] = nothing_probes,
     ) -> None:
@@ -72,7 +75,7 @@ class SimulatedConnection:
             guests=guests,
             is_probed=is_probed,
         )
-        self._machines = SimulatedMachines(self.around, records)
+        self._machines = SimulatedMachines(self.around, records, record_space)
         simple = [kind for kind in SHAPES if kind is not Kind.MACHINE]
         self._drivers: dict[Kind, Driver] = {
             **{kind: SimulatedDriver(kind, self.around) for kind in simple},

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
@@ -19,8 +21,24 @@ AGAIN = 2.0
 """Seconds until what could not be written is tried again."""
 MOST_RECORD = 2 << 20
 """Bytes of a machine's record; at more, its older half goes. virtlogd's files are as large."""
-MOST_WAITING = 64 << 20
-"""Bytes that wait to be written, as on a full disk; what comes then is not recorded."""
+MOST_WAITING = 8 << 20
+"""Bytes of one user's machines that wait to be written, as on a full disk; what these say then is
+not recorded.
+"""
+
+
+def _nothing() -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSpace:
+    """What the recorders of all hosts share. `lacking`: bytes that the disk has less than its
+    reserve; nothing is recorded while it has. `waiting`: bytes that wait to be written, by user.
+    """
+
+    lacking: Callable[[], int] = _nothing
+    waiting: Counter[int | None] = field(default_factory=Counter)
 
 
 class SimulatedConsole:
@@ -48,29 +66,44 @@ class SimulatedConsole:
         self.push(b"")
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    path: Path
+    data: bytes
+    user: int | None
+
+
 class Recorder:
     """Keeps what ports say in their records: many writes at a time, and none on the loop.
 
     `directory` None: nothing is recorded.
     """
 
-    def __init__(self, directory: Path | None, tasks: Tasks) -> None:
+    def __init__(
+        self, directory: Path | None, tasks: Tasks, space: RecordSpace | None = None
+    ) -> None:
         self._directory, self._tasks = directory, tasks
-        self._said: deque[tuple[Path, bytes]] = deque()
-        self.waiting = 0
+        self._space = space if space is not None else RecordSpace()
+        self._said: deque[_Said] = deque()
         self._writing: asyncio.Task[None] | None = None
+        self._stuck = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait to be written, of all hosts that share the space."""
+        return self._space.waiting.total()
 
     def path(self, machine: UUID) -> Path | None:
         """Where the record of a machine's port is."""
         return self._directory / f"{machine}.log" if self._directory is not None else None
 
-    def take(self, machine: UUID, data: bytes) -> None:
-        """Write this soon, after what was taken before."""
-        path = self.path(machine)
-        if path is None or self.waiting + len(data) > MOST_WAITING:
+    def take(self, machine: UUID, data: bytes, user: int | None = None) -> None:
+        """Write this soon, after what was taken before. `user`: whose machine it is."""
+        path, waiting = self.path(machine), self._space.waiting
+        if path is None or waiting[user] + len(data) > MOST_WAITING:
             return
-        self.waiting += len(data)
-        self._said.append((path, data))
+        waiting[user] += len(data)
+        self._said.append(_Said(path, data, user))
         if self._writing is None:
             self._writing = self._tasks.start(self._write(), name="write console records")
 
@@ -79,31 +112,51 @@ class Recorder:
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
+    async def tried(self) -> None:
+        """Until everything is written, or waits for disk space: then who said it goes on."""
+        if self._writing is None:
+            return
+        stuck = self._tasks.start(self._stuck.wait(), name="see whether the disk is full")
+        await asyncio.wait([self._writing, stuck], return_when=asyncio.FIRST_COMPLETED)
+        stuck.cancel()
+
     async def _write(self) -> None:
         try:
             while self._said:
-                why, written = await asyncio.to_thread(_append, self._said)
-                self.waiting -= written
-                if why:
-                    log.warning("console logs wait for disk space", why=why)
-                    await asyncio.sleep(AGAIN)
+                why, written = await asyncio.to_thread(_append, self._said, self._space.lacking)
+                self._space.waiting.subtract(written)
+                if not why:
+                    self._stuck.clear()
+                    continue
+                log.warning("console logs wait for disk space", why=why)
+                self._stuck.set()
+                await asyncio.sleep(AGAIN)
         finally:
             self._writing = None
+            self._stuck.clear()
+
+    def close(self) -> None:
+        """What still waits is lost, once the tasks have ended."""
+        for each in self._said:
+            self._space.waiting[each.user] -= len(each.data)
+        self._said.clear()
 
 
-def _append(said: deque[tuple[Path, bytes]]) -> tuple[str, int]:
-    """Write all there is; why it had to stop, "" when it had not, and the bytes that are written.
-    What stopped it stays.
+def _append(said: deque[_Said], lacking: Callable[[], int]) -> tuple[str, Counter[int | None]]:
+    """Write all there is; why it had to stop, "" when it had not, and the bytes that are written,
+    by user. What stopped it stays.
     """
-    written = 0
+    written = Counter[int | None]()
     while said:
-        path, data = said[0]
+        first = said[0]
         try:
-            _write_whole(path, data)
+            if lacking():  # the rest is for the daemon's store
+                return os.strerror(errno.ENOSPC), written
+            _write_whole(first.path, first.data)
         except OSError as error:
             return str(error), written
         said.popleft()
-        written += len(data)
+        written[first.user] += len(first.data)
     return "", written
 
 
@@ -138,12 +191,12 @@ def _write_whole(path: Path, data: bytes) -> None:
 class SerialPort:
     """The first serial port of a machine; its output goes to its listener and its record."""
 
-    def __init__(self, machine: UUID, recorder: Recorder) -> None:
-        self._machine, self._recorder = machine, recorder
+    def __init__(self, machine: UUID, recorder: Recorder, user: int | None = None) -> None:
+        self._machine, self._recorder, self._user = machine, recorder, user
         self.listener: SimulatedConsole | None = None
 
     def say(self, data: bytes) -> None:
-        self._recorder.take(self._machine, data)
+        self._recorder.take(self._machine, data, self._user)
         if self.listener is not None:
             self.listener.push(data)
 

@@ -19,7 +19,12 @@ from nospoon.model.secure_boot import KeyDatabase
 from nospoon.probe.record import frame
 from nospoon.providers.base import Medium
 from nospoon.providers.simulated import media, strangers
-from nospoon.providers.simulated.console import Recorder, SerialPort, SimulatedConsole
+from nospoon.providers.simulated.console import (
+    Recorder,
+    RecordSpace,
+    SerialPort,
+    SimulatedConsole,
+)
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guest, hardware, record
 from nospoon.providers.simulated.snapshots import SimulatedSnapshots
@@ -35,13 +40,15 @@ RAMDISKS = frozenset({BootDevice.NETWORK, BootDevice.HTTP, BootDevice.CDROM})
 class SimulatedMachines(SimulatedDriver):
     """The machine driver. Its guests do what real ones do: say what they boot, and shut down."""
 
-    def __init__(self, around: Surroundings, records: Path | None) -> None:
+    def __init__(
+        self, around: Surroundings, records: Path | None, record_space: RecordSpace | None = None
+    ) -> None:
         super().__init__(Kind.MACHINE, around)
         self._ports: dict[UUID, SerialPort] = {}
         self._cmdlines: dict[UUID, str] = {}
         self._chance = SystemRandom()
         self._tasks = Tasks(f"simulated {around.host}")
-        self._recorder = Recorder(records, self._tasks)
+        self._recorder = Recorder(records, self._tasks, record_space)
         self.snapshots = SimulatedSnapshots(around)
 
     @property
@@ -101,9 +108,9 @@ class SimulatedMachines(SimulatedDriver):
             self._publish(observed.shape.uuid, MachineChange.UNDEFINED)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
-        """What the machine says at it is in its record when this returns."""
+        """What the machine says at it is in its record when this returns, if the disk has space."""
         await self._power(machine, command, boot)
-        await self._recorder.flush()
+        await self._recorder.tried()
 
     async def _power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         self.around.begin(f"power {command}")
@@ -180,8 +187,9 @@ class SimulatedMachines(SimulatedDriver):
         return str(self._recorder.path(machine) or "")
 
     async def close(self) -> None:
-        await self._recorder.flush()
+        await self._recorder.tried()
         await self._tasks.close()
+        self._recorder.close()
 
     def reset_by_guest(self, machine: UUID) -> None:
         """What happens when the guest reboots by itself: it follows what it was told last."""
@@ -343,7 +351,9 @@ class SimulatedMachines(SimulatedDriver):
 
     def _port(self, machine: UUID) -> SerialPort:
         if machine not in self._ports:
-            self._ports[machine] = SerialPort(machine, self._recorder)
+            made = self.around.made(machine)
+            user = made.tag.uid if made is not None and made.tag is not None else None
+            self._ports[machine] = SerialPort(machine, self._recorder, user)
         return self._ports[machine]
 
     def _publish(self, machine: UUID, change: MachineChange, reason: str = "") -> None:
