@@ -9,12 +9,14 @@ import socket
 import struct
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nospoon.api.peer import PeerHttp, PeerWebSocket
+from nospoon.runtime.http_limits import LIMITS, HttpLimits
 from nospoon.runtime.limited_http import MOST_FRAMES, MOST_UNREAD, READ_AT_ONCE
 from nospoon.runtime.serve import HttpServer
 
@@ -74,7 +76,13 @@ class Served:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    found = Served(tmp_path / "socket")
+    async with serving(tmp_path / "socket") as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def serving(path: Path, limits: HttpLimits = LIMITS) -> AsyncIterator[Served]:
+    found = Served(path)
 
     class Counted(PeerWebSocket):
         def data_received(self, data: bytes) -> None:
@@ -83,7 +91,9 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(found.path))
-    server = HttpServer(found.app, [listener], http=PeerHttp, ws=Counted, interface="asgi3")
+    server = HttpServer(
+        found.app, [listener], limits=limits, http=PeerHttp, ws=Counted, interface="asgi3"
+    )
     await server.start()
     try:
         yield found
@@ -152,3 +162,16 @@ async def test_little_is_read_at_a_time(served: Served) -> None:
     await ended(reader)
     assert len(served.received) == 20_000
     assert max(served.read[1:]) <= READ_AT_ONCE
+
+
+async def test_a_console_does_not_give_way_to_requests(tmp_path: Path) -> None:
+    """It waits for no request, as a connection that is kept alive does."""
+    limits = replace(LIMITS, per_peer=2)
+    async with serving(tmp_path / "socket", limits) as served:
+        reader, writer, _ = await served.open()
+        for _ in range(4):
+            _, idle = await asyncio.open_unix_connection(str(served.path))
+            served.writers.append(idle)
+        await served.open()
+        writer.write(frame(b"typed"))
+        assert b"taken" in await reader.readuntil(b"taken")

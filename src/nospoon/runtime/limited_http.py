@@ -182,6 +182,7 @@ class LimitedHttp(HttpToolsProtocol):
         if self._stalled is not None:
             self._stalled.cancel()
         super().handle_websocket_upgrade()
+        self._phase = _Phase.BODY  # which has no end: it waits for no request, and is not dropped
         successor = self.transport.get_protocol()
         if isinstance(successor, LimitedWebSocket):
             successor.place = self.place
