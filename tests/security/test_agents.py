@@ -18,7 +18,7 @@ from nospoon.model.agent import Agents
 from nospoon.model.ironic import IronicPlace
 from nospoon.runtime.json_depth import DEEPEST
 from nospoon.runtime.reach import Reach
-from nospoon.services.agents.listeners import MAX_BODY
+from nospoon.services.agents.listeners import MAX_BODY, MAX_VALUES
 from nospoon.services.agents.service import origin
 from nospoon.store import clusters
 from nospoon.testing.downloads import LOOPBACK
@@ -143,6 +143,7 @@ async def test_commands_are_bounded_and_strangers_have_none_read() -> None:
     plain = json.dumps(command).encode()
     long = json.dumps({**command, "params": {"x": "x" * MAX_BODY}}).encode()
     deep = b'{"name": "standby.sync", "params": {"x": %s%s}}' % (b"[" * DEEPEST, b"]" * DEEPEST)
+    wide = b'{"name": "standby.sync", "params": {"x": [0%s]}}' % (b",0" * MAX_VALUES)
     async with ironic() as api, agents() as service:
         service.booted(guest(Machine(), Agents(api=api.url)))
         beat = await api.beats.get()
@@ -151,6 +152,7 @@ async def test_commands_are_bounded_and_strangers_have_none_read() -> None:
             (TOKEN, f"Content-Length: {MAX_BODY + 1}", b"", 413),
             (TOKEN, "Transfer-Encoding: chunked", chunked(long), 413),
             (TOKEN, f"Content-Length: {len(deep)}", deep, 400),
+            (TOKEN, f"Content-Length: {len(wide)}", wide, 400),
             ("x", f"Content-Length: {MAX_BODY}", b"", 401),
             ("x", f"Content-Length: {len(deep)}", deep, 401),
         ):

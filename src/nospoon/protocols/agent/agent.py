@@ -30,6 +30,16 @@ INSPECTION_SECONDS = 30.0
 LOOKUP_SECONDS, FIRST_PAUSE, LONGEST_PAUSE = 300.0, 2.0, 30.0
 NEWS_SECONDS = 5.0
 """No agent beats more often, whatever it has to tell."""
+SHORTEST_BEAT, LONGEST_BEAT = 1.0, 86400.0
+"""Seconds between heartbeats that an API may choose: each costs the daemon a request."""
+KEPT, LARGE = 64, 16 << 10
+"""Commands whose results are kept. Of one with more bytes of parameters they are not, once another
+follows: Ironic looks at those of the last one.
+"""
+LONGEST_LABEL, LONGEST_NAME, LOGGED = 100, 255, 64 << 10
+"""Characters of a command with its step, of ids and tokens, and of what it said."""
+LONGEST_ANSWER = 1 << 20
+"""Bytes that are read of what an API tells of a node."""
 _INSPECTING = "lookup_bmc_addresses"
 """What Ironic notes of a node in `driver_internal_info` while it is inspected."""
 
@@ -121,8 +131,9 @@ class Agent:
     """One boot of one machine. Who drives it carries out effects and calls `expire` in time."""
 
     __slots__ = (
-        "_birth", "_expected", "_gives_up", "_inspects", "_interval", "_known", "_news", "_next",
-        "_over", "_pause", "_results", "_token", "_waiting", "_work", "node",
+        "_begun", "_birth", "_expected", "_gives_up", "_inspects", "_interval", "_is_large",
+        "_known", "_news", "_next", "_over", "_pause", "_results", "_token", "_waiting", "_work",
+        "node",
     )  # fmt: skip
 
     def __init__(self, birth: Birth) -> None:
@@ -136,6 +147,7 @@ class Agent:
         self._inspects = False
         self._news = self._over = False
         self._results: list[dict[str, Any]] = []
+        self._begun, self._is_large = 0, False
         self._work: _Work | None = None
         self.node = Node(birth.machine, birth.image)
 
@@ -186,9 +198,11 @@ class Agent:
                 return self._not_found(status, now)
 
     def run(
-        self, name: str, params: Any, now: float, *, chance: float
+        self, name: str, params: Any, now: float, *, chance: float, size: int = 0
     ) -> tuple[Reply, list[Effect]]:
-        """A caller's command. `chance`: from 0 to 1, whether it fails by accident."""
+        """A caller's command. `chance`: from 0 to 1, whether it fails by accident. `size`: bytes of
+        its parameters.
+        """
         if self._work is not None:
             return fault(409, f"Agent is busy executing the command {self._work.label}"), []
         command = COMMANDS.get(name)
@@ -198,7 +212,16 @@ class Agent:
             return fault(
                 400, f"Invalid command params: {name} needs {', '.join(command.needs)}"
             ), []
+        self._forget(size)
         return self._begin_command(name, command, params, now, chance=chance)
+
+    def _forget(self, size: int) -> None:
+        """Before a command of so many bytes: who knows the token may send as many as he likes."""
+        if self._is_large:
+            self._results[-1] |= {"command_params": {}, "command_result": None}
+        self._is_large = size > LARGE
+        del self._results[: max(0, len(self._results) - KEPT + 1)]
+        self._begun += 1
 
     def listed(self) -> Reply:
         """Its commands, the oldest first; who looks needs no news."""
@@ -218,10 +241,10 @@ class Agent:
     def _begin_command(
         self, name: str, command: Command, params: dict[str, Any], now: float, *, chance: float
     ) -> tuple[Reply, list[Effect]]:
-        made = _made(name, params, uuid5(_COMMANDS, f"{self.node.uuid} {now} {len(self._results)}"))
+        made = _made(name, params, uuid5(_COMMANDS, f"{self.node.uuid} {now} {self._begun}"))
         self._results.append(made)
         self._news = False
-        label = f"{name} {step_of(params)}".rstrip()
+        label = f"{name} {step_of(params)}"[:LONGEST_LABEL].rstrip()
         seconds = self._seconds(label) if command.slow else 0.0
         work = _Work(command, label, self._fate(label, chance), now + seconds)
         reply = Reply(200, made, waits_for=str(made["id"]))
@@ -286,9 +309,9 @@ class Agent:
         node, config = _mapping(told.get("node")), _mapping(told.get("config"))
         if not node.get("uuid"):
             return self._not_found(0, now)
-        first, self._known = not self._known, str(node["uuid"])
+        first, self._known = not self._known, str(node["uuid"])[:LONGEST_NAME]
         self._inspects, self._pause = False, NEWS_SECONDS
-        token = str(config.get("agent_token") or "")
+        token = str(config.get("agent_token") or "")[:LONGEST_NAME]
         if token and token != HIDDEN:
             self._token = token
         if not self._token:
@@ -303,8 +326,9 @@ class Agent:
     def _heartbeat_seconds(self, config: Mapping[str, Any]) -> float:
         """As ironic-python-agent chooses: between 0.3 and 0.6 of the longest silence."""
         longest = config.get("heartbeat_timeout")
-        longest = float(longest) if isinstance(longest, int | float) and longest > 0 else 300.0
-        return self._birth.behaviour.heartbeat or longest * (0.3 + 0.3 * self._birth.spread)
+        longest = longest if isinstance(longest, int | float) and longest > 0 else 300.0
+        chosen = min(longest, LONGEST_BEAT) * (0.3 + 0.3 * self._birth.spread)
+        return self._birth.behaviour.heartbeat or max(chosen, SHORTEST_BEAT)
 
     def _not_found(self, status: int, now: float) -> Sequence[Effect]:
         if now >= self._gives_up:
@@ -337,7 +361,7 @@ class Agent:
         return [self._say(f"the API refuses heartbeats: {status}")] if refused else []
 
     def _say(self, text: str) -> Say:
-        self.node.log += f"{text}\n"
+        self.node.log = f"{self.node.log}{text}\n"[-LOGGED:]
         return Say(text)
 
 
@@ -373,9 +397,11 @@ def _error(refused: Refused, label: str) -> dict[str, Any]:
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
+    if len(body) > LONGEST_ANSWER:
+        return {}
     try:
         return _mapping(json.loads(body))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
 
 

@@ -16,6 +16,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 Json = dict[str, Any]
+LONGEST_IMAGE, LONGEST_WHY = 8000, 500
+"""Characters of an image's URL, and of why a command failed, that are remembered."""
 MANAGER = "GenericHardwareManager"
 VERSION: Json = {"generic_hardware_manager": "1.2"}
 
@@ -45,8 +47,8 @@ class Refused(Exception):
     """A command that fails: `kind` as the agent's error classes, and why."""
 
     def __init__(self, kind: str, why: str) -> None:
-        super().__init__(why)
-        self.kind, self.why = kind, why
+        super().__init__(why[:LONGEST_WHY])
+        self.kind, self.why = kind, why[:LONGEST_WHY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _write(node: Node, arguments: Json) -> str:
     if not isinstance(told, dict) or not told.get("id"):
         raise Refused("InvalidCommandParamsError", "write_image needs image_info with an id")
     urls = told.get("urls") or [told["id"]]
-    node.image = str(urls[0])
+    node.image = str(urls[0])[:LONGEST_IMAGE]
     node.partitions = _partitions(node) if told.get("image_type") == "partition" else {}
     return f"image ({told['id']}) written to device /dev/vda"
 

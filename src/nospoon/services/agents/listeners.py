@@ -6,7 +6,6 @@ It stays open for a while after its last agent: the next one is rarely far.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import ssl
 import tempfile
@@ -35,6 +34,8 @@ from nospoon.runtime.tls import self_signed
 BACKLOG = 1024
 MAX_BODY = 8 << 20
 """Bytes of a command: a node and its ports as Ironic has them, and a config drive in base64."""
+MAX_VALUES = 1 << 16
+"""Values of it, as far as commas and brackets tell; those within strings count, too."""
 MOST, IDLE = 64, 60.0
 """Listeners of one user's agents, and seconds for which one stays open without an agent."""
 Setting = tuple[str, int, bool]
@@ -55,7 +56,9 @@ class Commanded(Protocol):
     def refusal(self, machine: UUID, *, token: str) -> Reply | None:
         """Why this caller may command nothing; None where it may."""
 
-    async def command(self, machine: UUID, body: Any, *, token: str, waits: bool) -> Reply: ...
+    async def command(
+        self, machine: UUID, body: Any, *, token: str, waits: bool, size: int
+    ) -> Reply: ...
 
     def commands(self, machine: UUID, *, token: str) -> Reply:
         """What it was told to do so far."""
@@ -174,6 +177,8 @@ def _app(agents: Commanded) -> Starlette:
         data = await _received(request)
         if data is None:
             return _response(fault(413, f"expected a body of at most {MAX_BODY} bytes, got more"))
+        if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+            return _response(fault(400, f"expected at most {MAX_VALUES} values, got more"))
         if is_too_deep(data):
             return _response(fault(400, f"expected at most {DEEPEST} levels, got more"))
         try:
@@ -181,7 +186,9 @@ def _app(agents: Commanded) -> Starlette:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _response(fault(400, "The body is not JSON"))
         waits = request.query_params.get("wait", "").lower() == "true"
-        return _response(await agents.command(machine, body, token=token, waits=waits))
+        return _response(
+            await agents.command(machine, body, token=token, waits=waits, size=len(data))
+        )
 
     async def command(request: Request) -> Response:
         machine, token = _machine(request), request.query_params.get("agent_token", "")
@@ -226,4 +233,4 @@ def _machine(request: Request) -> UUID | None:
 
 
 def _response(reply: Reply) -> Response:
-    return Response(json.dumps(reply.body), reply.status, media_type="application/json")
+    return Response(msgspec.json.encode(reply.body), reply.status, media_type="application/json")

@@ -288,7 +288,9 @@ class AgentService:
             return _nobody(machine)
         return None if running.agent.trusts(token) else _untrusted()
 
-    async def command(self, machine: UUID, body: Any, *, token: str, waits: bool) -> Reply:
+    async def command(
+        self, machine: UUID, body: Any, *, token: str, waits: bool, size: int = 0
+    ) -> Reply:
         running = self._running.get(machine)
         if running is None:
             return _nobody(machine)
@@ -297,8 +299,9 @@ class AgentService:
         if not running.agent.trusts(token):
             return fault(401, "Token invalid.")
         reply, effects = running.agent.run(
-            body["name"], body.get("params"), clock.monotonic(), chance=self._chance.random()
-        )
+            body["name"], body.get("params"), clock.monotonic(), chance=self._chance.random(),
+            size=size,
+        )  # fmt: skip
         ended = None
         if waits and reply.body.get("command_status") == "RUNNING":
             ended = asyncio.get_running_loop().create_future()
