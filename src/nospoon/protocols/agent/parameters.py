@@ -14,8 +14,11 @@ API = "ipa-api-url"
 TOKEN = "ipa-agent-token"  # noqa: S105  (the parameter's name)
 INSPECTION = "ipa-inspection-callback-url"
 _CONTINUE = "/v1/continue_inspection"
-_PER_MAC = re.compile(r"\bchain\s+(?:--\S+\s+)*([^\s$]*)\$\{\S*?mac:hexhyp\}([^\s$]*)")
-_MENU = re.compile(r"^\s*(?:linux|linuxefi|append)\s+(.*)$", re.MULTILINE)
+# Servers of scripts and images may send anything: each of these looks at a character a few times
+# only (possessive quantifiers, and one place where a match may begin), because no other thread runs
+# meanwhile.
+_PER_MAC = re.compile(r"(?<!\S)chain\s++(?:--\S++\s++)*+([^\s$]*+)\$\{\S*?mac:hexhyp\}([^\s$]*+)")
+_MENU = re.compile(r"^[^\S\n]*+(?:linux|linuxefi|append)[^\S\n]++(.*)$", re.MULTILINE)
 _ENDS = re.compile(r"\s(?:\|\||&&)\s")
 _ISSET = re.compile(r"\$\{mac(?::[a-z]+)?\}")
 

@@ -18,6 +18,9 @@ from nospoon.runtime.http import Answer
 
 Get = Callable[[str], Awaitable[Answer]]
 
+LONGEST = 64 << 10
+"""Bytes of a script that are read; Ironic's have 2 KiB."""
+
 __all__ = ["LocalDisk", "Nothing", "Ramdisk", "follow"]
 
 
@@ -42,4 +45,4 @@ async def _script(url: str, get: Get) -> str:
     answer = await get(url)
     if answer.status >= 500:
         raise ProviderError(f"{url} answers {answer.status}")
-    return answer.body.decode("utf-8", "replace") if answer.status == 200 else ""
+    return answer.body[:LONGEST].decode("utf-8", "replace") if answer.status == 200 else ""

@@ -63,7 +63,7 @@ _TARGETS = (
     (re.compile(rf"{ROOT}/Managers/{_ID}"), Component.BMC),
     (re.compile(rf"{ROOT}/Systems/{_ID}(/Bios)?"), Component.BIOS),
 )
-_VERSION = re.compile(r"\d+(?:[._-]\d+)+(?:-?[A-Za-z]\w*)?")
+_VERSION = re.compile(r"(?<!\d)\d++(?:[._-]\d+)+(?:-?[A-Za-z]\w*)?")
 _FOR_BIOS = re.compile(r"bios|uefi|ovmf", re.IGNORECASE)
 
 

@@ -1,0 +1,57 @@
+"""Texts of media, boot scripts and names of images that make a pattern look at them for ever: no
+other thread of the daemon runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from nospoon.protocols.agent.parameters import of_menu, per_mac
+from nospoon.services.bmcs.redfish.update import _version
+
+LONG = 1 << 20
+SECONDS = 60
+"""In which these take milliseconds, and hours where each character is looked at for each one."""
+PARAMETERS, UPDATE = "nospoon.protocols.agent.parameters", "nospoon.services.bmcs.redfish.update"
+
+
+@pytest.mark.parametrize(
+    ("module", "call"),
+    [
+        (PARAMETERS, f"of_menu('\\n' * {LONG})"),
+        (PARAMETERS, f"of_menu(' \\n' * {LONG})"),
+        (PARAMETERS, f"of_menu('linux' + ' ' * {LONG})"),
+        (PARAMETERS, f"per_mac('--chain ' * {LONG}, '02:00:00:00:00:01')"),
+        (PARAMETERS, f"per_mac('chain ' * {LONG}, '02:00:00:00:00:01')"),
+        (PARAMETERS, f"per_mac('chain ' + '--a ' * {LONG}, '02:00:00:00:00:01')"),
+        (UPDATE, f"_version('http://files/' + '1' * {LONG}, 'digest')"),
+    ],
+)
+def test_no_text_is_looked_at_again_and_again(module: str, call: str) -> None:
+    text = f"from {module} import *; from {module} import {call.partition('(')[0]}; {call}"
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (
+            of_menu("set x\n\tlinux  /vmlinuz ipa-api-url=a quiet \n"),
+            "/vmlinuz ipa-api-url=a quiet",
+        ),
+        (of_menu("label x\r\n  append ipa-api-url=b\r\n"), "ipa-api-url=b"),
+        (
+            per_mac(":boot\nchain --autofree --replace a/${mac:hexhyp}.x || goto b", "0a:0b"),
+            "a/0a-0b.x",
+        ),
+        (per_mac("#!ipxe\n\nchain pxelinux.cfg/${net0/mac:hexhyp}", "0a:0b"), "pxelinux.cfg/0a-0b"),
+        (_version("http://files/bios-2.10.3-rc1.bin", ""), "2.10.3-rc1"),
+        (_version("http://files/u20.1-and-v7_2.bin", ""), "7_2"),
+    ],
+)
+def test_what_they_are_to_find_is_found(found: Any, wanted: str) -> None:
+    assert found == wanted
