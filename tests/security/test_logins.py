@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_bytes
 
+import bcrypt
 from structlog.testing import capture_logs
 
 from nospoon.bmc.pdu import apc
@@ -33,9 +35,9 @@ from nospoon.protocols.snmp.pdu import Binding, Message, Pdu, Type, Version, wri
 from nospoon.protocols.snmp.usm import User
 from nospoon.runtime.udp import Peer
 from nospoon.services.bmcs.redfish.exchange import ROOT
-from nospoon.testing.bench import bench, config
+from nospoon.testing.bench import bench, config, free_port
 from nospoon.testing.console import Console
-from nospoon.testing.redfish import client
+from nospoon.testing.redfish import SYSTEMS, Client, basic, client
 from nospoon.testing.redfish_app import Login, Redfish
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -270,3 +272,15 @@ def test_a_network_of_ipv6_is_one_source_wherever_something_is_counted() -> None
     assert not budget.pays(network[0], 64)
     assert failures.failed("bmc", "::ffff:192.0.2.9", "bob", now=0.0) == 1
     assert failures.failed("bmc", "192.0.2.9", "bob", now=0.0) == 2
+
+
+async def test_checks_of_hashes_at_one_address_hold_up_no_logins_at_others() -> None:
+    async with bench(2) as b, asyncio.timeout(20):
+        first, second = b.configs
+        hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+        port = free_port(socket.SOCK_STREAM)
+        moved = replace(second, password=hashed, bmc=replace(second.bmc, redfish_port=port))
+        await b.service.put(moved)
+        accounts = b.service.listeners.accounts
+        async with accounts.checking((first.bmc.address, first.bmc.redfish_port)):
+            assert (await Client(moved, basic(moved, "secret")).get(SYSTEMS)).status == 200

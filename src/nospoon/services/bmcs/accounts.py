@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
+from weakref import WeakValueDictionary
 
 from nospoon.bmc.users import ADMINISTRATOR, OWNER, User, added
 from nospoon.model.passwords import is_hash
@@ -83,8 +84,7 @@ class Accounts:
         self._by_id: dict[str, RedfishSession] = {}
         self.failures = Failures()
         self.log = RateLimitedLog()
-        self.checking = asyncio.Lock()
-        """Held while a password is compared with a hash, which takes milliseconds of a thread."""
+        self._checking: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
         self.changing = asyncio.Lock()
         """Held while an account is changed on all its BMCs, which takes many turns of the loop."""
 
@@ -133,6 +133,12 @@ class Accounts:
         account = hmac.digest(self._key, _HASHED + f"{username}\0{password}".encode(), "sha256")
         self._hashed.setdefault(username, {})[account] = password
         return account
+
+    def checking(self, place: object) -> asyncio.Lock:
+        """To be held while a password is compared with hashes of BMCs at one address: each takes
+        milliseconds of a thread, and logins at other addresses do not wait for all of them.
+        """
+        return self._checking.setdefault(place, asyncio.Lock())
 
     def holders(self, account: bytes) -> Iterator[UUID]:
         """The BMCs that know this account, also where it may not log in now."""

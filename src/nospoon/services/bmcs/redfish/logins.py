@@ -55,7 +55,8 @@ async def _by_hash(exchange: Exchange, username: str, password: str) -> bytes | 
     first one is checked.
     """
     accounts, worker = exchange.accounts, exchange.service.listeners.passwords
-    here = exchange.service.redfish_at(exchange.request.scope["server"])
+    place = exchange.request.scope["server"]
+    here = exchange.service.redfish_at(place)
 
     def hashes() -> dict[bytes, str]:
         """Of accounts that may use a BMC here: others of the name cost a check each, too."""
@@ -64,7 +65,7 @@ async def _by_hash(exchange: Exchange, username: str, password: str) -> bytes | 
 
     if not hashes():
         return None
-    async with accounts.checking:
+    async with accounts.checking(place):
         found = accounts.find(username, password)
         for account, text in hashes().items() if found is None else ():
             try:
