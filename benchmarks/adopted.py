@@ -118,7 +118,7 @@ def get(url: str, password: str = "") -> None:
         answer.read()
 
 
-def until(answers: Callable[[], object], seconds: float = 120) -> None:
+def until(answers: Callable[[], object], seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while True:
         try:

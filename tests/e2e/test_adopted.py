@@ -297,6 +297,11 @@ def test_a_domain_that_its_owner_removes_is_told_and_nothing_else_is_removed(
     domain.define(BY_CLASS, guests.speaking_disk())
     name, file = cluster(rack, f"nodes: [{{adopt: '{domain.uuid}', name: vm}}]\n", rack.names[0])
     rack.run("up", "--yes", file)
+    disk = domain.directory / "more.img"
+    disk.write_bytes(bytes(1 << 20))
+    virsh("attach-disk", domain.name, str(disk), "vdb", "--config")
+    (shown,) = rack.json("status", name)
+    assert "its owner changed disks" in shown["drift"]
     virsh("undefine", domain.name)
     assert "no such machine on here" in rack.run("plan", file, status=1).stderr
     (row,) = rack.json("node", "list")

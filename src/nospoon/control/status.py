@@ -30,7 +30,7 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     for node in prepared.seen.cluster.nodes:
         steps = by_node.pop(node.name, [])
         states[node.name] = (_state(steps), "; ".join(_drift(step, said) for step in steps))
-        if not steps and node.name in owners:
+        if node.name in owners and all(step.key.kind is Kind.BMC for step in steps):
             changes = (f"{c.field}: {c.observed} -> {c.desired}" for c in owners[node.name])
             states[node.name] = ("drifted", f"its owner changed {', '.join(changes)}")
         elif not steps and node.name in late:
