@@ -25,6 +25,11 @@ NEEDLESS: Mapping[str, str] = {
     "STORAGE_POOL": "media are kept in a pool of the cluster",
     "DEBUG": "see NOSPOON_LOG",
     "FEATURE_SET": "all features are on",
+    "CHASSIS": "each machine has a Chassis of its own",
+    "INDICATOR_LEDS": "clients set the LED of each machine",
+    "STORAGE": "Storage shows the disks that a machine has",
+    "DRIVES": "Storage shows the disks that a machine has",
+    "VOLUMES": "an adopted machine is given no volumes",
 }
 """Settings without a place here, and why none is needed."""
 TAKEN = frozenset({"LISTEN_IP", "LISTEN_PORT", "SSL_CERT", "SSL_KEY", "AUTH_FILE", "LIBVIRT_URI",
