@@ -132,6 +132,10 @@ def test_what_would_change_what_is_its_owners_is_refused(shared: Rack) -> None:
     targets = system["Boot"]["BootSourceOverrideTarget@Redfish.AllowableValues"]
     assert "Cd" in targets
     assert "BiosSetup" not in targets
+    shared.ipmitool(bmc, "chassis", "bootdev", "bios")  # exits with 0 if it is refused, too
+    assert "Setup" not in shared.ipmitool(bmc, "chassis", "bootparam", "get", "5")
+    refused = shared.run("node", "boot", f"{name}/lab-a", "setup", status=2).stderr
+    assert "an adopted machine does not boot into setup" in refused
     with pytest.raises(urllib.error.HTTPError) as caught:
         System(bmc).ask("POST", "/Storage/0/Volumes", {"CapacityBytes": 1 << 20})
     assert caught.value.code == 409

@@ -426,6 +426,7 @@ def _inventory(config: BmcConfig) -> Inventory:
         memory=machine.memory,
         version=__version__,
         firmware=FIRMWARES[machine.firmware],
+        adopted=bool(machine.adopted),
     )
 
 
