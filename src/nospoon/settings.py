@@ -294,6 +294,13 @@ def make_directory(directory: Path, mode: int) -> None:
             hint="NOSPOON_STATE_DIR, NOSPOON_RUNTIME_DIR, NOSPOON_CACHE_DIR and NOSPOON_POOL_DIR "
             "say where nospoon keeps its files.",
         ) from error
+    owner = directory.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:  # who may put links there, for root to follow
+        raise UsageError(
+            f"the directory {directory} belongs to user {owner}: root's daemon writes only in "
+            "directories of root",
+            hint=f"Name another one, or: chown root {directory}",
+        )
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write to the directory {directory}: Permission denied")
 

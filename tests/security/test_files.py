@@ -17,7 +17,10 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 from nospoon.cli.output import write_private
 from nospoon.control.bundle import Whose, lines_of
 from nospoon.control.files import Files
+from nospoon.daemon.instance import locked
+from nospoon.errors import UsageError
 from nospoon.runtime.hardening import restrict
+from nospoon.settings import make_directory
 from nospoon.testing.rack import private_rack
 
 CLUSTER = "cluster: {name}\nhosts: {{s: simulated}}\nnodes: [{{name: n, bmc: [ipmi]}}]\n"
@@ -55,6 +58,30 @@ def test_rights_beyond_the_wanted_ones_are_taken_away_and_none_are_given(tmp_pat
         directory.chmod(had)
         restrict(directory, 0o711)
     assert [mode(each) for each in (wide, narrow, shared)] == [0o711, 0o700, 0o1777]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+def test_roots_daemon_writes_in_no_directory_of_another_user(tmp_path: Path) -> None:
+    make_directory(tmp_path, 0o711)
+    os.chown(tmp_path, OTHER, -1)
+    with pytest.raises(UsageError, match=f"belongs to user {OTHER}: .*chown root"):
+        make_directory(tmp_path, 0o711)
+    with private_rack() as rack:
+        (rack.directory / "state").mkdir()
+        os.chown(rack.directory / "state", OTHER, -1)
+        refused = rack.run("daemon", "start", status=2)
+        assert f"state belongs to user {OTHER}" in refused.stderr
+        assert not list((rack.directory / "state").iterdir())
+
+
+def test_other_users_cannot_lock_the_file_that_one_daemon_locks(tmp_path: Path) -> None:
+    """Reading is enough for flock(2): who waits for the lock has it when the daemon dies."""
+    file = tmp_path / "nospoond.pid"
+    file.touch(0o644)
+    for _ in range(2):
+        with locked(file):
+            assert mode(file) == 0o600
+        assert not file.exists()
 
 
 def test_a_daemon_corrects_its_directories_dumps_no_core_and_saved_plans_have_no_secret() -> None:

@@ -15,12 +15,18 @@ from nospoon.settings import make_directory
 SOCKET_MODE = 0o666
 """Everybody may connect; who may do what is decided by peer credentials."""
 
+PID_FILE_MODE = 0o600
+"""Who can open a file, if only to read it, can lock it (flock(2)), and would keep the next daemon
+from starting where this one dies.
+"""
+
 
 @contextlib.contextmanager
 def locked(pid_file: Path) -> Iterator[None]:
     """Hold the pid file's lock. Raises `Conflict` when another daemon does."""
     make_directory(pid_file.parent, 0o755)
-    descriptor = os.open(pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PID_FILE_MODE)
+    os.fchmod(descriptor, PID_FILE_MODE)  # earlier versions let others read it
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
