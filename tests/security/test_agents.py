@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +18,12 @@ from tests.security.asked import OWNER, a_daemon
 
 from nospoon.model.agent import Agents
 from nospoon.model.ironic import IronicPlace
+from nospoon.protocols.agent.parameters import of_menu, per_mac, target
+from nospoon.providers.simulated.media import LARGEST_MENU
 from nospoon.runtime.json_depth import DEEPEST
 from nospoon.runtime.reach import Reach
 from nospoon.services.agents.listeners import MAX_BODY, MAX_VALUES
-from nospoon.services.agents.service import origin
+from nospoon.services.agents.service import MOST_SCRIPT, origin
 from nospoon.store import clusters
 from nospoon.testing.downloads import LOOPBACK
 
@@ -157,3 +161,51 @@ async def test_commands_are_bounded_and_strangers_have_none_read() -> None:
             ("x", f"Content-Length: {len(deep)}", deep, 401),
         ):
             assert await sent(beat, token, head, body) == status
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n",
+        "\t\n",
+        " ",
+        "--chain ",
+        "chain ",
+        "chain --a ",
+        "chain\n",
+        "chain x${",
+        "linux\n",
+        "${mac:",
+    ],
+)
+def test_no_menu_or_script_takes_long_to_look_through(text: str) -> None:
+    """A menu of 64 KiB of empty lines stopped everything for half a minute, and a script for as
+    long as it was long. CPU time, in which other processes do not count.
+    """
+    began = time.process_time()
+    for head in ("", "chain ", "kernel "):
+        whole = head + text * (LARGEST_MENU // len(text))
+        assert of_menu(whole) == ""
+        assert per_mac(whole, "02:00:00:00:00:01") is None
+        target(whole, "02:00:00:00:00:01")
+    assert time.process_time() - began < 5
+
+
+async def test_a_boot_script_that_is_too_long_is_not_read() -> None:
+    async def long(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        size = MOST_SCRIPT + 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"\n" * size)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(long, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    machine = Machine()
+    async with server, agents() as service:
+        script = f"http://127.0.0.1:{port}/boot.ipxe"
+        service.booted(guest(machine, Agents(boot_script=script)))
+        await machine.until(lambda: bool(machine.done))
+    (told,) = machine.done
+    assert "boot.ipxe does not answer" in told

@@ -106,10 +106,10 @@ def _start(lines: list[str]) -> int:
 
 def _after_url(words: list[str]) -> str:
     """Of `kernel`'s arguments those after its options and the URL, to the end of the command."""
-    rest = list(words)
-    while rest and rest[0].startswith("--"):
-        del rest[:2]
-    return _ENDS.split(f" {' '.join(rest[1:])} ")[0].strip()
+    at = 0
+    while at < len(words) and words[at].startswith("--"):
+        at += 2
+    return _ENDS.split(f" {' '.join(words[at + 1 :])} ")[0].strip()
 
 
 def of_menu(text: str) -> str:

@@ -53,6 +53,10 @@ HEADERS = (("X-OpenStack-Ironic-API-Version", API_VERSION), ("Accept", "applicat
 PATIENCE, SCRIPT_PATIENCE = 60.0, 30.0
 AT_ONCE = 64
 """Requests of one user's agents under way; more wait, for the sake of descriptors."""
+MOST_SCRIPT, MOST_ANSWER = 64 << 10, 1 << 20
+"""Bytes of a boot script, and of an answer of Ironic: they are read where nothing else runs
+meanwhile, and anybody may have written them.
+"""
 
 
 @dataclass(slots=True)
@@ -232,7 +236,9 @@ class AgentService:
     async def _script(self, machine: UUID, url: str) -> Answer:
         reach = replace(self._bounds.reach, anywhere=True)
         async with self._turn_of(self._bounds.owner_of(machine)):
-            return await request("GET", url, verify=False, patience=SCRIPT_PATIENCE, reach=reach)
+            return await request(
+                "GET", url, verify=False, patience=SCRIPT_PATIENCE, reach=reach, most=MOST_SCRIPT
+            )
 
     def _turn_of(self, owner: int) -> asyncio.Semaphore:
         """Requests of one user wait for each other, while a server is silent, not for others'."""
@@ -249,7 +255,7 @@ class AgentService:
             try:
                 return await request(
                     ask.method, ask.url, ask.body, headers=HEADERS, verify=False,
-                    patience=PATIENCE, reach=reach,
+                    patience=PATIENCE, reach=reach, most=MOST_ANSWER,
                 )  # fmt: skip
             except ProviderError as error:
                 log.info("Ironic does not answer an agent", why=str(error))
