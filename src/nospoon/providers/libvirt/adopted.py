@@ -25,7 +25,7 @@ from nospoon.providers.libvirt.hypervisor import Connect, ignoring
 from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.owner import BOOT, CDROM, NAMESPACE, Owner, owner_element, owner_in
 
-EMPTY = re.compile(r"\s*<metadata\s*/>|\s*<metadata>\s*</metadata>")
+EMPTY = re.compile(r"(?<!\s)\s*(?:<metadata\s*/>|<metadata>\s*</metadata>)")
 QEMU = frozenset({"qemu", "kvm"})
 _NOBODY = Owner(OwnerTag("", UUID(int=0)), "", adopted=True)
 SETTLE_SECONDS = 0.2

@@ -41,7 +41,7 @@ BUILT_IN = re.compile(r"pc(-i440fx-.*)?$")
 """Machine types with an IDE controller, of which libvirt tells when something is on it."""
 MEDIA = ("source", "backingStore")
 """Elements of a drive that are its medium."""
-IDE = re.compile(r"\s*<controller type='ide'[^>]*(/>|>.*?</controller>)", re.DOTALL)
+IDE = re.compile(r"(?<!\s)\s*<controller type='ide'[^>]*(/>|>.*?</controller>)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
