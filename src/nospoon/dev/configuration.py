@@ -13,6 +13,8 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
+from nospoon.dev.options import rendered
+
 CLOUD = "nospoon-dev"
 """The cloud's name in clouds.yaml."""
 USER = "admin"
@@ -141,13 +143,7 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
         place, _, value = each.partition("=")
         section, _, option = place.rpartition(".")
         sections.setdefault(section or "DEFAULT", {})[option] = value
-    return "\n".join(_section(name, options) for name, options in sections.items())
-
-
-def _section(name: str, options: Mapping[str, Any]) -> str:
-    # oslo.config substitutes $name in values
-    lines = [f"{key} = {str(value).replace('$', '$$')}" for key, value in options.items()]
-    return "\n".join([f"[{name}]", *lines, ""])
+    return rendered(sections)
 
 
 def clouds(wanted: Wanted, password: str) -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""What an empty cloud is filled with: accounts, the catalogue, flavors, an image, a network.
+
+A cloud that was not filled to the end is removed by the next `up`, so nothing is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nospoon.dev.cloud.client import Client
+from nospoon.dev.cloud.configuration import PUBLIC, Passwords
+from nospoon.dev.cloud.wanted import PROJECT, REGION, Api, Wanted
+
+NETWORK = "public"
+IMAGE, IMAGE_FILE = "ipxe", Path("/usr/lib/ipxe/ipxe.iso")
+"""An image that shows at once on the console that a server runs (Debian's package `ipxe`)."""
+_CATALOGUE = {
+    Api.PLACEMENT: ("placement", ""),
+    Api.GLANCE: ("image", ""),
+    Api.NEUTRON: ("network", ""),
+    Api.NOVA: ("compute", "/v2.1"),
+}
+"""Type of each service, and the path of its endpoint. Keystone makes its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """RAM in MiB, disks in GiB. A server that boots an ISO has its CD as root disk, and the
+    ephemeral disk is its blank one.
+    """
+
+    name: str
+    ram: int
+    vcpus: int
+    disk: int
+    ephemeral: int = 0
+
+
+FLAVORS = (
+    Flavor("tiny", 256, 1, 1),
+    Flavor("small", 2048, 1, 10),
+    Flavor("medium", 4096, 2, 20),
+    Flavor("metal.tiny", 512, 1, 1, 1),
+    Flavor("metal.small", 3072, 2, 1, 10),
+)
+
+
+def keystone_bootstrap(wanted: Wanted, passwords: Passwords) -> list[str]:
+    """Arguments of keystone-manage: roles, the administrator, and Keystone's own endpoint."""
+    url = f"{wanted.url(Api.KEYSTONE)}/v3"
+    return [
+        "bootstrap", "--bootstrap-password", passwords.admin, "--bootstrap-region-id", REGION,
+        "--bootstrap-public-url", url, "--bootstrap-internal-url", url,
+        "--bootstrap-admin-url", url,
+    ]  # fmt: skip
+
+
+async def accounts(client: Client, passwords: Passwords) -> None:
+    """The services' account, the ordinary project with its user, and the catalogue."""
+    listed = (await client.call("GET", Api.KEYSTONE, "/v3/roles"))["roles"]
+    roles = {each["name"]: each["id"] for each in listed}
+    for name, password, wanted in (
+        ("service", passwords.service, ("admin", "service")),
+        (PROJECT, passwords.user, ("member", "reader")),
+    ):
+        project = await _identity(client, "project", {"name": name})
+        user = await _identity(
+            client, "user", {"name": name, "password": password, "default_project_id": project}
+        )
+        for role in wanted:
+            path = f"/v3/projects/{project}/users/{user}/roles/{roles[role]}"
+            await client.call("PUT", Api.KEYSTONE, path)
+    for api, (kind, path) in _CATALOGUE.items():
+        service = await _identity(client, "service", {"name": api, "type": kind})
+        for interface in ("public", "internal", "admin"):
+            told = {
+                "service_id": service, "interface": interface, "region_id": REGION,
+                "url": client.wanted.url(api) + path,
+            }  # fmt: skip
+            await _identity(client, "endpoint", told)
+
+
+async def _identity(client: Client, kind: str, wanted: Mapping[str, Any]) -> str:
+    """Make something in Keystone; its id."""
+    made = await client.call("POST", Api.KEYSTONE, f"/v3/{kind}s", {kind: wanted})
+    return str(made[kind]["id"])
+
+
+async def flavors(client: Client) -> None:
+    """Flavors that every project can use."""
+    for each in FLAVORS:
+        told = {
+            "name": each.name, "ram": each.ram, "vcpus": each.vcpus, "disk": each.disk,
+            "OS-FLV-EXT-DATA:ephemeral": each.ephemeral,
+        }  # fmt: skip
+        await client.call("POST", Api.NOVA, "/v2.1/flavors", {"flavor": told})
+
+
+async def image(client: Client) -> None:
+    """iPXE as an ISO, where Debian's package of it is installed."""
+    if not IMAGE_FILE.exists():
+        return
+    told = {
+        "name": IMAGE, "disk_format": "iso", "container_format": "bare", "visibility": "public",
+    }  # fmt: skip
+    made = await client.call("POST", Api.GLANCE, "/v2/images", told)
+    await client.upload(f"/v2/images/{made['id']}/file", IMAGE_FILE)
+
+
+async def network(client: Client) -> None:
+    """The provider network, with the host as its gateway."""
+    told = {
+        "name": NETWORK, "shared": True, "router:external": True,
+        "provider:network_type": "flat", "provider:physical_network": PUBLIC,
+    }  # fmt: skip
+    made = await client.call("POST", Api.NEUTRON, "/v2.0/networks", {"network": told})
+    subnet = {
+        "network_id": made["network"]["id"], "name": NETWORK, "ip_version": 4,
+        "cidr": str(client.wanted.public), "gateway_ip": str(client.wanted.gateway),
+    }  # fmt: skip
+    await client.call("POST", Api.NEUTRON, "/v2.0/subnets", {"subnet": subnet})
+
+
+async def computes(client: Client) -> bool:
+    """Whether the compute host can be scheduled to."""
+    path = "/resource_providers"
+    there = (await client.call("GET", Api.PLACEMENT, path))["resource_providers"]
+    services = (await client.call("GET", Api.NOVA, "/v2.1/os-services?binary=nova-compute"))[
+        "services"
+    ]
+    return bool(there) and any(each["state"] == "up" for each in services)
+
+
+async def agents(client: Client) -> set[str]:
+    """Neutron's agents that report, by their program."""
+    listed = (await client.call("GET", Api.NEUTRON, "/v2.0/agents"))["agents"]
+    return {each["binary"] for each in listed if each["alive"]}
+

@@ -1,0 +1,62 @@
+"""Bridges of the cloud, and what links its provider network with the host."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from ipaddress import IPv4Network
+
+from nospoon.dev.cloud.configuration import PUBLIC, RACKS, bridge
+from nospoon.dev.cloud.namespaces import Namespaces
+from nospoon.dev.cloud.wanted import Wanted
+from nospoon.errors import Conflict
+from nospoon.runtime import process
+
+_INNER = "host0"
+"""The link's end in the cloud."""
+
+
+def link(wanted: Wanted) -> str:
+    """The host's interface to the provider network. Two clouds differ in their ports."""
+    return f"nscloud{wanted.port_base}"
+
+
+async def refuse_overlap(wanted: Wanted) -> None:
+    """A range that the host routes elsewhere would take that traffic."""
+    if wanted.container:
+        return
+    told = json.loads((await process.run(["ip", "-j", "-4", "route"])).stdout or "[]")
+    for each in told:
+        if each["dst"] != "default" and IPv4Network(each["dst"]).overlaps(wanted.public):
+            raise Conflict(
+                f"the host has a route to {each['dst']} by {each.get('dev', 'none')}, which "
+                f"overlaps the cloud's provider network {wanted.public}",
+                hint="Choose another range with --public, or use --container.",
+            )
+
+
+async def connect(wanted: Wanted, where: Namespaces, env: Mapping[str, str]) -> None:
+    """Make the bridges, and give the host, or the namespace, its address."""
+    switch = ["ovs-vsctl", "--no-wait"]
+    for name in map(bridge, (PUBLIC, RACKS)):
+        switch += ["--", "--may-exist", "add-br", name]
+        switch += ["--", "set", "bridge", name, "datapath_type=netdev"]
+    if not wanted.container:
+        switch += ["--", "--may-exist", "add-port", bridge(PUBLIC), _INNER]
+    await where.run(switch, env)
+    address = f"{wanted.gateway}/{wanted.public.prefixlen}"
+    if wanted.container:
+        inner = bridge(PUBLIC)
+        await where.run(["ip", "address", "replace", address, "dev", inner], env)
+        await where.run(["ip", "link", "set", inner, "up"], env)
+        return
+    name = link(wanted)
+    if name not in {each for _, each in socket.if_nameindex()}:
+        peer = ["type", "veth", "peer", "name", _INNER, "netns", str(where.first)]
+        await process.run(["ip", "link", "add", name, *peer])
+    await process.run(["ip", "address", "replace", address, "dev", name])
+    await process.run(["ip", "link", "set", name, "up"])
+    await where.run(["ip", "link", "set", _INNER, "up"], env)
+
+
