@@ -16,6 +16,7 @@ from nospoon.dev.options import Sections, rendered
 
 DATABASES = ("keystone", "placement", "glance", "neutron", "nova_api", "nova", "nova_cell0")
 DATABASE_SOCKET = INSIDE / "mariadb.sock"
+SWITCH = "unix:/run/openvswitch/db.sock"
 BROKER = "rabbit://guest:guest@127.0.0.1:5672/"
 """RabbitMQ's own account, which it accepts from loopback alone: that of the namespace."""
 HOST = "cloud"
@@ -23,7 +24,7 @@ HOST = "cloud"
 PUBLIC, RACKS = "public", "racks"
 """Physical networks: one that leads to the host, one for VLANs of the cloud's administrator."""
 VLANS = "100:999"
-PHYSICAL_MTU = 1600
+PHYSICAL_MTU = 1550
 """So that networks of projects, which are VXLANs, have 1500 as racks have."""
 
 
@@ -110,7 +111,7 @@ def _neutron(wanted: Wanted, passwords: Passwords) -> Sections:
             "rpc_state_report_workers": 0,
             "dhcp_agents_per_network": 1,
             "interface_driver": "openvswitch",
-            "dhcp_driver": "neutron.agent.linux.dhcp.Dnsmasq",
+            "dnsmasq_config_file": inside("neutron/dnsmasq.conf"),
             "api_paste_config": INSIDE / "etc/neutron/api-paste.ini",
         },
         "database": {"connection": database("neutron")},
@@ -134,7 +135,7 @@ def _neutron(wanted: Wanted, passwords: Passwords) -> Sections:
             "bridge_mappings": f"{PUBLIC}:{bridge(PUBLIC)},{RACKS}:{bridge(RACKS)}",
             "datapath_type": "netdev",
             "local_ip": "127.0.0.1",
-            "ovsdb_connection": "unix:/run/openvswitch/db.sock",
+            "ovsdb_connection": SWITCH,
         },
         "securitygroup": {"firewall_driver": "openvswitch"},
     }
@@ -146,6 +147,15 @@ def bridge(physical_network: str) -> str:
 
 
 def _nova(wanted: Wanted, passwords: Passwords) -> Sections:
+    return {
+        **_compute(wanted, passwords),
+        "api_database": {"connection": database("nova_api")},
+        "database": {"connection": database("nova")},
+    }
+
+
+def _compute(wanted: Wanted, passwords: Passwords) -> Sections:
+    """Without databases: compute hosts ask the conductor."""
     login = _login(wanted, passwords)
     proxy = wanted.port(Api.SERIAL)
     return {
@@ -159,10 +169,10 @@ def _nova(wanted: Wanted, passwords: Passwords) -> Sections:
             "cpu_allocation_ratio": 32,
             "ram_allocation_ratio": 4,
             "disk_allocation_ratio": 100,
+            "default_ephemeral_format": "ext4",
+            "shutdown_timeout": 3,  # of guests that do not know ACPI; a minute otherwise
             "mkisofs_cmd": "xorrisofs",
         },
-        "api_database": {"connection": database("nova_api")},
-        "database": {"connection": database("nova")},
         "keystone_authtoken": _token(wanted, passwords),
         "service_user": {**login, "send_service_user_token": "true"},
         "placement": login,
@@ -180,6 +190,7 @@ def _nova(wanted: Wanted, passwords: Passwords) -> Sections:
             "inject_partition": -2,
             "live_migration_inbound_addr": "127.0.0.1",
         },
+        "os_vif_ovs": {"ovsdb_connection": SWITCH},
         "vnc": {"enabled": "false"},
         "serial_console": {
             "enabled": "true",
@@ -197,6 +208,7 @@ _FILES: Mapping[str, Callable[[Wanted, Passwords], Sections]] = {
     "glance/glance-api.conf": _glance,
     "neutron/neutron.conf": _neutron,
     "nova/nova.conf": _nova,
+    "nova/nova-compute.conf": _compute,
 }
 COPIED: Mapping[str, str] = {
     "glance/glance-api-paste.ini": "glance/paste.ini",

@@ -38,7 +38,7 @@ async def refuse_overlap(wanted: Wanted) -> None:
 
 async def connect(wanted: Wanted, where: Namespaces, env: Mapping[str, str]) -> None:
     """Make the bridges, and give the host, or the namespace, its address."""
-    switch = ["ovs-vsctl", "--no-wait"]
+    switch = ["ovs-vsctl", "--retry", "--timeout=60"]
     for name in map(bridge, (PUBLIC, RACKS)):
         switch += ["--", "--may-exist", "add-br", name]
         switch += ["--", "set", "bridge", name, "datapath_type=netdev"]

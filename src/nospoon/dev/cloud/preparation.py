@@ -23,7 +23,11 @@ DIRECTORIES = (
     "glance/images", "glance/stage", "glance/tasks", "etc/rabbitmq", "etc/keystone/fernet",
     "etc/keystone/credential", "etc/libvirt",
 )  # fmt: skip
-_SUDO = '#!/bin/sh\n# services run as root already\nexec "$@"\n'
+_SUDO = """#!/bin/sh
+# Services run as root already. After the name of a rootwrap comes its configuration.
+case "$1" in *-rootwrap) shift 2 ;; esac
+exec "$@"
+"""
 _QEMU = 'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ncgroup_controllers = []\n'
 """QEMU reads what root wrote below the state directory, and leaves no control groups behind."""
 
@@ -35,6 +39,7 @@ def prepare(wanted: Wanted, *, state: Path, made: Path) -> None:
     told = passwords(state)
     files = configuration.files(wanted, told)
     files |= {f"{api}/gunicorn.py": programs.gunicorn(wanted, api) for api in programs.WSGI}
+    files |= {"neutron/dnsmasq.conf": "user=root\ngroup=root\n"}  # who reads the state directory
     files |= {"rabbitmq/plugins": "[].\n", "libvirt/qemu.conf": _QEMU}
     files |= {"rabbitmq/rabbitmq.conf": "listeners.tcp.1 = 127.0.0.1:5672\n"}
     for path, text in files.items():

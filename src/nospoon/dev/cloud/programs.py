@@ -148,5 +148,6 @@ AGENTS = ("neutron-openvswitch-agent", "neutron-dhcp-agent")
 
 def _worker(made: Path, name: str) -> Program:
     service = name.partition("-")[0]
-    config = f"--config-file={inside(f'{service}/{service}.conf')}"
+    file = name if name == COMPUTE else service
+    config = f"--config-file={inside(f'{service}/{file}.conf')}"
     return Program(name, (f"{made}/bin/{name}", config))

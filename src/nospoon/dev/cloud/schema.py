@@ -13,7 +13,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nospoon.dev.cloud.configuration import BROKER, DATABASES, DATABASE_SOCKET, database, inside
+from nospoon.dev.cloud.configuration import (
+    BROKER,
+    DATABASE_SOCKET,
+    DATABASES,
+    HOST,
+    database,
+    inside,
+)
 from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import INSIDE
 from nospoon.runtime import process
@@ -21,7 +28,7 @@ from nospoon.runtime import process
 DIRECTORY = "mariadb"
 _SQL = """
 import pymysql, sys
-with pymysql.connect(unix_socket=sys.argv[1], user="root") as connection:
+with pymysql.connect(unix_socket=sys.argv[1], user="root", autocommit=True) as connection:
     for statement in sys.argv[2:]:
         connection.cursor().execute(statement)
 """
@@ -37,6 +44,11 @@ cd /usr/share/mysql
   --innodb-log-file-size=16M
 """
 _CELL = "nova-manage", "nova/nova.conf"
+_MAP_HOST = f"""
+INSERT INTO nova_api.host_mappings (created_at, host, cell_id)
+SELECT NOW(), '{HOST}', id FROM nova_api.cell_mappings WHERE name = 'cell1'
+"""
+"""What `cell_v2 discover_hosts` finds once the compute host has started; it takes seconds."""
 _FIRST: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("keystone-manage", "keystone/keystone.conf", ("db_sync",)),
     ("placement-manage", "placement/placement.conf", ("db", "sync")),
@@ -92,6 +104,7 @@ async def fill(where: Namespaces, env: Mapping[str, str]) -> None:
             group.create_task(_manage(where, env, *each))
     for each in _THEN:
         await _manage(where, env, *each)
+    await sql(where, env, _MAP_HOST)
 
 
 async def sql(where: Namespaces, env: Mapping[str, str], *statements: str) -> None:
