@@ -22,6 +22,7 @@ TOGETHER = {
     "tests/fleet/": "fleet",
     "tests/ironic/": "ironic",
     "tests/nova/": "ironic",
+    "tests/cloud/": "ironic",
 }
 """Where tests are -> what they share, of which one at a time is enough for a machine of CI: all of
 these are run by one worker. (xdist's own groups are lost with pytest 9.2, which has no `_nodeid`.)

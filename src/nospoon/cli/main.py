@@ -45,7 +45,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of cluster files.",
     "doctor": "Say what is missing on this machine, and how to fix it.",
     "support-bundle": "Pack what a bug report needs; secrets are masked.",
-    "dev": "Services for development: a standalone Ironic.",
+    "dev": "Services for development: a standalone Ironic, a whole OpenStack.",
     "daemon": "Start, stop and look at the daemon.",
 }
 

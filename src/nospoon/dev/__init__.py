@@ -1,1 +1,1 @@
-"""Services for development and CI, run as processes of ours: a real standalone Ironic."""
+"""Services for development and CI, run as processes of ours: a standalone Ironic, an OpenStack."""

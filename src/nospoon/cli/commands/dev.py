@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.commands import dev_cloud
 from nospoon.cli.echo import echo
 from nospoon.cli.output import output_options, print_record
 from nospoon.dev import disk_image, ironic, ramdisk
@@ -21,8 +22,11 @@ from nospoon.runtime.logs import configure
 
 @click.group("dev")
 def command() -> None:
-    """Services for development and CI: a real standalone Ironic, and what it deploys with."""
+    """Services for development and CI: a standalone Ironic with what it deploys, an OpenStack."""
     configure(connect.current_settings().log_level)
+
+
+command.add_command(dev_cloud.command)
 
 
 @command.group("ironic")

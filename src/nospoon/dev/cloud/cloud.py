@@ -19,9 +19,10 @@ from pathlib import Path
 
 from nospoon.dev import environment
 from nospoon.dev.cloud import interfaces, namespaces, preparation, programs, schema, start
+from nospoon.dev.cloud.client import is_answering
 from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import Api, Wanted
-from nospoon.errors import Conflict, MissingTool, UsageError
+from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
 from nospoon.runtime.owned import Process
 
 LOCK_FILE = Path(__file__).with_name("cloud.txt")
@@ -47,6 +48,11 @@ class Cloud:
         return self.state / "clouds.yaml"
 
     @property
+    def interface(self) -> str:
+        """The host's, to the provider network; "" for none."""
+        return "" if self.wanted.container else interfaces.link(self.wanted)
+
+    @property
     def is_filled(self) -> bool:
         """Whether it came up once."""
         return (self.state / FILLED).exists()
@@ -59,7 +65,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
     """
     _need_root()
     _need_programs()
-    made = await environment.ensure(cache, NAME, LOCK_FILE)
+    made = environment.place(cache, NAME, LOCK_FILE)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(state):
         found = recorded(state)
@@ -67,7 +73,14 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
             await _remove(state, found)
             found = None
         if found is None or not found.where.alive:
-            found = await _begin(wanted, state=state, made=made)
+            await interfaces.disconnect(wanted)
+            await interfaces.refuse_overlap(wanted)
+            with namespaces.listening([wanted.port(api) for api in Api]) as listeners:
+                await environment.ensure(cache, NAME, LOCK_FILE)
+                preparation.prepare(wanted, state=state, made=made)
+                where = await namespaces.begin(state, listeners)
+            found = Cloud(wanted, where, made)
+            _record(found)
         kept = await schema.kept(cache, LOCK_FILE)
         try:
             await start.complete(wanted, found.where, made, kept=kept)
@@ -103,24 +116,38 @@ def recorded(state: Path) -> Cloud | None:
     return Cloud(wanted, Namespaces(Process(**told["process"]), state), Path(told["made"]))
 
 
-async def _begin(wanted: Wanted, *, state: Path, made: Path) -> Cloud:
-    await interfaces.refuse_overlap(wanted)
-    preparation.prepare(wanted, state=state, made=made)
-    ports = [wanted.port(api) for api in Api]
-    begun = Cloud(wanted, await namespaces.begin(state, ports), made)
+async def problems(found: Cloud) -> list[str]:
+    """What does not work of a cloud that runs: services that ended, and APIs that do not answer."""
+    try:
+        services = await found.where.services()
+    except (OSError, ProviderError):
+        return ["its first process does not answer"]
+    ended = [
+        f"{name} ended with status {code}" for name, code in services.items() if code is not None
+    ]
+    silent = [
+        f"{api} does not answer"
+        for api in programs.WSGI
+        if not await asyncio.to_thread(is_answering, found.wanted, api)
+    ]
+    missing = [] if found.is_filled else ["it did not come up completely"]
+    return missing + ended + silent
+
+
+def _record(begun: Cloud) -> None:
     told = {
-        "wanted": {**asdict(wanted), "public": str(wanted.public)},
+        "wanted": {**asdict(begun.wanted), "public": str(begun.wanted.public)},
         "process": asdict(begun.where.process),
-        "made": str(made),
+        "made": str(begun.made),
     }
-    preparation.write(state / RECORD, json.dumps(told))
-    return begun
+    preparation.write(begun.state / RECORD, json.dumps(told))
 
 
 async def _remove(state: Path, found: Cloud | None) -> None:
     """End it, and empty its directory. Its record goes last."""
     if found is not None:
         await found.where.end()
+        await interfaces.disconnect(found.wanted)
     for each in sorted(state.iterdir(), key=lambda path: path.name == RECORD):
         if each.is_dir() and not each.is_symlink():
             shutil.rmtree(each)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nospoon.dev.cloud.wanted import INSIDE, REGION, Api, Wanted
+from nospoon.dev.cloud.wanted import ADMIN_CLOUD, CLOUD, INSIDE, PROJECT, REGION, Api, Wanted
 from nospoon.dev.options import Sections, rendered
 
 DATABASES = ("keystone", "placement", "glance", "neutron", "nova_api", "nova", "nova_cell0")
@@ -230,7 +230,6 @@ def inside(path: str) -> Path:
 
 def clouds(wanted: Wanted, passwords: Passwords) -> dict[str, Any]:
     """clouds.yaml as a value, as openstacksdk reads it."""
-    from nospoon.dev.cloud.wanted import ADMIN_CLOUD, CLOUD, PROJECT
 
     def told(name: str, password: str) -> dict[str, Any]:
         auth = {

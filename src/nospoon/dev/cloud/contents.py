@@ -138,4 +138,3 @@ async def agents(client: Client) -> set[str]:
     """Neutron's agents that report, by their program."""
     listed = (await client.call("GET", Api.NEUTRON, "/v2.0/agents"))["agents"]
     return {each["binary"] for each in listed if each["alive"]}
-

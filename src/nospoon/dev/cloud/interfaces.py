@@ -36,6 +36,16 @@ async def refuse_overlap(wanted: Wanted) -> None:
             )
 
 
+async def disconnect(wanted: Wanted) -> None:
+    """Remove the host's interface: the kernel does so some time after the namespace's end."""
+    if _is_there(link(wanted)):
+        await process.run(["ip", "link", "delete", link(wanted)], check=False)
+
+
+def _is_there(name: str) -> bool:
+    return name in {each for _, each in socket.if_nameindex()}
+
+
 async def connect(wanted: Wanted, where: Namespaces, env: Mapping[str, str]) -> None:
     """Make the bridges, and give the host, or the namespace, its address."""
     switch = ["ovs-vsctl", "--retry", "--timeout=60"]
@@ -52,11 +62,9 @@ async def connect(wanted: Wanted, where: Namespaces, env: Mapping[str, str]) -> 
         await where.run(["ip", "link", "set", inner, "up"], env)
         return
     name = link(wanted)
-    if name not in {each for _, each in socket.if_nameindex()}:
+    if not _is_there(name):
         peer = ["type", "veth", "peer", "name", _INNER, "netns", str(where.first)]
         await process.run(["ip", "link", "add", name, *peer])
     await process.run(["ip", "address", "replace", address, "dev", name])
     await process.run(["ip", "link", "set", name, "up"])
     await where.run(["ip", "link", "set", _INNER, "up"], env)
-
-

@@ -102,12 +102,10 @@ def _spawn(argv: Sequence[str], env: dict[str, str], output: int) -> int:
             (os.POSIX_SPAWN_DUP2, output, 2),
         ]
         program = shutil.which(argv[0], path=env["PATH"]) or argv[0]  # not by our own PATH
-        return os.posix_spawn(program, argv, env, file_actions=actions, setsid=True)
+        return os.posix_spawn(program, list(argv), env, file_actions=actions, setsid=True)
 
 
-async def _forward(
-    port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def _forward(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Between a client on the host and the service inside, until both have ended."""
     try:
         inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -131,7 +129,8 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def main(path: str, *listeners: str) -> None:
     """`listeners`: PORT=DESCRIPTOR each."""
-    known = dict(map(int, each.split("=")) for each in listeners)
+    pairs = [each.partition("=") for each in listeners]
+    known = {int(port): int(descriptor) for port, _, descriptor in pairs}
     asyncio.run(Keeper().serve(Path(path), known))
 
 

@@ -10,7 +10,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,22 +111,17 @@ class Namespaces:
         await owned.stop(self.process, patience=0)
 
 
-async def begin(state: Path, ports: Iterable[int]) -> Namespaces:
-    """Make them. `ports`: those of the host's loopback that lead inside."""
-    listeners = _listeners(ports)
-    try:
-        told = [f"{port}={listener.fileno()}" for port, listener in listeners.items()]
-        argv = [
-            "/usr/bin/unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
-            "sh", "-c", _SET_UP, "sh", str(state), str(INSIDE),
-            sys.executable, "-m", "nospoon.dev.cloud.keeper", str(INSIDE / SOCKET), *told,
-        ]  # fmt: skip
-        log = state / "log/keeper.log"
-        (state / SOCKET).unlink(missing_ok=True)
-        made = Namespaces(owned.begin(argv, output=log, env=dict(os.environ)), state)
-    finally:
-        for listener in listeners.values():
-            listener.close()
+async def begin(state: Path, listeners: Mapping[int, socket.socket]) -> Namespaces:
+    """Make them. `listeners`: of the host's loopback, by port; they lead inside."""
+    told = [f"{port}={listener.fileno()}" for port, listener in listeners.items()]
+    argv = [
+        "/usr/bin/unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+        "sh", "-c", _SET_UP, "sh", str(state), str(INSIDE),
+        sys.executable, "-m", "nospoon.dev.cloud.keeper", str(INSIDE / SOCKET), *told,
+    ]  # fmt: skip
+    log = state / "log/keeper.log"
+    (state / SOCKET).unlink(missing_ok=True)
+    made = Namespaces(owned.begin(argv, output=log, env=dict(os.environ)), state)
     end = clock.monotonic() + START_SECONDS
     while not (state / SOCKET).is_socket():
         if not made.alive or clock.monotonic() > end:
@@ -135,8 +131,9 @@ async def begin(state: Path, ports: Iterable[int]) -> Namespaces:
     return made
 
 
-def _listeners(ports: Iterable[int]) -> dict[int, socket.socket]:
-    """Each refused port is named."""
+@contextmanager
+def listening(ports: Iterable[int]) -> Iterator[Mapping[int, socket.socket]]:
+    """Listeners on the host's loopback, to be inherited. Every port that is taken is named."""
     made: dict[int, socket.socket] = {}
     refused = []
     for port in ports:
@@ -151,14 +148,16 @@ def _listeners(ports: Iterable[int]) -> dict[int, socket.socket]:
         listener.listen(_BACKLOG)
         listener.set_inheritable(True)
         made[port] = listener
-    if refused:
+    try:
+        if refused:
+            raise Conflict(
+                f"the cloud cannot listen on 127.0.0.1 port {', '.join(refused)}",
+                hint="Choose other ports with --port-base.",
+            )
+        yield made
+    finally:
         for listener in made.values():
             listener.close()
-        raise Conflict(
-            f"the cloud cannot listen on 127.0.0.1 port {', '.join(refused)}",
-            hint="Choose other ports with --port-base.",
-        )
-    return made
 
 
 def tail(path: Path) -> str:

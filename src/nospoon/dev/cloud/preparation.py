@@ -15,7 +15,7 @@ import yaml
 
 from nospoon.dev.cloud import configuration, programs
 from nospoon.dev.cloud.configuration import Passwords
-from nospoon.dev.cloud.wanted import Api, Wanted
+from nospoon.dev.cloud.wanted import Wanted
 from nospoon.errors import MissingTool
 
 DIRECTORIES = (

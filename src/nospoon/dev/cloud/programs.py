@@ -46,7 +46,7 @@ class Program:
 def environment(made: Path) -> dict[str, str]:
     """Of all services. Nothing of the caller's is passed on. `made`: the Python environment."""
     return {
-        "PATH": f"{INSIDE}/bin:{made}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{INSIDE}/bin:{made}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONPATH": str(INSIDE / "python"),
         "HOME": str(INSIDE / "home"),
         "TMPDIR": str(INSIDE / "tmp"),
@@ -59,12 +59,12 @@ DATABASE = Program(
     (
         "/usr/sbin/mariadbd", "--no-defaults", "--user=root", f"--datadir={INSIDE}/mariadb",
         f"--socket={DATABASE_SOCKET}", "--skip-networking", "--skip-grant-tables",
-        "--max-connections=1000", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin",
+        "--max-connections=1000", "--innodb-flush-log-at-trx-commit=2", "--skip-log-bin",
         "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=128M",
-        "--character-set-server=utf8mb4", "--innodb-doublewrite=0", f"--tmpdir={INSIDE}/tmp",
+        "--character-set-server=utf8mb4", "--innodb-doublewrite=0",
     ),
 )  # fmt: skip
-"""Of a cloud that lasts for hours: nothing is synchronised that a lost machine would need."""
+"""Commits survive the server's end, not the machine's: nothing waits for the disk."""
 BROKER = Program(
     "rabbitmq",
     ("/usr/lib/rabbitmq/bin/rabbitmq-server",),

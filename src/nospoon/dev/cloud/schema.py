@@ -44,9 +44,9 @@ cd /usr/share/mysql
   --innodb-log-file-size=16M
 """
 _CELL = "nova-manage", "nova/nova.conf"
-_MAP_HOST = f"""
+_MAP_HOST = """
 INSERT INTO nova_api.host_mappings (created_at, host, cell_id)
-SELECT NOW(), '{HOST}', id FROM nova_api.cell_mappings WHERE name = 'cell1'
+SELECT NOW(), '{host}', id FROM nova_api.cell_mappings WHERE name = 'cell1'
 """
 """What `cell_v2 discover_hosts` finds once the compute host has started; it takes seconds."""
 _FIRST: Sequence[tuple[str, str, tuple[str, ...]]] = (
@@ -104,7 +104,7 @@ async def fill(where: Namespaces, env: Mapping[str, str]) -> None:
             group.create_task(_manage(where, env, *each))
     for each in _THEN:
         await _manage(where, env, *each)
-    await sql(where, env, _MAP_HOST)
+    await sql(where, env, _MAP_HOST.format(host=HOST))
 
 
 async def sql(where: Namespaces, env: Mapping[str, str], *statements: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -56,6 +56,8 @@ class _Start:
     made: Path
     is_new: bool = False
     """Whether the cloud is empty."""
+    due: set[str] = field(default_factory=set)
+    """Services that run, or their end is an error. Others are started later."""
 
     @property
     def env(self) -> dict[str, str]:
@@ -91,12 +93,14 @@ class _Start:
         end = clock.monotonic() + START_SECONDS
         while programs.DATABASE.name not in await self._ended():
             await self._pause(end, programs.DATABASE.name)
+        self.due.clear()
         schema.copy(self.where.state / schema.DIRECTORY, kept)
 
     async def start(self, *wanted: Program) -> None:
         """Start those of them that do not run."""
         running = {name for name, status in (await self.where.services()).items() if status is None}
         for each in wanted:
+            self.due.add(each.name)
             if each.name not in running:
                 env = {**self.env, **each.env}
                 await self.where.start(each.name, each.argv, env, log=INSIDE / _log(each.name))
@@ -137,6 +141,8 @@ class _Start:
 
     async def _alive_or_raise(self) -> None:
         for name, status in (await self._ended()).items():
+            if name not in self.due:
+                continue
             raise ProviderError(f"{name} ended with status {status}:\n{self._tail(name)}")
 
     async def _pause(self, end: float, name: str) -> None:
@@ -154,5 +160,3 @@ class _Start:
 def _log(name: str) -> str:
     """Of a service, below the state directory."""
     return f"log/{name}.log"
-
-

@@ -1,7 +1,7 @@
 """Run by the environment's Python, in the cloud: wait for the database or for a queue's consumer.
 
-    waiting.py database SOCKET
-    waiting.py queue NAME...
+waiting.py database SOCKET
+waiting.py queue NAME...
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def database(path: str) -> bool:
 
 def queue(name: str) -> bool:
     """A message to a queue without a consumer is answered by nobody for a minute."""
-    import amqp  # type: ignore[import-untyped]  # noqa: PLC0415  (of the environment)
+    import amqp  # type: ignore[import-not-found]  # noqa: PLC0415  (of the environment)
 
     try:
         with amqp.Connection("127.0.0.1:5672") as connection:

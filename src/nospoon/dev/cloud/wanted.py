@@ -30,6 +30,10 @@ class Api(StrEnum):
     """The proxy of serial consoles (WebSocket)."""
 
 
+LAST_BASE = 65536 - len(Api)
+"""The last one that leaves a port for each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A cloud.

@@ -1,0 +1,104 @@
+"""nospoon dev cloud: a real OpenStack on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import IPv4Network
+from typing import Any
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.echo import echo
+from nospoon.cli.output import output_options, print_record
+from nospoon.dev.cloud import cloud
+from nospoon.dev.cloud.cloud import Cloud
+from nospoon.dev.cloud.wanted import ADMIN_CLOUD, CLOUD, LAST_BASE, Api, Wanted
+from nospoon.errors import UsageError
+
+_DEFAULT = Wanted()
+SMALLEST = 28
+"""Bits of the prefix that leave addresses for a rack."""
+
+
+@click.group("cloud")
+def command() -> None:
+    """A real OpenStack on this machine: Keystone, Glance, Placement, Neutron and Nova.
+
+    It runs in namespaces of its own, with its own database, message broker, Open vSwitch and
+    libvirtd. Needs root.
+    """
+
+
+@command.command("up")
+@click.option("--port-base", type=click.IntRange(1024, LAST_BASE), default=_DEFAULT.port_base,
+              show_default=True, help=f"First of {len(Api)} TCP ports on loopback.")  # fmt: skip
+@click.option("--public", default=str(_DEFAULT.public), show_default=True, metavar="RANGE",
+              help="Addresses of its provider network; this machine has the first.")  # fmt: skip
+@click.option("--container", is_flag=True,
+              help="Give this machine no interface to the provider network.")  # fmt: skip
+@output_options
+def up(
+    port_base: int, public: str, container: bool, format_: str, columns: tuple[str, ...]  # noqa: FBT001  (click passes options by name)
+) -> None:  # fmt: skip
+    """Start it, repair it, or find it running; with other settings it is made again, empty.
+
+    The first time its Python packages (340 MB) are brought and its databases made. It runs until
+    `down`.
+    """
+    settings = connect.current_settings()
+    wanted = Wanted(port_base, _range(public), container)
+    echo("OpenStack: environment, databases, services …", err=True)
+    found = asyncio.run(cloud.up(wanted, state=settings.state / "dev/cloud", cache=settings.cache))
+    print_record(_described(found, problems=[]), format_=format_, columns=columns)
+    echo(f"Use it: export OS_CLIENT_CONFIG_FILE={found.clouds_file} OS_CLOUD={CLOUD}", err=True)
+
+
+@command.command("down")
+@click.option("--purge", is_flag=True, help="Remove its Python environment and the databases "
+              "that are kept for the next cloud, too.")  # fmt: skip
+def down(purge: bool) -> None:  # noqa: FBT001  (click passes options by name)
+    """End it and remove everything of it, servers included. Harmless when repeated."""
+    settings = connect.current_settings()
+    state = settings.state / "dev/cloud"
+    there = asyncio.run(cloud.down(state=state, cache=settings.cache, purge=purge))
+    echo("the cloud is gone" if there else "no cloud is here: nothing to remove", err=True)
+
+
+@command.command("status")
+@output_options
+def status(format_: str, columns: tuple[str, ...]) -> None:
+    """Show where it answers; exit status 1 when it does not run, or not all of it."""
+    found = cloud.recorded(connect.current_settings().state / "dev/cloud")
+    if found is None or not found.where.alive:
+        echo("no cloud runs. Start it with `nospoon dev cloud up`.", err=True)
+        raise click.exceptions.Exit(1)
+    problems = asyncio.run(cloud.problems(found))
+    print_record(_described(found, problems=problems), format_=format_, columns=columns)
+    if problems:
+        echo(f"{'; '.join(problems)}. `nospoon dev cloud up` repairs it.", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _range(text: str) -> IPv4Network:
+    try:
+        public = IPv4Network(text)
+    except ValueError as error:
+        raise UsageError(f"--public: expected a range like {_DEFAULT.public}: {error}") from None
+    if public.prefixlen > SMALLEST:
+        raise UsageError(f"--public: {public} is too small; a /{SMALLEST} is the smallest")
+    return public
+
+
+def _described(found: Cloud, *, problems: list[str]) -> dict[str, Any]:
+    return {
+        **{api: found.wanted.url(api) for api in Api},
+        "works": not problems,
+        "public": str(found.wanted.public),
+        "interface": found.interface,
+        "pid": found.where.process.pid,
+        "clouds": str(found.clouds_file),
+        "cloud": CLOUD,
+        "admin_cloud": ADMIN_CLOUD,
+        "logs": str(found.state / "log"),
+    }

@@ -1,0 +1,138 @@
+"""A real OpenStack, used as a member of an ordinary project uses one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+from pathlib import Path
+
+import openstack
+import pytest
+from openstack.connection import Connection
+from openstack.exceptions import ForbiddenException
+
+from nospoon.testing.cloud import INSIDE, LINK, UP, OwnCloud, interfaces
+from nospoon.testing.guests import BOOTED, speaking_disk
+from nospoon.testing.ironic import until
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+
+
+def connection(cloud: OwnCloud, name: str = "nospoon-cloud") -> Connection:
+    """openstacksdk's, as its user has it."""
+    return openstack.connect(load_yaml_config=False, load_envvars=False, **cloud.login(name))
+
+
+def partitioned(disk: bytes) -> bytes:
+    """With one partition in its table: Glance takes nothing else for a disk (415)."""
+    entry = bytes.fromhex("80 000200 83 000000 01000000 FF070000")
+    return disk[:446] + entry + disk[446 + len(entry) :]
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_a_member_of_an_ordinary_project_boots_a_server_again_and_again(cloud: OwnCloud) -> None:
+    member = connection(cloud)
+    image = member.image.create_image(
+        name="speaking",
+        disk_format="raw",
+        container_format="bare",
+        data=partitioned(speaking_disk()),
+    )
+    network = member.network.create_network(name="provisioning")
+    assert network.mtu == 1500
+    member.network.create_subnet(
+        network_id=network.id, ip_version=4, cidr="192.0.2.0/24", enable_dhcp=False
+    )
+    port = member.network.create_port(
+        network_id=network.id,
+        mac_address="02:00:00:00:00:01",
+        port_security_enabled=False,
+        fixed_ips=[],
+    )
+    assert (port.is_port_security_enabled, port.ip_allocation) == (False, "none")
+    flavor = member.compute.find_flavor("tiny", ignore_missing=False)
+    server = member.compute.create_server(
+        name="node-0", image_id=image.id, flavor_id=flavor.id, networks=[{"port": port.id}]
+    )
+    server = member.compute.wait_for_server(server, wait=200)
+
+    def says(text: str) -> bool:
+        output = member.compute.get_server_console_output(server)["output"]
+        return text in output
+
+    until(lambda: says(BOOTED.decode()), 60)
+    assert member.network.get_port(port).status == "ACTIVE"
+    member.compute.stop_server(server)
+    member.compute.wait_for_server(server, status="SHUTOFF", wait=60)
+    member.compute.start_server(server)
+    member.compute.wait_for_server(server, wait=60)
+    until(lambda: says(BOOTED.decode()), 60)
+    member.compute.delete_server(server)
+    member.compute.wait_for_delete(server, wait=60)
+    member.network.delete_port(port)
+    member.network.delete_network(network)
+    member.image.delete_image(image.id)
+
+
+def test_an_ordinary_project_has_only_the_rights_of_a_member(cloud: OwnCloud) -> None:
+    member = connection(cloud)
+    with pytest.raises(ForbiddenException):
+        member.network.create_network(
+            name="vlan", provider_network_type="vlan", provider_physical_network="racks"
+        )
+    admin = connection(cloud, "nospoon-cloud-admin")
+    vlan = admin.network.create_network(
+        name="vlan", provider_network_type="vlan", provider_physical_network="racks"
+    )
+    assert vlan.provider_segmentation_id
+    admin.network.delete_network(vlan)
+
+
+def test_the_host_sees_the_provider_network_and_nothing_else_of_the_cloud(cloud: OwnCloud) -> None:
+    assert LINK in interfaces()
+    assert not INSIDE & interfaces()
+    listed = subprocess.run(
+        ["ip", "-br", "address", "show", LINK], check=True, capture_output=True, text=True
+    ).stdout
+    assert "172.24.5.1/24" in listed
+    assert stat.S_IMODE(Path(cloud.told["clouds"]).stat().st_mode) == 0o600
+
+
+def test_up_finds_it_running(cloud: OwnCloud) -> None:
+    assert cloud.rack.json(*UP) == cloud.told
+    assert cloud.rack.json("dev", "cloud", "status") == cloud.told
+
+
+def test_services_that_were_killed_are_shown_and_up_starts_them_again(cloud: OwnCloud) -> None:
+    for program in ("mariadbd", "nova-scheduler", "libvirtd"):
+        for pid in cloud.pids(program):
+            os.kill(pid, signal.SIGKILL)
+
+    def is_seen() -> bool:
+        done = cloud.rack.run("dev", "cloud", "status", status=1)
+        return all(
+            f"{name} ended with status -9" in done.stderr
+            for name in ("mariadb", "nova-scheduler", "libvirtd")
+        )
+
+    until(is_seen, 30)
+    assert cloud.rack.json(*UP) == cloud.told
+    cloud.rack.run("dev", "cloud", "status")
+    assert list(connection(cloud).compute.servers()) == []
+
+
+def test_a_cloud_whose_namespaces_ended_is_started_again_with_its_contents(
+    cloud: OwnCloud,
+) -> None:
+    network = connection(cloud).network.create_network(name="kept")
+    os.kill(cloud.first, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{cloud.told['pid']}").exists(), 30)
+    gone = cloud.rack.run("dev", "cloud", "status", status=1)
+    assert "no cloud runs" in gone.stderr
+    told = cloud.rack.json(*UP)
+    assert {**told, "pid": cloud.told["pid"]} == cloud.told
+    cloud.told = told
+    assert connection(cloud).network.find_network("kept")
+    connection(cloud).network.delete_network(network)
