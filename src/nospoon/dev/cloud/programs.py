@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nospoon.dev.cloud.configuration import DATABASE_SOCKET, inside
+from nospoon.dev.cloud.configuration import DATABASE_SOCKET, HOST, inside
 from nospoon.dev.cloud.wanted import INSIDE, Api, Wanted
 
 DEBIAN = {
@@ -142,6 +142,10 @@ def agents(made: Path) -> tuple[Program, ...]:
     return tuple(_worker(made, name) for name in (*AGENTS, COMPUTE))
 
 
+AGENT_QUEUES = tuple(
+    f"{topic}.{HOST}" for topic in ("compute", "dhcp_agent", "q-agent-notifier-tunnel-update")
+)
+"""What `agents` take messages from. One that was killed counts as alive for a minute."""
 COMPUTE = "nova-compute"
 AGENTS = ("neutron-openvswitch-agent", "neutron-dhcp-agent")
 
@@ -150,4 +154,7 @@ def _worker(made: Path, name: str) -> Program:
     service = name.partition("-")[0]
     file = name if name == COMPUTE else service
     config = f"--config-file={inside(f'{service}/{file}.conf')}"
+    if name == COMPUTE:  # -P: modules beside it are not those that it imports
+        script = str(Path(__file__).with_name("nova_compute.py"))
+        return Program(name, (f"{made}/bin/python", "-P", script, config))
     return Program(name, (f"{made}/bin/{name}", config))

@@ -46,6 +46,7 @@ async def complete(wanted: Wanted, where: Namespaces, made: Path, *, kept: Path)
         async with asyncio.TaskGroup() as group:
             for fill in (contents.flavors, contents.image, contents.network):
                 group.create_task(fill(client))
+    await at.wait("queue", *programs.AGENT_QUEUES)
     await at.settled(client)
 
 
