@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import subprocess
 from pathlib import Path
@@ -98,6 +99,26 @@ def test_the_host_sees_the_provider_network_and_nothing_else_of_the_cloud(cloud:
     ).stdout
     assert "172.24.5.1/24" in listed
     assert stat.S_IMODE(Path(cloud.told["clouds"]).stat().st_mode) == 0o600
+
+
+def test_what_is_in_the_provider_network_reaches_this_machine_by_tcp(cloud: OwnCloud) -> None:
+    member = connection(cloud)
+    network = next(member.network.networks(name="public"))
+    with socket.create_server(("172.24.5.1", 0)) as listener:
+        listener.settimeout(60)
+        script = f"""
+import socket
+with socket.create_connection(("172.24.5.1", {listener.getsockname()[1]}), timeout=60) as sent:
+    sent.sendall(b"x" * 100_000)
+"""
+        inside = ["nsenter", "--all", f"--target={cloud.first}", "ip", "netns", "exec"]
+        argv = [*inside, f"qdhcp-{network.id}", "python3", "-c", script]
+        with subprocess.Popen(argv) as client:
+            heard, _ = listener.accept()
+            with heard:
+                heard.settimeout(60)
+                assert sum(map(len, iter(lambda: heard.recv(65536), b""))) == 100_000
+        assert client.returncode == 0
 
 
 def test_up_finds_it_running(cloud: OwnCloud) -> None:

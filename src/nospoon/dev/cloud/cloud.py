@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
@@ -64,7 +64,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
     Raises `ProviderError` with the end of a service's log when that does not come up.
     """
     _need_root()
-    _need_programs()
+    need_programs(programs.DEBIAN)
     made = environment.place(cache, NAME, LOCK_FILE)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(state):
@@ -175,12 +175,10 @@ def _need_root() -> None:
         )
 
 
-def _need_programs() -> None:
-    """All of Debian's packages at once."""
+def need_programs(wanted: Mapping[str, str]) -> None:
+    """All packages that are missing at once. `wanted`: Debian's package of each program."""
     path = os.pathsep.join([*os.get_exec_path(), "/usr/sbin", "/sbin"])
-    packages = {
-        package for tool, package in programs.DEBIAN.items() if not shutil.which(tool, path=path)
-    }
+    packages = {package for tool, package in wanted.items() if not shutil.which(tool, path=path)}
     if packages:
         names = " ".join(sorted(packages))
         raise MissingTool(f"the cloud needs {names}", hint=f"apt-get install -y {names}")

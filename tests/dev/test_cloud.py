@@ -1,0 +1,155 @@
+"""The namespaces of a cloud and what `nospoon dev cloud` refuses, without any of its services."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nospoon.cli.commands import dev_cloud
+from nospoon.dev.cloud import cloud, configuration, interfaces, namespaces, programs
+from nospoon.dev.cloud.configuration import Passwords
+from nospoon.dev.cloud.namespaces import Namespaces
+from nospoon.dev.cloud.wanted import INSIDE, Wanted
+from nospoon.errors import Conflict, MissingTool, ProviderError
+from nospoon.runtime import process
+from nospoon.testing.ironic import until
+
+ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+@asynccontextmanager
+async def begun(state: Path, *ports: int) -> AsyncIterator[Namespaces]:
+    (state / "log").mkdir()
+    with namespaces.listening(ports) as listeners:
+        made = await namespaces.begin(state, listeners)
+    try:
+        yield made
+    finally:
+        await made.end()
+
+
+async def test_namespaces_show_nothing_of_the_host_and_end_with_all_processes(
+    tmp_path: Path,
+) -> None:
+    async with begun(tmp_path) as made:
+        assert json.loads(await made.run(["ip", "-j", "link"], ENV))[0]["ifname"] == "lo"
+        assert (await made.run(["ls", "/sys/class/net"], ENV)).split() == ["lo"]
+        assert "keeper" in await made.run(["ls", str(INSIDE)], ENV)
+        await made.run(["ip", "link", "add", "br-int", "type", "bridge"], ENV)
+        await made.start("sleeper", ["sleep", "1000"], ENV, log=INSIDE / "log/sleeper.log")
+        sleeper = int((await made.run(["pgrep", "--exact", "sleep"], ENV)).strip())
+        assert sleeper > 1
+        namespace = Path(f"/proc/{made.first}/ns/pid").readlink()
+    assert not made.alive
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            assert (each / "ns/pid").readlink() != namespace
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+
+
+async def test_the_keeper_reports_what_ended_and_starts_it_again(tmp_path: Path) -> None:
+    async with begun(tmp_path) as made:
+        log = INSIDE / "log/service.log"
+        await made.start("service", ["sh", "-c", "echo bad; exit 3"], ENV, log=log)
+        while (await made.services())["service"] is None:
+            pass
+        assert await made.services() == {"service": 3}
+        assert namespaces.tail(tmp_path / "log/service.log") == "  bad"
+        await made.start("service", ["sleep", "1000"], ENV, log=log)
+        assert await made.services() == {"service": None}
+
+
+async def test_a_failed_command_is_reported_with_its_output(tmp_path: Path) -> None:
+    async with begun(tmp_path) as made:
+        with pytest.raises(ProviderError, match=r"`sh -c echo no; exit 4` failed with 4:\n  no"):
+            await made.run(["sh", "-c", "echo no; exit 4"], ENV)
+
+
+async def test_the_hosts_ports_lead_inside(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    script = f"""
+import socket
+with socket.create_server(("127.0.0.1", {port})) as server:
+    while True:
+        client, _ = server.accept()
+        with client:
+            client.sendall(client.recv(100).upper())
+"""
+    async with begun(tmp_path, port) as made:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert client.recv(100) == b"", "nothing listens inside yet"
+        await made.start("echo", ["python3", "-c", script], ENV, log=INSIDE / "log/echo.log")
+
+        def echoes() -> bool:
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                try:
+                    client.sendall(b"hello")
+                    client.shutdown(socket.SHUT_WR)
+                    return client.recv(100) == b"HELLO"
+                except OSError:  # it does not listen yet
+                    return False
+
+        until(echoes)
+
+
+def test_all_ports_that_are_taken_are_named() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        ports = [each.getsockname()[1] for each in (one, two)]
+        with pytest.raises(Conflict) as caught, namespaces.listening(ports):
+            pass
+    assert all(f"{port} (Address already in use)" in caught.value.message for port in ports)
+    assert "--port-base" in str(caught.value.hint)
+
+
+async def test_a_range_that_the_host_routes_elsewhere_is_refused() -> None:
+    routes = json.loads((await process.run(["ip", "-j", "-4", "route"])).stdout)
+    taken = next(each["dst"] for each in routes if "/" in each["dst"])
+    wanted = Wanted(public=IPv4Network(taken))
+    with pytest.raises(Conflict, match=f"the host has a route to {taken}"):
+        await interfaces.refuse_overlap(wanted)
+    await interfaces.refuse_overlap(Wanted(public=IPv4Network(taken), container=True))
+
+
+def test_missing_programs_are_all_named_with_the_command() -> None:
+    wanted = {"/nowhere/mariadbd": "mariadb-server-core", "/nowhere/x": "rabbitmq-server"}
+    with pytest.raises(MissingTool) as caught:
+        cloud.need_programs({**wanted, "sh": "dash"})
+    packages = "mariadb-server-core rabbitmq-server"
+    assert caught.value.message == f"the cloud needs {packages}"
+    assert caught.value.hint == f"apt-get install -y {packages}"
+
+
+@pytest.mark.parametrize(
+    ("public", "said"), [("10.0.0.1/24", "expected a range like"), ("10.0.0.0/30", "too small")]
+)
+def test_a_wrong_range_is_refused(public: str, said: str) -> None:
+    done = CliRunner().invoke(dev_cloud.command, ["up", "--public", public])
+    assert said in str(done.exception)
+
+
+def test_secrets_are_only_in_files_of_configuration() -> None:
+    secrets = Passwords("ADMIN", "SERVICE", "USER")
+    files = configuration.files(Wanted(), secrets)
+    assert not [path for path, text in files.items() if "ADMIN" in text or "USER" in text]
+    for path, text in files.items():
+        assert ("SERVICE" in text) is (path != "keystone/keystone.conf"), path
+    clouds = configuration.clouds(Wanted(), secrets)["clouds"]
+    assert [each["auth"]["password"] for each in clouds.values()] == ["ADMIN", "USER"]
+
+
+def test_services_get_nothing_of_the_callers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.example")
+    assert "http_proxy" not in programs.environment(Path("/made"))
