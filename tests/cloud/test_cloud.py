@@ -104,6 +104,16 @@ def test_the_host_sees_the_provider_network_and_nothing_else_of_the_cloud(cloud:
 def test_what_is_in_the_provider_network_reaches_this_machine_by_tcp(cloud: OwnCloud) -> None:
     member = connection(cloud)
     network = next(member.network.networks(name="public"))
+    port = member.network.create_port(network_id=network.id)
+    place = f"qdhcp-{network.id}"
+    enter = ["nsenter", "--all", f"--target={cloud.first}"]
+
+    def is_served() -> bool:
+        listed = ["ip", "netns", "exec", place, "ip", "-br", "address"]
+        done = subprocess.run([*enter, *listed], capture_output=True, text=True, check=False)
+        return "172.24.5." in done.stdout
+
+    until(is_served, 60)
     with socket.create_server(("172.24.5.1", 0)) as listener:
         listener.settimeout(60)
         script = f"""
@@ -111,14 +121,14 @@ import socket
 with socket.create_connection(("172.24.5.1", {listener.getsockname()[1]}), timeout=60) as sent:
     sent.sendall(b"x" * 100_000)
 """
-        inside = ["nsenter", "--all", f"--target={cloud.first}", "ip", "netns", "exec"]
-        argv = [*inside, f"qdhcp-{network.id}", "python3", "-c", script]
+        argv = [*enter, "ip", "netns", "exec", place, "python3", "-c", script]
         with subprocess.Popen(argv) as client:
             heard, _ = listener.accept()
             with heard:
                 heard.settimeout(60)
                 assert sum(map(len, iter(lambda: heard.recv(65536), b""))) == 100_000
         assert client.returncode == 0
+    member.network.delete_port(port)
 
 
 def test_up_finds_it_running(cloud: OwnCloud) -> None:

@@ -133,7 +133,11 @@ def test_missing_programs_are_all_named_with_the_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("public", "said"), [("10.0.0.1/24", "expected a range like"), ("10.0.0.0/30", "too small")]
+    ("public", "said"),
+    [
+        ("10.0.0.1/24", "expected a range of IPv4 addresses like 172.24.4.0/24, got '10.0.0.1/24'"),
+        ("10.0.0.0/30", "too small"),
+    ],
 )
 def test_a_wrong_range_is_refused(public: str, said: str) -> None:
     done = CliRunner().invoke(dev_cloud.command, ["up", "--public", public])

@@ -31,6 +31,7 @@ REASONS: Mapping[str, str] = {
     "installs software": "it would change the machine of the tests; `make demo` is run by CI",
     "another host": "it needs a second machine; tests/fleet has the same with containers",
     "Ironic": "it needs a running Ironic; tests/ironic runs the same",
+    "OpenStack": "it takes a minute and root; tests/cloud runs the same",
     "foreign tools": "its tools are not in Debian or not ours to install",
     "outside": "it needs a server on the internet or an address of the reader's",
     "the tests": "it is the test suite, or makes what the test suite compares",

@@ -83,8 +83,10 @@ def status(format_: str, columns: tuple[str, ...]) -> None:
 def _range(text: str) -> IPv4Network:
     try:
         public = IPv4Network(text)
-    except ValueError as error:
-        raise UsageError(f"--public: expected a range like {_DEFAULT.public}: {error}") from None
+    except ValueError:
+        raise UsageError(
+            f"--public: expected a range of IPv4 addresses like {_DEFAULT.public}, got {text!r}"
+        ) from None
     if public.prefixlen > SMALLEST:
         raise UsageError(f"--public: {public} is too small; a /{SMALLEST} is the smallest")
     return public

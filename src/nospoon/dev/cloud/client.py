@@ -12,6 +12,7 @@ from typing import Any
 
 from nospoon.dev.cloud.wanted import Api, Wanted
 from nospoon.errors import ProviderError
+from nospoon.runtime.reasons import reason
 
 _VERSIONS = {"OpenStack-API-Version": "compute 2.61"}
 _JSON = {"Content-Type": "application/json"}
@@ -73,7 +74,7 @@ def _exchange(
         answer = connection.getresponse()
         text = answer.read()
     except (OSError, http.client.HTTPException) as error:
-        raise ProviderError(f"{method} {wanted.url(api)}{path} fails: {error}") from error
+        raise ProviderError(f"{method} {wanted.url(api)}{path} fails: {reason(error)}") from error
     finally:
         connection.close()
     if answer.status >= http.HTTPStatus.BAD_REQUEST:

@@ -83,6 +83,14 @@ class Namespaces:
             raise ProviderError(f"the cloud's keeper ended:\n{tail(self.state / 'log/keeper.log')}")
         return json.loads(line)
 
+    async def is_ready(self) -> bool:
+        """Whether the keeper answers."""
+        try:
+            await self.services()
+        except (OSError, ProviderError):
+            return False
+        return True
+
     async def run(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
         """Run a command there to its end; what it said. A failure raises `ProviderError`."""
         told = await self.ask({"run": list(argv), "env": dict(env)})
@@ -123,7 +131,7 @@ async def begin(state: Path, listeners: Mapping[int, socket.socket]) -> Namespac
     (state / SOCKET).unlink(missing_ok=True)
     made = Namespaces(owned.begin(argv, output=log, env=dict(os.environ)), state)
     end = clock.monotonic() + START_SECONDS
-    while not (state / SOCKET).is_socket():
+    while not await made.is_ready():
         if not made.alive or clock.monotonic() > end:
             await made.end()
             raise ProviderError(f"the cloud's namespaces cannot be made:\n{tail(log)}")
