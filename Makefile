@@ -47,7 +47,7 @@ bench:           ## Benchmarks; each prints ratios to a reference measured in th
 advisories:      ## Ask PyPI's and OSV's databases about every locked version
 	python3 -m venv build/pip-audit
 	build/pip-audit/bin/pip install -q pip-audit
-	for each in requirements/*.txt src/nospoon/dev/*.txt; do \
+	for each in requirements/*.txt src/nospoon/dev/*.txt src/nospoon/dev/cloud/*.txt; do \
 	  build/pip-audit/bin/pip-audit --require-hashes --disable-pip -r $$each || exit 1; done
 
 clean:
