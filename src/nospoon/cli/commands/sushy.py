@@ -20,7 +20,7 @@ from nospoon.cli import connect
 from nospoon.cli.commands.import_ import text_beside
 from nospoon.cli.echo import echo
 from nospoon.cli.files import read_request
-from nospoon.cli.follow import finish, follow
+from nospoon.cli.follow import INTERRUPTED, finish, follow
 from nospoon.cli.output import report
 from nospoon.errors import Conflict, NospoonError, OperationFailed, PlanRefused, UsageError
 from nospoon.runtime.reasons import reason
@@ -89,7 +89,9 @@ def command(
         file.write_text(made, encoding="utf-8")
         try:
             _serve(client, str(file))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit) as ended:  # `follow` exits where it is interrupted
+            if isinstance(ended, SystemExit) and ended.code != INTERRUPTED:
+                raise
             echo("Ending: the machines are given back.", err=True)
         finally:
             _end(client, name)
