@@ -9,10 +9,10 @@ import random
 import time
 
 from measure import report
+from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement import place
-from nospoon.spec.load import load
 
 CLUSTERS, NODES = 200, 14
 CPUS, MEMORY = 16, 32

@@ -10,11 +10,11 @@ from uuid import UUID
 import yaml
 
 from measure import report
+from nospoon.clusterfile.load import load
 from nospoon.model.resources import Observed, OwnerTag
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.spec.load import load
 
 COUNT = 10_000
 ID = UUID(int=1)

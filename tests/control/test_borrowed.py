@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.control.borrowed import existing_volumes, refuse_borrowers
 from nospoon.errors import Forbidden
-from nospoon.spec.load import load
 
 WITH = load("cluster: c\nnodes: [{disks: [1GiB, {volume: default/data}]}]", file="x")
 WITHOUT = load("cluster: c\nnodes: [{disks: [1GiB]}]", file="x")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nospoon.clusterfile.load import load
 from nospoon.control.bundle import MASK, PIECE, cluster_as_json, masked
-from nospoon.spec.load import load
 
 PASSWORDS = st.text(min_size=4, max_size=20).filter(lambda text: text.strip("*") == text)
 

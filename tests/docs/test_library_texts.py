@@ -17,12 +17,12 @@ from typing import get_args
 import pytest
 from pydantic_core.core_schema import ErrorType
 
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.sections import wanted
 from nospoon.control.fetch import Access, Transfer, download
 from nospoon.errors import NospoonError, SpecError
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.tls import why_unusable
-from nospoon.spec.load import load
-from nospoon.spec.sections import wanted
 from nospoon.store.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,7 @@ OURS = {
     "Damaged", "BadVariables", "UnknownFunction", "FilterError",
 }  # fmt: skip
 """Errors whose text is ours, by the names that `except` gives."""
-PARSERS = {"runtime/runner.py", "spec/host_at.py", "spec/importers/written.py"}
+PARSERS = {"runtime/runner.py", "clusterfile/host_at.py", "clusterfile/importers/written.py"}
 """Where a `ValueError` is of a parser of ours: of a URI, a destination, a field of a file."""
 
 

@@ -24,10 +24,10 @@ from cryptography.x509.oid import NameOID
 from pydantic import BaseModel
 from tests.e2e.standing import Changes, Standing, output, virsh
 
-from nospoon.spec.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
-from nospoon.spec.changes import Rule, rule_of
-from nospoon.spec.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
-from nospoon.spec.models import (
+from nospoon.clusterfile.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
+from nospoon.clusterfile.changes import Rule, rule_of
+from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
+from nospoon.clusterfile.models import (
     BootProfileSection,
     ClusterFile,
     HostSection,

@@ -1,5 +1,5 @@
 """Each field of the cluster file has a rule how its change reaches what is there; here each row of
-`nospoon.spec.changes` is proven on libvirt: the plan's sign first, then what libvirt says.
+`nospoon.clusterfile.changes` is proven on libvirt: the plan's sign first, then what libvirt says.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pydantic import BaseModel
 from tests.e2e.field_cases import CASES, Case, told
 from tests.e2e.standing import Standing, bridges, virsh
 
-from nospoon.spec import changes
-from nospoon.spec.changes import Rule, rule_of
-from nospoon.spec.cloud import CloudAuthSection, CloudSection
-from nospoon.spec.hardware import DiskSection, NicSection
-from nospoon.spec.ironic import (
+from nospoon.clusterfile import changes
+from nospoon.clusterfile.changes import Rule, rule_of
+from nospoon.clusterfile.cloud import CloudAuthSection, CloudSection
+from nospoon.clusterfile.hardware import DiskSection, NicSection
+from nospoon.clusterfile.ironic import (
     ConnectorSection,
     EnrolmentSection,
     IronicSection,
     TargetSection,
     VolumesSection,
 )
-from nospoon.spec.models import AdoptSection, ClusterFile, HostSection, NetworkSection
-from nospoon.spec.nova import NovaFlavorSection, NovaSection
-from nospoon.spec.simulated import AgentsSection, SimulatedSection
+from nospoon.clusterfile.models import AdoptSection, ClusterFile, HostSection, NetworkSection
+from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
+from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt]

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import observe
 from nospoon.engine.progress import Outcome, Phase, Progress
@@ -27,7 +28,6 @@ from nospoon.providers.base import Driver
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
-from nospoon.spec.load import load
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000002")
 TAG = OwnerTag("dep", ID, 1, "token")

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import observe
 from nospoon.engine.progress import Progress
@@ -28,7 +29,6 @@ from nospoon.providers.base import Driver
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.connection import RULES
 from nospoon.runtime import clock
-from nospoon.spec.load import load
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000002")
 HOSTS = "hosts: {sim: simulated, other: simulated}\n"

@@ -14,12 +14,12 @@ import pytest
 import yaml
 from tests.exports.conftest import inventory_of
 
+from nospoon.clusterfile.importers import READERS, Source
+from nospoon.clusterfile.load import load
 from nospoon.control.exports import WRITERS
 from nospoon.exports.formats import FORMATS
 from nospoon.exports.inventory import Inventory
 from nospoon.model.cluster import BmcProtocol, Firmware
-from nospoon.spec.importers import READERS, Source
-from nospoon.spec.load import load
 
 SECRET = "pass-{{word}}"
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.ironic.test_enrolment import Cluster, cluster  # noqa: F401
 
-from nospoon.spec.ironic import EnrolmentSection
+from nospoon.clusterfile.ironic import EnrolmentSection
 from nospoon.testing.ironic import Api
 from nospoon.testing.rack import Rack
 

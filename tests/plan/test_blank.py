@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.control.enrolment import RULES
 from nospoon.model.cluster import Firmware
 from nospoon.model.ironic import ORPHANED, Held, IronicNode, IronicPort, IronicStanding
@@ -20,7 +21,6 @@ from nospoon.plan.order import Half, Move, MoveId, moves
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Action, Plan
 from nospoon.plan.text import plan_text
-from nospoon.spec.load import load
 
 CLUSTER = UUID(int=7)
 DEPLOYED = "state: active, image: 'http://h/i', checksum: abc"

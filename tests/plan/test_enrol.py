@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.model.resources import Bmc, Kind, Secrets
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.enrol import login, values
 from nospoon.plan.identity import snmp_community
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.spec.load import load
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 SECRETS = Secrets("password", "00ff", "community")

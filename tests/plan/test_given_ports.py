@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster
 from nospoon.model.grants import DEFAULTS
 from nospoon.plan.access import violations
 from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.spec.load import load
 
 HEAD = "cluster: c\nhosts: {a: simulated}\nbmc: {ports: 7000-7002}\n"
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from uuid import UUID
 
+from nospoon.clusterfile.load import load
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource, Shape
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff import diff
@@ -14,7 +15,6 @@ from nospoon.plan.steps import Plan
 from nospoon.plan.targets import only
 from nospoon.plan.text import plan_json, plan_text
 from nospoon.providers.simulated.connection import RULES
-from nospoon.spec.load import load
 
 ID = UUID("00000000-0000-0000-0000-00000000abcd")
 HEAD = "cluster: dev\nhosts: {h: {libvirt: 'qemu:///system'}}\n"

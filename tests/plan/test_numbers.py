@@ -6,13 +6,13 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from uuid import UUID
 
+from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Cluster
 from nospoon.model.resources import Link
 from nospoon.plan.addresses import known_addresses, reserved
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.numbers import HostNumbers, in_order, of_host
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.spec.load import load
 
 LAN = "networks: {lan: {netboot: builtin, cidr: [10.9.0.0/29, 'fd00:9::/64']}}\n"
 

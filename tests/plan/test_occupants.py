@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nospoon.clusterfile.load import load
 from nospoon.model.resources import (
     Key,
     Kind,
@@ -28,7 +29,6 @@ from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Action, Plan, Step
 from nospoon.plan.targets import only
 from nospoon.providers.simulated.connection import RULES
-from nospoon.spec.load import load
 
 ID = UUID("00000000-0000-0000-0000-00000000abcd")
 OWN = {**RULES, Kind.NETBOOT: {"reservations": "live"}}

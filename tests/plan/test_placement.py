@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.placement import place
 from nospoon.plan.room import Usage, demand
-from nospoon.spec.load import load
 
 GIB = 1 << 30
 FACTS = HostFacts(

@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts, Route
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
-from nospoon.spec.load import load
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)

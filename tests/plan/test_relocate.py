@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Cluster
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.allocate import Allocations, Occupied, allocate
@@ -13,7 +14,6 @@ from nospoon.plan.order import Half, MoveId, moves
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Action, Plan
 from nospoon.plan.text import plan_json, plan_text
-from nospoon.spec.load import load
 
 CLUSTER = UUID("00000000-0000-0000-0000-00000000abcd")
 HOSTS = "hosts: {x: simulated, y: simulated}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nospoon.clusterfile.load import load
 from nospoon.plan.remembered import Remembered, Said, remembered
-from nospoon.spec.load import load
 
 HEAD = "cluster: dev\nhosts: {h: simulated, i: simulated}\n"
 

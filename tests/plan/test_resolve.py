@@ -6,6 +6,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network
 from uuid import UUID
 
+from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import (
@@ -21,7 +22,6 @@ from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
-from nospoon.spec.load import load
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)

@@ -13,7 +13,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import BootMethod, ConnectionKind
 
 SOURCES = Path(nospoon.__file__).parent
-MAY_BRANCH = frozenset({"providers", "spec"})
+MAY_BRANCH = frozenset({"providers", "clusterfile"})
 AT_THE_SEAM = frozenset({
     "model/cluster.py",  # what a host's kind and settings mean becomes a value once
     "daemon/connections.py",  # the value becomes an open connection

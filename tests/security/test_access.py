@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OWNER, Asked, a_daemon
 
+from nospoon.clusterfile.grants import load_grants
+from nospoon.clusterfile.host_at import host_at
+from nospoon.clusterfile.load import load
 from nospoon.daemon.grants import read_grants
 from nospoon.errors import Forbidden, HostUnreachable, SpecError, UsageError
 from nospoon.model.cluster import Host
@@ -18,9 +21,6 @@ from nospoon.model.grants import DEFAULTS, GrantedHost, Grants
 from nospoon.plan.access import violations
 from nospoon.providers.libvirt.connection import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner, SshRunner
-from nospoon.spec.grants import load_grants
-from nospoon.spec.host_at import host_at
-from nospoon.spec.load import load
 from nospoon.store import clusters as stored
 
 ROOT = frozenset({0, os.getuid()})

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from tests.security.asked import OWNER, a_daemon
 
+from nospoon.clusterfile.grants import load_grants
 from nospoon.control.access import Access
 from nospoon.errors import HostUnreachable
 from nospoon.model.cluster import Arch, Firmware, Host
@@ -22,7 +23,6 @@ from nospoon.model.resources import Machine, OwnerTag
 from nospoon.providers.libvirt_rights import acting_as, may_manage
 from nospoon.runtime import process
 from nospoon.runtime.users import Account
-from nospoon.spec.grants import load_grants
 from nospoon.store import clusters as stored
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 

@@ -17,6 +17,8 @@ from xml.etree import ElementTree as ET
 import libvirt
 import pytest
 
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import SpecError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Cluster, Firmware
@@ -40,8 +42,6 @@ from nospoon.providers.libvirt.domain_parse import nics_of
 from nospoon.providers.libvirt.domain_xml import Stage, render_domain
 from nospoon.providers.libvirt.faults import NO_NWFILTER
 from nospoon.providers.libvirt.owner import Owner
-from nospoon.spec.load import load
-from nospoon.spec.recovered import cluster_file
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 

@@ -18,14 +18,14 @@ from tests.security.asked import GROUP, OTHER, OWNER, STRANGER, _scope, a_daemon
 
 from nospoon.api.gate import MAX_BESIDES, MAX_BODY, MAX_ESCAPES, MAX_HELD, Gate
 from nospoon.api.peer import Members
+from nospoon.clusterfile.compose import MAX_DEPTH, MAX_NODES, BoundError, compose
+from nospoon.clusterfile.document import MAX_PROBLEMS, Document
+from nospoon.clusterfile.load import load
 from nospoon.control.files import UPLOADS, Files
 from nospoon.control.planner import MOST_PROPOSED
 from nospoon.errors import SpecError
 from nospoon.runtime.log_rate import LINES, RateLimitedLog
 from nospoon.runtime.slices import Slices
-from nospoon.spec.compose import MAX_DEPTH, MAX_NODES, BoundError, compose
-from nospoon.spec.document import MAX_PROBLEMS, Document
-from nospoon.spec.load import load
 
 CONTENT = b"\0" * 2048
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

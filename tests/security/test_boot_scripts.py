@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError
-from nospoon.spec.load import load
 
 
 def boot(profile: str) -> str:

@@ -12,6 +12,8 @@ from uuid import UUID
 import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
+from nospoon.clusterfile.grants import load_grants
+from nospoon.clusterfile.load import load
 from nospoon.control.saved import refuse_anothers_bridges
 from nospoon.errors import Conflict
 from nospoon.model.cluster import Arch, Firmware
@@ -20,8 +22,6 @@ from nospoon.model.host_facts import HostFacts
 from nospoon.plan.access import violations
 from nospoon.plan.hosts import against_network
 from nospoon.plan.identity import bridge_name, made_for_a_cluster
-from nospoon.spec.grants import load_grants
-from nospoon.spec.load import load
 
 VICTIM = bridge_name(UUID("11111111-2222-3333-4444-555555555555"), "lan")
 FACTS = HostFacts(

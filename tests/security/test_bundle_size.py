@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
+from nospoon.clusterfile.load import load
 from nospoon.control.bundle import MAX_LEFT_OUT, MAX_TEXTS, Texts
 from nospoon.errors import SpecError
 from nospoon.services.consoles.records import Records
-from nospoon.spec.load import load
 
 
 def test_what_does_not_fit_into_a_bundle_is_left_out_and_says_so() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from nospoon.clusterfile.load import load
 from nospoon.errors import ProviderError, SpecError
 from nospoon.model.cloud import refused
 from nospoon.providers.clouds import connection
-from nospoon.spec.load import load
 
 AUTH = "auth: {auth_url: 'http://k/v3', username: u, password: hush}"
 WRONG = {

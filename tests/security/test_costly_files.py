@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OTHER, a_daemon
 
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.section import each_once
+from nospoon.clusterfile.sections import MOST
 from nospoon.control.hosts import IDLE, Hosts
 from nospoon.control.recent_hosts import MOST_NAMES, MOST_SIMULATED, RecentHosts
 from nospoon.errors import Conflict, SpecError
@@ -16,9 +19,6 @@ from nospoon.model.connections import ConnectionKind
 from nospoon.model.grants import DEFAULTS
 from nospoon.plan.access import MOST_NETWORKS, violations
 from nospoon.plan.pdus import plug
-from nospoon.spec.load import load
-from nospoon.spec.section import each_once
-from nospoon.spec.sections import MOST
 
 LOCAL = "{libvirt: 'qemu:///system'}"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.nearest import MAX_LETTERS, MAX_WORDS, nearest
+from nospoon.clusterfile.references import MAX_HINTS
 from nospoon.errors import SpecError
 from nospoon.runtime.workers import Workers
-from nospoon.spec.load import load
-from nospoon.spec.nearest import MAX_LETTERS, MAX_WORDS, nearest
-from nospoon.spec.references import MAX_HINTS
 
 LEAST = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
 BODY = {"file": "f", "text": LEAST}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.models import MAX_CLUSTER
 from nospoon.errors import SpecError
-from nospoon.spec.load import load
-from nospoon.spec.models import MAX_CLUSTER
 
 LEAST = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
 BODY = {"file": "f", "text": LEAST}

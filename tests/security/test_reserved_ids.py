@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OWNER, a_daemon
 
+from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError
 from nospoon.plan.identity import RESERVED, UPKEEP
-from nospoon.spec.load import load
 
 LEAST = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
 

@@ -15,6 +15,8 @@ from uuid import uuid4
 import pytest
 from tests.security.asked import OWNER, a_daemon
 
+from nospoon.clusterfile.fields import MAX_URL
+from nospoon.clusterfile.load import load
 from nospoon.control import files as filed
 from nospoon.control.fetch import Access, Terms, Transfer
 from nospoon.control.files import PER_OWNER, THREADS, Files
@@ -22,8 +24,6 @@ from nospoon.control.operations import MOST_RUNNING, Ended, Running
 from nospoon.control.pace import Pace
 from nospoon.control.request import Request
 from nospoon.errors import Conflict, ProviderError, SpecError
-from nospoon.spec.fields import MAX_URL
-from nospoon.spec.load import load
 from nospoon.store.operations import OperationState
 
 FILE = "cluster: {}\nhosts: {{s: simulated}}\nnodes: [{{disks: [{{image: '{}'}}]}}]\n"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from nospoon.clusterfile.bmcs import PduSection
 from nospoon.plan.identity import snmp_community
 from nospoon.protocols.snmp import ber
 from nospoon.protocols.snmp.agent import MAX_LOOKS, MAX_REPLY, Access, Agent
@@ -22,7 +23,6 @@ from nospoon.protocols.snmp.pdu import (
     write_message,
 )
 from nospoon.protocols.snmp.usm import User
-from nospoon.spec.bmcs import PduSection
 
 SECRET = "correct-horse"
 

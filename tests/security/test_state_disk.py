@@ -12,6 +12,8 @@ import pytest
 from sqlalchemy import Connection
 from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.simulated import MOST_CONSOLE
 from nospoon.control.saved import MOST_CLUSTERS, save
 from nospoon.control.space import text_of
 from nospoon.errors import Conflict, SpecError
@@ -19,8 +21,6 @@ from nospoon.plan.allocate import Allocations
 from nospoon.providers.simulated.console import MOST_RECORD, MOST_WAITING, Recorder
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.capacity import make_room
-from nospoon.spec.load import load
-from nospoon.spec.simulated import MOST_CONSOLE
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database

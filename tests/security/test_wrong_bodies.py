@@ -17,8 +17,8 @@ from tests.security.asked import OWNER, Asked, a_daemon
 
 from nospoon.api.gate import MAX_SMALL
 from nospoon.api.wire import MAX_DIGESTS, MAX_FIELDS, ClusterRequest, HostsRequest, VerifyRequest
-from nospoon.spec.document import Document
-from nospoon.spec.models import MAX_CLUSTER
+from nospoon.clusterfile.document import Document
+from nospoon.clusterfile.models import MAX_CLUSTER
 
 MANY = 100_000
 ONES = b"[" + b",".join([b"1"] * 500_000) + b"]"

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 import structlog
 
+from nospoon.clusterfile.load import load
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Host
@@ -22,7 +23,6 @@ from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.console import Recorder
 from nospoon.providers.simulated.world import Running, Snapshot
 from nospoon.runtime.tasks import Tasks
-from nospoon.spec.load import load
 from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until
 from nospoon.testing.due import forward
 

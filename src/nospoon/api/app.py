@@ -14,10 +14,10 @@ from nospoon.api.errors import encode, status_of
 from nospoon.api.gate import Gate
 from nospoon.api.peer import Members
 from nospoon.api.routes import clusters, files, nodes, operations, snapshots, system, upkeep
+from nospoon.clusterfile.sections import wanted
 from nospoon.control.controller import Controller
 from nospoon.errors import NospoonError, UsageError
 from nospoon.runtime.log_rate import RateLimitedLog
-from nospoon.spec.sections import wanted
 
 MAX_ERRORS = 20
 """Errors of a body that are told."""

@@ -11,11 +11,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.sensors import ALL_STATES, SENSORS, Discrete, named
+from nospoon.clusterfile.models import MAX_CLUSTER
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.ironic import Leaving
 from nospoon.model.machine import PowerCommand
 from nospoon.plan.identity import RESERVED
-from nospoon.spec.models import MAX_CLUSTER
 
 MAX_TEXT = 16 << 20
 """Characters of a cluster file; 20,000 nodes in full have some 10 million."""

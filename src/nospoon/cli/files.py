@@ -32,7 +32,7 @@ _INVENTORY = re.compile(r"^hosts:[ \t]*[^\s{&*|>!]", re.MULTILINE)
 
 def read_cluster(path: str) -> Cluster:
     """The cluster that a file describes. Raises `SpecError`."""
-    from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
 
     name, text = _read(path)
     return load(_with_cloud(_with_inventory(text, name, _base(path)), name), file=name)
@@ -47,7 +47,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     text = _with_cloud(_with_inventory(text, name, base), name)
     if client is not None and not _FILES.search(text):
         return {"file": name, "text": text, "uploads": {}}
-    from nospoon.spec.load import load  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
 
     cluster = load(
         text,
@@ -96,7 +96,7 @@ def _with_inventory(text: str, name: str, base: Path) -> str:
     """The file with `hosts: INVENTORY` or `hosts: INVENTORY#GROUP` written out in that line."""
     if not _INVENTORY.search(text):
         return text
-    from nospoon.spec.document import Document  # noqa: PLC0415  (imports YAML)
+    from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
 
     document = Document(text, name)
     hosts = document.value.get("hosts") if isinstance(document.value, dict) else None
@@ -114,7 +114,7 @@ def _with_cloud(text: str, name: str) -> str:
     """The file with the name of a cloud in `ironic` replaced by what clouds.yaml says of it."""
     if not _CLOUD.search(text):
         return text
-    from nospoon.spec.document import Document  # noqa: PLC0415  (imports YAML)
+    from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
 
     document = Document(text, name)
     ironic = document.value.get("ironic") if isinstance(document.value, dict) else None
@@ -193,7 +193,7 @@ def cluster_name(reference: str) -> str:
                 hint="`nospoon status` lists the names of yours.",
             )
         return reference
-    from nospoon.spec.document import Document  # noqa: PLC0415  (imports YAML)
+    from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
 
     name, text = _read(reference)
     value = Document(text, name).value

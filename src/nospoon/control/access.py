@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 
+from nospoon.clusterfile.document import Document
 from nospoon.control.recent_hosts import RecentHosts
 from nospoon.control.request import Request
 from nospoon.errors import Forbidden, HostUnreachable, PlanRefused
@@ -19,7 +20,6 @@ from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine
 from nospoon.plan.access import Violation, unlisted, violations
 from nospoon.runtime.workers import Workers
-from nospoon.spec.document import Document
 
 MAX_SHOWN = 200
 """Things that a member may not have which one answer lists."""

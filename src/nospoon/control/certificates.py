@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from nospoon.clusterfile.document import Document
 from nospoon.control.files import Files
 from nospoon.control.request import Request
 from nospoon.errors import SpecError
@@ -12,7 +13,6 @@ from nospoon.model.cluster import Cluster
 from nospoon.runtime import clock
 from nospoon.runtime.tls import why_unusable
 from nospoon.runtime.workers import Workers
-from nospoon.spec.document import Document
 
 
 def certificate_files(cluster: Cluster) -> set[str]:

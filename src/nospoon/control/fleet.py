@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from uuid import UUID
 
+from nospoon.clusterfile.nearest import nearest
 from nospoon.control.authority import Authority, Bootable
 from nospoon.control.hosts import Hosts
 from nospoon.errors import NotFound, UsageError
@@ -14,7 +15,6 @@ from nospoon.model.cluster import Host
 from nospoon.model.names import natural
 from nospoon.model.resources import Machine
 from nospoon.services.netboot.ports import ServedProfile
-from nospoon.spec.nearest import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
+from nospoon.clusterfile.document import Document
 from nospoon.control.certificates import certificate_files, refuse_unusable
 from nospoon.control.fetch import told, url_of
 from nospoon.control.files import Files, is_url
@@ -17,7 +18,6 @@ from nospoon.errors import ProviderError, UsageError
 from nospoon.model.cluster import Cluster
 from nospoon.plan.resolve import ImageFacts
 from nospoon.runtime.workers import Workers
-from nospoon.spec.document import Document
 
 
 class NamedFiles:

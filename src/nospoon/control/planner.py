@@ -13,6 +13,9 @@ from functools import partial
 from ipaddress import IPv4Network, ip_interface
 from uuid import UUID, uuid4
 
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.nearest import nearest
+from nospoon.clusterfile.places import placed
 from nospoon.control import usage
 from nospoon.control.access import Access
 from nospoon.control.accounts import accounts_for
@@ -68,9 +71,6 @@ from nospoon.providers import linux
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.workers import Workers
-from nospoon.spec.load import load
-from nospoon.spec.nearest import nearest
-from nospoon.spec.places import placed
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import snapshots

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from nospoon.clusterfile.recovered import FILE, cluster_file, with_more
 from nospoon.control.accounts import random_password
 from nospoon.control.enrolment import Enrolment
 from nospoon.control.fleet import Fleet, Member
@@ -33,7 +34,6 @@ from nospoon.plan.kinds import KINDS
 from nospoon.runtime import running
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.users import NameOf, names_of, user_name
-from nospoon.spec.recovered import FILE, cluster_file, with_more
 from nospoon.store import clusters as stored
 from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow, NodeRow

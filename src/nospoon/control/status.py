@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.prepared import Prepared, claimed
 from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
@@ -14,7 +15,6 @@ from nospoon.plan.diff import waiting
 from nospoon.plan.kinds import KINDS
 from nospoon.plan.steps import Action, Step
 from nospoon.plan.words import unreachable
-from nospoon.spec.recovered import FILE as RECOVERED
 
 
 def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:

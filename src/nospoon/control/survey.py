@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from nospoon.clusterfile.host_at import host_at
 from nospoon.control.hosts import Hosts
 from nospoon.control.planner import Planner
 from nospoon.engine.observe import Drivers, observe
@@ -18,7 +19,6 @@ from nospoon.model.resources import Observed
 from nospoon.plan.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import ADMINISTRATION
-from nospoon.spec.host_at import host_at
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
+from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.authority import Publish
 from nospoon.control.certificates import certificate_files
 from nospoon.control.enrolment import FORGET
@@ -45,7 +46,6 @@ from nospoon.runtime.paced import paced
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.ports import ServedFile, ServedProfile
-from nospoon.spec.recovered import FILE as RECOVERED
 from nospoon.store import clusters as stored
 from nospoon.store import operations as journal
 from nospoon.store.clusters import ClusterRow, NodeRow, Source

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import structlog
 
+from nospoon.clusterfile.grants import load_grants
 from nospoon.errors import Forbidden, SpecError
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.runtime.reasons import reason
-from nospoon.spec.grants import load_grants
 
 log = structlog.get_logger()
 MAX_BYTES = 1 << 20

@@ -44,7 +44,7 @@ def command(
 
     FILE of virtualbmc is its directory of domains, such as ~/.vbmc; of sushy-tools, its --config.
     """
-    from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
+    from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
     if cloud and tool != "tenks":
         raise click.UsageError("--cloud goes with --from tenks")

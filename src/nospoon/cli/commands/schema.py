@@ -12,6 +12,6 @@ from nospoon.cli.echo import echo
 @click.command("schema")
 def command() -> None:
     """Print the JSON Schema of cluster files, for editors."""
-    from nospoon.spec.schema import json_schema  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.schema import json_schema  # noqa: PLC0415  (imports pydantic)
 
     echo(json.dumps(json_schema(), indent=2))

@@ -115,8 +115,8 @@ def _cluster(file: str, text: str) -> tuple[str, str]:
 
     Paths begin where the command was started, as the emulator's do.
     """
-    from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
-    from nospoon.spec.load import load  # noqa: PLC0415
+    from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.load import load  # noqa: PLC0415
 
     read = READERS["sushy-tools"]
     beside = text_beside(str(Path.cwd() / "started"))

@@ -218,7 +218,7 @@ def _find(name: str) -> dict[str, str]:
 
 
 def _read(path: Path) -> dict[str, str] | None:
-    from nospoon.spec.importers.virtualbmc import USUAL  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.importers.virtualbmc import USUAL  # noqa: PLC0415  (imports pydantic)
 
     parser = configparser.ConfigParser(interpolation=None)
     try:
@@ -277,13 +277,13 @@ def _clusters() -> Iterator[tuple[str, list[dict[str, str]]]]:
 
 
 def _cluster(address: str) -> str:
-    from nospoon.spec.importers.written import name_of  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.importers.written import name_of  # noqa: PLC0415  (imports pydantic)
 
     return "vbmc" if address == "::" else f"vbmc-{name_of(address)}"
 
 
 def _request(address: str, active: Iterable[dict[str, str]]) -> dict[str, Any]:
-    from nospoon.spec.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
 
     files = {
         f"{each['domain_name']}/config": (

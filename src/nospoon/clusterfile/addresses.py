@@ -1,0 +1,188 @@
+"""Networks and addresses: what overlaps, what can be no network, and room for all who need one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network, IPv6Network
+from itertools import combinations
+
+from nospoon.clusterfile.expand import Complaint, Expansion
+from nospoon.clusterfile.models import NetworkSection
+from nospoon.clusterfile.sections import Sections
+from nospoon.model.cluster import BmcProtocol, Netboot, Switch
+from nospoon.plan.words import counted
+
+NETBOOT_OVERHEAD = 3
+"""Addresses of a netboot network that no NIC gets: network, broadcast and the host's own."""
+
+Network = IPv4Network | IPv6Network
+LEAST6 = 1280
+HALF = 64
+"""The length of prefix with which hosts make addresses of their own (RFC 4291 §2.5.1)."""
+
+_NOT_FOR_HOSTS: tuple[tuple[str, Network], ...] = (
+    ("a multicast network (RFC 5771)", IPv4Network("224.0.0.0/4")),
+    ("reserved (RFC 1112 §4)", IPv4Network("240.0.0.0/4")),
+    ("this network (RFC 1122 §3.2.1.3)", IPv4Network("0.0.0.0/8")),
+    ("a multicast network (RFC 4291 §2.7)", IPv6Network("ff00::/8")),
+    ("link-local (RFC 4291 §2.5.6)", IPv6Network("fe80::/10")),
+)
+_LOOPBACKS: tuple[tuple[str, Network], ...] = (
+    ("loopback (RFC 1122 §3.2.1.3)", IPv4Network("127.0.0.0/8")),
+    ("unspecified, loopback or mapped (RFC 4291 §2.5)", IPv6Network("::/64")),
+)
+
+
+def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Every complaint about networks, address pools and port ranges."""
+    for name, network in sections.networks.items():
+        yield from _network(name, network)
+    yield from _overlaps(sections)
+    yield from _pool(sections)
+    yield from _room_for_bmcs(sections, expansion)
+    yield from _room_on_networks(sections, expansion)
+
+
+def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
+    path = ("networks", name)
+    if network.physnet and network.bridge:
+        yield Complaint((*path, "bridge"), "expected physnet or bridge, got both")
+    existing = network.physnet or network.bridge
+    if network.vlan is not None and not existing:
+        message = "a VLAN needs a physnet or bridge"
+        yield Complaint((*path, "vlan"), message, "An isolated network needs none")
+    if network.vlan is not None and existing and network.switch is not Switch.OVS:
+        message = "a VLAN needs an Open vSwitch bridge: a Linux bridge made by nospoon does not tag"
+        yield Complaint((*path, "vlan"), message, "Write `switch: ovs` if it is one")
+    if network.switch is Switch.OVS and not existing:
+        message = "expected a physnet or bridge: nospoon makes Linux bridges only"
+        yield Complaint((*path, "switch"), message, "Make the bridge with `ovs-vsctl add-br`")
+    if network.netboot is Netboot.BUILTIN and existing:
+        message = "expected netboot: none on an existing bridge: its owner answers DHCP there"
+        yield Complaint((*path, "netboot"), message)
+    if network.overlay is not None and existing:
+        message = "expected no overlay on an existing bridge: it leads where its owner wants"
+        yield Complaint((*path, "overlay"), message)
+    if network.nat and existing:
+        message = "expected no NAT on an existing bridge: its owner leads out of it"
+        yield Complaint((*path, "nat"), message)
+    if network.cidr and existing:
+        message = "expected no cidr on an existing bridge: its owner gives the addresses there"
+        yield Complaint((*path, "cidr"), message, "Leave it out")
+    if network.anti_spoofing:
+        why = (Complaint((*path, "anti_spoofing"), *what) for what in _unfiltered(network))
+        yield from why
+    yield from (Complaint((*path, "mtu"), *what) for what in _mtu(network, existing=bool(existing)))
+    for each in network.cidr:
+        yield from (Complaint((*path, "cidr"), *what) for what in _unusable(each, network))
+
+
+def _unfiltered(network: NetworkSection) -> Iterator[tuple[str, str]]:
+    """(What libvirt's filter `clean-traffic` cannot let through, how to mend it): it knows IPv4 and
+    ARP without tags, on Linux bridges (https://libvirt.org/formatnwfilter.html).
+    """
+    drop = "or drop `anti_spoofing`"
+    if network.switch is Switch.OVS:
+        message = "expected a Linux bridge: ports of Open vSwitch, with or without VLANs and trunks"
+        yield f"{message}, have no filters", f"Use Open vSwitch's own means, {drop}"
+    elif network.vlan is not None:
+        yield "expected no `vlan`: the filter drops tagged frames", f"Leave `vlan` out, {drop}"
+    if network.ipv6 is not None:
+        message = f"expected IPv4 alone, got {network.ipv6}: the filter drops IPv6"
+        yield message, f"Take an IPv4 `cidr` alone, {drop}"
+
+
+def _mtu(network: NetworkSection, *, existing: bool) -> Iterator[tuple[str, str]]:
+    """(What is wrong with it, how to mend it)."""
+    if existing and "mtu" in network.model_fields_set:
+        message = "expected no mtu on an existing bridge: machines have that of the bridge"
+        yield message, "Leave it out, and set it where the bridge is made"
+    if network.mtu < LEAST6 and any(each.version == 6 for each in network.cidr):
+        message = f"{network.mtu} bytes are too few for IPv6, which needs {LEAST6} (RFC 8200 §5)"
+        yield message, f"Take {LEAST6} or more, or an IPv4 `cidr` alone"
+
+
+def _unusable(cidr: Network, network: NetworkSection) -> Iterator[tuple[str, str]]:
+    """(What is wrong with it, how to mend it)."""
+    example = "172.30.0.0/24" if cidr.version == 4 else "fd00:30::/64"
+    if cidr.prefixlen > cidr.max_prefixlen - 2 and network.nat:
+        yield f"{cidr} has no address for the host beside one for a guest", "Take a larger network"
+    if unfit := _unfit(cidr, (*_NOT_FOR_HOSTS, *_LOOPBACKS)):
+        yield unfit, f"Take a private one such as {example}"
+    if cidr.version == 6 and cidr.prefixlen != HALF and network.netboot is Netboot.BUILTIN:
+        message = f"{cidr} is not a /64, in which machines find addresses (RFC 4862 §5.5.3)"
+        yield message, f"Take one such as {example}"
+
+
+def _unfit(network: Network, refused: tuple[tuple[str, Network], ...]) -> str:
+    return next(
+        (
+            f"{network} is not a network for machines: {of} is {what}"
+            for what, of in refused
+            if network.version == of.version and network.overlaps(of)
+        ),
+        "",
+    )
+
+
+def _overlaps(sections: Sections) -> Iterator[Complaint]:
+    placed = [(name, each) for name, net in sections.networks.items() for each in net.cidr]
+    for (first, one), (second, other) in combinations(placed, 2):
+        if one.version == other.version and one.overlaps(other):
+            message = f"{other} overlaps {one} of network {first!r}"
+            yield Complaint(("networks", second, "cidr"), message)
+
+
+def _pool(sections: Sections) -> Iterator[Complaint]:
+    pool, path = sections.bmc.pool, ("bmc", "pool")
+    if pool is None:
+        return
+    unfit = _unfit(pool, _NOT_FOR_HOSTS)
+    if unfit:
+        yield Complaint(path, unfit, "Take a private one, or one of loopback's: 127.20.0.0/24")
+    for other in ("address", "ports"):
+        if other in sections.bmc.model_fields_set:
+            message = "with `pool` each BMC has an address of its own, and port 623 on it"
+            yield Complaint(("bmc", other), message, f"Drop `{other}` or `pool`")
+    for name, network in sections.networks.items():
+        cidr = network.ipv4
+        if cidr is None or not pool.overlaps(cidr):
+            continue
+        if not pool.subnet_of(cidr):
+            message = f"{pool} overlaps {cidr} of network {name!r} and does not lie within it"
+            yield Complaint(path, message)
+        elif (network.netboot is Netboot.BUILTIN or network.nat) and cidr[1] in pool:
+            message = f"{pool} holds {cidr[1]}, which is the host's own on network {name!r}"
+            upper = list(cidr.subnets(prefixlen_diff=1))[-1] if cidr.prefixlen < 31 else cidr
+            yield Complaint(path, message, f"Take a later part of it such as {upper}")
+
+
+def _room_for_bmcs(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    wanted = sum(1 for node in expansion.nodes if node.bmc)
+    ipmi = sum(1 for node in expansion.nodes if BmcProtocol.IPMI in node.bmc)
+    pool, (first, last) = sections.bmc.pool, sections.bmc.ports
+    if pool is not None and pool.num_addresses - 2 < wanted:
+        usable = counted(max(pool.num_addresses - 2, 0), "address")
+        message = f"{pool} has {usable} for {counted(wanted, 'BMC')}"
+        yield Complaint(("bmc", "pool"), message, "Take a larger network")
+    if pool is None and last - first + 1 < ipmi:
+        message = f"{first}-{last} has {last - first + 1} ports for {ipmi} BMCs"
+        yield Complaint(("bmc", "ports"), message, f"Write {first}-{first + ipmi - 1} or wider")
+
+
+def _room_on_networks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    pool = sections.bmc.pool
+    for name, network in sections.networks.items():
+        cidr = network.ipv4
+        if cidr is None or network.netboot is not Netboot.BUILTIN:
+            continue
+        nics = sum(1 for node in expansion.nodes for nic in node.nics if nic.network == name)
+        within = pool is not None and pool.subnet_of(cidr)
+        room = cidr.num_addresses - NETBOOT_OVERHEAD
+        if pool is not None and within:
+            room -= pool.num_addresses
+        if room < nics:
+            beside = f" beside bmc.pool {pool}" if within else ""
+            usable = counted(max(room, 0), "address")
+            message = f"{cidr} has {usable} for {counted(nics, 'NIC')}{beside}"
+            yield Complaint(("networks", name, "cidr"), message, "Take a larger network")

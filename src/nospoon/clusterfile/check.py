@@ -1,0 +1,281 @@
+"""What no section can see alone: references, addresses, duplicates, hardware that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from nospoon.clusterfile.addresses import addresses
+from nospoon.clusterfile.document import Path
+from nospoon.clusterfile.expand import Complaint, Expansion
+from nospoon.clusterfile.hardware import HardwareSection
+from nospoon.clusterfile.references import (
+    LocalFile,
+    LocalPair,
+    missing_files,
+    references,
+    unusable_pair,
+    wrong_urls,
+)
+from nospoon.clusterfile.section import shown
+from nospoon.clusterfile.sections import Sections, did_you_mean
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
+from nospoon.model.ironic import Standing
+from nospoon.model.passwords import is_hash
+from nospoon.plan.enrol import DRIVERS
+from nospoon.plan.identity import RESERVED
+
+
+def check(
+    sections: Sections,
+    expansion: Expansion,
+    local_file: LocalFile | None,
+    local_pair: LocalPair | None,
+) -> Iterator[Complaint]:
+    """Every complaint; sections that could not be read are passed over."""
+    yield from _identity(sections)
+    yield from references(sections)
+    yield from wrong_urls(sections)
+    if local_file is not None:
+        yield from missing_files(sections, local_file)
+    if local_pair is not None:
+        yield from unusable_pair(sections, local_pair)
+    yield from addresses(sections, expansion)
+    yield from _hosts(sections)
+    yield from _hardware(sections)
+    yield from _duplicate_nodes(expansion)
+    yield from _portgroups(expansion)
+    yield from _trunks(sections, expansion)
+    yield from _drivers(expansion)
+    yield from _nova(sections)
+    yield from _deployments(expansion)
+    yield from _bmc_ports(sections, expansion)
+    yield from _password_hash(sections, expansion)
+    yield from _profiles(sections, expansion)
+    yield from _placements(sections, expansion)
+
+
+def _bmc_ports(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Ports that are given to BMCs which have none, or to several of them."""
+    owners: dict[int, str] = {}
+    nodes = list(zip(expansion.nodes, expansion.groups, strict=True))
+    nodes += [(each.like, each.group) for each in expansion.adoptions]
+    for node, group in nodes:
+        path = ("nodes", group, "bmc", "port")
+        name = node.name or f"nodes[{group}]"
+        if not node.ipmi_port:
+            continue
+        if BmcProtocol.IPMI not in node.bmc:
+            yield Complaint(path, f"{name} speaks no IPMI: expected no port")
+        elif sections.bmc.pool is not None:
+            hint = "Drop `port`, or `bmc.pool`"
+            yield Complaint(path, "each BMC of a `pool` has an address and port 623", hint)
+        elif owners.setdefault(node.ipmi_port, name) != name:
+            first = owners[node.ipmi_port]
+            hint = "Give it node by node under `overrides`"
+            yield Complaint(path, f"port {node.ipmi_port} is also that of {first}", hint)
+
+
+def _password_hash(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """IPMI computes with the password itself, and Ironic logs in with it."""
+    if sections.bmc.password_hash is None:
+        return
+    path = ("bmc", "password_hash")
+    if sections.bmc.password is not None:
+        yield Complaint(path, "expected one of password and password_hash, got both")
+    if sections.ironic is not None:
+        hint = "Write `password` instead"
+        yield Complaint(path, "Ironic needs the password itself to log in to the BMCs", hint)
+    nodes = [*expansion.nodes, *(each.like for each in expansion.adoptions)]
+    hashed = [each for each in nodes if is_hash(each.credentials.password)]
+    others = sorted({str(each) for node in hashed for each in node.bmc} - {BmcProtocol.REDFISH})
+    if others:
+        yield Complaint(
+            path,
+            f"a hash is enough for Redfish alone; nodes speak {' and '.join(others)}, too",
+            "Write `password`, or `bmc: {protocols: [redfish]}` at the nodes",
+        )
+
+
+def _profiles(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Profiles of nothing or of two things, and scripts for nodes whose loader is GRUB."""
+    for name, profile in sections.boot.items():
+        if bool(profile.kernel) == bool(profile.script):
+            got = "both" if profile.script else "neither"
+            yield Complaint(("boot", name), f"expected one of kernel and script, got {got}")
+    scripts = {name for name, profile in sections.boot.items() if profile.script}
+    told: set[int] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        grub = node.arch is Arch.AARCH64 or node.firmware is Firmware.UEFI_SECURE
+        if grub and node.boot in scripts and group not in told:
+            told.add(group)
+            message = f"node {node.name!r} boots by signed GRUB, which runs no iPXE script"
+            hint = f"Give boot profile {node.boot!r} a kernel, or the node other firmware"
+            yield Complaint(("nodes", group), message, hint)
+
+
+def _placements(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Rules about labels that no node has: all nodes would count as equal."""
+    known = {key for node in expansion.nodes for key, _ in node.labels}
+    for index, group in sections.groups.items():
+        for rule in ("affinity", "anti_affinity"):
+            for key in getattr(group.placement, rule):
+                if key != "flavor" and key not in known:
+                    yield Complaint(
+                        ("nodes", index, "placement", rule),
+                        f"no node has the label {key!r}",
+                        did_you_mean(key, known) or "Give the nodes `labels`, or write `flavor`",
+                    )
+
+
+def _identity(sections: Sections) -> Iterator[Complaint]:
+    if sections.id is not None:
+        try:
+            given = UUID(sections.id)
+        except ValueError:
+            yield Complaint(("id",), f"expected a UUID, got {sections.id!r}")
+        else:
+            if given in RESERVED:
+                yield Complaint(("id",), f"{given} is reserved", "Choose another, or drop it")
+
+
+def _layers(sections: Sections) -> Iterator[tuple[Path, HardwareSection]]:
+    """Every section that describes hardware, with its path."""
+    for name, flavor in sections.flavors.items():
+        yield ("flavors", name), flavor
+    for index, group in sections.groups.items():
+        yield ("nodes", index), group
+        for name, override in group.overrides.items():
+            yield ("nodes", index, "overrides", name), override
+
+
+def _hosts(sections: Sections) -> Iterator[Complaint]:
+    for name, host in sections.hosts.items():
+        if host.simulated is not None and host.libvirt:
+            yield Complaint(("hosts", name), "expected one of libvirt and simulated, got both")
+        if host.simulated is not None and host.ssh:
+            message = "a simulated host is in the daemon: expected no ssh"
+            yield Complaint(("hosts", name, "ssh"), message, "Drop `ssh` or `simulated`")
+    for name, network in sections.networks.items():
+        real = {key: host for key, host in sections.hosts.items() if host.simulated is None}
+        mapped = any(network.physnet in host.physnets for host in real.values())
+        if network.physnet and real and not mapped:
+            first = next(iter(real))
+            hint = f"Add `physnets: {{{network.physnet}: BRIDGE}}` to host {first!r}"
+            message = f"no host maps a bridge to {network.physnet!r}"
+            yield Complaint(("networks", name, "physnet"), message, hint)
+
+
+def _hardware(sections: Sections) -> Iterator[Complaint]:
+    for path, layer in _layers(sections):
+        order = layer.boot_order or ()
+        for each in {BootDevice.SETUP, BootDevice.HTTP}.intersection(order):
+            message = f"expected network, disk and cdrom, got {shown(str(each))}"
+            hint = f"`nospoon node boot NODE {each}` sets it for the next boot"
+            yield Complaint((*path, "boot_order"), message, hint)
+        if len(set(order)) != len(order):
+            yield Complaint((*path, "boot_order"), "expected each device once")
+        if layer.arch == "aarch64" and layer.firmware in (Firmware.BIOS, Firmware.UEFI_SECURE):
+            message = f"expected firmware uefi on aarch64, got {layer.firmware}"
+            yield Complaint((*path, "firmware"), message)
+        serials = [disk.serial for disk in layer.disks or () if disk.serial]
+        for serial in sorted({each for each in serials if serials.count(each) > 1}):
+            message = f"expected a serial number of its own for each disk, got {serial!r} twice"
+            yield Complaint((*path, "disks"), message)
+        if layer.tpm and layer.firmware is Firmware.BIOS:
+            yield Complaint((*path, "tpm"), "a TPM 2.0 needs firmware uefi or uefi-secure")
+
+
+def _trunks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """NICs with VLANs on networks that have none; a group's once."""
+    told: set[tuple[int, str]] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        for nic in node.nics:
+            network = sections.networks.get(nic.network)
+            tags = network is not None and network.switch is Switch.OVS
+            if not nic.trunk or tags or (group, nic.network) in told:
+                continue
+            told.add((group, nic.network))
+            message = f"a trunk needs Open vSwitch, and network {nic.network!r} is none"
+            yield Complaint(("nodes", group), message, "Write `switch: ovs` there, or no `trunk`")
+
+
+def _nova(sections: Sections) -> Iterator[Complaint]:
+    if sections.nova is not None and (sections.ironic is None or sections.ironic.cloud is None):
+        message = "flavors are made in the cloud of `ironic`, and it names none"
+        yield Complaint(("nova",), message, "Write `ironic: {cloud: NAME}`, or drop `nova`")
+
+
+def _drivers(expansion: Expansion) -> Iterator[Complaint]:
+    """Drivers of Ironic for what a node's BMC does not speak; a group's once."""
+    told: set[tuple[int, str]] = set()
+    spoken = {driver: protocol for protocol, driver in DRIVERS}
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        driver = node.enrolment.driver
+        protocol = spoken.get(driver)
+        if protocol is None or protocol in node.bmc or (group, driver) in told:
+            continue
+        told.add((group, driver))
+        message = f"Ironic's driver {driver!r} needs {str(protocol)!r} in `bmc` of {node.name!r}"
+        yield Complaint(("nodes", group), message, "Add it there, or name another driver")
+
+
+def _deployments(expansion: Expansion) -> Iterator[Complaint]:
+    """Nodes that are to be deployed with nothing, and boot no volume; a group's once."""
+    told: set[int] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        said = node.enrolment
+        something = said.targets or any(each.name == "image_source" for each in said.instance)
+        if said.state is Standing.ACTIVE and not something and group not in told:
+            told.add(group)
+            message = f"state 'active' of {node.name!r} needs an `image` in `ironic`"
+            yield Complaint(("nodes", group), message, "Name what is deployed")
+
+
+def _portgroups(expansion: Expansion) -> Iterator[Complaint]:
+    """NICs in bonds that are not, bonds without NICs, and MACs of bonds given twice; told once."""
+    told: set[Complaint] = set()
+    owners: dict[str, str] = {}
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        path = ("nodes", group)
+        known = {each.name: each for each in node.portgroups}
+        members = {nic.portgroup for nic in node.nics if nic.portgroup}
+        for name in sorted(members - known.keys()):
+            hint = f"Add `portgroups: {{{name}: {{}}}}`"
+            told.add(Complaint(path, f"a NIC is in no known portgroup {name!r}", hint))
+        for name in sorted(known.keys() - members):
+            hint = f"Write `portgroup: {name}` at its NICs"
+            told.add(Complaint(path, f"portgroup {name!r} has no NIC", hint))
+        for name in sorted(members & known.keys()):
+            networks = sorted({nic.network for nic in node.nics if nic.portgroup == name})
+            if len(networks) > 1:
+                message = f"portgroup {name!r} has NICs on several networks: {', '.join(networks)}"
+                hint = "A bond is on one network (Ironic: one physical network); use one bond each"
+                told.add(Complaint(path, message, hint))
+        for each in node.portgroups:
+            mine = f"{node.name} {each.name}"
+            if each.address and owners.setdefault(each.address, mine) != mine:
+                message = f"MAC {each.address} of {mine!r} is also that of {owners[each.address]!r}"
+                hint = "Give it under `overrides`, node by node, or leave it out"
+                told.add(Complaint(path, message, hint))
+    yield from sorted(told, key=lambda each: (str(each.path), each.message))
+
+
+def _duplicate_nodes(expansion: Expansion) -> Iterator[Complaint]:
+    names: dict[str, int] = {}
+    macs: dict[str, str] = {}
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        if node.name in names:
+            first = names[node.name]
+            hint = "Give one group another `name:` or `start:`"
+            yield Complaint(
+                ("nodes", group, "name"), f"{node.name!r} is also named by nodes[{first}]", hint
+            )
+        names.setdefault(node.name, group)
+        for index, nic in enumerate(node.nics):
+            if nic.mac and nic.mac in macs:
+                message = f"MAC {nic.mac} of {node.name!r} is also that of {macs[nic.mac]!r}"
+                where = ("nodes", group, "nics", index, "mac")
+                yield Complaint(where, message, "Leave MACs out to have them derived")
+            macs.setdefault(nic.mac, node.name)

@@ -1,0 +1,321 @@
+"""Kinds of fields in a cluster file: sizes, MACs, names, ranges; text in, values out."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from nospoon.clusterfile.section import Text, parse_text, shown
+from nospoon.model.destinations import LibvirtUri, SshDestination
+from nospoon.protocols import checksums
+
+UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "KiB": 2**10,
+    "MB": 10**6,
+    "MiB": 2**20,
+    "GB": 10**9,
+    "GiB": 2**30,
+    "TB": 10**12,
+    "TiB": 2**40,
+}
+SIZES_END = 1 << 63
+"""Bytes: sizes of files and volumes are signed 64-bit numbers (off_t)."""
+MOST_DISK = 2048 * UNITS["TiB"]
+"""`qemu-img create` makes no larger qcow2 volume: its L1 table has 32 MiB at most, which with
+clusters of 64 KiB is 2 PiB (QEMU, block/qcow2.h, QCOW_MAX_L1_SIZE)."""
+MOST_MEMORY = 64 * UNITS["TiB"]
+"""What Linux addresses on x86-64 with page tables of four levels: 46 bits (Linux,
+Documentation/arch/x86/x86_64/5level-paging.rst)."""
+IPV4 = 4
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)\Z")
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|min)\Z")
+_PORTS = re.compile(r"([0-9]+) *- *([0-9]+)\Z")
+TRAIT_PATTERN = r"^(CUSTOM|COMPUTE|HW|MISC|OWNER|STORAGE)_[A-Z0-9_]{1,240}$"
+MAX_TRAIT = 240
+_TRAIT = re.compile(TRAIT_PATTERN.removesuffix("$") + r"\Z")
+MAC_PATTERN = r"^(?!(00[:-]){5}00$)[0-9a-fA-F][02468aceACE]([:-][0-9a-fA-F]{2}){5}$"
+LABEL_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
+SERIAL_PATTERN = r"^([A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]*[A-Za-z0-9_.+-])?)?$"
+"""Characters that libvirt takes in serial numbers (its schema's diskSerial)."""
+MAX_NAME = 63
+"""Characters of a name: a label of DNS (RFC 1035 §2.3.4)."""
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
+
+
+def parse_size(value: Any) -> int:
+    """'8GiB' -> bytes. A bare number is refused: its unit would be a guess."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"expected a size such as 8GiB, got {shown(value)}")
+    match = _SIZE.match(str(value))
+    if match is None:
+        raise ValueError(f"expected a size such as 8GiB, got {shown(value)}")
+    number, unit = match.groups()
+    if unit not in UNITS:
+        guess = _unit_like(unit)
+        raise ValueError(f"expected a size with a unit, got {shown(value)}. Write {number}{guess}")
+    size = float(number) * UNITS[unit]
+    if size >= SIZES_END:
+        raise ValueError(f"expected a size of less than {SIZES_END // UNITS['TiB']}TiB")
+    if size != int(size) or size <= 0:
+        raise ValueError(f"expected a whole, positive number of bytes, got {shown(value)}")
+    return int(size)
+
+
+def parse_memory(value: Any) -> int:
+    """A size in whole mebibytes: hypervisors round what is finer, and drift would never end."""
+    size = parse_size(value)
+    if size % UNITS["MiB"]:
+        raise ValueError(
+            f"expected whole mebibytes, got {shown(value)}. Write {-(-size // UNITS['MiB'])}MiB"
+        )
+    return _at_most(size, MOST_MEMORY, value)
+
+
+def parse_disk(value: Any) -> int:
+    """The size of a disk."""
+    return _at_most(parse_size(value), MOST_DISK, value)
+
+
+def _at_most(size: int, most: int, value: Any) -> int:
+    if size > most:
+        raise ValueError(f"expected at most {most // UNITS['TiB']}TiB, got {value}")
+    return size
+
+
+def _unit_like(unit: str) -> str:
+    letter = unit[:1].upper()
+    return f"{letter}iB" if letter in set("KMGT") else "MiB or GiB"
+
+
+def parse_mac(value: Any) -> str:
+    """A unicast MAC address, in lower case with colons (IEEE 802 §8.2)."""
+    text = str(value).lower().replace("-", ":") if isinstance(value, str) else ""
+    if not _MAC.match(text):
+        raise ValueError(f"expected a MAC address such as 52:54:00:12:34:56, got {shown(value)}")
+    if int(text[:2], 16) & 1:
+        raise ValueError(
+            f"expected a unicast MAC address, got the multicast address {shown(value)}"
+        )
+    if not int(text.replace(":", ""), 16):
+        raise ValueError("expected a MAC address of some NIC, got that of none, all zeros")
+    return text
+
+
+def parse_address(value: Any) -> Any:
+    """An IPv4 or IPv6 address, as text or already one."""
+    if isinstance(value, IPv4Address | IPv6Address):
+        return value
+    try:
+        return ip_address(parse_text(value))
+    except ValueError:
+        raise ValueError(f"expected an IPv4 or IPv6 address, got {shown(value)}") from None
+
+
+def parse_duration(value: Any) -> float:
+    """'1.5s' or '200ms' -> seconds."""
+    match = _DURATION.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"expected a time such as 2s or 200ms, got {shown(value)}")
+    return float(match[1]) * {"ms": 0.001, "s": 1.0, "min": 60.0}[match[2]]
+
+
+def parse_ports(value: Any) -> tuple[int, int]:
+    """'6230-6330' -> (6230, 6330), both included."""
+    match = _PORTS.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"expected a port range such as 6230-6330, got {shown(value)}")
+    first, last = int(match[1]), int(match[2])
+    if not 1 <= first <= last <= 65535:
+        raise ValueError(f"expected ports from 1 to 65535, the lower one first, got {shown(value)}")
+    return first, last
+
+
+MAX_URL = 8000
+"""Characters of a URL: what servers are to support at least (RFC 9110 §4.1)."""
+MAX_SHOWN = 200
+"""Of these, in a message."""
+
+
+def parse_url(value: Any) -> Any:
+    """An http or https URL, without slashes at its end."""
+    if not parse_text(value).startswith(("http://", "https://")):
+        raise ValueError(f"expected a URL that begins with http:// or https://, got {shown(value)}")
+    wrong = wrong_in_url(value)
+    if wrong:
+        raise ValueError(f"expected a URL, got {value[:MAX_SHOWN]!r}: {wrong}")
+    return value.rstrip("/")
+
+
+def wrong_in_url(url: str) -> str:
+    """Why it is none by RFC 3986 §3, "" where it is one: a host, a port that may be, nothing that
+    would have to be escaped.
+    """
+    if len(url) > MAX_URL:
+        return f"it has more than {MAX_URL} characters"
+    try:
+        parts = urlsplit(url)
+        wrong = "" if parts.hostname else "it names no host"
+        _ = parts.port  # looked at here, where it is read
+    except ValueError:
+        wrong = "its host or port is wrong"
+    if not wrong and any(char.isspace() or not char.isprintable() for char in url):
+        wrong = "it has a blank; write %20"
+    return wrong
+
+
+def parse_checksum(value: Any) -> Any:
+    """A SHA-256 or SHA-512 as `sha256:DIGITS`, or the URL of a list of them."""
+    if parse_text(value).startswith(("http://", "https://")):
+        return value
+    found = checksums.parse(value)
+    if found is None:
+        raise ValueError(
+            "expected a SHA-256 or SHA-512 in hexadecimal digits, as sha256:… or sha512:…, or the "
+            f"URL of a list of them, got {shown(value)}"
+        )
+    return str(found)
+
+
+def parse_volume(value: Any) -> Any:
+    """POOL/VOLUME of libvirt's; no path, for the daemon opens none that a client names."""
+    pool, _, name = parse_text(value).partition("/")
+    if not pool or not name:
+        raise ValueError(
+            f"expected a volume of a libvirt storage pool as POOL/VOLUME, got {shown(value)}. "
+            "A pool of a directory: `virsh pool-create-as POOL dir --target DIRECTORY`"
+        )
+    return value
+
+
+def parse_libvirt(value: Any) -> Any:
+    """A libvirt connection URI without a query: that may name programs to run."""
+    LibvirtUri.parse(parse_text(value))
+    return value
+
+
+def parse_ssh(value: Any) -> Any:
+    """An ssh destination, "" for this machine; it ends in a command line."""
+    if parse_text(value):
+        SshDestination.parse(value)
+    return value
+
+
+def parse_trait(value: Any) -> str:
+    """A trait's name."""
+    if isinstance(value, str) and _TRAIT.match(value):
+        return value
+    own = re.sub(r"[^A-Z0-9_]", "_", value.upper())[:MAX_TRAIT] if isinstance(value, str) else ""
+    raise ValueError(
+        f"expected a trait: CUSTOM_… or one of os-traits', got {shown(value)}"
+        + (f". Write CUSTOM_{own}" if own else "")
+    )
+
+
+def parse_networks(value: Any) -> Any:
+    """One network, or a list of an IPv4 and an IPv6 one, in CIDR form without host bits."""
+    listed = value if isinstance(value, list) else [value] if value is not None else []
+    found = tuple(parse_network(each) for each in listed)
+    if len({each.version for each in found}) < len(found):
+        raise ValueError("expected at most one IPv4 and one IPv6 network")
+    return found
+
+
+def parse_network(value: Any) -> IPv4Network | IPv6Network:
+    """A network in CIDR form without host bits."""
+    address, _, length = value.partition("/") if isinstance(value, str) else ("", "", "")
+    try:
+        known = ip_address(address)
+    except ValueError:
+        raise ValueError(
+            "expected an IPv4 or IPv6 network such as 172.30.0.0/24 or fd00:30::/64, got "
+            f"{shown(value)}"
+        ) from None
+    most, usual = known.max_prefixlen, 24 if known.version == IPV4 else 64
+    if not length:
+        around = ip_network(f"{address}/{usual}", strict=False)
+        raise ValueError(f"expected a network, got the address {address}. Write {around}")
+    if not (length.isascii() and length.isdecimal() and int(length[:4]) <= most):
+        raise ValueError(
+            f"expected a prefix length of 0 to {most} for IPv{known.version}, got {shown(length)}"
+        )
+    found = ip_network(f"{address}/{length}", strict=False)
+    if found.network_address != known:
+        raise ValueError(f"expected a network without host bits, got {value}. Write {found}")
+    return found
+
+
+def _text_like(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+Url = Annotated[str, BeforeValidator(parse_url), _text_like("^https?://")]
+Address = Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)]
+Pool = Annotated[
+    IPv4Network, BeforeValidator(parse_text), _text_like(r"^\d+\.\d+\.\d+\.\d+(/\d+)?$")
+]
+Checksum = Annotated[
+    str,
+    BeforeValidator(parse_checksum),
+    _text_like("^(https?://|(sha256:)?[0-9a-fA-F]{64}$|(sha512:)?[0-9a-fA-F]{128}$)"),
+]
+VolumeName = Annotated[str, BeforeValidator(parse_volume), _text_like("^[^/]+/")]
+Uri = Annotated[
+    str,
+    BeforeValidator(parse_libvirt),
+    _text_like(r"^qemu(:///|\+(ssh|tls)://[^/?#]+/)(system|session)$"),
+]
+Size = Annotated[
+    int, BeforeValidator(parse_disk), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
+]
+Memory = Annotated[
+    int, BeforeValidator(parse_memory), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})
+]
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(ms|s|min)$"}),
+]
+_CIDR = {"type": "string", "pattern": r"^[0-9a-fA-F.:]+/\d+$"}
+Networks = Annotated[
+    tuple[IPv4Network | IPv6Network, ...],
+    BeforeValidator(parse_networks),
+    WithJsonSchema(
+        {"anyOf": [_CIDR, {"type": "array", "items": _CIDR, "maxItems": 2}, {"type": "null"}]}
+    ),
+]
+"""What a network is in CIDR form: nothing, one of a kind, or one of each."""
+Mac = Annotated[
+    str,
+    BeforeValidator(parse_mac),
+    WithJsonSchema({"type": "string", "pattern": MAC_PATTERN}),
+]
+Ports = Annotated[
+    tuple[int, int],
+    BeforeValidator(parse_ports),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+ *- *[0-9]+$"}),
+]
+Trait = Annotated[
+    str, BeforeValidator(parse_trait), WithJsonSchema({"type": "string", "pattern": TRAIT_PATTERN})
+]
+"""A trait of one's own or of os-traits' namespaces (https://docs.openstack.org/os-traits/)."""
+LabelValue = Annotated[Text, Field(max_length=255)]
+Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
+"""The key of a label, as Kubernetes has them."""
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+"""A name by RFC 1123 §2.1, in lower case: it becomes a host name and part of a domain's name."""

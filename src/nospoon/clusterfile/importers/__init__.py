@@ -1,0 +1,18 @@
+"""What other tools were given -> cluster files, with what could not be carried over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nospoon.clusterfile.importers import instackenv, sushy, tenks, virtualbmc
+from nospoon.clusterfile.importers.written import Imported, Source
+
+READERS: dict[str, Callable[[Source], Imported]] = {
+    "tenks": tenks.read,
+    "instackenv": instackenv.read,
+    "virtualbmc": virtualbmc.read,
+    "sushy-tools": sushy.read,
+}
+"""What `nospoon import --from` knows."""
+
+__all__ = ["READERS", "Imported", "Source"]

@@ -1,0 +1,107 @@
+"""virtualbmc's configuration: a directory a domain, with a file `config` in it.
+
+docs.openstack.org/virtualbmc/latest/user/index.html. Its domains are there: they are adopted.
+"""
+
+from __future__ import annotations
+
+import configparser
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from nospoon.clusterfile.importers.accounts import account
+from nospoon.clusterfile.importers.written import Imported, Source, name_of, write
+from nospoon.errors import UsageError
+
+SECTION = "VirtualBMC"
+USUAL: Mapping[str, str] = {
+    "username": "admin", "password": "password", "address": "::", "port": "623",
+    "libvirt_uri": "qemu:///system", "active": "True",
+}  # fmt: skip
+"""What `vbmc add` gives a BMC of which nothing else is said."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts that are this machine, which needs no ssh."""
+SASL = ("libvirt_sasl_username", "libvirt_sasl_password")
+
+
+def read(source: Source) -> Imported:
+    """A node for each domain, with its BMC's port and account."""
+    left_out: list[str] = []
+    found = [_settings(source, place, text) for place, text in sorted(source.files.items())]
+    if not found:
+        raise UsageError(f"{source.file}: expected DOMAIN/config files, got none")
+    address = Counter(each["address"] for each in found).most_common(1)[0][0]
+    hosts = _hosts(each["libvirt_uri"] for each in found)
+    source.apart((each["domain_name"] for each in found), "domains")
+    nodes = [_node(source, each, hosts, address, left_out) for each in found]
+    sections = {
+        "cluster": source.cluster,
+        "hosts": {name: {"libvirt": uri} for uri, name in hosts.items()},
+        "bmc": {"address": address},
+        "nodes": nodes,
+    }
+    heading = [
+        f"Made from {source.file} by `nospoon import --from virtualbmc`.",
+        "Stop vbmcd before `nospoon up`: it has these ports. For Redfish, add it to `protocols`.",
+    ]
+    if left_out:
+        heading += ["Not carried over:", *(f"  {each}" for each in left_out)]
+    return Imported(write(sections, heading=heading), tuple(left_out))
+
+
+def _settings(source: Source, place: str, text: str) -> dict[str, str]:
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(text, source=place)
+    except configparser.Error as error:
+        line = getattr(error, "lineno", None)
+        where = f"{source.file}/{place}" + (f":{line}" if line else "")
+        raise UsageError(f"{where}: expected a configuration of virtualbmc (INI)") from error
+    if SECTION not in parser:
+        raise UsageError(f"{source.file}/{place}: expected a section [{SECTION}], got none")
+    told = {**USUAL, **parser[SECTION]}
+    told.setdefault("domain_name", place.partition("/")[0])
+    uri, _, query = told["libvirt_uri"].partition("?")
+    parts = urlsplit(uri)
+    if parts.scheme == "qemu+ssh" and parts.hostname in LOOPBACK:  # from a container of vbmcd
+        uri, query = f"qemu://{parts.path}", ""
+    return {**told, "place": place, "libvirt_uri": uri, "query": query}
+
+
+def _hosts(uris: Iterable[str]) -> dict[str, str]:
+    """URI -> name of the host: `here`, or that in the URI."""
+    hosts: dict[str, str] = {}
+    for uri in dict.fromkeys(uris):
+        machine = urlsplit(uri).hostname
+        path = urlsplit(uri).path.strip("/")
+        wanted = name_of(machine) if machine else ("here" if path == "system" else name_of(path))
+        names = (wanted, *(f"{wanted}-{number}" for number in range(2, len(hosts) + 3)))
+        hosts[uri] = next(each for each in names if each not in hosts.values())
+    return hosts
+
+
+def _node(
+    source: Source,
+    told: Mapping[str, str],
+    hosts: Mapping[str, str],
+    address: str,
+    left_out: list[str],
+) -> dict[str, Any]:
+    place = told["place"]
+    if told["address"] != address:
+        left_out.append(f"{place}: address {told['address']}: BMCs of a cluster share {address}")
+    if told["active"].lower() not in {"true", "1", "yes", "on"}:
+        left_out.append(f"{place}: active = {told['active']}: BMCs of a cluster always answer")
+    if told["query"]:
+        left_out.append(f"{place}: libvirt_uri: ?{told['query']}: see ssh_config(5)")
+    left_out += [f"{place}: {name}" for name in SASL if told.get(name) not in (None, "", "None")]
+    given = {name: (f"{place}: {name}", told[name]) for name in ("username", "password")}
+    bmc = {
+        "protocols": ["ipmi"],
+        "port": source.positive(told["port"], f"{place}: port"),
+        **account(given, left_out),
+    }
+    node = {"adopt": told["domain_name"], "name": name_of(told["domain_name"]), "bmc": bmc}
+    return node if len(hosts) == 1 else {**node, "host": hosts[told["libvirt_uri"]]}

@@ -1,0 +1,225 @@
+"""The pipeline: text -> document -> sections -> nodes -> checks -> Cluster.
+
+Syntax errors end it, for nothing can be said of the rest; all other problems are reported at once.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from ipaddress import ip_address
+from itertools import chain, islice
+from uuid import UUID
+
+from nospoon.clusterfile.bmcs import BmcSection
+from nospoon.clusterfile.check import check
+from nospoon.clusterfile.document import MAX_PROBLEMS, Document
+from nospoon.clusterfile.expand import Complaint, expand
+from nospoon.clusterfile.fields import NAME_PATTERN
+from nospoon.clusterfile.ironic import place
+from nospoon.clusterfile.models import HostSection, NetworkSection
+from nospoon.clusterfile.nova import wanted
+from nospoon.clusterfile.references import LocalFile, LocalPair
+from nospoon.clusterfile.sections import Sections, read_sections
+from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
+from nospoon.errors import Problem, SpecError
+from nospoon.model.agent import Agents
+from nospoon.model.cluster import (
+    BmcAddressing,
+    BootProfile,
+    CertificateFiles,
+    Cluster,
+    Host,
+    Netboot,
+    Network,
+    Overcommit,
+    PduAddressing,
+)
+from nospoon.model.connections import ConnectionKind, Simulation
+from nospoon.model.ironic import IronicPlace
+
+DEFAULT_HOST = "here"
+_NAME = re.compile(NAME_PATTERN)
+DEFAULT_NETWORK = "provision"
+SYSTEM_URI = "qemu:///system"
+
+
+def load(
+    text: str,
+    *,
+    file: str,
+    default_uri: str = SYSTEM_URI,
+    local_file: LocalFile | None = None,
+    local_pair: LocalPair | None = None,
+) -> Cluster:
+    """The cluster that a file describes. Raises `SpecError` with every problem in it.
+
+    `default_uri`: libvirt URI of hosts that name none (a user's daemon takes the session).
+    `local_file`: where given, tells of a file that the cluster file names why it cannot be read.
+    `local_pair`: the same of a certificate and its key, why nothing can be served with them.
+    """
+    document = Document(text, file)
+    sections = read_sections(document)
+    if not isinstance(document.value, dict):
+        raise SpecError(sections.problems)
+    expansion = expand(sections, default_network=_default_network(sections))
+    found = chain(expansion.complaints, check(sections, expansion, local_file, local_pair))
+    complaints = islice(found, MAX_PROBLEMS)
+    problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
+    if problems:
+        raise SpecError(
+            sorted(dict.fromkeys(problems), key=lambda each: (each.line, each.column, each.path))
+        )
+    return Cluster(
+        name=sections.cluster,
+        hosts=_hosts(sections, default_uri),
+        networks=_networks(sections) if expansion.nodes or sections.networks else (),
+        profiles=tuple(
+            BootProfile(name, p.kernel or "", tuple(p.initrd), p.cmdline, p.script or "")
+            for name, p in sections.boot.items()
+        ),
+        nodes=tuple(expansion.nodes),
+        addressing=BmcAddressing(
+            address=sections.bmc.address,
+            ports=sections.bmc.ports,
+            redfish_port=sections.bmc.redfish_port,
+            redfish_given="redfish_port" in sections.bmc.model_fields_set,
+            redfish_login=sections.bmc.redfish_auth == "required",
+            tls=bool(sections.bmc.tls),
+            certificate=_given_certificate(sections.bmc),
+            pool=sections.bmc.pool,
+            pdu=PduAddressing(
+                outlets=sections.bmc.pdu.outlets,
+                ports=sections.bmc.pdu.ports,
+                v2c=sections.bmc.pdu.v2c,
+            ),
+        ),
+        id=UUID(sections.id) if sections.id else None,
+        ironic=_ironic(sections),
+        nova=wanted(sections.nova),
+        flavors=tuple(sections.flavors),
+        adoptions=tuple(expansion.adoptions),
+    )
+
+
+def _given_certificate(bmc: BmcSection) -> CertificateFiles | None:
+    given = bmc.tls
+    if isinstance(given, bool):
+        return None
+    return CertificateFiles(given.certificate, given.key)
+
+
+def _ironic(sections: Sections) -> IronicPlace | None:
+    if sections.ironic is None:
+        return None
+    return replace(place(sections.ironic), nova=sections.nova is not None)
+
+
+def _placed(document: Document, complaint: Complaint) -> Problem:
+    return document.problem(complaint.path, complaint.message, complaint.hint)
+
+
+def _default_network(sections: Sections) -> str:
+    """The network of NICs that name none: the file's first with a name that may be, or the one that
+    is always there.
+    """
+    if not sections.names.get("networks"):
+        return DEFAULT_NETWORK
+    return next(filter(_NAME.match, sections.networks), "")
+
+
+def _hosts(sections: Sections, default_uri: str) -> tuple[Host, ...]:
+    given = sections.hosts or {DEFAULT_HOST: HostSection()}
+    return tuple(_host(name, section, default_uri) for name, section in given.items())
+
+
+def _host(name: str, section: HostSection, default_uri: str) -> Host:
+    if section.simulated is not None:
+        kind, uri = ConnectionKind.SIMULATED, ""
+    else:
+        kind, uri = ConnectionKind.LIBVIRT, section.libvirt or default_uri
+    over = section.overcommit
+    return Host(
+        name=name,
+        kind=kind,
+        uri=uri,
+        ssh=section.ssh,
+        drained=section.drained,
+        simulation=_simulation(section.simulated),
+        overcommit=Overcommit(over.cpus, over.memory, over.disk),
+        physnets=tuple(sorted(section.physnets.items())),
+        address=str(section.address or _address_in(section.ssh)),
+    )
+
+
+def _address_in(ssh: str) -> str:
+    """The address that an ssh destination names, "" when it names none (ssh(1))."""
+    host = ssh.removeprefix("ssh://").rpartition("@")[2]
+    bare = host[1:].partition("]")[0] if host.startswith("[") else host
+    for candidate in (bare, bare.partition(":")[0]):
+        try:
+            return str(ip_address(candidate))
+        except ValueError:
+            continue
+    return ""
+
+
+def _simulation(section: SimulatedSection | None) -> Simulation:
+    if section is None:
+        return Simulation()
+    return Simulation(
+        power_on=section.power_on,
+        power_off=section.power_off,
+        shut_down=section.shut_down,
+        boot=section.boot,
+        power_failures=section.power_failures,
+        console=section.console,
+        machines=tuple(section.machines),
+        agents=_agents(section.agents) if section.agents is not None else None,
+    )
+
+
+def _agents(section: AgentsSection) -> Agents:
+    return Agents(
+        api=section.api,
+        boot_script=section.boot_script,
+        address=str(section.address),
+        port=section.port,
+        tls=section.tls,
+        command=section.command,
+        commands=tuple(sorted(section.commands.items())),
+        failing=tuple(sorted(section.failing.items())),
+        failures=section.failures,
+        silent=section.silent,
+        heartbeat=section.heartbeat,
+    )
+
+
+def _networks(sections: Sections) -> tuple[Network, ...]:
+    if not sections.networks:
+        return (Network(name=DEFAULT_NETWORK, netboot=Netboot.BUILTIN),)
+    return tuple(
+        Network(
+            name=name,
+            cidr=n.ipv4,
+            cidr6=n.ipv6,
+            netboot=n.netboot,
+            physnet=n.physnet,
+            bridge=n.bridge,
+            vlan=n.vlan,
+            mtu=n.mtu,
+            nat=n.nat,
+            host_ports=_host_ports(n),
+            anti_spoofing=n.anti_spoofing,
+            switch=n.switch,
+            overlay=n.overlay,
+        )
+        for name, n in sections.networks.items()
+    )
+
+
+def _host_ports(given: NetworkSection) -> tuple[int, ...] | None:
+    """None: all of them."""
+    if given.host_ports == "all" or (given.host_ports is None and given.nat):
+        return None
+    return tuple(sorted(set(given.host_ports or ())))

@@ -1,0 +1,326 @@
+"""The cluster file's sections as pydantic models: the one source of checks, schema and reference.
+
+Field descriptions are the reference documentation (docs/reference/file.md is made from them). Those
+of a machine's parts are in `hardware`, of BMCs in `bmcs`, of enrolment in `ironic` and `nova`.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network
+from typing import Annotated, Any, Literal
+from unicodedata import category
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from nospoon.clusterfile.bmcs import BmcSection
+from nospoon.clusterfile.fields import (
+    Address,
+    Label,
+    LabelValue,
+    Name,
+    Networks,
+    Trait,
+    Uri,
+    Url,
+    parse_ssh,
+)
+from nospoon.clusterfile.hardware import HardwareSection
+from nospoon.clusterfile.ironic import IronicSection
+from nospoon.clusterfile.nova import NovaSection
+from nospoon.clusterfile.section import (
+    Flag,
+    Number,
+    OneOrMore,
+    Section,
+    Text,
+    Unique,
+    Whole,
+    each_once,
+    listed,
+    parse_text,
+)
+from nospoon.clusterfile.simulated import OrSwitch, SimulatedSection, switched
+from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
+
+_CONTROLS = frozenset({"Cc", "Zl", "Zp"})
+"""Unicode's categories of control characters, and separators of lines and paragraphs."""
+_ENDS_A_COMMAND = frozenset({"||", "&&", ";", "#"})
+
+
+def _command_line(value: Any) -> Any:
+    """One line, without words that no kernel takes, and that iPXE would take for its own
+    (ipxe.org/scripting). YAML's folded text ends in a line end, which is none of it.
+    """
+    line = parse_text(value).rstrip("\n")
+    found = sorted(_ENDS_A_COMMAND & set(line.split()))
+    if found:
+        raise ValueError(f"expected a kernel command line, got the word {found[0]!r}")
+    control = next((char for char in line if category(char) in _CONTROLS and char != "\t"), "")
+    if control:
+        raise ValueError(f"expected a kernel command line in one line, got {control!r} in it")
+    return line
+
+
+CommandLine = Annotated[str, BeforeValidator(_command_line)]
+MAX_CLUSTER = 20_000
+"""Nodes of a cluster: what is planned in seconds, and beyond what anybody's conductor takes."""
+Ratio = Annotated[Number, Field(gt=0, le=1000)]
+
+
+class OvercommitSection(Section):
+    """How often what a host has may be given away: machines that are off use nothing of it."""
+
+    cpus: Ratio = Field(32.0, description="Virtual CPUs a CPU of the host; default 32.")
+    memory: Ratio = Field(1.5, description="Times the host's memory; default 1.5.")
+    disk: Ratio = Field(10.0, description="Times the free space for pools; default 10.")
+
+
+class HostSection(Section):
+    """A place where machines are made."""
+
+    libvirt: Uri | None = Field(
+        None,
+        description="libvirt connection URI: `qemu:///system`, `qemu:///session`, "
+        "`qemu+ssh://[USER@]HOST[:PORT]/system` or `qemu+tls`; no query.",
+    )
+    simulated: Annotated[SimulatedSection | None, BeforeValidator(switched), OrSwitch()] = Field(
+        None, description="Machines without processes, inside the daemon, and how they behave."
+    )
+    ssh: Annotated[Text, BeforeValidator(parse_ssh)] = Field(
+        "",
+        description="How commands are run there: `[USER@]HOST` or `ssh://[USER@]HOST[:PORT]`, as "
+        "ssh(1) takes it; empty: here.",
+    )
+    physnets: dict[Name, Text] = Field(
+        default_factory=dict,
+        description="Physical network name -> bridge of this host (Linux or Open vSwitch), or an "
+        "interface that is in a Linux bridge.",
+    )
+    address: Address | None = Field(
+        None,
+        description="Address by which the other hosts reach this one, for networks with `overlay`; "
+        "default: that in `ssh`.",
+    )
+    drained: Flag = Field(
+        default=False, description="Place nothing new here; what is here stays. Default no."
+    )
+    overcommit: OvercommitSection = Field(
+        default_factory=OvercommitSection, description="How often its resources are given away."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"simulated": True} if value == "simulated" else value
+
+
+class NetworkSection(Section):
+    """An L2 segment that nodes plug into."""
+
+    cidr: Networks = Field(
+        (),
+        description="Network of the segment, IPv4 or IPv6, or a list of one of each; when missing, "
+        "a free IPv4 network is chosen.",
+    )
+    netboot: Netboot = Field(
+        Netboot.NONE,
+        description="`builtin`: nospoon answers DHCP, TFTP and HTTP; `none` (default): it "
+        "does not.",
+    )
+    physnet: Text = Field("", description="Plug into the bridge that each host maps to this name.")
+    bridge: Text = Field("", description="Plug into this existing bridge on every host.")
+    vlan: Annotated[Whole, Field(ge=1, le=4094)] | None = Field(
+        None,
+        description="VLAN id on the physical network (needs `switch: ovs`); default none.",
+    )
+    mtu: Annotated[Whole, Field(ge=576, le=65535)] = Field(
+        1500, description="MTU in bytes; default 1500."
+    )
+    switch: Switch = Field(
+        Switch.BRIDGE,
+        description="The existing bridge: `bridge` (Linux's; default) or `ovs` (Open vSwitch's).",
+    )
+    overlay: Overlay | None = Field(
+        None,
+        description="`vxlan`: one network on all hosts, by tunnels between their addresses; "
+        "default: each host has one of its own.",
+    )
+    nat: Flag = Field(
+        default=False,
+        description="Lead out: guests reach what the host reaches, from its address; default no.",
+    )
+
+    host_ports: Literal["all"] | list[Annotated[Whole, Field(ge=1, le=65535)]] | None = Field(
+        None,
+        description="Ports at the host's address that guests reach besides what nospoon serves "
+        "there (DHCP, TFTP, boot files, ICMP), such as those of an Ironic; `all`: everything. "
+        "Default: none, and all with `nat`.",
+    )
+    anti_spoofing: Flag = Field(
+        default=False,
+        description="Each NIC sends only from its own MAC and IPv4 address (libvirt's filter "
+        "`clean-traffic`); no IPv6, VLANs, Open vSwitch or `qemu:///session`. Simulated hosts "
+        "filter nothing. Default no.",
+    )
+
+    @property
+    def ipv4(self) -> IPv4Network | None:
+        return next((each for each in self.cidr if isinstance(each, IPv4Network)), None)
+
+    @property
+    def ipv6(self) -> IPv6Network | None:
+        return next((each for each in self.cidr if isinstance(each, IPv6Network)), None)
+
+
+class FlavorSection(HardwareSection):
+    """A kind of node."""
+
+    kind: Literal["baremetal"] = Field("baremetal", description="Kind of node.")
+
+
+class NodeSection(HardwareSection):
+    """What may be said of one node by name, under `overrides`."""
+
+    host: Name | None = Field(None, description="Host that it is made on; default: one that fits.")
+    traits: Annotated[list[Trait], AfterValidator(each_once), Unique()] | None = Field(
+        None, description="Traits such as CUSTOM_GOLD."
+    )
+    labels: dict[Label, LabelValue] | None = Field(
+        None, max_length=64, description="Free key-value labels, at most 64."
+    )
+
+
+class PlacementSection(Section):
+    """How nodes find their hosts; a bare strategy is short for `{strategy: NAME}`."""
+
+    strategy: Strategy = Field(
+        Strategy.SPREAD,
+        description="`spread` (fewest nodes; default), `balance` (least used) or `pack` (most "
+        "used with enough capacity).",
+    )
+    affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
+        default_factory=list,
+        description="Keys, `flavor` or a label's: nodes of equal value share a host.",
+    )
+    anti_affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
+        default_factory=list,
+        description="Keys, `flavor` or a label's: no two nodes of equal value share a host.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"strategy": value} if isinstance(value, str) else value
+
+
+OF_ITS_OWNER = frozenset({
+    "arch", "boot_order", "count", "cpus", "disks", "firmware", "flavor", "memory", "nics",
+    "overrides", "placement", "portgroups", "start", "tpm",
+})  # fmt: skip
+"""What may not be said of a machine that somebody else made."""
+
+
+class AdoptSection(Section):
+    """Machines that nospoon did not make; a bare name or UUID is short for `{machine: NAME}`."""
+
+    machine: Annotated[Text, Field(min_length=1, max_length=255)] | None = Field(
+        None, description="Name or UUID of one machine."
+    )
+    match: Annotated[Text, Field(min_length=1, max_length=255)] | None = Field(
+        None, description="Pattern of names: `*`, `?` and `[…]`, as a shell's; one node each."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"machine": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> AdoptSection:
+        if (self.machine is None) == (self.match is None):
+            raise ValueError("expected a machine, or a pattern to match: one of them")
+        return self
+
+
+class NodeGroupSection(NodeSection):
+    """Nodes that are alike."""
+
+    adopt: AdoptSection | None = Field(
+        None,
+        description="Machines that are there already, and get BMCs: nothing else of them is "
+        "changed, and `down` leaves them as they are. Their shape may not be given.",
+    )
+
+    flavor: Name | None = Field(None, description="Flavor; may be left out where only one fits.")
+    count: Annotated[Whole, Field(ge=0, le=MAX_CLUSTER)] = Field(
+        1, description="How many; a cluster has at most 20,000 nodes."
+    )
+    name: Text = Field("node-{n}", description="Name; `{n}` counts from `start`, `{n:03}` pads.")
+    start: Annotated[Whole, Field(ge=0)] = Field(0, description="First number in names.")
+    placement: PlacementSection = Field(
+        default_factory=PlacementSection, description="How its nodes find their hosts."
+    )
+    overrides: dict[Name, NodeSection] = Field(
+        default_factory=dict, description="Node name -> what is different for that node."
+    )
+
+    @model_validator(mode="after")
+    def _shaped_by_its_owner(self) -> NodeGroupSection:
+        if self.adopt is None:
+            return self
+        given = sorted(self.model_fields_set & OF_ITS_OWNER)
+        if given:
+            raise ValueError(f"an adopted machine is as its owner made it: drop {', '.join(given)}")
+        if self.adopt.match is not None and "name" in self.model_fields_set:
+            raise ValueError("nodes of a pattern are called as their machines: drop name")
+        if self.adopt.match is not None and self.bmc is not None and self.bmc.port is not None:
+            raise ValueError("nodes of a pattern have a port each: drop port")
+        return self
+
+
+class BootProfileSection(Section):
+    """What the network boots."""
+
+    kernel: Text | None = Field(None, description="Kernel: a path beside the file, or an http URL.")
+    script: Url | None = Field(
+        None, description="In place of a kernel: URL of an iPXE script, such as Ironic's boot.ipxe."
+    )
+    initrd: Annotated[list[Text], BeforeValidator(listed), OneOrMore()] = Field(
+        default_factory=list, description="Initial ramdisk, or a list of them: paths or URLs."
+    )
+    cmdline: CommandLine = Field(
+        "",
+        description="Kernel command line. iPXE fills in `${uuid}` and its other settings.",
+    )
+
+
+class ClusterFile(Section):
+    """A cluster file. `cluster` and `nodes` are enough."""
+
+    cluster: Name = Field(description="Name of the cluster.")
+    id: Text | None = Field(
+        None, description="Pin the cluster's UUID; default: random, remembered."
+    )
+    throwaway: Flag = Field(
+        default=False,
+        description="The cluster is disposable: its disks may be lost when a host crashes. The "
+        "default of their `cache` is then `unsafe`. Default no.",
+    )
+    hosts: dict[Name, HostSection] = Field(
+        default_factory=dict, description="Hosts; default: this machine, as `here`."
+    )
+    networks: dict[Name, NetworkSection] = Field(
+        default_factory=dict, description="Networks; default: `provision`, isolated, with netboot."
+    )
+    flavors: dict[Name, FlavorSection] = Field(default_factory=dict, description="Kinds of nodes.")
+    boot: dict[Name, BootProfileSection] = Field(
+        default_factory=dict, description="Boot profiles, by name."
+    )
+    bmc: BmcSection = Field(default_factory=BmcSection, description="BMC addresses and accounts.")
+    ironic: IronicSection | None = Field(
+        None, description="Enroll the nodes in Ironic; default: not enrolled."
+    )
+    nova: NovaSection | None = Field(
+        None, description="Flavors in the Nova of that Ironic's cloud; default: none."
+    )
+    nodes: list[NodeGroupSection] = Field(description="Groups of nodes.")

@@ -1,0 +1,151 @@
+"""A cluster file of what was found, for a cluster whose own file is not at hand.
+
+It says what machines are, as far as that can be seen: images, boot profiles, traits and
+credentials cannot. It stands in until the next `up` brings the real file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import ip_interface
+from typing import Any
+from uuid import UUID
+
+from nospoon.clusterfile.document import Document
+from nospoon.clusterfile.hardware import DiskSection
+from nospoon.clusterfile.importers.written import name_of, write
+from nospoon.model.cluster import Host
+from nospoon.model.connections import ConnectionKind
+from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume, is_adopted
+
+FILE = "(recovered)"
+"""What it is called."""
+HEADING = ("Made by `nospoon recover` of what was found on the hosts.",)
+NETWORK = "provision"
+USUAL_MTU = 1500
+
+
+def cluster_file(name: str, id_: UUID, hosts: Sequence[Host], found: Sequence[Observed]) -> str:
+    """Its text."""
+    links = {o.key.name: o.shape for o in found if isinstance(o.shape, Link)}
+    nodes = {o.key.name: o for o in found if isinstance(o.shape, Machine)}
+    machines = {name: seen for name, seen in nodes.items() if not is_adopted(seen.shape)}
+    volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
+    by_bridge = {link.bridge: network for network, link in links.items()}
+    networks: dict[str, Any] = {network: _network(link) for network, link in links.items()}
+    for bridge in sorted(set(_bridges(machines.values())) - set(by_bridge)):
+        by_bridge[bridge] = name_of(bridge) if bridge else NETWORK
+        networks.setdefault(by_bridge[bridge], {"bridge": bridge} if bridge else {})
+    for bridge in _filtered(machines.values()):
+        networks[by_bridge[bridge]]["anti_spoofing"] = True
+    sections: dict[str, Any] = {
+        "cluster": name,
+        "id": str(id_),
+        "hosts": {host.name: _host(host) for host in hosts},
+        "networks": networks,
+        "nodes": [
+            {"name": node, "host": seen.key.host, **_machine(seen.shape, volumes, by_bridge)}
+            for node, seen in sorted(nodes.items())
+            if isinstance(seen.shape, Machine)
+        ],
+    }
+    return write(sections, heading=HEADING)
+
+
+def with_more(text: str, more: str) -> str:
+    """A recovered file, with the hosts, networks and nodes that another one of it has besides."""
+    known, other = _sections(text), _sections(more)
+    nodes = {node["name"]: node for each in (other, known) for node in each.get("nodes", ())}
+    sections = {
+        **known,
+        "hosts": {**other.get("hosts", {}), **known.get("hosts", {})},
+        "networks": {**other.get("networks", {}), **known.get("networks", {})},
+        "nodes": [nodes[name] for name in sorted(nodes)],
+    }
+    return write(sections, heading=HEADING)
+
+
+def _sections(text: str) -> dict[str, Any]:
+    value = Document(text, FILE).value
+    assert isinstance(value, dict), "it is written here"
+    return value
+
+
+def _bridges(machines: Iterable[Observed]) -> Iterator[str]:
+    for each in machines:
+        if isinstance(each.shape, Machine):
+            yield from (nic.bridge for nic in each.shape.nics)
+
+
+def _filtered(machines: Iterable[Observed]) -> set[str]:
+    """Bridges on which a machine may send from its own address alone."""
+    return {
+        nic.bridge
+        for each in machines
+        if isinstance(each.shape, Machine)
+        for nic in each.shape.nics
+        if nic.sends_from is not None and nic.bridge
+    }
+
+
+def _host(host: Host) -> dict[str, Any]:
+    if host.kind is ConnectionKind.SIMULATED:
+        machines = list(host.simulation.machines)
+        return {"simulated": {"machines": machines} if machines else True}
+    return {"libvirt": host.uri, **({"ssh": host.ssh} if host.ssh else {})}
+
+
+def _network(link: Link) -> dict[str, Any]:
+    said: dict[str, Any] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
+    given = [str(ip_interface(each).network) for each in (link.address, link.address6) if each]
+    if given:
+        said |= {"cidr": given[0] if len(given) == 1 else given, "netboot": "builtin"}
+    return said
+
+
+def _machine(
+    machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
+) -> dict[str, Any]:
+    """One that somebody else made has the shape that its owner gives it."""
+    if machine.adopted:
+        return {"adopt": str(machine.uuid)}
+    return _hardware(machine, volumes, by_bridge)
+
+
+def _hardware(
+    machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
+) -> dict[str, Any]:
+    return {
+        "cpus": machine.cpus,
+        "memory": f"{machine.memory >> 20}MiB",
+        "arch": str(machine.arch),
+        "firmware": str(machine.firmware),
+        "tpm": machine.tpm,
+        "disks": [
+            _disk(disk, volumes[disk.volume].size if disk.volume in volumes else 0)
+            for disk in machine.disks
+            if disk.existing or disk.volume in volumes
+        ],
+        "nics": [
+            {"network": by_bridge[nic.bridge], "mac": nic.mac, "model": nic.model}
+            for nic in machine.nics
+        ],
+        "boot_order": [str(device) for device in machine.boot_order],
+    }
+
+
+def _disk(disk: MachineDisk, size: int) -> str | dict[str, Any]:
+    """What it is: its size alone, where the rest is the usual."""
+    written = f"{size}B" if size % 1024 else f"{size >> 10}KiB"
+    what = {"volume": disk.volume, "format": disk.format} if disk.existing else {"size": written}
+    rotational = {"rotational": disk.rotation_rate > 1} if disk.rotation_rate else {}
+    usual = DiskSection(image="any")
+    unusual = {
+        name: getattr(disk, name)
+        for name in ("bus", "discard")
+        if getattr(disk, name) != getattr(usual, name)
+    }
+    if disk.cache != "writeback":
+        unusual["cache"] = disk.cache
+    more = {**unusual, **rotational}
+    return {**what, **more} if more or disk.existing else written

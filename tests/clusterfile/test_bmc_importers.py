@@ -1,0 +1,206 @@
+"""Configurations of virtualbmc and of sushy-tools become files that adopt their machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nospoon.clusterfile.importers import READERS, Imported, Source
+from nospoon.clusterfile.load import load
+from nospoon.errors import SpecError, UsageError
+from nospoon.model.cluster import BmcProtocol
+
+
+def config(**settings: str) -> str:
+    return "[VirtualBMC]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items())
+
+
+NODE_0 = config(
+    username="admin", password="password", domain_name="node_0", libvirt_uri="qemu:///system",
+    address="::", active="True", port="6230",
+)  # fmt: skip
+
+
+def of_virtualbmc(**files: str) -> Imported:
+    named = {f"{name}/config": text for name, text in files.items()}
+    return READERS["virtualbmc"](Source(".vbmc", "", "lab", files=named))
+
+
+def of_sushy(text: str) -> Imported:
+    return READERS["sushy-tools"](Source("sushy.conf", text, "lab"))
+
+
+def test_a_domain_of_virtualbmc_keeps_its_port_and_its_account() -> None:
+    made = of_virtualbmc(node_0=NODE_0)
+    cluster = load(made.text, file="f")
+    (adoption,) = cluster.adoptions
+    like = adoption.like
+    assert (adoption.machine, like.name, like.ipmi_port) == ("node_0", "node-0", 6230)
+    assert (like.credentials.username, like.credentials.password) == ("admin", "password")
+    assert like.bmc == (BmcProtocol.IPMI,)
+    assert str(cluster.addressing.address) == "::"
+    assert made.left_out == ()
+
+
+def test_what_a_cluster_cannot_say_of_virtualbmcs_is_told() -> None:
+    far = config(
+        domain_name="far", libvirt_uri="qemu+ssh://root@kvm1/system?keyfile=/k", port="6231",
+        address="127.0.0.1", active="False", libvirt_sasl_username="x", password="p" * 21,
+    )  # fmt: skip
+    made = of_virtualbmc(
+        far=far, near=NODE_0, other=NODE_0.replace("node_0", "other").replace("6230", "6232")
+    )
+    cluster = load(made.text, file="f")
+    assert [(host.name, host.uri) for host in cluster.hosts] == [
+        ("kvm1", "qemu+ssh://root@kvm1/system"), ("here", "qemu:///system"),
+    ]  # fmt: skip
+    assert [each.like.host for each in cluster.adoptions] == ["kvm1", "here", "here"]
+    assert made.left_out == (
+        "far/config: address 127.0.0.1: BMCs of a cluster share ::",
+        "far/config: active = False: BMCs of a cluster always answer",
+        "far/config: libvirt_uri: ?keyfile=/k: see ssh_config(5)",
+        "far/config: libvirt_sasl_username",
+        "far/config: password: a BMC takes 1 to 20 bytes",
+    )
+
+
+@pytest.mark.parametrize("host", ["root@127.0.0.1", "localhost", "root@[::1]:22"])
+def test_ssh_to_this_machine_is_not_needed(host: str) -> None:
+    """metal3-dev-env runs vbmcd in a container, from which libvirt is reached by ssh."""
+    uri = f"qemu+ssh://{host}/system?&keyfile=/root/ssh/id_rsa_virt_power&no_verify=1&no_tty=1"
+    made = of_virtualbmc(a=config(domain_name="a", libvirt_uri=uri), b=NODE_0)
+    assert [each.uri for each in load(made.text, file="f").hosts] == ["qemu:///system"]
+    assert made.left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port = 1\n", "a/config:1: expected a configuration of virtualbmc (INI)"),
+        ("[other]\n", "a/config: expected a section [VirtualBMC], got none"),
+        (config(port="x"), "a/config: port: expected a whole number, got 'x'"),
+    ],
+)
+def test_other_files_are_refused_with_their_place(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        of_virtualbmc(a=text)
+    assert message in str(caught.value)
+
+
+def test_an_empty_directory_is_refused() -> None:
+    with pytest.raises(UsageError, match="expected DOMAIN/config files, got none"):
+        of_virtualbmc()
+
+
+UUIDS = ("9833f7b7-48fa-4936-9890-2ed15ba875f8", "437XR1138R2".lower())
+SUSHY = f"""
+import os
+SUSHY_EMULATOR_LISTEN_IP = u'192.168.24.1'
+SUSHY_EMULATOR_LISTEN_PORT = 8443
+SUSHY_EMULATOR_SSL_CERT = u'/etc/sushy/cert.pem'
+SUSHY_EMULATOR_SSL_KEY = u'/etc/sushy/key.pem'
+SUSHY_EMULATOR_AUTH_FILE = '/etc/sushy/htpasswd'
+SUSHY_EMULATOR_OS_CLOUD = None
+SUSHY_EMULATOR_LIBVIRT_URI = u'qemu:///system'
+SUSHY_EMULATOR_IGNORE_BOOT_DEVICE = True
+SUSHY_EMULATOR_BOOT_LOADER_MAP = {{'UEFI': {{'x86_64': '/usr/share/OVMF/OVMF_CODE.fd'}}}}
+SUSHY_EMULATOR_STATE_DIR = os.getcwd()
+SUSHY_EMULATOR_ALLOWED_INSTANCES = {list(UUIDS)}
+"""
+
+
+def test_systems_of_sushy_tools_keep_their_ids_and_their_service() -> None:
+    made = of_sushy(SUSHY)
+    cluster = load(made.text, file="f")
+    assert [each.machine for each in cluster.adoptions] == list(UUIDS)
+    assert {each.like.bmc for each in cluster.adoptions} == {(BmcProtocol.REDFISH,)}
+    given = cluster.addressing
+    assert (str(given.address), given.redfish_port, given.tls) == ("192.168.24.1", 8443, True)
+    assert given.redfish_login
+    assert given.certificate is not None
+    assert given.certificate.key == "/etc/sushy/key.pem"
+    names = [each.partition(":")[0].partition(" ")[0] for each in made.left_out]
+    assert [name.removeprefix("SUSHY_EMULATOR_") for name in names] == [
+        "STATE_DIR", "BOOT_LOADER_MAP", "IGNORE_BOOT_DEVICE", "AUTH_FILE",
+    ]  # fmt: skip
+
+
+HASH = "$2y$05$" + "a" * 53
+
+
+def read_from(files: dict[str, str]) -> Callable[[str], str]:
+    def read(path: str) -> str:
+        if path not in files:
+            raise UsageError(f"cannot read {path}: no such file")
+        return files[path]
+
+    return read
+
+
+def with_users(text: str) -> Imported:
+    conf = "SUSHY_EMULATOR_AUTH_FILE = '/root/sushy/htpasswd'\n"
+    files = read_from({"/root/sushy/htpasswd": text})
+    return READERS["sushy-tools"](Source("conf.py", conf, "lab", read=files))
+
+
+def test_the_first_user_of_an_htpasswd_file_stays_by_the_hash_of_the_password() -> None:
+    made = with_users(f"# users\nold:$apr1$x$y\nadmin:{HASH}\nother:{HASH}\n")
+    (adoption,) = load(made.text, file="f").adoptions
+    assert adoption.like.credentials.username == "admin"
+    assert adoption.like.credentials.password == HASH
+    assert made.left_out == (
+        "SUSHY_EMULATOR_AUTH_FILE: user old: add it with Redfish's AccountService",
+        "SUSHY_EMULATOR_AUTH_FILE: user other: add it with Redfish's AccountService",
+    )
+
+
+def test_a_file_of_users_without_a_usable_hash_is_reported() -> None:
+    (told,) = with_users("admin:{SHA}x\n").left_out
+    assert "/root/sushy/htpasswd has no bcrypt hash" in told
+    gone = Source("f", "SUSHY_EMULATOR_AUTH_FILE = 'gone'\n", "lab", read=read_from({}))
+    (told,) = READERS["sushy-tools"](gone).left_out
+    assert "cannot read gone: no such file: write `username` and `password`" in told
+
+
+@pytest.mark.parametrize(
+    ("bmc", "more", "message"),
+    [
+        ("password_hash: x", "", "expected a bcrypt hash as `htpasswd -nB USER` prints it"),
+        (f"password_hash: {HASH.replace('05', '14')}", "", "cost 12 at most, got 14"),
+        (f"password: word, password_hash: {HASH}", "", "expected one of password and"),
+        (f"password_hash: {HASH}", "", "nodes speak ipmi, too"),
+        (f"password_hash: {HASH}", "ironic: {endpoint: 'http://i'}", "Ironic needs the password"),
+    ],
+)
+def test_where_a_hash_is_not_enough_it_is_refused(bmc: str, more: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(f"cluster: c\nbmc: {{{bmc}}}\n{more}\nnodes: [{{name: n}}]\n", file="f")
+    assert message in str(caught.value)
+
+
+def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
+    made = of_sushy("SUSHY_EMULATOR_LISTEN_PORT = 8000\n")
+    cluster = load(made.text, file="f")
+    assert [each.match for each in cluster.adoptions] == ["*"]
+    assert not cluster.addressing.redfish_login  # nor does it ask for one without an AUTH_FILE
+    assert made.left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SUSHY_EMULATOR_LISTEN_PORT = \n", "sushy.conf:1: expected assignments in Python"),
+        ("x = 1\n", "expected settings SUSHY_EMULATOR_…, got none"),
+        ("SUSHY_EMULATOR_OS_CLOUD = 'c'\n", "instances of a cloud are not adopted yet"),
+    ],
+)
+def test_other_python_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        of_sushy(text)
+    assert message in str(caught.value)
+
+
+def test_nothing_of_the_file_is_run(tmp_path: object) -> None:
+    told = of_sushy(f"SUSHY_EMULATOR_LISTEN_IP = open('{tmp_path}/x', 'w').name\n" + SUSHY)
+    assert "not a literal" in told.left_out[0]

@@ -1,0 +1,54 @@
+"""A file made of what was found says what the disks were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.recovered import cluster_file, with_more
+from nospoon.model.cluster import Host
+from nospoon.model.resources import Key, Kind, MachineDisk, Observed, OwnerTag, Volume
+from nospoon.testing.probed import MACHINE
+
+ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
+TAG = OwnerTag("d", ID)
+
+
+def test_disks_of_a_recovered_file_are_what_they_were() -> None:
+    disks = (
+        MachineDisk("n-0", "virtio", "A"),
+        MachineDisk("n-1", "scsi", "B", cache="none", discard="ignore", rotation_rate=7200),
+        MachineDisk("n-2", "sata", "C", cache="unsafe", rotation_rate=1),
+        MachineDisk("pool/theirs", "virtio", "D", format="raw"),
+    )
+    machine = Observed(Key(Kind.MACHINE, "h", "n"), replace(MACHINE, disks=disks), TAG)
+    volumes = [
+        Observed(Key(Kind.VOLUME, "h", disk.volume), Volume("pool", 1 << 30), TAG)
+        for disk in disks[:3]
+    ]
+    text = cluster_file("c", ID, [Host("h")], [machine, *volumes])
+    (node,) = load(text, file="c.yaml").nodes
+    assert [(each.bus, each.cache, each.discard, each.rotational) for each in node.disks] == [
+        ("virtio", "writeback", "unmap", None),
+        ("scsi", "none", "ignore", True),
+        ("sata", "unsafe", "unmap", False),
+        ("virtio", "writeback", "unmap", None),
+    ]
+    assert [each.size for each in node.disks] == [1 << 30, 1 << 30, 1 << 30, 0]
+    assert (node.disks[3].volume, node.disks[3].format) == ("pool/theirs", "raw")
+
+
+def test_a_recovered_file_takes_in_what_another_look_found() -> None:
+    def machine(name: str, host: str, cpus: int) -> Observed:
+        shape = replace(MACHINE, cpus=cpus, disks=(), nics=())
+        return Observed(Key(Kind.MACHINE, host, name), shape, TAG)
+
+    first = cluster_file("c", ID, [Host("a")], [machine("n1", "a", 2)])
+    second = cluster_file("c", ID, [Host("b")], [machine("n0", "b", 1), machine("n1", "a", 9)])
+    found = load(with_more(first, second), file="c.yaml")
+    assert found.id == ID
+    assert [host.name for host in found.hosts] == ["b", "a"]
+    assert [(node.name, node.host, node.cpus) for node in found.nodes] == [
+        ("n0", "b", 1), ("n1", "a", 2),
+    ]  # fmt: skip
