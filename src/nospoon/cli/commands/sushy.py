@@ -89,9 +89,9 @@ def command(
         file.write_text(made, encoding="utf-8")
         try:
             _serve(client, str(file))
-        except (KeyboardInterrupt, SystemExit) as ended:  # `follow` exits where it is interrupted
-            if isinstance(ended, SystemExit) and ended.code != INTERRUPTED:
-                raise
+        except (KeyboardInterrupt, click.exceptions.Exit) as ended:
+            if isinstance(ended, click.exceptions.Exit) and ended.exit_code != INTERRUPTED:
+                raise  # `follow` exits so where it is interrupted
             echo("Ending: the machines are given back.", err=True)
         finally:
             _end(client, name)
