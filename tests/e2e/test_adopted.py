@@ -169,6 +169,10 @@ class Domain:
     def remove(self) -> None:
         virsh("destroy", self.name, check=False)
         virsh("undefine", "--nvram", self.name, check=False)
+        for pool in virsh("pool-list", "--all", "--name").split():  # virt-install makes one
+            if f"<path>{self.directory}</path>" in virsh("pool-dumpxml", pool, check=False):
+                virsh("pool-destroy", pool, check=False)
+                virsh("pool-undefine", pool)
 
 
 def virsh(*argv: str, check: bool = True) -> str:
