@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 
 import bcrypt
 
 from nospoon.protocols.failures import Failures
 from nospoon.services.bmcs.ports import BmcConfig
-from nospoon.testing.bench import Bench, bench
+from nospoon.testing.bench import Bench, bench, free_port
 from nospoon.testing.redfish import SYSTEMS, Client, basic, system_of
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
@@ -75,3 +76,20 @@ async def test_many_clients_at_once_are_checked_once() -> None:
         config = await hashed(b, b.first)
         found = await asyncio.gather(*(status(config, PASSWORD) for _ in range(12)))
         assert set(found) == {200}
+
+
+async def test_the_same_name_and_password_at_another_port_is_another_account() -> None:
+    """Another BMC's own, by its password or by another hash of it, is no hindrance here."""
+    async with bench(2) as b:
+        other = replace(b.configs[1], password=PASSWORD)
+        port = free_port(socket.SOCK_STREAM)
+        other = replace(other, bmc=replace(other.bmc, redfish_port=port))
+        await b.service.put(other)
+        here = await hashed(b, b.first)
+        for _ in range(2):
+            assert await status(other, PASSWORD) == 200
+            assert await status(here, PASSWORD) == 200
+        await hashed(b, other, bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode())
+        for _ in range(2):
+            assert await status(other, PASSWORD) == 200
+            assert await status(here, PASSWORD) == 200

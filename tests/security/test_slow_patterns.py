@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from nospoon.protocols.agent.parameters import of_menu, per_mac
+from nospoon.runtime.json_depth import is_too_deep
+from nospoon.services.bmcs.redfish.methods import unknown_method
 from nospoon.services.bmcs.redfish.update import _version
 
 LONG = 1 << 20
 SECONDS = 60
 """In which these take milliseconds, and hours where each character is looked at for each one."""
+METHODS, DEPTH = "nospoon.services.bmcs.redfish.methods", "nospoon.runtime.json_depth"
 PARAMETERS, UPDATE = "nospoon.protocols.agent.parameters", "nospoon.services.bmcs.redfish.update"
 
 
@@ -29,6 +32,11 @@ PARAMETERS, UPDATE = "nospoon.protocols.agent.parameters", "nospoon.services.bmc
         (PARAMETERS, f"per_mac('chain ' * {LONG}, '02:00:00:00:00:01')"),
         (PARAMETERS, f"per_mac('chain ' + '--a ' * {LONG}, '02:00:00:00:00:01')"),
         (UPDATE, f"_version('http://files/' + '1' * {LONG}, 'digest')"),
+        (METHODS, f"unknown_method(b'A' * {LONG})"),
+        (METHODS, f"unknown_method(b'A ' * {LONG})"),
+        (METHODS, f"unknown_method(b'A' + b' ' * {LONG} + b'A' * {LONG})"),
+        (DEPTH, f"is_too_deep(b'{{}}' * 40 + b'\"' + b'\\\\\"' * {LONG} + b'\\\\')"),
+        (DEPTH, f"is_too_deep(b'{{}}' * 40 + b'\"' * {LONG})"),
     ],
 )
 def test_no_text_is_looked_at_again_and_again(module: str, call: str) -> None:
@@ -51,6 +59,11 @@ def test_no_text_is_looked_at_again_and_again(module: str, call: str) -> None:
         (per_mac("#!ipxe\n\nchain pxelinux.cfg/${net0/mac:hexhyp}", "0a:0b"), "pxelinux.cfg/0a-0b"),
         (_version("http://files/bios-2.10.3-rc1.bin", ""), "2.10.3-rc1"),
         (_version("http://files/u20.1-and-v7_2.bin", ""), "7_2"),
+        (unknown_method(b'{"a": 1}BREW /x HTTP/1.1\r\nHost: h\r\n'), "BREW"),
+        (unknown_method(b"GET /x HTTP/1.1\r\n"), None),
+        (is_too_deep(b'{"a": "' + b"[" * 99 + b'"}'), False),
+        (is_too_deep(b"[" * 33), True),
+        (is_too_deep(b'["' + b"\\" + b'"' + b"[" * 40), False),
     ],
 )
 def test_what_they_are_to_find_is_found(found: Any, wanted: str) -> None:

@@ -6,8 +6,10 @@ import re
 
 DEEPEST = 32
 """Objects and lists within one another in a body that a client sends."""
-_MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
-"""Strings, whole, and brackets; every byte is looked at once."""
+_MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+"""Strings, whole, and brackets; every byte is looked at once: one that never ends goes to the end,
+also behind a backslash, or it would be looked for again from each quote in it.
+"""
 
 
 def is_too_deep(data: bytes) -> bool:

@@ -77,7 +77,7 @@ class Accounts:
         self._resting: dict[bytes, set[UUID]] = {}
         self._resting_of: dict[UUID, frozenset[bytes]] = {}
         self._hashed: dict[str, dict[bytes, str]] = {}
-        self._aliases: dict[bytes, bytes] = {}
+        self._learned: dict[bytes, bytes] = {}
         self.changes = 0
         """How often who may use a BMC was told."""
         self._by_token: dict[bytes, RedfishSession] = {}
@@ -201,7 +201,6 @@ class Accounts:
     def find(self, username: str, password: str) -> bytes | None:
         """The account with these credentials, None for wrong ones."""
         digest = self._digest(username, password)
-        digest = self._aliases.get(digest, digest)
         return digest if digest in self._accounts else None
 
     def hashes(self, username: str) -> Mapping[bytes, str]:
@@ -210,12 +209,17 @@ class Accounts:
         return {account: text for account, text in known.items() if account in self._accounts}
 
     def learn(self, account: bytes, username: str, password: str) -> None:
-        """This password fits the account's hash: it is found without another check from now on."""
+        """This password fits the account's hash: no more checks are needed to know it again."""
         if account in self._accounts:
-            self._aliases[self._digest(username, password)] = account
+            self._learned[account] = self._digest(username, password)
+
+    def has_learned(self, account: bytes, username: str, password: str) -> bool:
+        """Whether this password is known to fit the account's hash."""
+        known = self._learned.get(account, b"")
+        return hmac.compare_digest(known, self._digest(username, password))
 
     def _unlearn(self, account: bytes) -> None:
-        self._aliases = {key: of for key, of in self._aliases.items() if of != account}
+        self._learned.pop(account, None)
         for known in self._hashed.values():
             known.pop(account, None)
 

@@ -36,7 +36,7 @@ async def account_of(exchange: Exchange, username: str, password: str) -> bytes:
     if waiting:
         await asyncio.sleep(waiting)
     account = exchange.accounts.find(username, password)
-    if account is None:
+    if account is None or not exchange.log_in(account):  # BMCs elsewhere may have the same pair
         account = await _by_hash(exchange, username, password)
     if account is not None and exchange.log_in(account):
         failures.worked(place, source, username)
@@ -63,10 +63,15 @@ async def _by_hash(exchange: Exchange, username: str, password: str) -> bytes | 
         known = accounts.hashes(username).items()
         return {each: text for each, text in known if not accounts.systems(each).isdisjoint(here)}
 
+    def learned() -> bytes | None:
+        return next((a for a in hashes() if accounts.has_learned(a, username, password)), None)
+
     if not hashes():
         return None
+    if (found := learned()) is not None:
+        return found
     async with accounts.checking(place):
-        found = accounts.find(username, password)
+        found = learned()
         for account, text in hashes().items() if found is None else ():
             try:
                 fits = await worker.run(partial(_fits, password, text), client=object())

@@ -14,7 +14,11 @@ from nospoon.runtime.joined import Joined
 from nospoon.runtime.limited_http import INVALID, LimitedHttp
 from nospoon.services.bmcs.redfish import errors
 
-_REQUEST_LINE = re.compile(rb"([A-Z][A-Z0-9!#$%&'*+.^_`|~-]*) \S+ HTTP/1\.[01]\r?\n")
+# A match begins at the first character of a token only, and gives none of it back: strangers send
+# what this looks through, and no other thread runs meanwhile.
+_REQUEST_LINE = re.compile(
+    rb"(?<![A-Z0-9!#$%&'*+.^_`|~-])([A-Z][A-Z0-9!#$%&'*+.^_`|~-]*+) \S++ HTTP/1\.[01]\r?\n"
+)
 _KNOWN = frozenset(method.value.encode() for method in HTTPMethod)
 _HEAD = (
     "HTTP/1.1 {status}\r\nOData-Version: 4.0\r\nCache-Control: no-cache, no-store\r\n"
@@ -49,8 +53,15 @@ class RedfishHttp(LimitedHttp):
         self._received_now = b""
 
     def refusal(self, status: int, why: str) -> bytes:
-        lines = (line[1] for line in _REQUEST_LINE.finditer(self._received_now))
-        unknown = next((method for method in lines if method not in _KNOWN), None)
-        if status != HTTPStatus.BAD_REQUEST or why != INVALID or unknown is None:
+        unknown = None
+        if status == HTTPStatus.BAD_REQUEST and why == INVALID:
+            unknown = unknown_method(self._received_now)
+        if unknown is None:
             return _answer(errors.general(status, why))
-        return _answer(errors.not_implemented(unknown.decode("ascii")))
+        return _answer(errors.not_implemented(unknown))
+
+
+def unknown_method(received: bytes) -> str | None:
+    """The first method of a request line that no parser knows."""
+    lines = (line[1] for line in _REQUEST_LINE.finditer(received))
+    return next((method.decode("ascii") for method in lines if method not in _KNOWN), None)
