@@ -27,7 +27,7 @@ from nospoon.clusterfile.section import (
     shown,
 )
 from nospoon.model.cluster import BmcProtocol
-from nospoon.model.passwords import BCRYPT, LARGEST_COST
+from nospoon.model.passwords import BCRYPT, LARGEST_COST, LEAST_COST
 
 MAX_USER_NAME, MAX_PASSWORD = 16, 20
 """Bytes, by IPMI 2.0 §22.28 and §22.30."""
@@ -110,9 +110,9 @@ def _password_hash(value: Any) -> str:
     found = BCRYPT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise ValueError("expected a bcrypt hash as `htpasswd -nB USER` prints it ($2y$…)")
-    if int(found["cost"]) > LARGEST_COST:
+    if not LEAST_COST <= int(found["cost"]) <= LARGEST_COST:
         raise ValueError(
-            f"expected a bcrypt hash of cost {LARGEST_COST} at most, got {found['cost']}"
+            f"expected a bcrypt hash of cost {LEAST_COST} to {LARGEST_COST}, got {found['cost']}"
         )
     return found.group()
 
@@ -121,7 +121,7 @@ PasswordHash = Annotated[
     str,
     BeforeValidator(_password_hash),
     WithJsonSchema(
-        {"type": "string", "pattern": r"^\$2[aby]\$(0[0-9]|1[0-2])\$[./A-Za-z0-9]{53}$"}
+        {"type": "string", "pattern": r"^\$2[aby]\$(0[4-9]|1[0-2])\$[./A-Za-z0-9]{53}$"}
     ),
 ]
 

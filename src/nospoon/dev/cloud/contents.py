@@ -48,11 +48,15 @@ FLAVORS = (
 )
 
 
-def keystone_bootstrap(wanted: Wanted, passwords: Passwords) -> list[str]:
+BOOTSTRAP_PASSWORD = "OS_BOOTSTRAP_PASSWORD"  # noqa: S105  (the variable's name)
+"""Where keystone-manage reads it: arguments are seen by every user of the machine (proc(5))."""
+
+
+def keystone_bootstrap(wanted: Wanted) -> list[str]:
     """Arguments of keystone-manage: roles, the administrator, and Keystone's own endpoint."""
     url = f"{wanted.url(Api.KEYSTONE)}/v3"
     return [
-        "bootstrap", "--bootstrap-password", passwords.admin, "--bootstrap-region-id", REGION,
+        "bootstrap", "--bootstrap-region-id", REGION,
         "--bootstrap-public-url", url, "--bootstrap-internal-url", url,
         "--bootstrap-admin-url", url,
     ]  # fmt: skip

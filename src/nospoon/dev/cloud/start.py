@@ -81,8 +81,9 @@ class _Start:
         if self.is_new:
             passwords = preparation.passwords(state)
             config = f"--config-file={configuration.inside('keystone/keystone.conf')}"
-            told = contents.keystone_bootstrap(self.wanted, passwords)
-            await self.where.run(["keystone-manage", config, *told], self.env)
+            words = contents.keystone_bootstrap(self.wanted)
+            environment = {**self.env, contents.BOOTSTRAP_PASSWORD: passwords.admin}
+            await self.where.run(["keystone-manage", config, *words], environment)
 
     async def _new_databases(self, kept: Path) -> None:
         """Made by the services' own migrations, and kept."""

@@ -89,7 +89,10 @@ def _fits(password: str, text: str) -> bool:
     given = password.encode()
     if len(given) > LONGEST or b"\0" in given:
         return False
-    return bcrypt.checkpw(given, text.encode())
+    try:
+        return bcrypt.checkpw(given, text.encode())
+    except ValueError:  # a hash of an earlier store that bcrypt takes for none
+        return False
 
 
 def needs_no_login(exchange: Exchange) -> bool:
