@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import structlog
 from nospoon.errors import MissingTool, ProviderError
 
 log = structlog.get_logger()
+PIECE = 1 << 16
+"""Bytes that are read at a time."""
 
 
 class OutputTooLong(ProviderError):
@@ -66,13 +69,13 @@ async def run(
         async with asyncio.timeout(timeout):
             out, err = await _outputs(process, stdin, most)
     except TimeoutError:
-        process.kill()
-        await process.wait()
+        await _end(process)
         raise ProviderError(f"`{line}` did not end within {timeout:.0f} s") from None
-    except (asyncio.CancelledError, OutputTooLong):
-        process.kill()
-        await process.wait()
+    except asyncio.CancelledError:
+        await _end(process)
         raise
+    if most is not None and max(len(out), len(err)) > most:
+        raise OutputTooLong
     done = Finished(
         argv=tuple(argv),
         status=process.returncode or 0,
@@ -93,18 +96,44 @@ async def _outputs(
     assert stdin is None, "what is bounded is given nothing"
     assert process.stdout is not None
     assert process.stderr is not None
-    out, err = await asyncio.gather(_at_most(process.stdout, most), _at_most(process.stderr, most))
+    out, err = await asyncio.gather(
+        _at_most(process, process.stdout, most), _at_most(process, process.stderr, most)
+    )
     await process.wait()
     return out, err
 
 
-async def _at_most(stream: asyncio.StreamReader, most: int) -> bytes:
+async def _at_most(
+    process: asyncio.subprocess.Process, stream: asyncio.StreamReader, most: int
+) -> bytes:
+    """What it says, and a little more than `most` where that is too long, which ends it."""
     found = bytearray()
-    while part := await stream.read(1 << 16):
-        found += part
-        if len(found) > most:
-            raise OutputTooLong
+    while part := await stream.read(PIECE):
+        if len(found) <= most:
+            found += part
+            if len(found) > most:
+                _kill(process)
     return bytes(found)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill it, and read to their ends what it wrote: asyncio's `wait` returns only when its pipes
+    have ended too, and a pipe of which much waits to be read is not looked at.
+    """
+    _kill(process)
+    streams = (each for each in (process.stdout, process.stderr) if each is not None)
+    await asyncio.gather(*map(_drain, streams))
+    await process.wait()
+
+
+async def _drain(stream: asyncio.StreamReader) -> None:
+    while await stream.read(PIECE):
+        pass
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        process.kill()
 
 
 def refuse(done: Finished) -> NoReturn:

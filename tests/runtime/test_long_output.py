@@ -1,0 +1,35 @@
+"""Programs that write without end are ended, whoever stops listening to them and why."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nospoon.errors import ProviderError
+from nospoon.runtime.process import OutputTooLong, run
+
+PATIENCE = 60.0
+
+
+@pytest.mark.parametrize("to", ["", " >&2"], ids=["output", "errors"])
+async def test_one_that_says_too_much_is_ended(to: str) -> None:
+    for _ in range(10):
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(OutputTooLong):
+                await run(["sh", "-c", f"exec yes{to}"], most=1 << 20)
+
+
+async def test_one_that_does_not_end_in_time_is_ended() -> None:
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(ProviderError, match="did not end within"):
+            await run(["sh", "-c", "exec yes"], timeout=0.05)
+
+
+async def test_one_whose_caller_is_gone_is_ended() -> None:
+    task = asyncio.create_task(run(["sh", "-c", "exec yes"]))  # noqa: TID251  (to be cancelled)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(asyncio.CancelledError):
+            await task
