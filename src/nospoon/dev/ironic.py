@@ -7,7 +7,6 @@ started it.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import http.client
 import json
 import os
@@ -15,8 +14,7 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -25,6 +23,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from nospoon.dev import environment
+from nospoon.dev.alone import alone
 from nospoon.dev.configuration import CLOUD, USER, Auth, Wanted, clouds, ironic_conf
 from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
 from nospoon.runtime import clock, owned, process
@@ -83,7 +82,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
     _need_tools()
     _refuse_wrong(wanted)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _alone(state):
+    with alone(state):
         found = _recorded(state)
         if found is not None and found.whole and found.wanted == wanted:
             await _answers(found)
@@ -108,7 +107,7 @@ async def down(*, state: Path, cache: Path, purge: bool) -> bool:
     """End it and remove all that it had; `purge`: its environment, too. False: none was there."""
     there = state.exists()
     if there:
-        with _alone(state):
+        with alone(state):
             found = _recorded(state)
             if found is not None:
                 await _stop(found)
@@ -139,19 +138,6 @@ def _recorded(state: Path) -> Ironic | None:
 async def answers(found: Ironic) -> bool:
     """Whether its API answers, and its conductor serves drivers."""
     return await asyncio.to_thread(_has_drivers, found)
-
-
-@contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """One caller at a time; the directory itself is the lock, so that nothing is left of it."""
-    handle = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if not state.exists():
-            raise Conflict("another command took it down meanwhile", hint="Run this again.")
-        yield
-    finally:
-        os.close(handle)
 
 
 def _need_tools() -> None:

@@ -7,22 +7,21 @@ databases lie in the cache. It outlives the command that started it.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from nospoon.dev import environment
+from nospoon.dev.alone import alone
 from nospoon.dev.cloud import interfaces, namespaces, preparation, programs, schema, start
 from nospoon.dev.cloud.client import is_answering
 from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import Api, Wanted
-from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
+from nospoon.errors import MissingTool, ProviderError, UsageError
 from nospoon.runtime.owned import Process
 
 LOCK_FILE = Path(__file__).with_name("cloud.txt")
@@ -67,7 +66,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
     need_programs(programs.DEBIAN)
     made = environment.place(cache, NAME, LOCK_FILE)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _alone(state):
+    with alone(state):
         found = recorded(state)
         if found is None or (found.wanted, found.made) != (wanted, made) or not found.is_filled:
             await _remove(state, found)
@@ -96,7 +95,7 @@ async def down(*, state: Path, cache: Path, purge: bool) -> bool:
     """End it and remove all that it had; `purge`: what is in the cache, too. False: none was."""
     there = state.exists()
     if there:
-        with _alone(state):
+        with alone(state):
             await _remove(state, recorded(state))
             state.rmdir()
     if purge:
@@ -153,19 +152,6 @@ async def _remove(state: Path, found: Cloud | None) -> None:
             shutil.rmtree(each)
         else:
             each.unlink()
-
-
-@contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """One caller at a time; the directory itself is the lock, so that nothing is left of it."""
-    handle = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if not state.exists():
-            raise Conflict("another command took it down meanwhile", hint="Run this again.")
-        yield
-    finally:
-        os.close(handle)
 
 
 def _need_root() -> None:
