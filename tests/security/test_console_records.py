@@ -14,7 +14,7 @@ from uuid import UUID
 from tests.security.asked import OWNER, a_daemon
 
 from nospoon.probe.record import LONGEST_LINE, MAX_LINES, MAX_RECORDS, Finder, decode, frame
-from nospoon.providers.simulated.console import MOST_WAITING, Recorder, RecordSpace
+from nospoon.providers.recorder import MOST_WAITING, Recorder, RecordSpace
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.service import BACKLOG, Line, Waiting
 from nospoon.testing.probed import body

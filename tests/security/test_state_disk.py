@@ -18,7 +18,7 @@ from nospoon.control.saved import MOST_CLUSTERS, save
 from nospoon.control.space import text_of
 from nospoon.errors import Conflict, SpecError
 from nospoon.plan.allocate import Allocations
-from nospoon.providers.simulated.console import MOST_RECORD, MOST_WAITING, Recorder
+from nospoon.providers.recorder import MOST_RECORD, MOST_WAITING, Recorder
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.capacity import make_room
 from nospoon.store import clusters as stored

@@ -19,8 +19,8 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import Simulation
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Kind, Machine, Resource
+from nospoon.providers.recorder import Recorder
 from nospoon.providers.simulated import SimulatedConnection, World
-from nospoon.providers.simulated.console import Recorder
 from nospoon.providers.simulated.world import Running, Snapshot
 from nospoon.runtime.tasks import Tasks
 from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until

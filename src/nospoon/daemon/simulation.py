@@ -12,8 +12,8 @@ from pathlib import Path
 from uuid import UUID
 
 from nospoon.model.cluster import Host
+from nospoon.providers.recorder import RecordSpace
 from nospoon.providers.simulated.connection import SimulatedConnection
-from nospoon.providers.simulated.console import RecordSpace
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.surroundings import nothing_probes
 from nospoon.providers.simulated.world import Snapshot, World

@@ -13,8 +13,8 @@ from nospoon.model.connections import Simulation
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
+from nospoon.providers.recorder import RecordSpace
 from nospoon.providers.simulated import strangers
-from nospoon.providers.simulated.console import RecordSpace
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.machines import SimulatedMachines

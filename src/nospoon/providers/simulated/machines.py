@@ -18,13 +18,9 @@ from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource,
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.probe.record import frame
 from nospoon.providers.base import Medium
+from nospoon.providers.recorder import Recorder, RecordSpace
 from nospoon.providers.simulated import media, strangers
-from nospoon.providers.simulated.console import (
-    Recorder,
-    RecordSpace,
-    SerialPort,
-    SimulatedConsole,
-)
+from nospoon.providers.simulated.console import SerialPort, SimulatedConsole
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.guests import Guest, hardware, record
 from nospoon.providers.simulated.snapshots import SimulatedSnapshots
