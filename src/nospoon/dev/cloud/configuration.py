@@ -128,7 +128,7 @@ def _neutron(wanted: Wanted, passwords: Passwords) -> Sections:
             "path_mtu": PHYSICAL_MTU,
             "physical_network_mtus": f"{PUBLIC}:1500,{RACKS}:1500",
         },
-        "ml2_type_flat": {"flat_networks": PUBLIC},
+        "ml2_type_flat": {"flat_networks": f"{PUBLIC},{RACKS}"},
         "ml2_type_vlan": {"network_vlan_ranges": f"{RACKS}:{VLANS}"},
         "ml2_type_vxlan": {"vni_ranges": "1:65535"},
         "ovs": {

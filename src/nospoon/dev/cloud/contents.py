@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from nospoon.dev.cloud.client import Client
-from nospoon.dev.cloud.configuration import PUBLIC, Passwords
+from nospoon.dev.cloud.configuration import PUBLIC, RACKS, Passwords
 from nospoon.dev.cloud.wanted import PROJECT, REGION, Api, Wanted
 
-NETWORK = "public"
+NETWORK, OWN_NETWORK = "public", "rack"
 IMAGE, IMAGE_FILE = "ipxe", Path("/usr/lib/ipxe/ipxe.iso")
 """An image that shows at once on the console that a server runs (Debian's package `ipxe`)."""
 _CATALOGUE = {
@@ -114,18 +114,29 @@ async def image(client: Client) -> None:
     await client.upload(f"/v2/images/{made['id']}/file", IMAGE_FILE)
 
 
-async def network(client: Client) -> None:
-    """The provider network, with the host as its gateway."""
-    told = {
-        "name": NETWORK, "shared": True, "router:external": True,
-        "provider:network_type": "flat", "provider:physical_network": PUBLIC,
-    }  # fmt: skip
-    made = await client.call("POST", Api.NEUTRON, "/v2.0/networks", {"network": told})
-    subnet = {
-        "network_id": made["network"]["id"], "name": NETWORK, "ip_version": 4,
-        "cidr": str(client.wanted.public), "gateway_ip": str(client.wanted.gateway),
-    }  # fmt: skip
-    await client.call("POST", Api.NEUTRON, "/v2.0/subnets", {"subnet": subnet})
+async def networks(client: Client) -> None:
+    """The provider network, with the host as its gateway, and a part of it that the ordinary
+    project has to itself: only there may it choose MACs, and switch port security off.
+    """
+    listed = (await client.call("GET", Api.KEYSTONE, "/v3/projects"))["projects"]
+    project = next(each["id"] for each in listed if each["name"] == PROJECT)
+    lower, upper = client.wanted.public.subnets()
+    all_may = {"shared": True, "router:external": True}
+    for name, physical, owner, pool in (
+        (NETWORK, PUBLIC, all_may, (lower[2], lower[-1])),
+        (OWN_NETWORK, RACKS, {"project_id": project}, (upper[0], upper[-2])),
+    ):
+        told = {
+            "name": name, "provider:network_type": "flat", "provider:physical_network": physical,
+            **owner,
+        }  # fmt: skip
+        made = await client.call("POST", Api.NEUTRON, "/v2.0/networks", {"network": told})
+        subnet = {
+            "network_id": made["network"]["id"], "name": name, "ip_version": 4,
+            "cidr": str(client.wanted.public), "gateway_ip": str(client.wanted.gateway),
+            "allocation_pools": [{"start": str(pool[0]), "end": str(pool[1])}],
+        } | {key: value for key, value in owner.items() if key == "project_id"}  # fmt: skip
+        await client.call("POST", Api.NEUTRON, "/v2.0/subnets", {"subnet": subnet})
 
 
 async def computes(client: Client) -> bool:

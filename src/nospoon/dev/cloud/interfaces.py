@@ -57,6 +57,10 @@ async def connect(wanted: Wanted, where: Namespaces, env: Mapping[str, str]) -> 
     for name in map(bridge, (PUBLIC, RACKS)):
         switch += ["--", "--may-exist", "add-br", name]
         switch += ["--", "set", "bridge", name, "datapath_type=netdev"]
+    for here, there in ((PUBLIC, RACKS), (RACKS, PUBLIC)):
+        end, other = f"to-{there}", f"to-{here}"
+        switch += ["--", "--may-exist", "add-port", bridge(here), end]
+        switch += ["--", "set", "interface", end, "type=patch", f"options:peer={other}"]
     if not wanted.container:
         switch += ["--", "--may-exist", "add-port", bridge(PUBLIC), _INNER]
     await where.run(switch, env)

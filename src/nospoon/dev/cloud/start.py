@@ -44,7 +44,7 @@ async def complete(wanted: Wanted, where: Namespaces, made: Path, *, kept: Path)
         await at.api(api)
     if at.is_new:
         async with asyncio.TaskGroup() as group:
-            for fill in (contents.flavors, contents.image, contents.network):
+            for fill in (contents.flavors, contents.image, contents.networks):
                 group.create_task(fill(client))
     await at.wait("queue", *programs.AGENT_QUEUES)
     await at.settled(client)
