@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,19 +111,32 @@ def _with_inventory(text: str, name: str, base: Path) -> str:
 
 
 def _with_cloud(text: str, name: str) -> str:
-    """The file with the name of a cloud in `ironic` replaced by what clouds.yaml says of it."""
+    """The file with the names of clouds in `ironic` and `hosts` replaced by what clouds.yaml says
+    of them.
+    """
     if not _CLOUD.search(text):
         return text
     from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
 
-    document = Document(text, name)
-    ironic = document.value.get("ironic") if isinstance(document.value, dict) else None
-    given = ironic.get("cloud") if isinstance(ironic, dict) else None
-    if not isinstance(given, str):
-        return text
-    from nospoon.cli.clouds import cloud  # noqa: PLC0415  (imports openstacksdk)
+    for path, given in _clouds(Document(text, name).value):
+        from nospoon.cli.clouds import cloud  # noqa: PLC0415  (imports openstacksdk)
 
-    return document.replaced(("ironic", "cloud"), json.dumps(cloud(given)))
+        text = Document(text, name).replaced(path, json.dumps(cloud(given)))
+    return text
+
+
+def _clouds(value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Where a file has the name of a cloud, and the name."""
+    hosts = value.get("hosts") if isinstance(value, dict) else None
+    places: list[tuple[str, ...]] = [("ironic",)]
+    if isinstance(hosts, dict):
+        places += [("hosts", key, "openstack") for key in hosts if isinstance(key, str)]
+    for path in places:
+        found = value
+        for part in (*path, "cloud"):
+            found = found.get(part) if isinstance(found, dict) else None
+        if isinstance(found, str):
+            yield (*path, "cloud"), found
 
 
 def _read(path: str) -> tuple[str, str]:

@@ -34,6 +34,7 @@ from nospoon.clusterfile.models import (
     PlacementSection,
 )
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
+from nospoon.clusterfile.openstack import OpenStackSection
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 
 
@@ -94,10 +95,16 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     HostSection: {
         **_all(Rule.REFUSED, "libvirt", "simulated", "ssh"),
+        "openstack": Rule.PARTS,
         "physnets": Rule.AT_POWER_OFF,
         "address": Rule.LIVE,
         "drained": Rule.NEW_NODES,
         "overcommit": Rule.PARTS,
+    },
+    OpenStackSection: {
+        **_all(Rule.REFUSED, "cloud", "region"),
+        **_all(Rule.NEW_NODES, "flavors", "boot_address"),
+        "availability_zone": Rule.REPLACE,
     },
     SimulatedSection: {
         **_all(Rule.LIVE, "power_on", "power_off", "shut_down", "boot", "console"),

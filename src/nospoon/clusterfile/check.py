@@ -9,6 +9,7 @@ from nospoon.clusterfile.addresses import addresses
 from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hardware import HardwareSection
+from nospoon.clusterfile.models import HostSection
 from nospoon.clusterfile.references import (
     LocalFile,
     LocalPair,
@@ -150,10 +151,29 @@ def _layers(sections: Sections) -> Iterator[tuple[Path, HardwareSection]]:
             yield ("nodes", index, "overrides", name), override
 
 
+CONNECTIONS = ("libvirt", "simulated", "openstack")
+"""The ways to make machines on a host, of which it has one."""
+
+
+def _of_cloud(name: str, host: HostSection) -> Iterator[Complaint]:
+    for key in ("ssh", "address"):
+        if getattr(host, key):
+            message = f"a cloud is reached by its APIs: expected no {key}"
+            yield Complaint(("hosts", name, key), message, f"Drop `{key}`")
+    if "overcommit" in host.model_fields_set:
+        message = "what a cloud gives is its project's quota, which is given once"
+        yield Complaint(("hosts", name, "overcommit"), message, "Drop `overcommit`")
+
+
 def _hosts(sections: Sections) -> Iterator[Complaint]:
     for name, host in sections.hosts.items():
-        if host.simulated is not None and host.libvirt:
-            yield Complaint(("hosts", name), "expected one of libvirt and simulated, got both")
+        given = [key for key in CONNECTIONS if getattr(host, key) not in (None, "")]
+        if len(given) > 1:
+            got = "both" if len(given) == 2 else "all"
+            message = f"expected one of {' and '.join(given)}, got {got}"
+            yield Complaint(("hosts", name), message)
+        if host.openstack is not None:
+            yield from _of_cloud(name, host)
         if host.simulated is not None and host.ssh:
             message = "a simulated host is in the daemon: expected no ssh"
             yield Complaint(("hosts", name, "ssh"), message, "Drop `ssh` or `simulated`")

@@ -19,6 +19,7 @@ from nospoon.clusterfile.fields import NAME_PATTERN
 from nospoon.clusterfile.ironic import place
 from nospoon.clusterfile.models import HostSection, NetworkSection
 from nospoon.clusterfile.nova import wanted
+from nospoon.clusterfile.openstack import connection
 from nospoon.clusterfile.references import LocalFile, LocalPair
 from nospoon.clusterfile.sections import Sections, read_sections
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
@@ -39,6 +40,8 @@ from nospoon.model.connections import ConnectionKind, Simulation
 from nospoon.model.ironic import IronicPlace
 
 DEFAULT_HOST = "here"
+ONCE = Overcommit(cpus=1, memory=1, disk=1)
+"""Of a cloud, whose quotas cannot be given away twice."""
 _NAME = re.compile(NAME_PATTERN)
 DEFAULT_NETWORK = "provision"
 SYSTEM_URI = "qemu:///system"
@@ -99,6 +102,7 @@ def load(
         nova=wanted(sections.nova),
         flavors=tuple(sections.flavors),
         adoptions=tuple(expansion.adoptions),
+        logins=_logins(sections),
     )
 
 
@@ -133,7 +137,26 @@ def _hosts(sections: Sections, default_uri: str) -> tuple[Host, ...]:
     return tuple(_host(name, section, default_uri) for name, section in given.items())
 
 
+def _logins(sections: Sections) -> tuple[tuple[str, str], ...]:
+    """Host -> settings of its cloud."""
+    return tuple(
+        (name, connection(section.openstack)[1])
+        for name, section in sections.hosts.items()
+        if section.openstack is not None
+    )
+
+
 def _host(name: str, section: HostSection, default_uri: str) -> Host:
+    if section.openstack is not None:
+        return Host(
+            name=name,
+            kind=ConnectionKind.OPENSTACK,
+            uri="",
+            openstack=connection(section.openstack)[0],
+            drained=section.drained,
+            overcommit=ONCE,
+            physnets=tuple(sorted(section.physnets.items())),
+        )
     if section.simulated is not None:
         kind, uri = ConnectionKind.SIMULATED, ""
     else:

@@ -27,6 +27,7 @@ from nospoon.clusterfile.fields import (
 from nospoon.clusterfile.hardware import HardwareSection
 from nospoon.clusterfile.ironic import IronicSection
 from nospoon.clusterfile.nova import NovaSection
+from nospoon.clusterfile.openstack import OpenStackSection
 from nospoon.clusterfile.section import (
     Flag,
     Number,
@@ -86,6 +87,9 @@ class HostSection(Section):
     simulated: Annotated[SimulatedSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None, description="Machines without processes, inside the daemon, and how they behave."
     )
+    openstack: OpenStackSection | None = Field(
+        None, description="Machines are servers in a project of an OpenStack cloud."
+    )
     ssh: Annotated[Text, BeforeValidator(parse_ssh)] = Field(
         "",
         description="How commands are run there: `[USER@]HOST` or `ssh://[USER@]HOST[:PORT]`, as "
@@ -94,7 +98,7 @@ class HostSection(Section):
     physnets: dict[Name, Text] = Field(
         default_factory=dict,
         description="Physical network name -> bridge of this host (Linux or Open vSwitch), or an "
-        "interface that is in a Linux bridge.",
+        "interface that is in a Linux bridge; of a cloud: name or id of a network.",
     )
     address: Address | None = Field(
         None,
@@ -105,7 +109,8 @@ class HostSection(Section):
         default=False, description="Place nothing new here; what is here stays. Default no."
     )
     overcommit: OvercommitSection = Field(
-        default_factory=OvercommitSection, description="How often its resources are given away."
+        default_factory=OvercommitSection,
+        description="How often its resources are given away; a cloud's are given once.",
     )
 
     @model_validator(mode="before")

@@ -15,7 +15,7 @@ from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.importers.written import name_of, write
 from nospoon.model.cluster import Host
-from nospoon.model.connections import ConnectionKind
+from nospoon.model.connections import ConnectionKind, OpenStack
 from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume, is_adopted
 
 FILE = "(recovered)"
@@ -92,7 +92,17 @@ def _host(host: Host) -> dict[str, Any]:
     if host.kind is ConnectionKind.SIMULATED:
         machines = list(host.simulation.machines)
         return {"simulated": {"machines": machines} if machines else True}
+    if host.openstack is not None:
+        return {"openstack": _openstack(host.openstack)}
     return {"libvirt": host.uri, **({"ssh": host.ssh} if host.ssh else {})}
+
+
+def _openstack(cloud: OpenStack) -> dict[str, Any]:
+    """Its login is not told: whoever uses the file has it in clouds.yaml."""
+    said: dict[str, Any] = {"cloud": cloud.cloud, "boot_address": cloud.boot_address}
+    if cloud.flavors:
+        said["flavors"] = list(cloud.flavors)
+    return said | ({"availability_zone": cloud.zone} if cloud.zone else {})
 
 
 def _network(link: Link) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +38,8 @@ class Authority:
         self._http_boot_of = http_boot_of
         self._bootables: dict[UUID, Bootable] = {}
         self._by_mac: dict[str, list[UUID]] = {}
+        self._called: dict[UUID, UUID] = {}
+        self._names: dict[UUID, UUID] = {}
         self._probing: dict[UUID, ServedProfile] = {}
         self._reports: dict[UUID, asyncio.Future[Mapping[str, Any]]] = {}
         self._tokens: dict[UUID, str] = {}
@@ -56,6 +58,13 @@ class Authority:
             left = [each for each in self._by_mac.pop(mac, ()) if each != uuid]
             if left:
                 self._by_mac[mac] = left
+
+    def call(self, uuid: UUID, smbios: UUID) -> None:
+        """From now on a machine is known by the UUID that its guest sees, too."""
+        before = self._names.get(uuid)
+        if before != smbios:
+            self._called.pop(before, None) if before is not None else None
+            self._names[uuid], self._called[smbios] = smbios, uuid
 
     def holders(self, mac: str) -> Sequence[UUID]:
         """The machines with this MAC; the first is the one that is answered."""
@@ -84,27 +93,34 @@ class Authority:
 
     def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
         """What the machine boots now; None: not one of ours."""
-        known = uuid if uuid in self._bootables else next(iter(self.holders(mac)), None)
+        secret = self._called.get(uuid) if uuid is not None else None
+        known = secret or (uuid if uuid in self._bootables else next(iter(self.holders(mac)), None))
         bootable = self._bootables.get(known) if known is not None else None
         if bootable is None or known is None:
             return None
-        own = bootable.machine.boot_iso  # as machines without a bridge do
+        answer = BootAnswer(
+            known,
+            BootDevice.DISK,
+            user_mode=bootable.machine.boot_iso and not _has_network(bootable.machine),
+            secret=uuid if secret is not None else None,
+        )
         uri = self._http_boot_of(known)
         if uri and known not in self._probing:
-            return BootAnswer(known, BootDevice.HTTP, uri=uri, user_mode=own)
+            return replace(answer, device=BootDevice.HTTP, uri=uri)
         profile = self._probing.get(known, bootable.profile)
         device = self._device(bootable.machine, profile)
         if device is BootDevice.NETWORK and profile is not None and profile.script:
-            return BootAnswer(known, BootDevice.HTTP, uri=profile.script, user_mode=own)
-        return BootAnswer(known, device, profile, user_mode=own)
+            return replace(answer, device=BootDevice.HTTP, uri=profile.script)
+        return replace(answer, device=device, profile=profile)
 
     def _device(self, machine: Machine, profile: ServedProfile | None) -> BootDevice:
         """A machine with native boot order asks only when it boots from the network."""
         if not machine.boot_iso:
             return BootDevice.NETWORK
         for device in self._boot_of(machine).now:
-            if device is not BootDevice.NETWORK or profile is not None:
-                return device
+            if device is BootDevice.NETWORK and profile is None and not _has_network(machine):
+                continue  # nothing answers there
+            return device
         return BootDevice.DISK
 
     async def booted(self, uuid: UUID) -> None:
@@ -123,3 +139,8 @@ class Authority:
         report = self._reports.get(uuid)
         if report is not None and not report.done():
             report.set_result(record)
+
+
+def _has_network(machine: Machine) -> bool:
+    """Whether others may answer on a network of its NICs: they have one each."""
+    return any(nic.bridge for nic in machine.nics)

@@ -11,7 +11,9 @@ from nospoon.errors import NospoonError
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host, Netboot, Switch
 from nospoon.model.host_facts import HostFacts
+from nospoon.plan.flavors import lacking
 from nospoon.plan.hosts import against_network
+from nospoon.plan.words import counted, size
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
@@ -102,7 +104,8 @@ class HostChecker:
         def said(what: str, verdict: Verdict, detail: str) -> Finding:
             return Finding(host.name, what, verdict, detail)
 
-        if host.declares.is_real:
+        cloud = host.declares.has_ports
+        if host.declares.is_real and not cloud:
             runner = self._hosts.use(host).runner
             try:
                 async for what, verdict, detail in self._commands(cluster, runner):
@@ -116,11 +119,12 @@ class HostChecker:
             yield said("connection", Verdict.MISSING, str(error))
             return
         yield said("connection", Verdict.OK, host.where)
-        yield said("KVM", *kvm(can))
+        if not cloud:
+            yield said("KVM", *kvm(can))
         for what, verdict, detail in (
             *_resources(facts),
-            *_bridges(host, facts),
-            *_filters(cluster, facts),
+            *(_sizes(cluster, facts) if cloud else _bridges(host, facts)),
+            *(() if cloud else _filters(cluster, facts)),
             *_networks(cluster, host, facts),
         ):
             yield said(what, verdict, detail)
@@ -159,10 +163,21 @@ def _resources(facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
         "CPUs": str(facts.cpus) if facts.cpus else "",
         "memory": f"{facts.memory / GIBI:.1f} GiB" if facts.memory else "",
         "disk": f"{facts.disk / GIBI:.1f} GiB free for pools" if facts.disk else "",
+        "machines": str(facts.most) if facts.most else "",
         "firmware": ", ".join(sorted(facts.firmwares)),
         "architectures": ", ".join(sorted(facts.archs)),
     }
     yield from ((what, Verdict.OK, detail) for what, detail in known.items() if detail)
+
+
+def _sizes(cluster: Cluster, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+    """The flavors that nodes may have, and which nodes have none."""
+    for each in facts.sizes or ():
+        detail = f"{counted(each.cpus, 'CPU')}, {size(each.memory)}, {size(each.disk)} of disks"
+        yield f"flavor {each.name}", Verdict.OK, detail
+    for node in cluster.nodes:
+        if why := lacking(node, facts):
+            yield f"node {node.name}", Verdict.MISSING, why
 
 
 def _bridges(host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:

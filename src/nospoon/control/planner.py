@@ -26,6 +26,7 @@ from nospoon.control.enrolment import Enrolment, Sought
 from nospoon.control.files import Files
 from nospoon.control.fleet import Fleet
 from nospoon.control.hosts import Hosts
+from nospoon.control.logins import Logins, with_new_logins
 from nospoon.control.lost import refuse_lost
 from nospoon.control.named_files import NamedFiles
 from nospoon.control.pending import known_places
@@ -46,7 +47,7 @@ from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.ironic import Way
-from nospoon.model.resources import Bmc, Key, Kind, Link, NetbootService, Resource
+from nospoon.model.resources import Bmc, Key, Kind, Link, Machine, NetbootService, Resource
 from nospoon.plan import identity
 from nospoon.plan.access import overlapping_routes, public_addresses
 from nospoon.plan.adoption import adopt, as_remembered, changed_by_owners
@@ -121,12 +122,13 @@ class Planner:
         fleet: Fleet,
         boot_port: Callable[[], int],
         enrolment: Enrolment,
+        logins: Logins,
         access: Access,
         pool_root: str,
         default_uri: str,
         member_nodes: int,
     ) -> None:
-        self.enrolment, self.access = enrolment, access
+        self.enrolment, self.access, self.logins = enrolment, access, logins
         self.workers = Workers("planning", THREADS)
         self._database, self._cipher, self._hosts = database, cipher, hosts
         self._named = NamedFiles(files, self.workers)
@@ -139,7 +141,7 @@ class Planner:
 
     def read(self, file: str, text: str) -> Cluster:
         """The cluster of a file. Raises `SpecError`."""
-        return load(text, file=file, default_uri=self._default_uri)
+        return self.logins.taken(load(text, file=file, default_uri=self._default_uri))
 
     async def cluster_of(self, request: Request) -> Cluster:
         """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
@@ -188,6 +190,7 @@ class Planner:
         refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
         before = earlier.uploads if earlier is not None else {}
         known = await self.hosts_of(earlier) if earlier is not None else ()
+        known = with_new_logins(known, cluster.hosts)
         self.access.check_hosts(request.uid, known)
         uploads, images = await self._named.of(cluster, request, before)
         ask = partial(
@@ -257,6 +260,11 @@ class Planner:
             adopted=seen.adopted,
             boot_port=self._boot_port(),
             certificate=certificate_digest(cluster, seen.uploads),
+            flavors={
+                each.key.name: each.shape.flavor
+                for each in seen.observed
+                if isinstance(each.shape, Machine)
+            },
         )
         desired = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
         neighbours = await self._neighbours(seen.id, request.uid)

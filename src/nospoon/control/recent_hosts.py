@@ -35,11 +35,11 @@ class RecentHosts:
         }
         for host in hosts:
             most = MOST_NAMES if host.declares.is_real else MOST_SIMULATED
-            recent[host.name, host.place, most] = now
+            recent[host.name, _place(host), most] = now
         names = Counter((place, most) for _, place, most in recent)
         for host in hosts:
             most = MOST_NAMES if host.declares.is_real else MOST_SIMULATED
-            if names[host.place, most] > most:
+            if names[_place(host), most] > most:
                 what = host.where if host.declares.is_real else "simulated hosts"
                 raise Conflict(
                     f"host {host.name}: you named {what} in more than {most} ways within "
@@ -47,3 +47,10 @@ class RecentHosts:
                     hint="Take one of those names, or wait.",
                 )
         self._asked[uid] = recent
+
+
+def _place(host: Host) -> Place:
+    """All clouds of a user are one: each login there has threads of its own."""
+    if host.openstack is not None:
+        return host.kind, "", ""
+    return host.place

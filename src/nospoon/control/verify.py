@@ -173,6 +173,9 @@ class Verifier:
         except NospoonError as error:
             return Verdict(member, problem=str(error))
         machine = member.machine
+        seen = self._hosts.last(machine.uuid)
+        if seen is not None and seen.smbios is not None:
+            machine = replace(machine, uuid=seen.smbios)
         if probe is None:  # its networks give no addresses
             machine = replace(machine, ipv6=False)
         return Verdict(member, compare(machine, sizes, record))
@@ -282,7 +285,8 @@ def _hopeless(member: Member, desired: Mapping[Key, Resource]) -> str:
         return "it is an adopted machine: its hardware is not declared in the file"
     served = {r.shape.bridge for r in desired.values() if isinstance(r.shape, NetbootService)}
     bridges = {nic.bridge for nic in member.machine.nics}
-    if not member.host.declares.has_networks or bridges & served:
+    declares = member.host.declares
+    if not declares.has_networks or declares.has_boot_image or bridges & served:
         return ""
     return "it is on no network with `netboot: builtin`, over which the probe comes"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,14 @@ class Builds:
     async def grub(self, arch: Arch) -> Path:
         async with self._one_at_a_time:
             return await find_grub(self.cache, arch)
+
+    async def boot_image(self, url: str) -> Path:
+        """The image of machines in clouds, which ask at this URL. Raises `MissingTool`."""
+        digest = hashlib.sha256(url.encode()).hexdigest()[:16]
+        async with self._one_at_a_time:
+            return await build_boot_iso(
+                base_url=url, place=self.iso.parent / "boot-images" / digest
+            )
 
     async def boot_iso(self) -> Path | None:
         """The ISO of machines whose boot order is not ours; without it those are refused."""

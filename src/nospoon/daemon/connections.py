@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nospoon.control.files import Files
 from nospoon.daemon.builds import Builds
@@ -13,9 +14,11 @@ from nospoon.daemon.remote import Remotes, copied
 from nospoon.daemon.simulation import Simulations
 from nospoon.errors import MissingTool
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.connections import BootMethod, Libvirt, Simulated
+from nospoon.model.connections import BootMethod, Libvirt, OpenStack, Simulated
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.turns import Turns
 
@@ -23,7 +26,9 @@ from nospoon.runtime.turns import Turns
 @dataclass(frozen=True, slots=True)
 class Connections:
     """`sockets`: where ssh keeps its masters; `verdicts`: what was found about KVM; `records`: the
-    directory of consoles here; `begin`: serves guests of a host over ssh.
+    directory of consoles here; `begin`: serves guests of a host over ssh. `login`: what a name of
+    a login at a cloud stands for; `reach`: where clouds may be; `serve`: begins to answer boot
+    images at an address of this machine.
     """
 
     deployment: str
@@ -35,6 +40,9 @@ class Connections:
     simulations: Simulations
     remotes: Remotes
     begin: Callable[[Host], object]
+    login: Callable[[str], Mapping[str, Any]]
+    reach: Reach
+    serve: Callable[[str], object]
     turns: Turns = field(default_factory=Turns)
 
     def connect(self, host: Host) -> Connection:
@@ -44,6 +52,19 @@ class Connections:
                 return self.simulations.connect(host, self.records)
             case Libvirt():
                 return self._libvirt(host)
+            case OpenStack() as cloud:
+                return self._openstack(host, cloud)
+
+    def _openstack(self, host: Host, cloud: OpenStack) -> Connection:
+        self.serve(cloud.boot_address)
+        return OpenStackConnection(
+            host,
+            self.deployment,
+            self.login(cloud.login),
+            reach=self.reach,
+            build_image=self.builds.boot_image,
+            records=self.records,
+        )
 
     def _libvirt(self, host: Host) -> Connection:
         try:

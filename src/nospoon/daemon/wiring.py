@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+import sqlalchemy
 import structlog
 
 from nospoon.api.app import create_app
@@ -30,6 +31,7 @@ from nospoon.control.fleet import Fleet
 from nospoon.control.host_boots import HostBoots
 from nospoon.control.hosts import Hosts
 from nospoon.control.http_discs import HttpDiscs
+from nospoon.control.logins import Logins
 from nospoon.control.media import Media
 from nospoon.control.nodes import Nodes
 from nospoon.control.operations import Operations
@@ -52,6 +54,7 @@ from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes
 from nospoon.daemon.simulation import Simulations
 from nospoon.daemon.stored_bmcs import StoredBmcs
+from nospoon.errors import NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootPlan, next_boot
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent
@@ -61,7 +64,7 @@ from nospoon.providers.base import Connection, Driver
 from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.libvirt_rights import may_manage
-from nospoon.providers.simulated.console import RecordSpace
+from nospoon.providers.recorder import RecordSpace
 from nospoon.runtime import clock, running
 from nospoon.runtime.hardening import restrict
 from nospoon.runtime.heap import Heap
@@ -85,6 +88,7 @@ from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
+from nospoon.store import logins
 from nospoon.store import operations as journal
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
@@ -108,12 +112,14 @@ class Daemon:
         self._end.callback(running.hold(self.database.deployment).close)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
         self.reach = Reach(settings.media_networks, closed=self._serves_boot_files)
+        self.logins = Logins(self.cipher)
         self.files = Files.at(
             settings.state / "files",
             reserve=settings.free_space,
             quota=settings.owner_space,
             reach=replace(self.reach, anywhere=True),
         )
+        self.clouds = Clouds(self.files.reach)
         self.downloads = ClientDownloads(
             self._tasks,
             Limits(reach=self.reach, largest=settings.media_size),
@@ -169,6 +175,9 @@ class Daemon:
             simulations=self.simulations,
             remotes=self.remotes,
             begin=self._remote,
+            login=self.logins.of,
+            reach=self.files.reach,
+            serve=self._serve_boot_scripts,
         )
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
         self.consoles = ConsoleService(
@@ -222,7 +231,6 @@ class Daemon:
         pending = Pending()
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records)
-        self.clouds = Clouds(self.files.reach)
         self.ironics = Ironics(
             database.deployment,
             self.bmc_records.secrets,
@@ -252,6 +260,7 @@ class Daemon:
         self.planner = Planner(
             access=self.access,
             enrolment=self.enrolment,
+            logins=self.logins,
             database=database,
             cipher=self.cipher,
             files=self.files,
@@ -400,6 +409,7 @@ class Daemon:
         self._tasks.start(self._heap.keep_tidy(), name="collect garbage")
         self._settings_directories()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
+        await self.database.call(self._restore_logins)
         nodes = await self.work.restore()
         await self._tidy_files()
         await self.bmcs.restore_events()
@@ -438,6 +448,12 @@ class Daemon:
             directory.mkdir(exist_ok=True, mode=0o711)
             restrict(directory, 0o711)
 
+    def _restore_logins(self, connection: sqlalchemy.Connection) -> None:
+        """Those of hosts that some cluster has; others were left by clusters that are gone."""
+        named = {each.openstack.login for each in stored.all_hosts(connection) if each.openstack}
+        logins.keep(connection, named)
+        self.logins.restore(logins.all_of_them(connection))
+
     async def _restore_bmcs(self) -> dict[str, str]:
         records = await self.database.call(bmc_rows.records)
         resources = [(Resource(key, bmc, node=key.name), tag) for key, bmc, tag in records]
@@ -448,7 +464,19 @@ class Daemon:
         self.superseded = reason
         self._ending.set()
 
+    def _serve_boot_scripts(self, address: str) -> None:
+        """Guests of a cloud ask at this address of ours."""
+        self._tasks.start(self._serving_at(address), name=f"serve boot scripts at {address}")
+
+    async def _serving_at(self, address: str) -> None:
+        try:
+            await self.boot_http.open(address)
+        except NospoonError as error:
+            log.warning("boot scripts are not served", address=address, why=str(error))
+
     def _machine_event(self, event: MachineEvent) -> None:
+        if event.smbios is not None:
+            self.authority.call(event.uuid, event.smbios)
         self.bmcs.machine_event(event)
         self.consoles.machine_event(event)
         self.host_boots.note(event)

@@ -17,6 +17,7 @@ from nospoon.model.connections import (
     ConnectionSpec,
     Declared,
     Libvirt,
+    OpenStack,
     Simulated,
     Simulation,
 )
@@ -84,7 +85,8 @@ class Host:
     """A place with capacity. `ssh` names how to run commands there; "" is this machine.
 
     `uri` is the libvirt connection URI, "" for other kinds. `physnets` maps a physical network
-    to an existing bridge of this host. `address`: by which the other hosts reach it, "" unknown.
+    to an existing bridge of this host, or network of this cloud. `address`: by which the other
+    hosts reach it, "" unknown. `openstack`: of the kind of that name.
     """
 
     name: str
@@ -96,11 +98,15 @@ class Host:
     overcommit: Overcommit = Overcommit()
     simulation: Simulation = field(default_factory=Simulation)
     address: str = ""
+    openstack: OpenStack | None = None
 
     @property
     def connection(self) -> ConnectionSpec:
         """How machines are made there."""
         match self.kind:
+            case ConnectionKind.OPENSTACK:
+                assert self.openstack is not None, "hosts of this kind are made with it"
+                return self.openstack
             case ConnectionKind.LIBVIRT:
                 return Libvirt(self.uri)
             case ConnectionKind.SIMULATED:
@@ -119,6 +125,8 @@ class Host:
     @property
     def place(self) -> tuple[str, str, str]:
         """Where it leads: the same under each of its names."""
+        if self.openstack is not None:  # who has another login there may see other things
+            return self.kind, self.openstack.at, self.openstack.login
         return self.kind, self.uri, self.ssh
 
     @property
@@ -392,7 +400,8 @@ class Adoption:
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What one file describes. `flavors`: the names of those that it defines. `adoptions` are among
-    `nodes` once somebody has looked at the hosts.
+    `nodes` once somebody has looked at the hosts. `logins`: host -> what openstacksdk is told of
+    its cloud, as JSON, until `control.logins` took them.
     """
 
     name: str
@@ -406,3 +415,4 @@ class Cluster:
     nova: tuple[WantedFlavor, ...] = ()
     flavors: tuple[str, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
+    logins: tuple[tuple[str, str], ...] = field(default=(), repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,6 +16,7 @@ class ConnectionKind(StrEnum):
 
     LIBVIRT = "libvirt"
     SIMULATED = "simulated"
+    OPENSTACK = "openstack"
 
 
 class BootMethod(StrEnum):
@@ -31,6 +32,7 @@ class Networking(StrEnum):
     BRIDGES = "bridges"  # of the host, made by us or there already
     USER_MODE = "user-mode"  # the emulator itself, which lets nothing in
     SIMULATED = "simulated"  # links that exist in the daemon alone
+    PORTS = "ports"  # ports of networks, made by us or there already, that a cloud switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,16 @@ class Declared:
     """What a connection is by its kind and settings, known before it is opened.
 
     `is_real`: its machines are outside of the daemon, on a host where commands run, which may
-    have things of others, run out of room, and be reached under two names.
+    have things of others, run out of room, and be reached under two names. `has_pools`: disks are
+    volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
+    machines boot an image of ours, which is made there.
     """
 
     is_real: bool
     networking: Networking
     boot: BootMethod
+    has_pools: bool = True
+    has_boot_image: bool = False
 
     @property
     def has_bridges(self) -> bool:
@@ -54,6 +60,11 @@ class Declared:
     def has_networks(self) -> bool:
         """Whether it makes the networks of a file, real or simulated."""
         return self.networking is not Networking.USER_MODE
+
+    @property
+    def has_ports(self) -> bool:
+        """Whether each NIC is plugged into a port, which we make."""
+        return self.networking is Networking.PORTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +145,49 @@ class Simulated:
         return ConnectionKind.SIMULATED
 
 
-ConnectionSpec = Libvirt | Simulated
+@dataclass(frozen=True, slots=True)
+class OpenStack:
+    """A project of an OpenStack cloud. `cloud`: what its file calls it. `at`: where it leads, of
+    Keystone's URL, region, and who logs in to which project, without secrets; `login` names the
+    secrets.
+
+    `flavors`: of Nova that machines may have, by name or id; (): all that the project sees.
+    `zone`: availability zone of servers, "" for Nova's choice. `boot_address`: this daemon's, as
+    guests there reach it.
+    """
+
+    cloud: str
+    at: str
+    login: str = field(default="", repr=False)
+    flavors: tuple[str, ...] = ()
+    zone: str = ""
+    boot_address: str = ""
+
+    @property
+    def declares(self) -> Declared:
+        return CLOUD
+
+    @property
+    def daemon(self) -> tuple[str, ...]:
+        """Two names of one project are one host."""
+        return (self.at,)
+
+    @property
+    def machine(self) -> str:
+        return self.at
+
+    def __str__(self) -> str:
+        return f"{ConnectionKind.OPENSTACK}: {self.cloud}"
+
+
+ConnectionSpec = Libvirt | Simulated | OpenStack
 SYSTEM = Declared(is_real=True, networking=Networking.BRIDGES, boot=BootMethod.NATIVE)
 SESSION = Declared(is_real=True, networking=Networking.USER_MODE, boot=BootMethod.SCRIPT)
 IN_MEMORY = Declared(is_real=False, networking=Networking.SIMULATED, boot=BootMethod.NATIVE)
+CLOUD = Declared(
+    is_real=True,
+    networking=Networking.PORTS,
+    boot=BootMethod.SCRIPT,
+    has_pools=False,
+    has_boot_image=True,
+)

@@ -22,6 +22,19 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeOffered:
+    """A size of machines that a cloud offers (a flavor of Nova's). `memory` in bytes; `disk`: what
+    all disks of a machine may have together, in bytes.
+    """
+
+    name: str
+    id: str
+    cpus: int
+    memory: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
 class Adoptable:
     """A machine on a host as others might have made it. `sizes` of its disks, in bytes, 0 for
     unknown. `tag`: whose node it is, None for nobody's, and `node` which one. `hindrance`: why it
@@ -52,6 +65,9 @@ class HostFacts:
     `anti_spoofing`: it can keep NICs to their own MAC and address.
     `away`: why nobody could ask it, "" for one that answers.
     `machines`: those of others, None where nobody looked for them or there can be none.
+    `sizes`: which alone machines may have, None where they may have any. `networks`: existing ones
+    by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
+    may open. `most`: how many machines there may be, 0 for unknown.
     """
 
     firmwares: frozenset[Firmware]
@@ -72,6 +88,10 @@ class HostFacts:
     away: str = ""
     volumes: Mapping[str, ExistingVolume] = field(default_factory=dict)
     machines: tuple[Adoptable, ...] | None = None
+    sizes: tuple[SizeOffered, ...] | None = None
+    networks: frozenset[str] | None = None
+    own_networks: frozenset[str] = frozenset()
+    most: int = 0
 
     @classmethod
     def of_one_that(cls, can: Capabilities) -> HostFacts:

@@ -34,6 +34,8 @@ class Kind(StrEnum):
     IMAGE = "image"
     NETWORK = "network"
     VOLUME = "volume"
+    BOOT_IMAGE = "boot-image"
+    PORT = "port"
     NETBOOT = "netboot"
     MACHINE = "machine"
     BMC = "bmc"
@@ -137,6 +139,33 @@ class Link:
     host_ports: tuple[int, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BootImage:
+    """A medium that machines of one firmware boot at each power-on and ask at `url`, such as
+    "http://198.51.100.1:8069", what to do.
+    """
+
+    firmware: Firmware
+    url: str
+
+
+def boot_image(host: str, firmware: Firmware) -> Key:
+    """Names the boot image that machines of this firmware have on a host."""
+    return Key(Kind.BOOT_IMAGE, host, f"boot-{firmware}")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """What a NIC of a machine plugs into where a cloud switches frames. `network`: by the name that
+    we gave it, or the name or id of an existing one. `guarded`: the cloud filters what is sent and
+    received there (Neutron's port security), and gives the NIC an address.
+    """
+
+    network: str
+    mac: str
+    guarded: bool = False
+
+
 class Loader(StrEnum):
     """What firmware is given to start from the network."""
 
@@ -218,7 +247,8 @@ class MachineDisk:
     """A disk as the machine sees it; `volume` names a Volume resource, or an `existing` one.
 
     `cache` and `discard` by libvirt's words. `rotation_rate` is SBC-3's MEDIUM ROTATION RATE:
-    revolutions per minute; 1: nothing rotates; 0: the guest is not told.
+    revolutions per minute; 1: nothing rotates; 0: the guest is not told. `size` in bytes, of one
+    that comes and goes with its machine and is no volume; else 0.
     """
 
     volume: str
@@ -228,6 +258,7 @@ class MachineDisk:
     discard: str = "unmap"
     rotation_rate: int = 0
     format: str = OWN_FORMAT
+    size: int = 0
 
     @property
     def existing(self) -> bool:
@@ -278,6 +309,7 @@ class Machine:
     and crashes, in libvirt's words. `autostart`: it starts with its host, which is its BMC's to
     decide. `unlinked`: MACs of NICs whose link somebody took down, now or from the next start on.
     `adopted`: the name that it has on its host, of one that somebody else made; else "".
+    `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
     """
 
     uuid: UUID
@@ -296,13 +328,15 @@ class Machine:
     autostart: bool = False
     unlinked: tuple[str, ...] = ()
     adopted: str = ""
+    flavor: str = ""
+    zone: str = ""
 
     @property
     def serial_number(self) -> str:
         """SMBIOS serial number: derived, so that nobody can disagree about it; "" of a machine of
-        somebody else's, which has what its owner gave it.
+        somebody else's or of a cloud, which has what that gave it.
         """
-        if self.adopted:
+        if self.adopted or self.flavor:
             return ""
         return f"NS{self.uuid.hex[:12].upper()}"
 
@@ -391,7 +425,8 @@ InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicT
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
 InNova = NovaFlavor | NovaInventory
-Shape = Pool | Image | Volume | Link | NetbootService | Machine | Bmc | Enrolled | InNova
+OnHost = Pool | Image | Volume | Link | BootImage | Port | NetbootService | Machine
+Shape = OnHost | Bmc | Enrolled | InNova
 
 
 def is_adopted(shape: Shape) -> bool:

@@ -45,6 +45,10 @@ def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
     why = grants.why_not_host(host)
     if why:
         yield Violation(("hosts", host.name, "libvirt"), unlisted(host, why))
+    cloud = host.openstack
+    if cloud is not None and not grants.has_network(_alone(cloud.boot_address)):
+        path = ("hosts", host.name, "openstack", "boot_address")
+        yield Violation(path, _foreign(cloud.boot_address))
     agents = host.simulation.agents
     if agents is None:
         return
@@ -67,7 +71,7 @@ def _of_tunnels(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
 
 def _of_bridges(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
     """On a bridge that is there already, guests reach and hear whoever else is on it."""
-    real = [host for host in cluster.hosts if host.declares.is_real]
+    real = [each for each in cluster.hosts if each.declares.is_real and not each.declares.has_ports]
     made = sum(not network.existing for network in cluster.networks)
     if real and made > MOST_NETWORKS:
         message = f"expected at most {MOST_NETWORKS} networks of a member's cluster, got {made}"

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nospoon.model.cluster import Arch, Cluster, Disk, Firmware, Host, Network, Node, Switch
+from nospoon.model.cluster import (
+    Arch,
+    Cluster,
+    Disk,
+    Firmware,
+    Host,
+    Netboot,
+    Network,
+    Node,
+    Switch,
+)
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import ExistingVolume
+from nospoon.plan.flavors import lacking
 from nospoon.plan.identity import made_for_a_cluster
 from nospoon.plan.words import size
+
+LEADS_NOWHERE = (
+    "it is made without addresses and leads nowhere, so that the boot image cannot ask the daemon. "
+    "Plug one NIC into a network that exists (`physnet`), and that reaches `boot_address`."
+)
 
 
 def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
@@ -21,6 +37,10 @@ def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
         yield f"no emulator for {node.arch} there. {_choices(facts.archs)}"
     if node.tpm and not facts.tpm:
         yield "no TPM there. Install swtpm and swtpm-tools, or leave `tpm` out."
+    if why := lacking(node, facts):
+        yield why
+    if facts.sizes is not None and any(disk.image for disk in node.disks):
+        yield "disks of servers begin blank there. Leave `image` out, and deploy from the network."
     if facts.memory and node.memory > facts.memory:
         have = facts.memory >> 20 << 20
         yield f"wants {size(node.memory)} of memory, the host has {size(have)}."
@@ -50,6 +70,10 @@ def against_networks(
 ) -> Iterator[tuple[str, str]]:
     """(Network, why a host cannot plug a node of it in)."""
     wanted = {nic.network for nic in node.nics}
+    if host.declares.has_boot_image and wanted:
+        made = sorted(each.name for each in cluster.networks if not each.existing)
+        if wanted <= set(made):
+            yield made[0], LEADS_NOWHERE
     for network in cluster.networks:
         if network.name in wanted:
             for why in against_network(network, host, facts):
@@ -58,6 +82,9 @@ def against_networks(
 
 def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
     """Why a host cannot have a network."""
+    if host.declares.has_ports:
+        yield from _against_ports(network, host, facts)
+        return
     unprivileged = f"host {host.name} is unprivileged (qemu:///session) and"
     if not facts.managed_networks:
         if network.existing:
@@ -77,6 +104,26 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
         )
     if network.existing:
         yield from _against_bridge(network, host, facts)
+
+
+def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a cloud cannot have a network, or plug into an existing one."""
+    if network.netboot is Netboot.BUILTIN:
+        yield f"host {host.name} is a cloud, where nospoon serves no DHCP. Leave `netboot` out."
+    if network.nat:
+        yield f"host {host.name} is a cloud, where nospoon makes no routers. Leave `nat` out."
+    if network.vlan is not None:
+        yield f"host {host.name} is a cloud, whose administrator makes VLANs. Leave `vlan` out."
+    name = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
+    if not network.existing or facts.networks is None:
+        return
+    if not name:
+        yield f"host {host.name} maps no network to physical network {network.physnet}."
+    elif name not in facts.networks:
+        yield (
+            f"host {host.name} has no network {name} that its project sees. See `openstack network "
+            "list`, or leave `bridge` and `physnet` out to have an isolated network made."
+        )
 
 
 def _against_bridge(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:

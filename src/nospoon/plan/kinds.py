@@ -18,6 +18,7 @@ from nospoon.model.ironic import (
 from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources import (
     Bmc,
+    BootImage,
     Image,
     Key,
     Kind,
@@ -25,6 +26,7 @@ from nospoon.model.resources import (
     Machine,
     NetbootService,
     Pool,
+    Port,
     Shape,
     Volume,
 )
@@ -81,6 +83,8 @@ KINDS: Mapping[Kind, Row] = {
         after_release=True,
         after_users=True,
     ),
+    Kind.BOOT_IMAGE: Row(shape=BootImage),
+    Kind.PORT: Row(shape=Port, named=Named.NUMBERED, moves=True, after_users=True),
     Kind.NETBOOT: Row(shape=NetbootService, by_daemon=True, repaired=True),
     Kind.MACHINE: Row(
         shape=Machine,

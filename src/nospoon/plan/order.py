@@ -39,7 +39,9 @@ from nospoon.model.resources import (
     Machine,
     NetbootService,
     Observed,
+    Port,
     Volume,
+    boot_image,
 )
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.kinds import KINDS, whose
@@ -221,6 +223,11 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     """What is needed -> who needs it, read from the shapes as they were found."""
     links = bridges(observed)
     machines = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Machine)}
+    ports = {
+        (each.key.host, each.shape.mac): each.key
+        for each in observed
+        if isinstance(each.shape, Port)
+    }
     bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
     enrolled, parts = _enrolled(observed)
     result: dict[Key, list[Key]] = defaultdict(list)
@@ -230,13 +237,15 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
             case Machine(pool=pool, disks=disks, nics=nics):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
                 needs += [links[host, n.bridge] for n in nics if (host, n.bridge) in links]
+                needs += [ports[host, n.mac] for n in nics if (host, n.mac) in ports]
                 needs.append(Key(Kind.POOL, host, pool))
+                needs.append(boot_image(host, each.shape.firmware))
             case Volume(pool=pool, image=image):
                 needs = [Key(Kind.POOL, host, pool)]
                 needs += [Key(Kind.IMAGE, host, image)] if image else []
             case Image(pool=pool):
                 needs = [Key(Kind.POOL, host, pool)]
-            case NetbootService(bridge=bridge):
+            case NetbootService(bridge=bridge) | Port(network=bridge):
                 needs = [links[host, bridge]] if (host, bridge) in links else []
             case Bmc(uuid=uuid):
                 needs = [machines[uuid]] if uuid in machines else []

@@ -19,6 +19,7 @@ from nospoon.model.host_facts import HostFacts, Route
 from nospoon.model.machine import PowerPolicy
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations
+from nospoon.plan.flavors import chosen
 from nospoon.plan.hosts import against_network, against_node
 
 NOTHING_DECIDED = Allocations()
@@ -45,9 +46,37 @@ def reasons_against(
         if name in allocations.hosts.values():
             told = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
             yield from _against_networks(cluster, cluster_id, allocations, name, told)
+    yield from _against_quotas(cluster, allocations, facts)
     yield from _against_overlays(cluster, set(allocations.hosts.values()))
     yield from _against_two_bridges(cluster, set(allocations.hosts.values()))
     yield from _against_sharing(cluster, cluster_id, allocations, facts)
+
+
+def _against_quotas(
+    cluster: Cluster, allocations: Allocations, facts: Mapping[str, HostFacts]
+) -> Iterator[str]:
+    """What the nodes of a cloud take by their flavors, which may be more than they ask for."""
+    for host, fact in facts.items():
+        nodes = [node for node in cluster.nodes if allocations.hosts.get(node.name) == host]
+        sizes = [found for node in nodes if (found := chosen(node, fact)) is not None]
+        for what, most, taken in (
+            ("servers", fact.most, _beyond(len(sizes), fact.most)),
+            ("CPUs", fact.cpus, _beyond(sum(each.cpus for each in sizes), fact.cpus)),
+            (
+                "MiB of memory",
+                fact.memory >> 20,
+                _beyond(sum(each.memory for each in sizes) >> 20, fact.memory >> 20),
+            ),
+        ):
+            if most and taken:
+                yield (
+                    f"host {host}: the quota of its project leaves {most} {what}, and the nodes "
+                    f"there take {taken}. See `openstack quota show`, or take fewer nodes."
+                )
+
+
+def _beyond(taken: int, most: int) -> str:
+    return str(taken) if taken > most else ""
 
 
 def _named(route: Route, leaving: Mapping[str, str]) -> Route:
@@ -196,7 +225,11 @@ REDFISH_SHORTEST = 8
 
 def _unrestored(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
     """A host that runs no commands for nospoon cannot be asked whether it has rebooted."""
-    deaf = {host.name for host in cluster.hosts if not host.runs_commands}
+    deaf = {
+        each.name
+        for each in cluster.hosts
+        if not each.runs_commands and not each.declares.has_ports
+    }
     wanted = {PowerPolicy.PREVIOUS, PowerPolicy.ALWAYS_ON}
     there = {
         allocations.hosts.get(node.name, "") for node in cluster.nodes if node.restore in wanted

@@ -24,6 +24,7 @@ from nospoon.model.connections import BootMethod
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import (
     Bmc,
+    BootImage,
     Image,
     Key,
     Kind,
@@ -35,15 +36,18 @@ from nospoon.model.resources import (
     NetbootService,
     Outlet,
     Pool,
+    Port,
     Reservation,
     Resource,
     Tunnel,
     Volume,
+    boot_image,
 )
 from nospoon.plan import identity, notes
 from nospoon.plan.addresses import reserved
 from nospoon.plan.allocate import Allocations, Endpoint
 from nospoon.plan.enrol import in_ironic
+from nospoon.plan.flavors import chosen
 from nospoon.plan.notes import Noted
 from nospoon.plan.nova import in_nova
 from nospoon.plan.numbers import number_of, of_host
@@ -72,6 +76,7 @@ class Surroundings:
     `pool_roots` by host; `images` by their `source`; `credentials_keys` by node;
     `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives. `boot_port`:
     where boot scripts are served by HTTP. `adopted`: machines of others that are nodes, by UUID.
+    `flavors`: what the machines of nodes have, by node.
     """
 
     pool_roots: Mapping[str, str]
@@ -81,6 +86,7 @@ class Surroundings:
     certificate: str = ""
     boot_port: int = 8069
     adopted: Mapping[UUID, Adoptable] = field(default_factory=dict)
+    flavors: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(
@@ -106,15 +112,29 @@ class _Resolver:
 
     def resources(self) -> Iterator[Resource]:
         for host in self.used_hosts:
-            end = identity.pool_end(self.hosts[host].uri)
-            path = f"{self.around.pool_roots[host]}/{self.pool}{end}"
-            yield Resource(self._pool_key(host), Pool(path=path))
-            yield from self._images(host)
+            yield from self._storage(self.hosts[host])
         for host in self.used_hosts:
             yield from self._links(self.hosts[host])
         for node in self.cluster.nodes:
             yield from self._node(node, self.hosts[self.allocations.hosts[node.name]])
         yield from in_nova(self.cluster, self.id)
+
+    def _storage(self, host: Host) -> Iterator[Resource]:
+        """What machines' disks are made in and of, and what machines boot that ask us."""
+        if host.declares.has_pools:
+            end = identity.pool_end(host.uri)
+            path = f"{self.around.pool_roots[host.name]}/{self.pool}{end}"
+            yield Resource(self._pool_key(host.name), Pool(path=path))
+            yield from self._images(host.name)
+        if host.declares.has_boot_image:
+            for firmware in sorted({node.firmware for node in self._nodes_on(host.name)}):
+                image = BootImage(firmware, self._boot_url(host))
+                yield Resource(boot_image(host.name, firmware), image)
+
+    def _boot_url(self, host: Host) -> str:
+        address = host.openstack.boot_address if host.openstack is not None else ""
+        shown = f"[{address}]" if ":" in address else address
+        return f"http://{shown}:{self.around.boot_port}"
 
     def _pool_key(self, host: str) -> Key:
         return Key(Kind.POOL, host, self.pool)
@@ -137,6 +157,10 @@ class _Resolver:
             return
         for network in self.cluster.networks:
             if network.existing:
+                continue
+            if host.declares.has_ports:
+                link = Link(identity.bridge_name(self.id, network.name), mtu=network.mtu)
+                yield Resource(Key(Kind.NETWORK, host.name, network.name), link)
                 continue
             yield Resource(
                 Key(Kind.NETWORK, host.name, network.name),
@@ -233,23 +257,46 @@ class _Resolver:
         volumes = [
             self._volume(node, host, index)
             for index, disk in enumerate(node.disks)
-            if not disk.volume
+            if not disk.volume and host.declares.has_pools
         ]
-        yield from volumes
+        ports = list(self._ports(node, host)) if host.declares.has_ports else []
+        yield from (*volumes, *ports)
         key = Key(Kind.MACHINE, host.name, node.name)
-        needs = [volume.key for volume in volumes] or [self._pool_key(host.name)]
-        if host.declares.has_networks:
-            needs += [
-                Key(Kind.NETWORK, host.name, name)
-                for name in dict.fromkeys(nic.network for nic in node.nics)
-                if not self.networks[name].existing
-            ]
+        needs = [each.key for each in (*volumes, *ports)]
+        if host.declares.has_boot_image:
+            needs.append(boot_image(host.name, node.firmware))
+        if host.declares.has_pools and not volumes:
+            needs.append(self._pool_key(host.name))
+        needs += self._networks_of(node, host)
         machine = self._machine(node, host, uuid)
         yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
         bmc = self._bmc(node, uuid, key, tuple(self._sizes(node, host, volumes)))
         yield bmc
         if self.cluster.ironic is not None:
             yield from in_ironic(self.cluster, node, machine, bmc, boots=self._boots(node, host))
+
+    def _networks_of(self, node: Node, host: Host) -> list[Key]:
+        """Those that are made for it."""
+        if not host.declares.has_networks:
+            return []
+        names = dict.fromkeys(nic.network for nic in node.nics)
+        return [
+            Key(Kind.NETWORK, host.name, name) for name in names if not self.networks[name].existing
+        ]
+
+    def _ports(self, node: Node, host: Host) -> Iterator[Resource]:
+        """One for each NIC. The cloud filters what is on networks of others, where it gives
+        addresses; ours are like a wire.
+        """
+        facts = self.around.facts.get(host.name)
+        own = facts.own_networks if facts is not None else frozenset()
+        for index, ((mac, name), nic) in enumerate(zip(self._nics(node), node.nics, strict=True)):
+            network = self.networks[nic.network]
+            where = self._bridge(host, name)
+            guarded = network.anti_spoofing or (network.existing and where not in own)
+            needs = () if network.existing else (Key(Kind.NETWORK, host.name, name),)
+            key = Key(Kind.PORT, host.name, f"{node.name}-{index}")
+            yield Resource(key, Port(where, mac, guarded), needs, node.name)
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:
         """The services from which a node boots by the network."""
@@ -290,23 +337,22 @@ class _Resolver:
         facts = self.around.facts.get(host.name)
         for index, disk in enumerate(node.disks):
             found = facts.volumes.get(disk.volume) if facts is not None else None
-            yield found.size if found is not None else made.get(f"{node.name}-{index}", 0)
+            yield found.size if found is not None else made.get(f"{node.name}-{index}", disk.size)
 
     def _machine(self, node: Node, host: Host, uuid: UUID) -> Machine:
         if node.adopted is not None:  # what it is, its owner decides
             return replace(self.around.adopted[uuid].machine, pool=self.pool)
+        kept = self.around.flavors.get(node.name, "")
+        size = chosen(node, self.around.facts.get(host.name), kept)
         return Machine(
             uuid=uuid,
-            cpus=node.cpus,
-            memory=node.memory,
+            cpus=size.cpus if size is not None else node.cpus,
+            memory=size.memory if size is not None else node.memory,
             arch=node.arch,
             firmware=node.firmware,
             tpm=node.tpm,
-            pool=self.pool,
-            disks=tuple(
-                _disk(disk, f"{node.name}-{i}", disk.serial or identity.disk_serial(uuid, i))
-                for i, disk in enumerate(node.disks)
-            ),
+            pool=self.pool if host.declares.has_pools else "",
+            disks=tuple(self._disk(node, host, uuid, i) for i in range(len(node.disks))),
             nics=tuple(
                 replace(
                     self._machine_nic(host, nic, mac, identity.port_name(uuid, i)),
@@ -318,7 +364,15 @@ class _Resolver:
             boot_iso=host.declares.boot is BootMethod.SCRIPT,
             ipv6=node.firmware is not Firmware.BIOS
             and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
+            flavor=size.name if size is not None else "",
+            zone=host.openstack.zone if host.openstack is not None else "",
         )
+
+    def _disk(self, node: Node, host: Host, uuid: UUID, index: int) -> MachineDisk:
+        disk, name = node.disks[index], f"{node.name}-{index}"
+        if not host.declares.has_pools:
+            return MachineDisk(name, disk.bus, serial="", size=disk.size)
+        return _disk(disk, name, disk.serial or identity.disk_serial(uuid, index))
 
     def _machine_nic(self, host: Host, nic: Nic, mac: str, port: str) -> MachineNic:
         bridge = self._bridge(host, nic.network)

@@ -19,6 +19,7 @@ from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources import (
     OWN_FORMAT,
     Bmc,
+    BootImage,
     Enrolled,
     Image,
     Link,
@@ -27,6 +28,7 @@ from nospoon.model.resources import (
     MachineNic,
     NetbootService,
     Pool,
+    Port,
     Reservation,
     Shape,
     Tunnel,
@@ -136,6 +138,7 @@ def describe(shape: Shape) -> str:
                 f"{counted(shape.cpus, 'CPU')}, {size(shape.memory)}, "
                 f"{shape.firmware}, {shape.arch}, "
                 f"{counted(len(shape.disks), 'disk')}, {counted(len(shape.nics), 'NIC')}"
+                + (f", flavor {shape.flavor}" if shape.flavor else "")
             )
         case Bmc():
             ipmi = f"ipmi {shape.ipmi}" if shape.ipmi else ""
@@ -143,6 +146,16 @@ def describe(shape: Shape) -> str:
             place = shape.outlet
             pdu = f"outlet {place.number} of {place.name}" if place is not None else ""
             return ", ".join(filter(None, (ipmi, redfish, pdu))) or "by the API only"
+        case _:
+            return _in_cloud(shape)
+
+
+def _in_cloud(shape: BootImage | Port | Enrolled) -> str:
+    match shape:
+        case BootImage():
+            return f"for {shape.firmware}, asks at {shape.url}"
+        case Port():
+            return f"{shape.mac} on {shape.network}" + (", guarded" if shape.guarded else "")
         case _:
             return _enrolled(shape)
 

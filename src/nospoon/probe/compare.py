@@ -35,6 +35,7 @@ def compare(machine: Machine, sizes: Mapping[str, int], found: Record) -> tuple[
         Finding(name, declared, seen, declared == seen)
         for name, of_machine, of_record in _SCALARS
         for declared, seen in [(of_machine(machine), of_record(found))]
+        if declared  # what is not declared is its cloud's choice
     )
     return (
         *scalars,
@@ -87,17 +88,24 @@ def _mib(size: int) -> str:
 
 
 def _disks(machine: Machine, sizes: Mapping[str, int], found: Record) -> tuple[Finding, ...]:
-    """Declared disks are looked for by serial; a disk that nobody declared is a finding too."""
+    """Declared disks are looked for by serial, those without in their order; a disk that nobody
+    declared is a finding too.
+    """
     by_serial = {disk.serial: disk for disk in found.disks}
+    known = {disk.serial for disk in machine.disks if disk.serial}
+    others = [disk for disk in found.disks if disk.serial not in known]
     declared = [
-        _disk(number, disk, sizes.get(disk.volume, 0), by_serial.get(disk.serial))
+        _disk(
+            number,
+            disk,
+            sizes.get(disk.volume, 0) or disk.size,
+            by_serial.get(disk.serial) if disk.serial else (others.pop(0) if others else None),
+        )
         for number, disk in enumerate(machine.disks)
     ]
-    known = {disk.serial for disk in machine.disks}
     strange = [
         Finding(f"disk {disk.name}", "none", _disk_text(disk.size, disk.bus, disk.serial), ok=False)
-        for disk in found.disks
-        if disk.serial not in known
+        for disk in others
     ]
     return (*declared, *strange)
 

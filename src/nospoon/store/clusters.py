@@ -232,6 +232,12 @@ def hosts_of(connection: Connection, cluster_id: UUID) -> list[Host]:
     return [msgspec.convert(row.host, Host) for row in rows]
 
 
+def all_hosts(connection: Connection) -> list[Host]:
+    """Where some cluster may have things."""
+    told = connection.execute(select(cluster_hosts.c.host)).scalars()
+    return [msgspec.convert(each, Host) for each in told]
+
+
 def put_hosts(connection: Connection, cluster_id: UUID, hosts: Sequence[Host]) -> None:
     """Remember these, as they are now; others that are known stay."""
     _drop_hosts(connection, cluster_id, [host.name for host in hosts])

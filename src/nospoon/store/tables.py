@@ -45,6 +45,13 @@ cluster_hosts = Table(
     Column("host", JSON, nullable=False),
 )
 
+cloud_logins = Table(
+    "cloud_logins",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("told", LargeBinary, nullable=False),
+)
+
 nodes = Table(
     "nodes",
     metadata,

@@ -97,7 +97,7 @@ def _to_prepare(cluster: Cluster, file: str, chosen: tuple[str, ...]) -> dict[st
     """Name -> Ansible's variables; a machine with several connections once."""
     from nospoon.plan.identity import physnet_bridge  # noqa: PLC0415  (not needed to check)
 
-    hosts = {h.name: h for h in cluster.hosts if h.declares.is_real}
+    hosts = {h.name: h for h in cluster.hosts if h.runs_commands and h.declares.is_real}
     unknown = sorted(set(chosen) - set(hosts))
     if unknown or not hosts:
         wanted = f"host {', '.join(unknown)}" if unknown else "libvirt host"

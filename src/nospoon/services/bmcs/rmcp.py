@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from nospoon.bmc import ipmi
 from nospoon.bmc.faults import Kind
@@ -174,11 +175,11 @@ class Rmcp:
         )
 
 
-def identity(config: BmcConfig, runtime: Runtime) -> Identity:
+def identity(config: BmcConfig, runtime: Runtime, smbios: UUID | None = None) -> Identity:
     """Who the BMC is, and who may log in.
 
-    A key K_G that a client set goes before the file's. The GUID is the node's UUID, least
-    significant byte first (IPMI 2.0 §20.8).
+    A key K_G that a client set goes before the file's. The GUID is the UUID that the machine's
+    guest sees, the node's or `smbios`, least significant byte first (IPMI 2.0 §20.8).
     """
     others = (
         Login(
@@ -194,7 +195,7 @@ def identity(config: BmcConfig, runtime: Runtime) -> Identity:
     return Identity(
         username=config.bmc.username.encode(),
         password=config.password.encode(),
-        guid=config.bmc.uuid.bytes[::-1],
+        guid=(smbios or config.bmc.uuid).bytes[::-1],
         kg=bytes.fromhex(runtime.settings.kg or config.k_g),
         others=tuple(others),
     )

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 from collections import deque
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from nospoon.bmc.aggregate import Bmc as Aggregate
 from nospoon.bmc.faults import Fault, Faults
@@ -29,7 +30,8 @@ class Served:
     `lane`: the task that talks to the machine, of which each waits for the one before it, so that
     a boot order that was told late does not undo what a power command told. `saved`: what is
     durable of the runtime state. `well`: set when a fault on demand is over that something waits
-    for. `gone`: it is served no more.
+    for. `gone`: it is served no more. `smbios`: the UUID that its machine's guest sees, where its
+    connection chose it.
     """
 
     config: BmcConfig
@@ -42,6 +44,7 @@ class Served:
     saved: Runtime = field(default_factory=Runtime)
     well: asyncio.Event | None = None
     gone: bool = False
+    smbios: UUID | None = None
 
     @property
     def faults(self) -> Faults | None:

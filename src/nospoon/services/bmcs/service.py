@@ -167,7 +167,7 @@ class BmcService:
         served = known if known is not None else self._new(config)
         was = served.bmc
         self._describe(served, config)
-        served.endpoint.renew(identity(config, served.aggregate.runtime))
+        served.endpoint.renew(identity(config, served.aggregate.runtime, served.smbios))
         self._served[config.bmc.uuid] = served
         if config.bmc.ipmi_port:
             self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
@@ -262,7 +262,7 @@ class BmcService:
         if self._served.get(served.bmc.uuid) is not served:
             return
         if after.settings is not before.settings:
-            served.endpoint.renew(identity(served.config, after))
+            served.endpoint.renew(identity(served.config, after, served.smbios))
             self.listeners.accounts.put(served.config, after.settings.users)
             self._list_users(served)
         if before.has_power and not after.has_power:
@@ -372,6 +372,10 @@ class BmcService:
         """Something happened to a machine."""
         served = self._served.get(event.uuid)
         if served is not None:
+            if event.smbios not in (None, served.smbios):
+                served.smbios = event.smbios
+                renewed = identity(served.config, served.aggregate.runtime, served.smbios)
+                served.endpoint.renew(renewed)
             self.feed(served, MachineReported(event))
         elif event.told is not None:
             self._early[event.uuid] = event

@@ -102,7 +102,8 @@ class _Service:
         if answer is None or loader not in RENDERERS:
             return _unknown()
         place = grub_place if loader == "grub" else http_place
-        text = RENDERERS[loader](offer(answer, place(_base(request, answer), answer.uuid)))
+        named = answer.secret or answer.uuid
+        text = RENDERERS[loader](offer(answer, place(_base(request, answer), named)))
         if request.method == "HEAD":  # Starlette answers it where it answers GET
             return PlainTextResponse(text)
         try:
@@ -150,6 +151,8 @@ class _Service:
         answer = self._named(request)
         if answer is None or request.client is None:
             return None
+        if answer.secret is not None:
+            return answer
         peer, here = request.client, request.scope["server"]
         if self._peers.may_ask(answer.uuid, peer=(peer.host, peer.port), here=(here[0], here[1])):
             return answer

@@ -36,7 +36,8 @@ class BootAnswer:
     """What a machine shall do now. `profile` None with NETWORK: nothing to boot from there.
 
     `uri`: with HTTP, what to boot. `user_mode`: its NICs are QEMU's user-mode network, where this
-    machine has another address.
+    machine has another address. `secret`: the UUID that it asked with, where its cloud chose that
+    by chance, so that only its guest and its project know it; else None.
     """
 
     uuid: UUID
@@ -44,6 +45,7 @@ class BootAnswer:
     profile: ServedProfile | None = None
     uri: str = ""
     user_mode: bool = False
+    secret: UUID | None = None
 
 
 class BootAuthority(Protocol):

@@ -158,7 +158,7 @@ def system(served: Served) -> dict[str, Any]:
         "Manufacturer": "nospoon",
         "Model": f"{machine.arch} {machine.firmware}",
         "SerialNumber": machine.serial_number,
-        "UUID": uuid,
+        "UUID": str(served.smbios or uuid),
         "AssetTag": _asset_tag(served),
         "PowerState": POWER_STATES[served.aggregate.power],
         "PowerRestorePolicy": POLICIES[served.aggregate.runtime.settings.policy],

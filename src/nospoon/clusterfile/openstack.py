@@ -1,0 +1,71 @@
+"""`hosts: NAME: openstack:` of the cluster file: a project of a cloud, whose servers are nodes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nospoon.clusterfile.cloud import CloudOrName, CloudSection
+from nospoon.clusterfile.fields import Address
+from nospoon.clusterfile.section import Section, Text
+from nospoon.errors import UsageError
+from nospoon.model.connections import OpenStack
+
+WHO = (
+    "user_id", "username", "user_domain_id", "user_domain_name", "project_id", "project_name",
+    "project_domain_id", "project_domain_name", "application_credential_id",
+    "application_credential_name", "system_scope", "trust_id",
+)  # fmt: skip
+"""Who logs in, and where to: what is no secret of `auth`."""
+
+
+class OpenStackSection(Section):
+    """Nodes are servers of Nova, with ports of Neutron, which boot an image of nospoon's."""
+
+    cloud: CloudOrName = Field(
+        description="A cloud of your clouds.yaml; `envvars`: what `OS_*` says. The nospoon command "
+        "puts its settings in place of the name."
+    )
+    region: Text | None = Field(
+        None, description="Region; default: the one that clouds.yaml names for this cloud."
+    )
+    flavors: Annotated[list[Text], Field(min_length=1)] | None = Field(
+        None,
+        description="Flavors that nodes may have, by name or id; the smallest that fits is taken. "
+        "Default: all that the project sees.",
+    )
+    availability_zone: Text = Field("", description="Availability zone; default: Nova's choice.")
+    boot_address: Address = Field(
+        description="Address of the daemon's machine as guests reach it: they ask there at each "
+        "power-on what to boot."
+    )
+
+
+def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
+    """The host's connection, and the settings of its cloud as JSON, which have secrets.
+
+    Raises `UsageError` for a cloud of which there is only the name.
+    """
+    if not isinstance(section.cloud, CloudSection):
+        raise UsageError(
+            f"unknown cloud {section.cloud!r}",
+            hint="The nospoon command reads clouds.yaml and writes out what it says.",
+        )
+    told = section.cloud.told() | ({"region_name": section.region} if section.region else {})
+    made = OpenStack(
+        cloud=section.cloud.name or "cloud",
+        at=_at(told),
+        flavors=tuple(section.flavors or ()),
+        zone=section.availability_zone,
+        boot_address=str(section.boot_address),
+    )
+    return made, json.dumps(told, sort_keys=True)
+
+
+def _at(told: dict[str, Any]) -> str:
+    """The same for the same user, project and region of a cloud."""
+    auth = told.get("auth", {})
+    who = [f"{key}={auth[key]}" for key in WHO if auth.get(key)]
+    return " ".join([str(auth.get("auth_url", "")), str(told.get("region_name", "")), *who])

@@ -1,0 +1,93 @@
+"""Logins at clouds: what cluster files say of them, under names that tell nothing.
+
+A host refers to its login by that name, so that no secret is kept with hosts. The name is a keyed
+digest of all that the file says: nobody has a login under it who does not know what it says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from nospoon.errors import ProviderError
+from nospoon.model.cluster import Cluster, Host
+from nospoon.store.crypt import Cipher
+
+MOST_PLANNED = 1000
+"""Logins of clusters that are not there: of more, the oldest is forgotten."""
+
+
+def with_new_logins(known: Iterable[Host], now: Iterable[Host]) -> tuple[Host, ...]:
+    """Hosts of before, with the logins that a file has for the same projects now: those of before
+    may be refused since.
+    """
+    given = {each.openstack.at: each.openstack.login for each in now if each.openstack is not None}
+    return tuple(
+        replace(each, openstack=replace(each.openstack, login=given[each.openstack.at]))
+        if each.openstack is not None and each.openstack.at in given
+        else each
+        for each in known
+    )
+
+
+class Logins:
+    """Knows each login of the store, and those of plans that were made of late."""
+
+    def __init__(self, cipher: Cipher) -> None:
+        self._cipher = cipher
+        self._kept: dict[str, str] = {}
+        self._planned: dict[str, str] = {}
+        self._lock = Lock()  # files are read in threads
+
+    def taken(self, cluster: Cluster) -> Cluster:
+        """The cluster with the names of its logins in its hosts, instead of what they say."""
+        if not cluster.logins:
+            return cluster
+        names = {host: self._name(told) for host, told in cluster.logins}
+        with self._lock:
+            for host, told in cluster.logins:
+                self._planned.pop(names[host], None)
+                self._planned[names[host]] = told
+            while len(self._planned) > MOST_PLANNED:
+                del self._planned[next(iter(self._planned))]
+        hosts = tuple(
+            replace(host, openstack=replace(host.openstack, login=names[host.name]))
+            if host.openstack is not None
+            else host
+            for host in cluster.hosts
+        )
+        return replace(cluster, hosts=hosts, logins=())
+
+    def sealed(self, hosts: Iterable[Host]) -> dict[str, bytes]:
+        """The logins of these hosts as the store keeps them; from now on they are remembered."""
+        names = {each.openstack.login for each in hosts if each.openstack is not None}
+        with self._lock:
+            found = {name: self._told(name) for name in names if self._told(name)}
+            self._kept |= found
+        return {name: self._cipher.encrypt(told) for name, told in found.items()}
+
+    def restore(self, kept: Mapping[str, bytes]) -> None:
+        """What the store has."""
+        with self._lock:
+            self._kept |= {name: self._cipher.decrypt(told) for name, told in kept.items()}
+
+    def of(self, name: str) -> dict[str, Any]:
+        """What openstacksdk is told. Raises `ProviderError` for one that nobody knows any more."""
+        with self._lock:
+            told = self._told(name)
+        if not told:
+            raise ProviderError(
+                "the login at its cloud is not known any more",
+                hint="Run `nospoon up` with its file, which has it.",
+            )
+        found: dict[str, Any] = json.loads(told)
+        return found
+
+    def _told(self, name: str) -> str:
+        return self._kept.get(name) or self._planned.get(name, "")
+
+    def _name(self, told: str) -> str:
+        return self._cipher.digest(f"login\0{told}")

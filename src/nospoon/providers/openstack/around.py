@@ -1,0 +1,66 @@
+"""What all drivers of one cloud share: its APIs, whose things are ours, and what is in Neutron."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from nospoon.errors import NotOurs, ProviderError
+from nospoon.model.cluster import Host
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Shape
+from nospoon.providers.openstack.api import Api, Service
+from nospoon.providers.openstack.tags import Tagged, of_description
+
+BuildImage = Callable[[str], Awaitable[Path]]
+"""URL that it asks at -> path of a boot image."""
+
+
+@dataclass(slots=True)
+class Around:
+    """`host`: as the cluster file describes the cloud."""
+
+    api: Api
+    host: Host
+    deployment: str
+    build_image: BuildImage
+
+    def is_ours(self, told: Tagged | None, cluster: UUID | None) -> bool:
+        """Whether a thing with this tag is of this deployment, and of the cluster, None for any."""
+        return (
+            told is not None
+            and told.tag.deployment == self.deployment
+            and cluster in (None, told.tag.cluster)
+        )
+
+    def observed(self, kind: Kind, shape: Shape, told: Tagged, *, fault: str = "") -> Observed:
+        return Observed(Key(kind, self.host.name, told.name), shape, told.tag, fault=fault)
+
+    def refuse_others(self, key: Key, told: Tagged | None, tag: OwnerTag) -> None:
+        """Raises `NotOurs` for a thing that has not this cluster's tag."""
+        if not self.is_ours(told, tag.cluster):
+            raise NotOurs(
+                f"{key} is not managed by nospoon in cloud {self.api.name}: it is left unchanged"
+            )
+
+    async def networks(self) -> list[Mapping[str, Any]]:
+        """All that the project sees."""
+        return [each async for each in self.api.listed(Service.NEUTRON, "/networks")]
+
+    async def network(self, name: str) -> Mapping[str, Any]:
+        """One by name or id; ours have names of their own. Raises `ProviderError`."""
+        found = [each for each in await self.networks() if name in (each["name"], each["id"])]
+        if len(found) == 1:
+            return found[0]
+        several = "several networks of that name: name one by its id" if found else "none"
+        raise ProviderError(
+            f"network {name} in cloud {self.api.name}: there is {several}",
+            hint="See `openstack network list`.",
+        )
+
+
+def tag_of(record: Mapping[str, Any]) -> Tagged | None:
+    """That of a network or port."""
+    return of_description(record.get("description"))

@@ -1,0 +1,178 @@
+"""A project of a cloud: what it can do, and its drivers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from nospoon.errors import ProviderError
+from nospoon.model.capabilities import Capabilities, ChangeRule
+from nospoon.model.cluster import Arch, Host
+from nospoon.model.host_facts import Adoptable, HostFacts, SizeOffered
+from nospoon.model.resources import Kind
+from nospoon.providers.base import Driver
+from nospoon.providers.cloud_calls import Means
+from nospoon.providers.openstack.api import PARALLEL, Api, Service
+from nospoon.providers.openstack.around import Around, BuildImage, tag_of
+from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
+from nospoon.providers.openstack.networks import NetworkDriver
+from nospoon.providers.openstack.ports import PortDriver
+from nospoon.providers.openstack.roster import Roster
+from nospoon.providers.openstack.servers import ServerDriver
+from nospoon.providers.recorder import Recorder
+from nospoon.runtime.reach import Reach
+from nospoon.runtime.tasks import Tasks
+
+RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
+    Kind.NETWORK: {"mtu": ChangeRule.LIVE},
+    Kind.MACHINE: {"boot_order": ChangeRule.LIVE, "ipv6": ChangeRule.LIVE, "nics": ChangeRule.LIVE},
+}
+GIB, MIB = 1 << 30, 1 << 20
+UNLIMITED = -1
+
+
+class OpenStackConnection:
+    """A `Connection`. `told`: what openstacksdk is told of the cloud; `records`: directory for
+    consoles.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        deployment: str,
+        told: Mapping[str, Any],
+        *,
+        reach: Reach,
+        build_image: BuildImage,
+        records: Path,
+    ) -> None:
+        assert host.openstack is not None, "a host of this kind"
+        self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=f"cloud {host.name}")
+        self._api = Api(host.openstack.cloud, told, Means(self._threads, reach))
+        self._around = Around(self._api, host, deployment, build_image)
+        self._tasks = Tasks(f"cloud {host.name}")
+        self._recorder = Recorder(records, self._tasks)
+        self._machines = ServerDriver(self._around, self._recorder)
+        self._drivers: dict[Kind, Driver] = {
+            Kind.NETWORK: NetworkDriver(self._around),
+            Kind.PORT: PortDriver(self._around),
+            Kind.BOOT_IMAGE: BootImageDriver(self._around),
+            Kind.MACHINE: self._machines,
+        }
+
+    @property
+    def drivers(self) -> Mapping[Kind, Driver]:
+        return self._drivers
+
+    @property
+    def machine_driver(self) -> ServerDriver:
+        return self._machines
+
+    async def capabilities(self) -> Capabilities:
+        assert self._around.host.openstack is not None, "a host of this kind"
+        return Capabilities(
+            kinds=frozenset(self._drivers),
+            firmwares=frozenset(FIRMWARES),
+            archs=frozenset({Arch.X86_64}),
+            tpm=False,
+            managed_networks=True,
+            accelerator="nova",
+            anti_spoofing=True,
+            identity=self._around.host.openstack.at,
+            rules=RULES,
+        )
+
+    async def deployments(self) -> Mapping[str, int]:
+        servers = [each.told for each in await Roster(self._around).servers()]
+        networks = [tag_of(each) for each in await self._around.networks()]
+        return Counter(each.tag.deployment for each in (*servers, *networks) if each is not None)
+
+    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+        """Flavors, networks, and what is left of quotas beside what others of the project use."""
+        del pools, volumes
+        networks = await self._around.networks()
+        cpus, memory, most = await self._room()
+        can = HostFacts.of_one_that(await self.capabilities())
+        own = await self._api.project()
+        return HostFacts(
+            firmwares=can.firmwares,
+            archs=can.archs,
+            tpm=can.tpm,
+            managed_networks=can.managed_networks,
+            anti_spoofing=can.anti_spoofing,
+            identity=can.identity,
+            cpus=cpus,
+            memory=memory,
+            most=most,
+            real=True,
+            sizes=await self._sizes(),
+            networks=frozenset(str(each[key]) for each in networks for key in ("name", "id")),
+            own_networks=frozenset(
+                str(each[key])
+                for each in networks
+                if each.get("project_id") == own
+                for key in ("name", "id")
+            ),
+        )
+
+    async def _sizes(self) -> tuple[SizeOffered, ...]:
+        """Flavors that the file allows. Raises `ProviderError` for names that the cloud has not."""
+        found = [
+            SizeOffered(
+                name=str(each["name"]),
+                id=str(each["id"]),
+                cpus=int(each["vcpus"]),
+                memory=int(each["ram"]) * MIB,
+                disk=int(each.get("OS-FLV-EXT-DATA:ephemeral", 0)) * GIB,
+            )
+            async for each in self._api.listed(Service.NOVA, "/flavors/detail")
+        ]
+        assert self._around.host.openstack is not None, "a host of this kind"
+        allowed = self._around.host.openstack.flavors
+        names = {name for each in found for name in (each.name, each.id)}
+        missing = [name for name in allowed if name not in names]
+        if missing:
+            raise ProviderError(
+                f"cloud {self._api.name} has no flavor {', '.join(missing)}",
+                hint=f"It has {', '.join(each.name for each in found) or 'none'}.",
+            )
+        return tuple(each for each in found if not allowed or {each.name, each.id} & set(allowed))
+
+    async def _room(self) -> tuple[int, int, int]:
+        """CPUs, bytes of memory and servers that may be ours by the project's quotas; 0: as many as
+        one likes.
+        """
+        told = (await self._api.call(Service.NOVA, "GET", "/limits"))["limits"]["absolute"]
+        ours = await Roster(self._around).servers()
+        cpus = sum(each.cpus for each in ours)
+        memory = sum(each.memory for each in ours) // MIB
+        return (
+            _left(told, "maxTotalCores", "totalCoresUsed", cpus),
+            _left(told, "maxTotalRAMSize", "totalRAMUsed", memory) * MIB,
+            _left(told, "maxTotalInstances", "totalInstancesUsed", len(ours)),
+        )
+
+    async def adoptable(self) -> tuple[Adoptable, ...] | None:
+        """Not yet: none can be."""
+        return None
+
+    def configure(self, host: Host) -> None:
+        self._around.host = host
+
+    async def check(self) -> None:
+        await self._api.call(Service.NOVA, "GET", "/limits")
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        self._recorder.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _left(told: Mapping[str, Any], most: str, used: str, ours: int) -> int:
+    limit = int(told.get(most, UNLIMITED))
+    if limit == UNLIMITED:
+        return 0
+    return max(1, limit - int(told.get(used, 0)) + ours)

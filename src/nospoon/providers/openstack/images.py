@@ -1,0 +1,113 @@
+"""Boot images in Glance, one for each firmware of a cluster's nodes.
+
+https://docs.openstack.org/api-ref/image/v2/
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from nospoon.errors import Gone, ProviderError
+from nospoon.model.cluster import Firmware
+from nospoon.model.resources import BootImage, Kind, Observed, OwnerTag, Resource
+from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.around import Around
+from nospoon.providers.openstack.tags import PREFIX, Tagged, of_properties, properties
+
+URL, FIRMWARE = f"{PREFIX}url", f"{PREFIX}firmware"
+READY = "active"
+SHUT_DOWN = 10
+"""Seconds that a guest has to end by itself before Nova ends it (os_shutdown_timeout): `os-stop` is
+the only way to power a server off, and one that is still in its firmware does not react.
+"""
+BIOS, UEFI = "bios", "uefi"
+FIRMWARES = {Firmware.BIOS: BIOS, Firmware.UEFI: UEFI}
+"""Of `hw_firmware_type`."""
+
+
+class BootImageDriver:
+    kind = Kind.BOOT_IMAGE
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        found = []
+        for record, told in await self._ours(cluster):
+            fault = "" if record["status"] == READY else f"its upload is {record['status']}"
+            shape = BootImage(Firmware(record[FIRMWARE]), str(record[URL]))
+            found.append(self._around.observed(self.kind, shape, told, fault=fault))
+        return found
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        shape = resource.shape
+        assert isinstance(shape, BootImage), "keys of boot images have their shapes"
+        for record, told in await self._ours(tag.cluster):
+            if told.name == resource.key.name:  # half made, or made by a call that was not heard of
+                await self._delete(record)
+        built = await self._around.build_image(shape.url)
+        made = await self._around.api.call(
+            Service.GLANCE,
+            "POST",
+            "/images",
+            {
+                "name": f"nospoon-{tag.name}-{resource.key.name}",
+                "disk_format": "iso",
+                "container_format": "bare",
+                "visibility": "private",
+                "hw_firmware_type": FIRMWARES[shape.firmware],
+                "os_shutdown_timeout": str(SHUT_DOWN),
+                URL: shape.url,
+                FIRMWARE: str(shape.firmware),
+                **properties(Tagged(tag, resource.key.name)),
+            },
+        )
+        try:
+            await self._around.api.call(
+                Service.GLANCE,
+                "PUT",
+                f"/images/{made['id']}/file",
+                data=await asyncio.to_thread(built.read_bytes),
+                headers={"Content-Type": "application/octet-stream"},
+            )
+        except ProviderError:
+            await self._delete(made)
+            raise
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        """Nothing of an image can change: another one takes its place."""
+        del observed
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        for record, told in await self._ours(observed.tag.cluster):
+            if told.name == observed.key.name:
+                await self._delete(record)
+
+    async def of_cluster(self, cluster: UUID) -> list[tuple[Mapping[str, Any], BootImage]]:
+        """Those that are ready, as Glance has them."""
+        return [
+            (record, BootImage(Firmware(record[FIRMWARE]), str(record[URL])))
+            for record, _ in await self._ours(cluster)
+            if record["status"] == READY
+        ]
+
+    async def _delete(self, record: Mapping[str, Any]) -> None:
+        try:
+            await self._around.api.call(Service.GLANCE, "DELETE", f"/images/{record['id']}")
+        except Gone:
+            return
+
+    async def _ours(self, cluster: UUID | None) -> list[tuple[Mapping[str, Any], Tagged]]:
+        query = {f"{PREFIX}deployment": self._around.deployment}
+        if cluster is not None:
+            query[f"{PREFIX}cluster"] = str(cluster)
+        listed = self._around.api.listed(Service.GLANCE, "/images", **query)
+        return [
+            (record, told)
+            async for record in listed
+            if URL in record and (told := of_properties(record)) is not None
+        ]

@@ -1,0 +1,85 @@
+"""Ports of Neutron: one for each NIC, with its MAC.
+
+https://docs.openstack.org/api-ref/network/v2/#ports
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from nospoon.errors import Gone
+from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
+from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.around import Around, tag_of
+from nospoon.providers.openstack.tags import Tagged, described
+
+BY_ID = "id"
+"""Noted of a port whose network the file names by id."""
+
+
+class PortDriver:
+    kind = Kind.PORT
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        names = {each["id"]: str(each["name"]) for each in await self._around.networks()}
+        found = []
+        async for record in self._around.api.listed(Service.NEUTRON, "/ports"):
+            told = tag_of(record)
+            if told is None or not self._around.is_ours(told, cluster):
+                continue
+            id_ = str(record["network_id"])
+            network = id_ if told.more == BY_ID else names.get(id_, id_)
+            guarded = bool(record.get("port_security_enabled", True))
+            shape = Port(network, str(record["mac_address"]), guarded)
+            found.append(self._around.observed(self.kind, shape, told))
+        return found
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        shape = _port(resource)
+        network = await self._around.network(shape.network)
+        for record in await self._with(shape.mac, network["id"]):
+            self._around.refuse_others(resource.key, tag_of(record), tag)
+            return
+        by_id = BY_ID if shape.network == network["id"] else ""
+        body = {
+            "network_id": network["id"],
+            "mac_address": shape.mac,
+            "name": f"{tag.name}-{resource.key.name}",
+            "description": described(Tagged(tag, resource.key.name, by_id)),
+            "port_security_enabled": shape.guarded,
+            # without an address on a wire of ours, which Nova takes by `ip_allocation: none`
+            **({"fixed_ips": []} if tag_of(network) is not None else {}),
+        }
+        await self._around.api.call(Service.NEUTRON, "POST", "/ports", {"port": body})
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        """Nothing of a port can change: it is replaced."""
+        del observed
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        shape = observed.shape
+        assert isinstance(shape, Port), "port keys have port shapes"
+        try:
+            network = await self._around.network(shape.network)
+            for record in await self._with(shape.mac, network["id"]):
+                self._around.refuse_others(observed.key, tag_of(record), observed.tag)
+                path = f"/ports/{record['id']}"
+                await self._around.api.call(Service.NEUTRON, "DELETE", path)
+        except Gone:
+            return
+
+    async def _with(self, mac: str, network: str) -> list[Mapping[str, Any]]:
+        query = {"mac_address": mac, "network_id": network}
+        listed = self._around.api.listed(Service.NEUTRON, "/ports", **query)
+        return [each async for each in listed]
+
+
+def _port(resource: Resource) -> Port:
+    assert isinstance(resource.shape, Port), "port keys have port shapes"
+    return resource.shape

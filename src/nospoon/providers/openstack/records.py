@@ -1,0 +1,43 @@
+"""What the console log of a server says that it did not say before (os-getConsoleOutput).
+
+Nova gives the end of a log, 100 KiB of it. Where nothing of what was known is in it any more, what
+came between is lost, and that is said in the record; a boot begins a log anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+OVERLAP = 512
+GAP = "\r\n[nospoon: something of this console is missing here]\r\n"
+
+
+@dataclass(slots=True)
+class Known:
+    """What a log said last: its length, a digest of it, and its end."""
+
+    length: int = 0
+    digest: bytes = b""
+    end: str = ""
+
+    def more(self, log: str, *, begun_anew: bool) -> str:
+        """What is new of a log, with a mark where something is missing; it is known from now on.
+
+        `begun_anew`: the machine was started since.
+        """
+        found = self._more(log, begun_anew=begun_anew)
+        self.length, self.digest, self.end = len(log), _digest(log), log[-OVERLAP:]
+        return found
+
+    def _more(self, log: str, *, begun_anew: bool) -> str:
+        if _digest(log[: self.length]) == self.digest or not self.length:
+            return log[self.length :]
+        at = log.rfind(self.end)
+        if at >= 0:
+            return log[at + len(self.end) :]
+        return log if begun_anew else f"{GAP}{log}"
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

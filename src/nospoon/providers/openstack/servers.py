@@ -1,0 +1,430 @@
+"""The driver of Kind.MACHINE: servers of Nova, which boot our image and ask it what to do.
+
+https://docs.openstack.org/api-ref/compute/
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
+from nospoon.model.boot import BootPlan
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.providers.base import ConsoleStream
+from nospoon.providers.feed import EventFeed
+from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.around import Around, tag_of
+from nospoon.providers.openstack.images import BootImageDriver
+from nospoon.providers.openstack.records import Known
+from nospoon.providers.openstack.roster import Roster, Server, metadata
+from nospoon.providers.recorder import Recorder
+from nospoon.runtime import clock
+
+log = structlog.get_logger()
+GIB = 1 << 30
+BUILD, POWER, REMOVE = 600.0, 120.0, 120.0
+"""Seconds within which Nova builds a server, changes its power, removes it."""
+SOON, SELDOM = 2.0, 10.0
+"""Seconds from one look at all servers to the next, while something changes, and while nothing
+does.
+"""
+RESTLESS = 60.0
+"""Seconds for which a server may still change that was told to."""
+BUSY = "task_state"
+"""In Nova's refusal of what it cannot do while it does something else (409)."""
+
+
+class ServerDriver:
+    """`recorder`: keeps consoles, here."""
+
+    kind = Kind.MACHINE
+    boot_order = None
+    drives = None
+    snapshots = None
+    firmware_keys = None
+    adoption = None
+
+    def __init__(self, around: Around, recorder: Recorder) -> None:
+        self._around, self._recorder = around, recorder
+        self._roster = Roster(around)
+        self._images = BootImageDriver(around)
+        self._feed = EventFeed()
+        self._known: dict[UUID, MachineEvent] = {}
+        self._consoles: dict[UUID, Known] = {}
+        self._started: set[UUID] = set()
+        self._restless = 0.0
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        servers = await self._roster.servers(cluster)
+        plugged: dict[str, set[str]] = {}
+        if servers:
+            async for port in self._around.api.listed(Service.NEUTRON, "/ports"):
+                plugged.setdefault(port["device_id"], set()).add(port["mac_address"])
+        found = []
+        for each in servers:
+            macs = plugged.get(str(each.id), set())
+            nics = tuple(nic for nic in each.shape.nics if nic.mac in macs)
+            seen = self._around.observed(
+                self.kind, replace(each.shape, nics=nics), each.told, fault=each.fault
+            )
+            found.append(replace(seen, running=each.power is PowerState.ON))
+        return found
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        """It is off when this returns: Nova starts what it builds, and our image waits to be told
+        what to boot.
+        """
+        shape = _machine(resource)
+        there = await self._roster.of(shape.uuid)
+        if there is not None and there.power is PowerState.FAILED:
+            await self._remove(there)
+            there = None
+        if there is None:
+            await self._build(resource, shape, tag)
+        else:
+            self._around.refuse_others(resource.key, there.told, tag)
+            await self._built(str(there.id))
+        if shape.uuid not in self._known:  # who is known runs because somebody wants that
+            await self._power_off(shape.uuid)
+        made = await self._must(shape.uuid)
+        self._tell(made.event(MachineChange.DEFINED))
+
+    async def _build(self, resource: Resource, shape: Machine, tag: OwnerTag) -> Server:
+        ports = [await self._port(resource, nic.mac, tag) for nic in shape.nics]
+        image = await self._image(shape, tag)
+        disks = [
+            {
+                "source_type": "blank",
+                "destination_type": "local",
+                "boot_index": -1,
+                "disk_bus": disk.bus,
+                "device_type": "disk",
+                "volume_size": -(-disk.size // GIB),
+                "delete_on_termination": True,
+            }
+            for disk in shape.disks
+        ]
+        cd = {
+            "source_type": "image",
+            "uuid": image,
+            "destination_type": "local",
+            "boot_index": 0,
+            "delete_on_termination": True,
+        }
+        server = {
+            "name": f"{tag.name}-{resource.key.name}",
+            "imageRef": image,
+            "flavorRef": await self._flavor(shape.flavor),
+            "networks": [{"port": port} for port in ports] or "none",
+            "block_device_mapping_v2": [cd, *disks],
+            "metadata": metadata(resource.key.name, shape, tag),
+            **({"availability_zone": shape.zone} if shape.zone else {}),
+        }
+        answer = await self._around.api.call(Service.NOVA, "POST", "/servers", {"server": server})
+        self._stir()
+        id_ = answer["server"]["id"]
+        try:
+            return await self._built(id_)
+        except ProviderError as error:
+            await self._forget(id_)
+            raise error from None
+
+    async def _built(self, id_: str) -> Server:
+        """Once Nova has built it. Raises `ProviderError` with Nova's words where it has not."""
+        end = clock.monotonic() + BUILD
+        while clock.monotonic() < end:
+            record = (await self._around.api.call(Service.NOVA, "GET", f"/servers/{id_}"))["server"]
+            server = self._roster.read(record)
+            if server is None:
+                raise Gone(f"server {id_} went while it was built")
+            if server.status == "ERROR":
+                raise ProviderError(f"Nova could not build server {id_}: {server.fault}")
+            if not _is_building(server):
+                return server
+            await asyncio.sleep(1.0)
+        raise ProviderError(f"server {id_} is not built after {BUILD:.0f} s")
+
+    async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> str:
+        listed = self._around.api.listed(Service.NEUTRON, "/ports", mac_address=mac)
+        async for record in listed:
+            if self._around.is_ours(tag_of(record), tag.cluster):
+                return str(record["id"])
+        raise Gone(f"{resource.key} has no port with MAC {mac}", hint="Run `nospoon up` again.")
+
+    async def _image(self, shape: Machine, tag: OwnerTag) -> str:
+        found = await self._images.of_cluster(tag.cluster)
+        for record, image in found:
+            if image.firmware is shape.firmware:
+                return str(record["id"])
+        raise Gone(
+            f"there is no boot image for {shape.firmware} in cloud {self._around.api.name}",
+            hint="Run `nospoon up` again.",
+        )
+
+    async def _flavor(self, name: str) -> str:
+        async for each in self._around.api.listed(Service.NOVA, "/flavors"):
+            if each["name"] == name:
+                return str(each["id"])
+        raise ProviderError(
+            f"cloud {self._around.api.name} has no flavor {name} any more", hint="Plan again."
+        )
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        before, shape = observed.shape, _machine(desired)
+        assert isinstance(before, Machine), "machine keys have machine shapes"
+        server = await self._must(shape.uuid)
+        self._around.refuse_others(desired.key, server.told, tag)
+        had, wanted = {nic.mac for nic in before.nics}, {nic.mac for nic in shape.nics}
+        path = f"/servers/{server.id}"
+        for mac in sorted(wanted - had):
+            body = {"interfaceAttachment": {"port_id": await self._port(desired, mac, tag)}}
+            await self._around.api.call(Service.NOVA, "POST", f"{path}/os-interface", body)
+        told = {"metadata": metadata(desired.key.name, shape, tag)}
+        await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", told)
+
+    async def delete(self, observed: Observed) -> None:
+        assert isinstance(observed.shape, Machine), "machine keys have machine shapes"
+        machine = observed.shape.uuid
+        server = await self._roster.of(machine)
+        if server is not None:
+            self._around.refuse_others(observed.key, server.told, observed.tag)
+            await self._remove(server)
+        if self._known.pop(machine, None) is not None:
+            now = clock.unix()
+            gone = MachineEvent(machine, MachineChange.UNDEFINED, PowerState.ABSENT, now)
+            self._feed.publish(gone)
+        self._consoles.pop(machine, None)
+
+    async def _remove(self, server: Server) -> None:
+        await self._forget(str(server.id))
+        end = clock.monotonic() + REMOVE
+        while await self._roster.of(server.machine) is not None:
+            if clock.monotonic() > end:
+                raise ProviderError(f"server {server.id} is still there after {REMOVE:.0f} s")
+            await asyncio.sleep(0.5)
+
+    async def _forget(self, id_: str) -> None:
+        try:
+            await self._around.api.call(Service.NOVA, "DELETE", f"/servers/{id_}")
+        except Gone:
+            return
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        """`boot` is not told: the image asks for it."""
+        del boot
+        await self._read_console(machine)
+        server = await self._must(machine)
+        on = server.power is PowerState.ON
+        match command, on:
+            case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
+                return
+            case (PowerCommand.ON | PowerCommand.CYCLE, False):
+                await self._power_on(machine)
+            case (PowerCommand.OFF, True):
+                await self._power_off(machine)
+            case (PowerCommand.SOFT, True):
+                await self._act(machine, {"os-stop": None})
+            case (PowerCommand.CYCLE, True):
+                await self._power_off(machine)
+                await self._power_on(machine)
+            case (PowerCommand.RESET, True):
+                self._started.add(machine)
+                await self._act(machine, {"reboot": {"type": "HARD"}})
+                now = await self._until(machine, lambda each: each.status == "ACTIVE", POWER)
+                self._tell(now.event(MachineChange.RESET))
+            case (PowerCommand.DIAG, True):
+                await self._act(machine, {"trigger_crash_dump": None})
+            case _:
+                raise ProviderError(f"machine {machine} is off: it cannot do {command}")
+
+    async def _power_on(self, machine: UUID) -> None:
+        self._started.add(machine)
+        await self._act(machine, {"os-start": None})
+        now = await self._until(machine, lambda each: each.power is PowerState.ON, POWER)
+        self._tell(now.event(MachineChange.STARTED))
+
+    async def _power_off(self, machine: UUID) -> None:
+        if (await self._must(machine)).power is PowerState.ON:
+            await self._act(machine, {"os-stop": None})
+        now = await self._until(machine, lambda each: each.power is not PowerState.ON, POWER)
+        await self._read_console(machine)
+        self._tell(now.event(MachineChange.STOPPED))
+
+    async def _act(self, machine: UUID, action: Mapping[str, Any]) -> None:
+        """One action; it waits while Nova is doing another."""
+        self._stir()
+        server = await self._must(machine)
+        end = clock.monotonic() + POWER
+        while True:
+            try:
+                path = f"/servers/{server.id}/action"
+                await self._around.api.call(Service.NOVA, "POST", path, action)
+            except Conflict as error:
+                if BUSY not in str(error) or clock.monotonic() > end:
+                    raise
+                await asyncio.sleep(1.0)
+            else:
+                return
+
+    async def _must(self, machine: UUID) -> Server:
+        server = await self._roster.of(machine)
+        if server is None:
+            raise Gone(
+                f"machine {machine} has no server in cloud {self._around.api.name}",
+                hint="`nospoon up` makes it again.",
+            )
+        return server
+
+    async def _until(
+        self, machine: UUID, is_it: Callable[[Server], bool], seconds: float
+    ) -> Server:
+        """Once the server is so, and Nova does nothing with it."""
+        end = clock.monotonic() + seconds
+        while True:
+            server = await self._must(machine)
+            if is_it(server) and not server.task:
+                return server
+            if server.status == "ERROR":
+                raise ProviderError(f"server {server.id} is in error: {server.fault}")
+            if clock.monotonic() > end:
+                raise ProviderError(
+                    f"server {server.id} is {server.status} ({server.task or 'no task'}) after "
+                    f"{seconds:.0f} s"
+                )
+            await asyncio.sleep(0.5)
+
+    async def machines(self) -> Sequence[MachineEvent]:
+        events = [each.event(MachineChange.OBSERVED) for each in await self._roster.servers()
+                  if not _is_building(each)]  # fmt: skip
+        self._known |= {each.uuid: each for each in events}
+        return events
+
+    async def watch(self) -> AsyncIterator[MachineEvent]:
+        with self._feed.listen() as queue:
+            _, since = await self._roster.changed("")
+            for event in await self.machines():
+                yield event
+            away = False
+            while True:
+                try:
+                    async with asyncio.timeout(SOON if self._is_restless() else SELDOM):
+                        yield await queue.get()
+                    continue
+                except TimeoutError:
+                    pass
+                try:
+                    records, since = await self._roster.changed(since)
+                    await self._read_consoles()
+                except HostUnreachable as error:
+                    log.warning(
+                        "cloud does not answer", cloud=self._around.api.name, why=str(error)
+                    )
+                    for each in [] if away else list(self._known.values()):
+                        yield replace(
+                            each,
+                            change=MachineChange.UNREACHABLE,
+                            power=PowerState.UNKNOWN,
+                            at=clock.unix(),
+                        )
+                    away = True
+                    continue
+                if away:
+                    away = False
+                    for event in await self.machines():
+                        yield event
+                for event in self._news(records):
+                    yield event
+
+    def _news(self, records: Collection[Mapping[str, Any]]) -> list[MachineEvent]:
+        """What happened that we did not do."""
+        found = []
+        servers = (self._roster.read(each) for each in records)
+        for each in servers:
+            if each is None or not self._around.is_ours(each.told, None) or _is_building(each):
+                continue
+            before = self._known.get(each.machine)
+            if each.task or before is None or before.power is each.power:
+                continue  # what is made tells so itself, and so does what a BMC asked for
+            event = each.event(CHANGES.get(each.power, MachineChange.OBSERVED))
+            if event.power is PowerState.ON:
+                self._started.add(each.machine)
+            self._known[each.machine] = event
+            found.append(event)
+        gone = {str(each["id"]) for each in records if each["status"] == "DELETED"}
+        for machine, known in list(self._known.items()):
+            if known.smbios is not None and str(known.smbios) in gone:
+                del self._known[machine]
+                found.append(replace(
+                    known, change=MachineChange.UNDEFINED, power=PowerState.ABSENT, at=clock.unix()
+                ))  # fmt: skip
+        return found
+
+    def _tell(self, event: MachineEvent) -> None:
+        self._known[event.uuid] = event
+        self._feed.publish(event)
+
+    def _stir(self) -> None:
+        self._restless = clock.monotonic() + RESTLESS
+
+    def _is_restless(self) -> bool:
+        return clock.monotonic() < self._restless
+
+    async def _read_consoles(self) -> None:
+        on = [each.uuid for each in self._known.values() if each.power is PowerState.ON]
+        for outcome in await asyncio.gather(
+            *(self._read_console(each) for each in on), return_exceptions=True
+        ):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, ProviderError):
+                raise outcome
+
+    async def _read_console(self, machine: UUID) -> None:
+        """What it said since, into its record. A server that is not built yet has said nothing."""
+        server = self._known.get(machine)
+        if server is None or server.smbios is None:
+            return
+        path = f"/servers/{server.smbios}/action"
+        try:
+            answer = await self._around.api.call(
+                Service.NOVA, "POST", path, {"os-getConsoleOutput": {}}
+            )
+        except (Gone, Conflict):
+            return
+        known = self._consoles.setdefault(machine, Known())
+        text = str(answer["output"])
+        fresh = await asyncio.to_thread(known.more, text, begun_anew=machine in self._started)
+        if fresh:
+            self._started.discard(machine)
+            self._recorder.take(machine, fresh.encode())
+
+    async def console(self, machine: UUID) -> ConsoleStream:
+        raise ProviderError(
+            f"the console of machine {machine} cannot be typed at: cloud {self._around.api.name} "
+            "gives its log alone",
+            hint="`nospoon console --log` shows what it says.",
+        )
+
+    def console_record(self, machine: UUID) -> str:
+        return str(self._recorder.path(machine) or "")
+
+
+CHANGES = {
+    PowerState.ON: MachineChange.STARTED,
+    PowerState.OFF: MachineChange.SHUTDOWN,
+    PowerState.FAILED: MachineChange.FAILED,
+}
+
+
+def _is_building(server: Server) -> bool:
+    return server.status == "BUILD"
+
+
+def _machine(resource: Resource) -> Machine:
+    assert isinstance(resource.shape, Machine), "machine keys have machine shapes"
+    return resource.shape

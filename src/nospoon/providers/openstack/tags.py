@@ -1,0 +1,102 @@
+"""Whose a thing in a cloud is: in Nova's metadata, Glance's properties, Neutron's descriptions.
+
+Each is written with the thing itself, in one call: what is there and has no tag was never ours.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from nospoon.model.resources import OwnerTag
+
+FIRST = "nospoon:1"
+"""Begins a description of ours."""
+PARTS = 9
+PREFIX = "nospoon_"
+SAID = ("deployment", "cluster", "generation", "token", "owner", "uid", "name", "more")
+LONGEST_VALUE = 255
+"""Of metadata, in characters, and of a description in Neutron."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A tag, and the name that its thing's key has. `more`: what its driver notes with it."""
+
+    tag: OwnerTag
+    name: str
+    more: str = ""
+
+
+def described(told: Tagged) -> str:
+    """As a description: at most 255 characters."""
+    tag = told.tag
+    cluster = urlsafe_b64encode(tag.cluster.bytes).decode().rstrip("=")
+    uid = "" if tag.uid is None else str(tag.uid)
+    said = (FIRST, tag.deployment, cluster, str(tag.generation), uid, tag.name, told.name)
+    return ":".join((*said, told.more))
+
+
+def of_description(text: object) -> Tagged | None:
+    """None for what nospoon did not write."""
+    parts = str(text or "").split(":")
+    if len(parts) != PARTS or ":".join(parts[:2]) != FIRST:
+        return None
+    _, _, deployment, cluster, generation, uid, name, key, more = parts
+    try:
+        id_ = UUID(bytes=urlsafe_b64decode(f"{cluster}=="))
+        tag = OwnerTag(deployment, id_, int(generation), name=name, uid=int(uid) if uid else None)
+    except ValueError:
+        return None
+    return Tagged(tag, key, more)
+
+
+def properties(told: Tagged) -> dict[str, str]:
+    """As metadata of Nova and properties of Glance."""
+    tag = told.tag
+    said = {
+        "deployment": tag.deployment,
+        "cluster": str(tag.cluster),
+        "generation": str(tag.generation),
+        "token": tag.token,
+        "owner": tag.name,
+        "uid": "" if tag.uid is None else str(tag.uid),
+        "name": told.name,
+        "more": told.more,
+    }
+    return {f"{PREFIX}{key}": value for key, value in said.items()} | in_pieces("note", tag.note)
+
+
+def of_properties(told: Mapping[str, Any]) -> Tagged | None:
+    """None for what nospoon did not write."""
+    try:
+        said = {key: str(told[f"{PREFIX}{key}"]) for key in SAID}
+        tag = OwnerTag(
+            deployment=said["deployment"],
+            cluster=UUID(said["cluster"]),
+            generation=int(said["generation"]),
+            token=said["token"],
+            name=said["owner"],
+            uid=int(said["uid"]) if said["uid"] else None,
+            note=whole("note", told),
+        )
+    except (KeyError, ValueError):
+        return None
+    return Tagged(tag, said["name"], said["more"])
+
+
+def in_pieces(name: str, text: str) -> dict[str, str]:
+    """A long text as several values."""
+    pieces = [text[at : at + LONGEST_VALUE] for at in range(0, len(text), LONGEST_VALUE)]
+    return {f"{PREFIX}{name}_{number}": piece for number, piece in enumerate(pieces)}
+
+
+def whole(name: str, told: Mapping[str, Any]) -> str:
+    """The text that was cut into pieces."""
+    keys: Sequence[str] = [key for key in told if key.startswith(f"{PREFIX}{name}_")]
+    return "".join(
+        str(told[key]) for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2]))
+    )

@@ -1,0 +1,85 @@
+"""Hosts that are projects of a cloud: what the file says of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nospoon.clusterfile.load import load
+from nospoon.errors import SpecError, UsageError
+from nospoon.model.cluster import Cluster
+from nospoon.model.connections import ConnectionKind
+
+FILE = """
+cluster: dev
+hosts:
+  cloud:
+    openstack:
+      cloud:
+        name: mine
+        auth: {auth_url: http://192.0.2.1/v3, username: u, password: secret, project_name: p}
+      region: two
+      flavors: [metal]
+      boot_address: 198.51.100.1
+    physnets: {external: rack}
+networks: {external: {physnet: external}, provision: {}}
+nodes: [{name: n, nics: [{network: external}, {network: provision}]}]
+"""
+
+
+def read(text: str) -> Cluster:
+    return load(text, file="cluster.yaml")
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        read(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_host_names_its_cloud_and_where_guests_reach_us() -> None:
+    cluster = read(FILE)
+    (host,) = cluster.hosts
+    assert host.kind is ConnectionKind.OPENSTACK
+    assert host.openstack is not None
+    assert (host.openstack.cloud, host.openstack.flavors) == ("mine", ("metal",))
+    assert host.openstack.boot_address == "198.51.100.1"
+    assert host.where == "openstack: mine"
+    assert (host.overcommit.cpus, host.overcommit.memory) == (1, 1)
+
+
+def test_no_secret_is_kept_with_the_host() -> None:
+    cluster = read(FILE)
+    assert "secret" not in repr(cluster)
+    ((name, told),) = cluster.logins
+    assert name == "cloud"
+    assert json.loads(told)["auth"]["password"] == "secret"
+    assert json.loads(told)["region_name"] == "two"
+
+
+def test_a_new_password_leads_to_the_same_project() -> None:
+    before, after = read(FILE).hosts[0], read(FILE.replace("secret", "other")).hosts[0]
+    other = read(FILE.replace("region: two", "region: three")).hosts[0]
+    assert before.server == after.server
+    assert before.server != other.server
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("    libvirt: qemu:///system\n", "expected one of libvirt and openstack, got both"),
+        ("    ssh: root@a\n", "a cloud is reached by its APIs: expected no ssh"),
+        ("    address: 192.0.2.7\n", "a cloud is reached by its APIs: expected no address"),
+        ("    overcommit: {cpus: 2}\n", "what a cloud gives is its project's quota"),
+    ],
+)
+def test_what_a_cloud_cannot_have_is_refused(more: str, said: str) -> None:
+    text = FILE.replace("    physnets", f"{more}    physnets")
+    assert any(said in problem for problem in problems(text))
+
+
+def test_a_cloud_of_which_there_is_only_the_name_is_the_commands_to_look_up() -> None:
+    start, end = FILE.index("      cloud:\n"), FILE.index("      region")
+    with pytest.raises(UsageError, match="unknown cloud 'mine'"):
+        read(f"{FILE[:start]}      cloud: mine\n{FILE[end:]}")

@@ -1,0 +1,65 @@
+"""Sizes that a cloud offers: the smallest that fits, kept while it fits, and why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nospoon.model.cluster import Arch, Disk, Firmware, Node
+from nospoon.model.host_facts import HostFacts, SizeOffered
+from nospoon.plan.flavors import chosen, lacking
+
+GIB = 1 << 30
+SIZES = (
+    SizeOffered("large", "1", 4, 8 * GIB, 40 * GIB),
+    SizeOffered("small", "2", 1, GIB, 10 * GIB),
+    SizeOffered("medium", "3", 2, 4 * GIB, 20 * GIB),
+    SizeOffered("medium-b", "0", 2, 4 * GIB, 20 * GIB),
+    SizeOffered("diskless", "4", 2, 2 * GIB, 0),
+)
+FACTS = HostFacts(
+    frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, sizes=SIZES
+)
+
+
+def node(cpus: int, memory: int, *disks: int) -> Node:
+    return Node("n", cpus=cpus, memory=memory, disks=tuple(Disk(size=each) for each in disks))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        (node(1, GIB, GIB), "small"),
+        (node(2, GIB), "diskless"),
+        (node(2, GIB, GIB), "medium-b"),
+        (node(1, GIB, 10 * GIB, 1), "medium-b"),
+        (node(3, 5 * GIB, 40 * GIB), "large"),
+    ],
+)
+def test_the_smallest_that_fits_is_taken(wanted: Node, name: str) -> None:
+    size = chosen(wanted, FACTS)
+    assert size is not None
+    assert size.name == name
+
+
+def test_a_node_keeps_the_size_that_it_has_while_it_fits() -> None:
+    size = chosen(node(1, GIB, GIB), FACTS, kept="medium")
+    assert size is not None
+    assert size.name == "medium"
+    grown = chosen(node(3, GIB, GIB), FACTS, kept="medium")
+    assert grown is not None
+    assert grown.name == "large"
+
+
+def test_what_no_size_has_is_told_with_what_there_is() -> None:
+    assert not lacking(node(1, GIB, GIB), FACTS)
+    why = lacking(node(8, GIB, GIB), FACTS)
+    assert why.startswith("no flavor has 8 CPUs, 1 GiB of memory, 1 GiB of disks.")
+    assert "small: 1 CPU, 1 GiB of memory, 10 GiB of disks" in why
+
+
+def test_where_sizes_are_free_none_is_chosen() -> None:
+    free = replace(FACTS, sizes=None)
+    assert chosen(node(99, GIB), free) is None
+    assert not lacking(node(99, GIB), free)
