@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from tests.fleet.conftest import Farm
+from tests.fleet.conftest import FarHost, Farm
 
 from nospoon.testing import guests
 from nospoon.testing.ironic import until
@@ -54,6 +56,51 @@ def test_hosts_are_checked_and_what_is_missing_is_told_with_its_mend(farm: Farm)
     table = farm.rack.run("host", "check", file, status=1).stdout
     assert "there is no interface or bridge br-none" in table
     assert "ssh to nowhere.invalid failed" in table
+
+
+SERVERS = """
+import socket, sys
+held = []
+for port in map(int, sys.argv[1:]):
+    held.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    if port == 69:  # so that it may come beside one that has it
+        held[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held[-1].bind(("0.0.0.0", port))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def servers_of_others(host: FarHost, *ports: int) -> Iterator[int]:
+    """UDP servers of all interfaces there; the pid of their program."""
+    argv = [*host.enter, "python3", "-c", SERVERS, *map(str, ports)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as servers:
+        assert servers.stdout is not None
+        assert servers.stdout.readline() == b"ready\n"
+        yield servers.pid
+        servers.terminate()
+
+
+def test_a_plan_finds_servers_of_network_boot_on_hosts_over_ssh(farm: Farm) -> None:
+    """`up` would meet them last. What nospoon serves there itself is not in the way."""
+    rack, name, (host, *_) = farm.rack, farm.rack.name(), farm.hosts.values()
+    networks = "networks: {provision: {netboot: builtin}}\n"
+
+    def file(count: int) -> str:
+        nodes = f"nodes: [{{count: {count}, host: {host.name}, memory: 256MiB}}]\n"
+        return farm.file(name, networks + nodes)
+
+    with servers_of_others(host, 67, 69) as pid:
+        refused = rack.run("plan", file(1), status=1).stderr
+    for what in ("DHCP on UDP port 67", "TFTP on UDP port 69"):
+        assert f"host {host.name}: cannot serve {what}, which python" in refused
+    assert f"(pid {pid}) has there. Stop python" in refused
+    assert "netboot: none" in refused
+    rack.run("up", "--yes", file(1))
+    with servers_of_others(host, 69):
+        rack.run("up", "--yes", file(2))
+    rack.run("down", "--yes", "--purge", name)
 
 
 def test_a_host_that_leads_to_another_machine_is_refused(farm: Farm) -> None:

@@ -61,7 +61,7 @@ from nospoon.plan.macs import against_macs
 from nospoon.plan.nova import inventories
 from nospoon.plan.numbers import in_order
 from nospoon.plan.occupants import occupants
-from nospoon.plan.ports import Neighbour, against_many, against_ports
+from nospoon.plan.ports import Neighbour, against_boot_servers, against_many, against_ports
 from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.remembered import LIVE, Remembered, Said, remembered
@@ -171,7 +171,7 @@ class Planner:
         plan = await self._compared(request, wanted)
         if request.fetches:
             await self._refuse_held(seen, plan)
-            _refuse(await self.workers.run(request.uid, self._unservable, seen.cluster, plan))
+            _refuse(await self.workers.run(request.uid, self._unservable, seen, plan))
         await self.workers.run(request.uid, _refuse_stale, request.fingerprint, plan)
         return replace(wanted, plan=plan)
 
@@ -289,8 +289,11 @@ class Planner:
             held = await self.enrolment.held(place, seen.uid)
             _refuse(await self.workers.run(seen.uid, against_held, plan.steps, seen.observed, held))
 
-    def _unservable(self, cluster: Cluster, plan: Plan) -> Sequence[str]:
-        """Why this machine cannot open the sockets that a plan needs: `up` would meet it last."""
+    def _unservable(self, seen: Seen, plan: Plan) -> Sequence[str]:
+        """Why this machine, or a host over ssh, cannot open the sockets that a plan needs: `up`
+        would meet it last.
+        """
+        cluster = seen.cluster
         here = {host.name for host in cluster.hosts if not host.ssh}
         made = [each for step in plan.steps if (each := step.desired) is not None]
         links = [
@@ -303,11 +306,12 @@ class Planner:
             for address in (link.address, link.address6)
             if address
         }
-        return self._check_sockets(
+        found = self._check_sockets(
             [each for each in made if each.key.kind is Kind.BMC or each.key.host in here],
             coming,
             [host for host in cluster.hosts if host.name in machines],
         )
+        return [*found, *against_boot_servers(plan.steps, seen.surveyed.facts)]
 
     async def _said_before(self, earlier: ClusterRow) -> Cluster | None:
         """The file of before; None for one of an earlier version, which alone understood it."""

@@ -64,6 +64,7 @@ class HostFacts:
     `identity`: hosts of one identity are one machine with several connections, counted once.
     `anti_spoofing`: it can keep NICs to their own MAC and address.
     `away`: why nobody could ask it, "" for one that answers.
+    `boot_ports`: UDP ports of network boot that other servers have, and which, "" for unknown.
     `machines`: those of others, None where nobody looked for them or there can be none.
     `sizes`: which alone machines may have, None where they may have any. `networks`: existing ones
     by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
@@ -92,6 +93,7 @@ class HostFacts:
     networks: frozenset[str] | None = None
     own_networks: frozenset[str] = frozenset()
     most: int = 0
+    boot_ports: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of_one_that(cls, can: Capabilities) -> HostFacts:

@@ -1,12 +1,16 @@
-"""Ports of BMCs: those with addresses of a pool share one socket, of all addresses."""
+"""Ports of BMCs, of which those with addresses of a pool share one socket, of all addresses; and
+ports of network boot on hosts over ssh.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nospoon.model.addresses import ANY_IPV4, same_place
-from nospoon.model.resources import Bmc, Resource
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.resources import Bmc, Kind, Resource
+from nospoon.plan.steps import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,30 @@ def against_many(desired: Iterable[Resource], others: Iterable[Bmc], most: int) 
         return []
     why = f"bmc.ports: your BMCs would need {needed} sockets, and members may have {most}."
     return [f"{why} Use `bmc.pool`, in which all BMCs share a socket."]
+
+
+BOOT_SERVERS = {67: "DHCP", 69: "TFTP"}
+"""UDP ports of network boot -> what answers there."""
+
+
+def against_boot_servers(steps: Iterable[Step], facts: Mapping[str, HostFacts]) -> list[str]:
+    """Why network boot cannot be served on hosts: another server has its ports there. What is
+    served there already has them, and keeps them.
+    """
+    starting = dict.fromkeys(
+        step.key.host
+        for step in steps
+        if step.key.kind is Kind.NETBOOT
+        and step.desired is not None
+        and (step.observed is None or step.observed.fault)
+    )
+    return [
+        f"host {host}: cannot serve {BOOT_SERVERS[port]} on UDP port {port}, which "
+        f"{holder or 'another server'} has there. Stop {holder or 'it'}, or write `netboot: none`."
+        for host in starting
+        if host in facts
+        for port, holder in sorted(facts[host].boot_ports.items())
+    ]
 
 
 def _sockets(bmc: Bmc) -> Iterator[Bound]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from ipaddress import ip_network
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, ip_network
 from pathlib import PurePosixPath
 
 from nospoon.model.host_facts import Route
@@ -26,11 +27,16 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a host has besides what we make there; `links` by name, None where nobody looked."""
+    """What a host has besides what we make there; `links` by name, None where nobody looked.
+
+    `boot_ports`: UDP ports of network boot that no dnsmasq of nospoon can have beside another
+    server, and that server, "" where it cannot be seen.
+    """
 
     routes: tuple[Route, ...] = ()
     links: Mapping[str, Link] | None = None
     ovs_bridges: frozenset[str] = frozenset()
+    boot_ports: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def masters(self) -> dict[str, str]:
@@ -42,12 +48,16 @@ class Surroundings:
         return frozenset(n for n, link in (self.links or {}).items() if link.kind in BRIDGES)
 
 
-async def surroundings(runner: Runner, *, networks: bool) -> Surroundings:
-    """What is there; nothing is asked of a host that has no networks of ours."""
+async def surroundings(runner: Runner, *, networks: bool, boot_ports: bool) -> Surroundings:
+    """What is there; nothing is asked of a host that has no networks of ours. `boot_ports`: they
+    are tried, too.
+    """
     if not networks:
         return Surroundings()
-    found = await asyncio.gather(_routes(runner), _links(runner), _ovs_bridges(runner))
-    return Surroundings(*found)
+    routes, links, (ovs_bridges, taken) = await asyncio.gather(
+        _routes(runner), _links(runner), _services(runner, boot_ports=boot_ports)
+    )
+    return Surroundings(routes, links, ovs_bridges, taken)
 
 
 async def free_space(runner: Runner, path: str) -> int:
@@ -66,14 +76,56 @@ async def _links(runner: Runner) -> dict[str, Link]:
     }
 
 
-OVS_BRIDGES = "! command -v ovs-vsctl >/dev/null || ovs-vsctl --timeout=5 list-br"
-"""A host without Open vSwitch has none of its bridges."""
+TRY_BOOT_PORTS = """
+import errno, socket
+for port, address in ((67, "0.0.0.0"), (69, "127.255.255.254")):
+    tried = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        if port == 67:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+        tried.bind((address, port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            print("taken", port)
+    tried.close()
+"""
+"""Python: as `services.netboot.dnsmasq.obstacle`, on a host where nospoon is not installed."""
+SERVICES = f"""
+! command -v ovs-vsctl >/dev/null || ovs-vsctl --timeout=5 list-br | sed "s/^/bridge /"
+if [ -n "$1" ] && command -v python3 >/dev/null; then
+  python3 -I -S -c '{TRY_BOOT_PORTS}'
+  ss -H -n -l -u -p | sed "s/^/socket /"
+fi
+"""
+"""Shell: a line for each bridge of Open vSwitch, for each port of network boot that is taken, and
+for each UDP socket, by ss(8). One command, because each is a round trip to a host over ssh. A host
+without Open vSwitch has none of its bridges.
+"""
+_SOCKET = re.compile(r'socket \S+ +\d+ +\d+ +(\S+):(\d+) .*users:\(\("([^"]*)",pid=(\d+)')
+_ALL_ADDRESSES = (str(IPv4Address(0)), "*", "[::]")
+"""As ss(8) writes them. What is bound to a device, written after a %, hinders no other server."""
 
 
-async def _ovs_bridges(runner: Runner) -> frozenset[str]:
-    """None either where it is installed and does not run: the plan then says what is no bridge."""
-    done = await runner.run(["sh", "-c", OVS_BRIDGES], check=False)
-    return frozenset(done.stdout.split()) if done.status == 0 else frozenset()
+async def _services(
+    runner: Runner, *, boot_ports: bool
+) -> tuple[frozenset[str], Mapping[int, str]]:
+    """No bridges where Open vSwitch is installed and does not run: the plan then says what
+    is no bridge. No ports where no Python is there to try them: `up` then says what is taken.
+    """
+    done = await runner.run(["sh", "-c", SERVICES, "sh", "try" if boot_ports else ""], check=False)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    holders = {
+        int(port): f"{name} (pid {pid})"
+        for found in map(_SOCKET.match, done.stdout.splitlines())
+        if found is not None
+        for address, port, name, pid in [found.groups()]
+        if address in _ALL_ADDRESSES
+    }
+    taken = (int(line[1]) for line in lines if line[0] == "taken")
+    bridges = frozenset(line[1] for line in lines if line[0] == "bridge")
+    return bridges, {port: holders.get(port, "") for port in taken}
 
 
 async def _routes(runner: Runner) -> tuple[Route, ...]:

@@ -124,7 +124,9 @@ class LibvirtConnection:
         can, existing = await self.capabilities(), await self._existing(volumes)
         disk, around = await asyncio.gather(
             linux.free_space(self._runner, pools),
-            linux.surroundings(self._runner, networks=can.managed_networks),
+            linux.surroundings(
+                self._runner, networks=can.managed_networks, boot_ports=bool(self.host.ssh)
+            ),
         )
         return replace(
             HostFacts.of_one_that(can),
@@ -136,6 +138,7 @@ class LibvirtConnection:
             bridges=around.bridges,
             ovs_bridges=around.ovs_bridges,
             volumes=existing,
+            boot_ports=around.boot_ports,
         )
 
     async def _existing(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
