@@ -287,9 +287,26 @@ def test_a_node_is_deployed_again_for_the_disk_on_which_it_was(
     refused = rack.run("up", "--yes", left, status=5).stderr
     assert "deployed in Ironic, and no longer in the file: n0" in refused
     assert of(api, scale)["provision_state"] == "active"
+    assert_protected_stays(rack, api, scale, left)
     rack.run("up", "--yes", "--force", left)
     assert states(api, scale) == {"n1": "enroll"}
     rack.run("down", "--yes", scale.name)
+
+
+def assert_protected_stays(rack: Rack, api: Api, scale: Scale, left: str) -> None:
+    """Ironic lets nobody undeploy or delete it; what needs it stays with it."""
+    place = f"/nodes/{of(api, scale)['uuid']}"
+    protected = {"op": "add", "path": "/protected", "value": True}
+    api("PATCH", place, [protected, {**protected, "path": "/protected_reason", "value": "ours"}])
+    assert "it is protected in Ironic, which refuses this" in rack.run("plan", left).stdout
+    assert "it is protected in Ironic" in rack.run("plan", "--down", scale.name).stdout
+    refused = rack.run("down", "--yes", "--force", scale.name, status=1).stderr
+    assert "node n0 is protected in Ironic: ours. It is left unchanged" in refused
+    assert f"node unset --protected {of(api, scale)['uuid']}` ends that" in refused
+    node = of(api, scale)
+    assert (node["provision_state"], node["maintenance"]) == ("active", False)
+    assert rack.bmcs(scale.name)["n0"]["ipmi"]
+    api("PATCH", place, [{**protected, "value": False}])
 
 
 def kill(found: Ironic) -> None:

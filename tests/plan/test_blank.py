@@ -373,6 +373,25 @@ def test_what_down_loses_or_refuses_of_deployed_nodes_is_told(*, used: bool, sai
     assert {step.why for step in plan.steps} == {"down", why}
 
 
+@pytest.mark.parametrize("wanted", ["", IMAGE, "state: available"])
+def test_what_ironic_refuses_of_protected_nodes_is_told(wanted: str) -> None:
+    """Even with --force, with which other plans go on; a plan that leaves it deployed is silent."""
+    before = {
+        key: replace(each, shape=replace(each.shape, protected=True))
+        if isinstance(each.shape, IronicStanding)
+        else each
+        for key, each in NODE.items()
+    }
+    _, line = planned(resources(ironic=wanted) if wanted else {}, before=before)
+    assert "it is protected in Ironic, which refuses this even with --force" in line
+    assert "it is undeployed" not in line
+    assert planned(NODE, before=before)[1] == ""
+    observed = [Observed(each.key, each.shape, OwnerTag("d", CLUSTER)) for each in before.values()]
+    plan = removal(cluster="d", cluster_id=CLUSTER, observed=observed)
+    (why,) = (step.why for step in plan.steps if step.key.kind is KIND)
+    assert why.startswith("down; it is protected in Ironic")
+
+
 def test_other_firmware_of_a_deployed_node_is_warned_of() -> None:
     bios = {
         key: replace(each, shape=replace(each.shape, firmware=Firmware.BIOS))

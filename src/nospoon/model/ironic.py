@@ -185,13 +185,15 @@ class IronicStanding:
     """How far a node is to be: `state` is a Standing, or Ironic's own word for
     where it is instead. `settings`: what is deployed on it, as its `instance_info`. `roots`: the
     volumes on one of which a deployment puts it, or has; None where that is not known. They say
-    how it came about, and differ from nothing.
+    how it came about, and differ from nothing. `protected`: Ironic refuses to undeploy, rebuild or
+    delete it.
     """
 
     node: UUID
     state: str
     settings: Settings = ()
     roots: tuple[str, ...] | None = field(default=None, compare=False)
+    protected: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,13 @@ REFUSED = "it is in use in Ironic: `up` refuses this until it is undeployed ther
 
 
 KEPT = "it is in use in Ironic: `down` refuses this without --force"
+PROTECTED = "it is protected in Ironic, which refuses this even with --force until that is ended"
 
 
 def told(steps: Iterable[Step], *, refused: str = REFUSED) -> list[Step]:
-    """The same steps; those that undeploy a node, or that will be `refused`, say so."""
+    """The same steps; those that undeploy a node, that will be `refused`, or that Ironic refuses of
+    protected nodes, say so.
+    """
     standing = Kind.IRONIC_STANDING
     return [_told(step, refused) if step.key.kind is standing else step for step in steps]
 
@@ -36,10 +39,21 @@ def _told(step: Step, what: str) -> Step:
     here, there = _shape(step.observed).state, None
     if step.desired is not None:
         there = _shape(step.desired).state
+    if _shape(step.observed).protected and _is_undeployed(step):
+        return _saying(step, PROTECTED)
     if step.observed.running:
         refused = step.action is Action.DELETE or (step.changes and here != there)
         return _saying(step, what) if refused or there == Standing.ACTIVE else step
     return _saying(step, UNDEPLOYS) if here == Standing.ACTIVE != there else step
+
+
+def _is_undeployed(step: Step) -> bool:
+    """Whether the node is undeployed, rebuilt or deleted: what Ironic refuses of protected ones
+    (api-ref, "Node protection").
+    """
+    if step.desired is None or step.action is Action.REPLACE:
+        return True
+    return _shape(step.desired).state != Standing.ACTIVE
 
 
 def _saying(step: Step, what: str) -> Step:

@@ -125,7 +125,10 @@ class StandingDriver:
         state = wanted if reached(record, wanted) else str(record["provision_state"])
         if left_in_maintenance(record):
             state = f"{state}, left in maintenance"
-        shape = IronicStanding(UUID(record["uuid"]), state, deployed(record), roots(record))
+        shape = IronicStanding(
+            UUID(record["uuid"]), state, deployed(record), roots(record),
+            protected=bool(record.get("protected")),
+        )  # fmt: skip
         others = bool(use_of(record)) and not is_ours(record)
         return Observed(key, shape, tag, others, fault_of(record))
 
@@ -138,13 +141,15 @@ class StandingDriver:
         why = "" if own else use_of(record)
         if why and (target is Standing.ACTIVE or not reached(record, target)):
             raise _in_use(name, why, "It is left unchanged. Undeploy it, or restore its `state`.")
+        if own and (target is not Standing.ACTIVE or _differs(record, shape)):
+            _refuse_protected(record, name)
         if left_in_maintenance(record):
             await self._api.delete(f"/nodes/{shape.node}/maintenance")
         if own and target is not Standing.ACTIVE:
             await self._undeploy(shape.node, name=name)
             record = await self._api.get(f"/nodes/{shape.node}")
         there = own and target is Standing.ACTIVE and reached(record, target)
-        stale = there and (is_stale(record) or deployed(record) != shape.settings)
+        stale = there and _differs(record, shape)
         if stale:
             _refuse_rescued(record, name)
         if there and not stale:
@@ -178,6 +183,7 @@ class StandingDriver:
         force = force or (ours and _standing(observed.shape).state == ORPHANED)
         if why and not (ours or force):
             raise _in_use(name, why, "Undeploy it, or remove it with `nospoon down --force`.")
+        _refuse_protected(record, name)  # before it is put in maintenance in vain
         if not force:
             record = await self._ended(node, name=name)
             if ours:
@@ -197,6 +203,7 @@ class StandingDriver:
                 name, why, "A disk of it would be removed or recreated. Undeploy it first."
             )
         if is_ours(record) and reached(record, Standing.ACTIVE):
+            _refuse_protected(record, name)
             _refuse_rescued(record, name)
             _refuse_maintained(record, name)
             await self._api.patch(f"/nodes/{node}", [{"op": "add", "path": STALE, "value": True}])
@@ -321,6 +328,21 @@ def roots(record: Record) -> tuple[str, ...] | None:
     """The volumes on one of which we had the node deployed; None where that is not known."""
     noted = records.noted(record, "roots")
     return tuple(str(each) for each in noted) if isinstance(noted, list) else None
+
+
+def _differs(record: Record, shape: IronicStanding) -> bool:
+    """Whether something else is to be deployed than what is on the node."""
+    return is_stale(record) or deployed(record) != shape.settings
+
+
+def _refuse_protected(record: Record, name: str) -> None:
+    """Ironic refuses to undeploy, rebuild or delete it, in maintenance too."""
+    if record.get("protected"):
+        why = f": {record['protected_reason']}" if record.get("protected_reason") else ""
+        raise Conflict(
+            f"node {name} is protected in Ironic{why}. It is left unchanged",
+            hint=f"`openstack baremetal node unset --protected {record['uuid']}` ends that.",
+        )
 
 
 def _refuse_rescued(record: Record, name: str) -> None:
