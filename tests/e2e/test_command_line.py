@@ -73,6 +73,18 @@ def test_apply_shows_the_plan_and_then_where_the_bmcs_are(shared: Rack) -> None:
     }
 
 
+def test_the_summary_of_a_plan_is_shown_once(shared: Rack) -> None:
+    """The operation begins with it, for those who watch it without having seen the plan."""
+    name, file = simulated(shared)
+    plan = str(shared.directory / "once.json")
+    shared.run("plan", file, "-o", plan)
+    assert shared.run("up", "--yes", file).stderr.count(" to create, ") == 1
+    down = shared.run("down", "--yes", name).stderr
+    assert down.count(" to delete; ") == 1, "its plan was not shown"
+    shared.run("plan", file, "-o", plan)
+    assert shared.run("apply", "--yes", plan).stderr.count(" to create, ") == 1
+
+
 def test_apply_asks_only_on_a_terminal_and_after_it_showed_the_plan(shared: Rack) -> None:
     name, file = simulated(shared)
     plan = str(shared.directory / "asked.json")

@@ -71,8 +71,15 @@ def display() -> Iterator[Display]:
         yield Bar(progress)
 
 
-def follow(client: Client, operation: dict[str, Any], *, timeout: float | None = None) -> Any:
-    """Show an operation until it ends; returns its last event. Ctrl-C leaves it running."""
+def follow(
+    client: Client, operation: dict[str, Any], *, timeout: float | None = None, shown_plan: str = ""
+) -> Any:
+    """Show an operation until it ends; returns its last event. Ctrl-C leaves it running.
+
+    `shown_plan`: text that was shown before it. Its summary, which an operation begins with, is not
+    repeated.
+    """
+    already = frozenset(shown_plan.splitlines())
     id_ = operation["id"]
     deadline = time.monotonic() + timeout if timeout is not None else None
     try:
@@ -80,7 +87,8 @@ def follow(client: Client, operation: dict[str, Any], *, timeout: float | None =
             for event in client.events(f"/v1/operations/{id_}/events", deadline=deadline):
                 if "state" in event:
                     return event
-                shown.show(event)
+                if event["phase"] != "note" or event["message"] not in already:
+                    shown.show(event)
     except KeyboardInterrupt:
         echo(
             f"\nThe operation goes on. `nospoon operation watch {id_}` follows it, "

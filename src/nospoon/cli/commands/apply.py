@@ -36,17 +36,20 @@ def command(
     path, agreed = _read(plan)
     client = connect.client()
     body = {**read_request(client, path), **agreed, "force": force}
+    shown = ""
     if not yes:
         with report_if_long(PLANNING):
             answer = client.post("/v1/plan", body)
-        echo(answer["text"], err=True)
+        shown = answer["text"]
+        echo(shown, err=True)
         confirm("Carry out this plan?")
         body["fingerprint"] = answer["plan"]["fingerprint"]
     began = begin(client, body)
     if yes or began["operation"] is None:
-        echo(began["text"], err=True)
+        shown = began["text"]
+        echo(shown, err=True)
     if began["operation"] is not None:
-        finish(follow(client, began["operation"]))
+        finish(follow(client, began["operation"], shown_plan=shown))
     show_bmcs(client, began["plan"]["cluster"], format_, columns)
 
 

@@ -38,8 +38,10 @@ def command(
     client, name = connect.client(), cluster_name(cluster)
     how = {"force": str(force).lower(), "enrolment": enrolment}
     answer = client.get(f"/v1/clusters/{name}/removal", **how)
+    shown = ""
     if answer["plan"]["steps"] and not yes:
-        echo(answer["text"], err=True)
+        shown = answer["text"]
+        echo(shown, err=True)
         confirm("Remove all of this?")
     operation = client.post(
         f"/v1/clusters/{name}/down", {"purge": purge, "force": force, "enrolment": enrolment}
@@ -47,4 +49,4 @@ def command(
     if not wait:
         echo(operation["id"])
         return
-    finish(follow(client, operation, timeout=timeout))
+    finish(follow(client, operation, timeout=timeout, shown_plan=shown))

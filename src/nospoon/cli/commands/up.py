@@ -68,7 +68,7 @@ def command(
         echo(operation["id"])
         return
     if operation is not None:
-        finish(follow(client, operation, timeout=timeout))
+        finish(follow(client, operation, timeout=timeout, shown_plan=answer["text"]))
     if not dry_run:
         show_bmcs(client, answer["plan"]["cluster"], format_, columns)
 
