@@ -12,7 +12,7 @@ import pytest
 
 from nospoon.clusterfile.load import load
 from nospoon.engine.execute import Limits, execute
-from nospoon.engine.observe import observe
+from nospoon.engine.observe import observe, observe_reachable
 from nospoon.engine.progress import Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.nova import NovaInventory
@@ -187,6 +187,22 @@ async def test_a_host_that_stays_away_fails_with_its_reason() -> None:
     outcome = await bench.run(await bench.plan())
     assert "nobody there" in outcome.failures[0].message
     assert not outcome.complete
+
+
+@dataclass(eq=False)
+class Silent(Moody):
+    """Nobody answers."""
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        raise HostUnreachable(f"Ironic at http://i does not answer, of {cluster}")
+
+
+async def test_an_ironic_that_does_not_answer_is_named_once() -> None:
+    """By what its API says; the kind of thing that was looked for first says nothing more."""
+    bench = Bench(1)
+    silent = Silent(bench.drivers["sim", Kind.POOL], [])
+    _, away = await observe_reachable({(PLACE, Kind.POOL): silent}, ID)
+    assert away == {PLACE: f"Ironic at http://i does not answer, of {ID}"}
 
 
 async def test_cancelling_leaves_what_the_next_run_completes() -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from nospoon.errors import HostUnreachable
 from nospoon.model.resources import Kind, Observed
+from nospoon.plan.enrol import PLACE
 from nospoon.providers.base import Driver
 
 Drivers = Mapping[tuple[str, Kind], Driver]
@@ -33,7 +34,8 @@ async def observe_reachable(
     for (driver, host), result in zip(once.items(), results, strict=True):
         match result:
             case HostUnreachable():
-                away[host] = f"{driver.kind}: {result}"
+                # what Ironic's API says names it already
+                away[host] = str(result) if host == PLACE else f"{driver.kind}: {result}"
             case BaseException():
                 raise result
             case Sequence():
