@@ -5,6 +5,7 @@ Root's daemon follows the FHS; a user's follows the XDG base directory specifica
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -155,6 +156,10 @@ class Settings:
     free_space: int
     member_nodes: int
     privileged: bool
+    digests: Mapping[str, str]
+    """Variable -> digest of its text, by which a command sees whether a daemon has the same. The
+    text may be a URL with a password.
+    """
 
     @property
     def socket(self) -> Path:
@@ -209,10 +214,16 @@ def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
         free_space=read("NOSPOON_FREE_SPACE", _gib, "a number of GiB", 0),
         member_nodes=read("NOSPOON_MEMBER_NODES", _count, "a number of nodes", 0),
         privileged=uid == 0,
+        digests={each.variable: digest(values[each.variable]) for each in TABLE},
     )
     if read.problems:
         raise UsageError("\n".join(read.problems))
     return settings
+
+
+def digest(text: str) -> str:
+    """Of a variable's text, as `Settings.digests` has it."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 ABSOLUTE = "an absolute path"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,17 @@ def test_apply_shows_the_plan_and_then_where_the_bmcs_are(shared: Rack) -> None:
         "node-0",
         "node-1",
     }
+
+
+def test_settings_that_a_running_daemon_ignores_are_named_once(shared: Rack) -> None:
+    shared.run("daemon", "start")
+    assert "ignores" not in shared.run("node", "list").stderr
+    more = {"NOSPOON_LOG": "debug", "NOSPOON_DATABASE": "sqlite:////other"}
+    other = replace(shared, environment={**shared.environment, **more})
+    for command in (("node", "list"), ("daemon", "start")):
+        said = other.run(*command).stderr
+        assert said.count("ignores NOSPOON_DATABASE, NOSPOON_LOG: stop it") == 1
+        assert "////other" not in said
 
 
 def test_the_summary_of_a_plan_is_shown_once(shared: Rack) -> None:

@@ -54,6 +54,7 @@ NODE = "/v1/nodes/{node}"
 ROUTES: Mapping[tuple[str, str], Row] = {
     ("GET", "/openapi.json"): Row("/openapi.json", Gets.OWN),
     ("GET", "/daemon"): Row("/v1/daemon", Gets.OWN),
+    ("GET", "/daemon/settings"): Row("/v1/daemon/settings", Gets.FORBIDDEN, owner=(403,)),
     ("POST", "/daemon/stop"): Row("/v1/daemon/stop", Gets.FORBIDDEN, owner=(403,)),
     ("GET", "/support-bundle"): Row("/v1/support-bundle?cluster=owned", Gets.NOT_FOUND),
     ("POST", "/files/missing"): Row("/v1/files/missing", Gets.OWN, ["0" * 64]),

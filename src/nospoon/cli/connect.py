@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nospoon.api.client import Client
 from nospoon.cli.echo import echo
+from nospoon.cli.ignored import warn_of_ignored
 from nospoon.cli.units import SERVICE, units_for
 from nospoon.errors import Forbidden, NospoonError
 from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_for
@@ -24,9 +25,10 @@ def client(system: Path = SYSTEM_SOCKET) -> Client:
     `system`: socket of root's daemon.
     """
     found = running_client(system)
-    if found is not None:
-        return found
     settings = current_settings()
+    if found is not None:
+        warn_of_ignored(found, os.environ, units_for(settings, os.environ))
+        return found
     refusal = _refusal(system) if system in _candidates(settings, system) else ""
     if refusal and settings.socket != system:
         echo(f"{refusal.rstrip('.')}. Starting a daemon of your own.", err=True)

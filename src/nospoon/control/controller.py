@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,9 @@ AS_FILED = "as configured"
 
 @dataclass(slots=True)
 class Controller:
-    """All parts are handed in by the composition root. `found`: what start-up found."""
+    """All parts are handed in by the composition root. `found`: what start-up found. `settings`:
+    environment variables of the daemon -> digests of their texts.
+    """
 
     database: Database
     cipher: Cipher
@@ -84,6 +86,7 @@ class Controller:
     stop: Callable[[], None]
     log_file: Path
     started: float
+    settings: Mapping[str, str] = field(default_factory=dict)
     found: str = ""
     turns: Turns = field(default_factory=Turns)
 

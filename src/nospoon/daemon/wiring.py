@@ -365,6 +365,7 @@ class Daemon:
             stop=self._ending.set,
             log_file=self._settings.log_file,
             started=clock.unix(),
+            settings=self._settings.digests,
         )
 
     def _nodes(self) -> Nodes:

@@ -20,6 +20,14 @@ async def daemon(request: Request, controller: Controlled, caller: Called) -> di
     return await unless_gone(request, controller.about(caller.uid))
 
 
+@router.get("/daemon/settings")
+async def settings(controller: Controlled, caller: Called) -> dict[str, str]:
+    """SHA-256 of the text of each `NOSPOON_…` variable with which the daemon runs."""
+    if not caller.admin:
+        raise Forbidden("only root and the daemon's own user may compare its settings")
+    return dict(controller.settings)
+
+
 @router.post("/daemon/stop", status_code=202)
 async def stop(controller: Controlled, caller: Called) -> dict[str, Any]:
     """End the daemon after its replies; machines and their network boot go on."""

@@ -11,6 +11,7 @@ import click
 from nospoon.api.client import Client
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
+from nospoon.cli.ignored import warn_of_ignored
 from nospoon.cli.output import output_options, print_record
 from nospoon.cli.units import SERVICE, SOCKET, units_for
 from nospoon.errors import HostUnreachable, NospoonError
@@ -32,6 +33,8 @@ def start(foreground: bool) -> None:  # noqa: FBT001  (click passes options by n
         os.execv(sys.executable, [sys.executable, "-m", "nospoon.daemon.main"])  # noqa: S606  (becomes the daemon)
     if connect.answers(settings.socket):
         echo(f"runs already: {settings.socket}", err=True)
+        units = units_for(settings, os.environ)
+        warn_of_ignored(Client(settings.socket), os.environ, units)
         return
     connect.start(settings)
     echo(f"listens on {settings.socket}", err=True)

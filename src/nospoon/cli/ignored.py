@@ -1,0 +1,50 @@
+"""Settings of a command that a daemon which runs already does not have.
+
+The environment of the command that starts the daemon counts. A command that has another one later
+warns that its own has no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nospoon.api.client import Client
+from nospoon.cli.echo import echo
+from nospoon.cli.units import SERVICE, Units
+from nospoon.errors import Forbidden, NospoonError
+from nospoon.settings import TABLE, digest
+
+CHOOSES = "NOSPOON_RUNTIME_DIR"
+"""The daemon was found by it."""
+
+
+def warn_of_ignored(client: Client, environment: Mapping[str, str], units: Units) -> None:
+    """Name on stderr the variables of which this daemon has another value. `units`: those of a
+    daemon of this user.
+    """
+    given = {
+        each.variable: text
+        for each in TABLE
+        if each.variable != CHOOSES and (text := environment.get(each.variable))
+    }
+    if not given:
+        return
+    try:
+        used = client.get("/v1/daemon/settings")
+    except Forbidden:  # it is root's, and serves this user
+        _warn(sorted(given), "it belongs to another user.")
+        return
+    except NospoonError:  # one of an earlier version; of others the command itself will hear
+        return
+    other = sorted(name for name, text in given.items() if used.get(name) != digest(text))
+    if not other:
+        return
+    if units.are_installed() and units.manager_runs():
+        manager = "systemctl" if units.system else "systemctl --user"
+        _warn(other, f"set them in {units.environment}, then `{manager} restart {SERVICE}`.")
+        return
+    _warn(other, "stop it (`nospoon daemon stop`), and the next command starts one with them.")
+
+
+def _warn(names: list[str], way_out: str) -> None:
+    echo(f"Warning: the daemon runs already and ignores {', '.join(names)}: {way_out}", err=True)
