@@ -98,13 +98,13 @@ class EnrolmentSection(Section):
     )
     enrolment: Way | None = Field(
         None,
-        description="`enrol` (default) describes it to Ironic; `discover` only starts it from the "
-        "network, for Ironic to find it by itself.",
+        description="`enrol` describes it to Ironic; `discover` only starts it from the "
+        "network, for Ironic to find it by itself; default: `enrol`.",
     )
     state: Standing | None = Field(
         None,
         description="How far it is brought: `enroll`, `manageable`, `inspected`, `available` "
-        "(default) or `active`, deployed with `image`.",
+        "or `active`, deployed with `image`; default: `available`.",
     )
     image: Text | None = Field(
         None, description="What is deployed (`image_source`): a URL, or an image of Glance."

@@ -25,8 +25,8 @@ class NovaFlavorSection(Section):
         default_factory=dict, description="More extra specs (`capabilities:boot_mode: uefi`)."
     )
     vcpus: Size | None = Field(None, description="Shown to people; default: the smallest node's.")
-    ram: Size | None = Field(None, description="In MiB, as vcpus.")
-    disk: Size | None = Field(None, description="In GiB, as vcpus.")
+    ram: Size | None = Field(None, description="In MiB; default: the smallest node's.")
+    disk: Size | None = Field(None, description="In GiB; default: the smallest node's.")
     public: Flag = Field(default=True, description="Whether all projects may use it; default yes.")
 
 
