@@ -48,6 +48,23 @@ async def test_very_many_errors_are_one_short_answer(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("clusters/c/snapshots", {"name": "Bad Name"}, "1 to 63 lower-case letters, digits and"),
+        ("recover", {"hosts": {"Bad Name": "simulated"}}, "1 to 63 lower-case letters, digits and"),
+        ("recover/deployment", {"deployment": "Bad Name"}, "32 digits of a hexadecimal number"),
+    ],
+)
+async def test_a_text_that_does_not_fit_is_told_what_it_has_to_be(
+    asked: Asked, path: str, body: Any, said: str
+) -> None:
+    refused = await asked.ask(OWNER, "POST", f"/v1/{path}", body)
+    assert refused.status == 400
+    assert f"expected {said}" in refused.json["error"]["message"]
+    assert "got 'Bad Name'" in refused.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
     ("model", "given"),
     [
         (ClusterRequest, {"file": "f", "text": "", "targets": [1] * MAX_CLUSTER}),

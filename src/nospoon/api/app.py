@@ -14,6 +14,7 @@ from nospoon.api.errors import encode, status_of
 from nospoon.api.gate import Gate
 from nospoon.api.peer import Members
 from nospoon.api.routes import clusters, files, nodes, operations, snapshots, system, upkeep
+from nospoon.api.wire import PATTERNS
 from nospoon.clusterfile.sections import wanted
 from nospoon.control.controller import Controller
 from nospoon.errors import NospoonError, UsageError
@@ -23,6 +24,8 @@ MAX_ERRORS = 20
 """Errors of a body that are told."""
 MAX_TOLD = 200
 """Characters of each."""
+SHOWN = 60
+"""Characters of a text that does not fit."""
 
 
 def create_app(controller: Controller, *, members: Members) -> FastAPI:
@@ -68,6 +71,8 @@ def _error(detail: Any) -> str:
             what = "is not a known field"
         case "value_error":
             what = str(context["error"])
+        case "string_pattern_mismatch":
+            what = f"expected {PATTERNS[context['pattern']]}, got {str(detail['input'])[:SHOWN]!r}"
         case _:
             what = f"expected {wanted(kind, context)}"
     return f"{where}: {what}"[:MAX_TOLD]

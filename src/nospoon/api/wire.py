@@ -52,6 +52,12 @@ def _at_most(most: int, given: Sized, what: str) -> None:
         raise ValueError(f"expected at most {most} {what}, got {len(given)}")
 
 
+NAME, DEPLOYMENT = r"^[a-z0-9-]{1,63}$", r"^[0-9a-f]{32}$"
+PATTERNS = {
+    NAME: "1 to 63 lower-case letters, digits and hyphens",
+    DEPLOYMENT: "32 digits of a hexadecimal number, with a to f in lower case",
+}
+"""Pattern of a text in a body -> what it expects."""
 Digests = Annotated[list[str], texts(MAX_DIGESTS)]
 
 
@@ -121,9 +127,7 @@ class ClusterRequest(Wire):
 class HostsRequest(Wire):
     """Hosts to look at. `hosts`: name -> libvirt URI, or `simulated`; and those of a file."""
 
-    hosts: Annotated[
-        dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}$")], str], texts(MAX_HOSTS)
-    ] = {}
+    hosts: Annotated[dict[Annotated[str, Field(pattern=NAME)], str], texts(MAX_HOSTS)] = {}
     file: Annotated[str, Field(max_length=4096)] = ""
     text: Annotated[str, Field(max_length=MAX_TEXT)] = ""
 
@@ -137,13 +141,13 @@ class ReapRequest(HostsRequest):
 class AdoptRequest(HostsRequest):
     """`deployment`: the id of the deployment whose state was lost."""
 
-    deployment: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    deployment: Annotated[str, Field(pattern=DEPLOYMENT)]
 
 
 class SnapshotRequest(Wire):
     """`name`: of the new snapshot."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}$")]
+    name: Annotated[str, Field(pattern=NAME)]
 
 
 class DownRequest(Wire):
