@@ -51,7 +51,7 @@ FLAGS = bytes([0x80, 0x04, 0, 0, 0])
 
 
 def machine(change: MachineChange, power: PowerState = PowerState.ON) -> MachineReported:
-    return MachineReported(MachineEvent(UUID(int=1), change, power, 0.0))
+    return MachineReported(MachineEvent(UUID(int=1), change, power))
 
 
 STARTED, RESET = machine(MachineChange.STARTED), machine(MachineChange.RESET)
@@ -177,7 +177,7 @@ def test_after_a_restart_of_the_daemon_a_running_machine_is_told_again() -> None
 
 
 def finished(now: BootPlan) -> MachineReported:
-    event = MachineEvent(UUID(int=1), MachineChange.STARTED, PowerState.ON, 0.0, told=now)
+    event = MachineEvent(UUID(int=1), MachineChange.STARTED, PowerState.ON, told=now)
     return MachineReported(event)
 
 

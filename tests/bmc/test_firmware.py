@@ -38,7 +38,7 @@ def feed(made: Bmc, event: Event, now: float = 5.0) -> list[object]:
 
 
 def tell(made: Bmc, change: MachineChange, power: PowerState) -> list[object]:
-    return feed(made, MachineReported(MachineEvent(UUID(int=1), change, power, 0.0, "")))
+    return feed(made, MachineReported(MachineEvent(UUID(int=1), change, power, "")))
 
 
 def ask(made: Bmc, **changes: str | int) -> None:

@@ -41,7 +41,7 @@ DONE = CommandEnded(Verdict.DONE)
 
 
 def seen(power: PowerState, change: MachineChange = MachineChange.OBSERVED) -> MachineReported:
-    return MachineReported(MachineEvent(UUID(int=7), change, power, 0.0))
+    return MachineReported(MachineEvent(UUID(int=7), change, power))
 
 
 def started(runtime: Runtime, *, power: PowerState) -> Bmc:

@@ -36,7 +36,7 @@ IDENTITY = Identity(b"admin", b"s3cret", GUID)
 
 def bmc(power: PowerState = PowerState.OFF, runtime: Runtime | None = None, why: str = "") -> Bmc:
     subject = Bmc(order=ORDER, script=False, runtime=runtime)
-    event = MachineEvent(CLUSTER, MachineChange.OBSERVED, power, 0.0, why)
+    event = MachineEvent(CLUSTER, MachineChange.OBSERVED, power, why)
     list(subject.receive(MachineReported(event), 0.0))
     return subject
 

@@ -37,7 +37,7 @@ ON, OFF = PowerCommand.ON, PowerCommand.OFF
 
 
 def machine(change: MachineChange, power: PowerState, reason: str = "") -> MachineReported:
-    return MachineReported(MachineEvent(UUID(int=7), change, power, 0.0, reason))
+    return MachineReported(MachineEvent(UUID(int=7), change, power, reason))
 
 
 def bmc(power: PowerState = PowerState.OFF, runtime: Runtime | None = None) -> Bmc:

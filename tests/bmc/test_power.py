@@ -41,7 +41,7 @@ ON, OFF, CYCLE = PowerCommand.ON, PowerCommand.OFF, PowerCommand.CYCLE
 
 
 def machine(change: MachineChange, power: PowerState, reason: str = "") -> MachineReported:
-    return MachineReported(MachineEvent(NODE, change, power, 0.0, reason))
+    return MachineReported(MachineEvent(NODE, change, power, reason))
 
 
 def bmc(power: PowerState = PowerState.OFF, runtime: Runtime | None = None) -> Bmc:

@@ -70,7 +70,7 @@ class World:
 
     def happen(self, change: MachineChange, power: PowerState) -> None:
         self.power = power
-        self.seen.append(MachineEvent(CLUSTER, change, power, self.now))
+        self.seen.append(MachineEvent(CLUSTER, change, power))
 
     def reach(self, *, reachable: bool) -> None:
         """The machine's host goes away, or comes back."""
@@ -78,7 +78,7 @@ class World:
         if reachable:
             self.observe()
         else:
-            gone = MachineEvent(CLUSTER, MachineChange.UNREACHABLE, PowerState.UNKNOWN, self.now)
+            gone = MachineEvent(CLUSTER, MachineChange.UNREACHABLE, PowerState.UNKNOWN)
             self.seen.append(gone)
 
     def hear(self) -> None:

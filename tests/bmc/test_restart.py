@@ -31,7 +31,7 @@ SET = Settings(policy=PowerPolicy.ALWAYS_OFF, asset_tag="x", users=(USER,), kg="
 
 def bmc() -> Bmc:
     made = Bmc(order=(BootDevice.DISK,), script=False, restart_seconds=3)
-    seen = MachineEvent(UUID(int=1), MachineChange.OBSERVED, PowerState.ON, 0.0, "")
+    seen = MachineEvent(UUID(int=1), MachineChange.OBSERVED, PowerState.ON, "")
     list(made.receive(MachineReported(seen), 0.0))
     return made
 

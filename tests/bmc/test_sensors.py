@@ -41,7 +41,7 @@ def session() -> Session:
 def bmc(power: PowerState, *, cpus: int = 2, order: tuple[BootDevice, ...] | None = None) -> Bmc:
     boots = (BootDevice.DISK,) if order is None else order
     subject = Bmc(order=boots, script=False, inventory=Inventory(cpus=cpus))
-    event = MachineEvent(CLUSTER, MachineChange.OBSERVED, power, 0.0)
+    event = MachineEvent(CLUSTER, MachineChange.OBSERVED, power)
     list(subject.receive(MachineReported(event), 0.0))
     return subject
 

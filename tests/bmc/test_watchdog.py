@@ -36,7 +36,7 @@ def armed(settings: WatchdogSettings = TEN_SECONDS) -> Bmc:
 
 
 def seen(subject: Bmc, change: MachineChange, power: PowerState) -> None:
-    list(subject.receive(MachineReported(MachineEvent(CLUSTER, change, power, 0.0)), 0.0))
+    list(subject.receive(MachineReported(MachineEvent(CLUSTER, change, power)), 0.0))
 
 
 def acts(effects: list[Effect]) -> list[Kind | PowerCommand]:
@@ -113,7 +113,7 @@ def test_its_countdown_reads_zero_after_expiry_and_anew_after_it_was_set() -> No
 
 def test_its_countdown_stands_where_the_machine_stopped_it() -> None:
     subject = armed()
-    event = MachineEvent(CLUSTER, MachineChange.RESET, PowerState.ON, 0.0)
+    event = MachineEvent(CLUSTER, MachineChange.RESET, PowerState.ON)
     list(subject.receive(MachineReported(event), 4.0))
     assert left(subject, 9.0) == 60
 

@@ -123,7 +123,7 @@ async def test_a_pool_of_addresses_shares_one_socket_for_each_protocol() -> None
 
 
 def _on(each: BmcConfig) -> MachineEvent:
-    return MachineEvent(each.bmc.uuid, MachineChange.STARTED, PowerState.ON, 0.0)
+    return MachineEvent(each.bmc.uuid, MachineChange.STARTED, PowerState.ON)
 
 
 async def test_an_address_of_the_pool_without_a_bmc_is_silent() -> None:

@@ -56,7 +56,7 @@ class Told:
         return made
 
     def saw(self, machine: UUID, power: PowerState, *, change: MachineChange) -> None:
-        self.boots.note(MachineEvent(machine, change, power, 0.0))
+        self.boots.note(MachineEvent(machine, change, power))
 
     async def until(self, *machines: UUID) -> None:
         async with asyncio.timeout(30):

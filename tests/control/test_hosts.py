@@ -63,7 +63,7 @@ async def test_many_events_at_once_leave_others_their_turn(tasks: Tasks, tmp_pat
     machine = uuid4()
     hosts.settle(machine, RACK)
     feed = connection.around.feed
-    event = MachineEvent(machine, MachineChange.OBSERVED, PowerState.OFF, 0.0)
+    event = MachineEvent(machine, MachineChange.OBSERVED, PowerState.OFF)
     async with asyncio.timeout(10):
         while not seen:
             feed.publish(event)

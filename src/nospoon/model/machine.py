@@ -68,7 +68,7 @@ class KeptState:
 
 @dataclass(frozen=True, slots=True)
 class MachineEvent:
-    """Something happened to a machine, or was found when looking. `at`: Unix seconds.
+    """Something happened to a machine, or was found when looking.
 
     A RESET is a reboot seen without a change of power: the guest did it, or the BMC asked for it.
     `told`: what a machine was told to boot whose start a daemon before us began; else None.
@@ -78,7 +78,6 @@ class MachineEvent:
     uuid: UUID
     change: MachineChange
     power: PowerState
-    at: float
     reason: str = ""
     told: BootPlan | None = None
     smbios: UUID | None = None

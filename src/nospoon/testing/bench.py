@@ -45,7 +45,7 @@ class MemoryMachines:
 
     def last(self, machine: UUID) -> MachineEvent:
         power = self.seen.get(machine, PowerState.OFF)
-        return MachineEvent(machine, MachineChange.OBSERVED, power, 0.0)
+        return MachineEvent(machine, MachineChange.OBSERVED, power)
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         self.told.append((machine, command, boot))
@@ -69,7 +69,7 @@ class MemoryMachines:
         """Tell the service an event."""
         self.seen[machine] = power
         assert self.service is not None
-        self.service.machine_event(MachineEvent(machine, change, power, 0.0, why))
+        self.service.machine_event(MachineEvent(machine, change, power, why))
 
 
 @dataclass

@@ -97,7 +97,7 @@ def ipmi_command(data: bytes) -> None:
 
 def _command(endpoint: Endpoint, netfn: int, command: int, data: bytes) -> None:
     bmc = Bmc(order=ORDER, script=False)
-    seen = MachineEvent(CLUSTER, MachineChange.OBSERVED, PowerState.ON, 0.0)
+    seen = MachineEvent(CLUSTER, MachineChange.OBSERVED, PowerState.ON)
     list(bmc.receive(MachineReported(seen), 0.0))
     (session,) = endpoint.sessions.values()
     session.privilege = session.limit

@@ -26,8 +26,6 @@ from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.providers.libvirt.pools import PoolDriver
 from nospoon.providers.libvirt.tags import deployments
 from nospoon.providers.libvirt.volumes import VolumeDriver
-from nospoon.runtime import clock as clocks
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.turns import Turns
 
@@ -51,7 +49,6 @@ class LibvirtConnection:
         verdicts: Path,
         trial: TrialOf | None = None,
         boot_iso: BootIso | None = None,
-        clock: Clock = clocks.unix,
         turns: Turns | None = None,
         opened: str = "",
     ) -> None:
@@ -60,7 +57,6 @@ class LibvirtConnection:
         self._kvm = KvmTrial(self._hypervisor, runner, trial, verdicts)
         self._machines = MachineDriver(
             self._hypervisor,
-            clock,
             runner,
             setup=Setup(deployment, records, boot_iso),
             accelerator=self._accelerator,

@@ -44,7 +44,6 @@ from nospoon.providers.libvirt.snapshots import DomainSnapshots, remove_copies
 from nospoon.providers.libvirt.states import POWER
 from nospoon.providers.libvirt.storage_xml import MEDIUM, parse_pool
 from nospoon.providers.libvirt.volumes import named_as_earlier
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.runner import Runner
 
 UNDEFINE = (
@@ -95,18 +94,17 @@ class MachineDriver:
     def __init__(
         self,
         hypervisor: Hypervisor,
-        clock: Clock,
         runner: Runner,
         *,
         setup: Setup,
         accelerator: Accelerator,
     ) -> None:
-        self._hypervisor, self._clock, self._runner = hypervisor, clock, runner
+        self._hypervisor, self._runner = hypervisor, runner
         self._setup, self._accelerator = setup, accelerator
         self._sending = Lock()  # machines made at once share the ISO in their pool
         self._roster = Roster(setup.deployment, hypervisor.host)
         self._presence = Presence(
-            hypervisor, self._roster, clock, settled=self._settled, finish=self._finish
+            hypervisor, self._roster, settled=self._settled, finish=self._finish
         )
         self._nvram = Nvram(hypervisor, self._roster)
         self._boots = Boots(
@@ -449,9 +447,8 @@ class MachineDriver:
         try:
             return await self._presence.look()
         except ProviderError as error:
-            now = self._clock()
             return [
-                MachineEvent(uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN, now, str(error))
+                MachineEvent(uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN, str(error))
                 for uuid in self._roster.ours()
             ]
 

@@ -31,7 +31,6 @@ from nospoon.providers.libvirt.monitor import PAUSE_REASONS, PRELAUNCH, run_stat
 from nospoon.providers.libvirt.owner import NAMESPACE
 from nospoon.providers.libvirt.roster import Known, Roster
 from nospoon.providers.libvirt.states import POWER, STOPPED, Lifecycle, RawEvent, Rebooted
-from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
@@ -52,12 +51,11 @@ class Presence:
         self,
         hypervisor: Hypervisor,
         roster: Roster,
-        clock: Clock,
         *,
         settled: UuidAction,
         finish: UuidAction,
     ) -> None:
-        self._hypervisor, self._roster, self._clock = hypervisor, roster, clock
+        self._hypervisor, self._roster = hypervisor, roster
         self._settled, self._finish = settled, finish
         self.feed = EventFeed()
         self.starting: set[UUID] = set()
@@ -79,12 +77,11 @@ class Presence:
         await self._tried.wait()
 
     def publish(self, uuid: UUID, change: MachineChange, power: PowerState, why: str = "") -> None:
-        self.feed.publish(MachineEvent(uuid, change, power, self._clock(), why))
+        self.feed.publish(MachineEvent(uuid, change, power, why))
 
     def finished(self, uuid: UUID, told: BootPlan) -> None:
         """A machine runs whose start a daemon before us began, and what it was told to boot."""
-        now = self._clock()
-        event = MachineEvent(uuid, MachineChange.STARTED, PowerState.ON, now, told=told)
+        event = MachineEvent(uuid, MachineChange.STARTED, PowerState.ON, told=told)
         self.feed.publish(event)
 
     def expect_reset(self, uuid: UUID) -> asyncio.Event:
@@ -179,10 +176,8 @@ class Presence:
     async def look(self) -> Sequence[MachineEvent]:
         """The power of all our machines, in one bulk call."""
         found = await self._hypervisor.ask(self._states, "list machines")
-        now = self._clock()
         return [
-            MachineEvent(uuid, MachineChange.OBSERVED, power, now, why)
-            for uuid, power, why in found
+            MachineEvent(uuid, MachineChange.OBSERVED, power, why) for uuid, power, why in found
         ]
 
     def _states(self, connect: Connect) -> list[tuple[UUID, PowerState, str]]:

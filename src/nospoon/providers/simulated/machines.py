@@ -361,7 +361,7 @@ class SimulatedMachines(SimulatedDriver):
         power = state.power if state is not None else PowerState.ABSENT
         if change is MachineChange.UNREACHABLE:
             power = PowerState.UNKNOWN
-        return MachineEvent(machine, change, power, self.around.clock(), reason)
+        return MachineEvent(machine, change, power, reason)
 
 
 def _differing(live: Machine | None, shape: Machine) -> Machine | None:

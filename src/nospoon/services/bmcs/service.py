@@ -52,7 +52,6 @@ from nospoon.model.resources import Bmc, Machine
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.protocols.limit import OF_THE_DAEMON, Budgets
-from nospoon.runtime import clock
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
@@ -453,7 +452,7 @@ def _seen(last: MachineEvent) -> MachineEvent:
     """What is known of a machine when its BMC begins to answer. That is asked then and not before:
     nobody hears what its machine reports while sockets are opened.
     """
-    return MachineEvent(last.uuid, MachineChange.OBSERVED, last.power, clock.unix())
+    return MachineEvent(last.uuid, MachineChange.OBSERVED, last.power)
 
 
 def _where(bmc: Bmc) -> tuple[object, ...]:
