@@ -483,8 +483,10 @@ async def test_a_taken_http_port_is_named_and_all_is_undone(
     with socket.socket() as other:
         other.bind((bridge.host(1), driver.http_port))
         other.listen()
-        with pytest.raises(Conflict, match="another process listens"):
+        with pytest.raises(Conflict, match="another process listens") as refused:
             await driver.create(service, tag)
+    assert f"TCP port {driver.http_port}, " in str(refused.value)
+    assert f"(pid {os.getpid()}): boot files" in str(refused.value)
     assert list(state.iterdir()) == []
 
 

@@ -21,6 +21,7 @@ from nospoon.runtime.http_limits import Connections, HttpLimits
 from nospoon.runtime.limited_http import LimitedHttp
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.titled_head import TitledHead
+from nospoon.runtime.udp import holder_of
 
 LIMITS = HttpLimits(keep_alive=30, stalled=300, stranger_body=30)
 """Boot loaders read slowly where a guest is emulated, and pause for as long as they unpack; the
@@ -106,8 +107,10 @@ class HttpListeners:
     def _refusal(self, address: str, error: OSError) -> Conflict | ProviderError:
         where = f"{address}, TCP port {self._port}"
         if error.errno == errno.EADDRINUSE:
+            holder = holder_of("tcp", self._port)
             return Conflict(
-                f"another process listens on {where}: boot files cannot be served there",
+                f"another process listens on {where}{f', {holder}' if holder else ''}: boot files "
+                "cannot be served there",
                 hint="Set NOSPOON_BOOT_PORT to a free port.",
             )
         return ProviderError(f"cannot listen on {where}: {error.strerror}")
