@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -105,12 +105,22 @@ def follow(
     )
 
 
+def failures(failed: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """A line for each reason, with what failed for it: an Ironic that is away fails all nodes."""
+    by_reason: dict[str, list[str]] = {}
+    for each in failed:
+        by_reason.setdefault(each["message"], []).append(each["what"])
+    for reason, (first, *others) in by_reason.items():
+        more = f" and {len(others)} more" if others else ""
+        yield f"{first}{more}: {reason}"
+
+
 def finish(final: dict[str, Any]) -> None:
     """Say how it ended, and exit with the code for it unless all is done."""
     if final["message"]:
         echo(final["message"], err=True)
-    for failure in final["result"].get("failures", []):
-        echo(f"  {failure['what']}: {failure['message']}", err=True)
+    for line in failures(final["result"].get("failures", [])):
+        echo(f"  {line}", err=True)
     code = EXIT_BY_STATE.get(final["state"], 1)
     if code:
         raise click.exceptions.Exit(code)
