@@ -9,7 +9,7 @@ import pytest
 
 from nospoon.model.cluster import BmcProtocol
 from nospoon.model.resources import Bmc, Key, Kind, Resource
-from nospoon.plan.ports import Neighbour, TakenPorts, against_ports
+from nospoon.plan.ports import Neighbour, TakenPorts, against_ports, against_sharing
 
 SHARED = Bmc(uuid4(), (BmcProtocol.REDFISH,), "127.0.0.1", 6230, 26999, "admin")
 POOLED = replace(SHARED, uuid=uuid4(), address="127.44.0.1", ipmi_port=623, pool="127.44.0.0/29")
@@ -83,3 +83,36 @@ def test_a_port_of_all_addresses_and_one_of_any_hinder_each_other(
     ports = TakenPorts({(taken, 623)})
     assert ports.hinder((wanted, 623)) is is_hindered
     assert not ports.hinder((wanted, 624))
+
+
+def sharing(wanted: Bmc, held: Bmc) -> list[str]:
+    """What user 1000 is told whose BMCs are to be beside one of another user."""
+    resource = Resource(Key(Kind.BMC, "here", "node-0"), wanted)
+    assert against_sharing([resource], [Neighbour("your cluster a", held, 1000)], 1000) == []
+    return against_sharing([resource, resource], [Neighbour("another cluster", held, 0)] * 2, 1000)
+
+
+def test_users_do_not_share_an_endpoint_of_redfish() -> None:
+    (reason,) = sharing(SHARED, replace(SHARED, ipmi_port=6231))
+    assert reason == (
+        "bmc.redfish_port: another user's BMCs answer Redfish at 127.0.0.1:26999, and users do not "
+        "share an address and port. Choose another `bmc.redfish_port`, or leave it out for one "
+        "that is free."
+    )
+    (reason,) = sharing(POOLED, replace(POOLED, ipmi_port=0))
+    assert reason.startswith("bmc.pool: another user's BMCs answer Redfish at 127.44.0.1:26999,")
+    assert sharing(SHARED, replace(SHARED, address="0.0.0.0"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SHARED, redfish_port=27000),
+        replace(SHARED, redfish_port=0),
+        replace(SHARED, address="127.0.0.2"),
+    ],
+)
+def test_users_have_endpoints_of_their_own_side_by_side(other: Bmc) -> None:
+    assert sharing(SHARED, other) == []
+    assert sharing(replace(SHARED, redfish_port=0), other) == []
+    assert sharing(POOLED, replace(POOLED, address="127.44.0.2")) == []

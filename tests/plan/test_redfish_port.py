@@ -43,3 +43,21 @@ def test_addresses_of_a_pool_have_the_usual_port() -> None:
     given, reasons = allocate(load(text, file="f"), Allocations(), ANOTHER)
     assert not reasons
     assert {each.redfish_port for each in given.endpoints.values()} == {8000}
+
+
+def test_a_port_of_another_users_bmcs_is_left_to_them() -> None:
+    foreign = Occupied(foreign={("127.0.0.1", 8000)})
+    first, given = ports("username: me", Allocations(), foreign)
+    assert first == {8001}
+    assert ports("username: me", given, foreign)[0] == {8001}
+    _, before = ports("username: me", Allocations(), Occupied())
+    assert ports("username: me", before, foreign)[0] == {8001}
+
+
+def test_a_node_without_redfish_has_no_port_of_it() -> None:
+    text = "cluster: c\nhosts: {a: simulated}\nnodes: [{bmc: [ipmi]}, {bmc: [ipmi, redfish]}]\n"
+    for pool in ("", "bmc: {pool: 127.9.0.0/24}\n"):
+        first, _ = allocate(load(text + pool, file="f"), Allocations(), Occupied())
+        again, _ = allocate(load(text + pool, file="f"), first, Occupied())
+        for given in (first, again):
+            assert [each.redfish_port for each in given.endpoints.values()] == [0, 8000]

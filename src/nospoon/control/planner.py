@@ -51,7 +51,7 @@ from nospoon.model.resources import Bmc, Key, Kind, Link, Machine, NetbootServic
 from nospoon.plan import identity
 from nospoon.plan.access import overlapping_routes, public_addresses
 from nospoon.plan.adoption import adopt, as_remembered, changed_by_owners
-from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.allocate import Allocations, Occupied, allocate, redfish_of
 from nospoon.plan.diff import Rules, diff
 from nospoon.plan.enrol import PLACE
 from nospoon.plan.found import completed
@@ -61,7 +61,13 @@ from nospoon.plan.macs import against_macs
 from nospoon.plan.nova import inventories
 from nospoon.plan.numbers import in_order
 from nospoon.plan.occupants import occupants
-from nospoon.plan.ports import Neighbour, against_boot_servers, against_many, against_ports
+from nospoon.plan.ports import (
+    Neighbour,
+    against_boot_servers,
+    against_many,
+    against_ports,
+    against_sharing,
+)
 from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.remembered import LIVE, Remembered, Said, remembered
@@ -274,6 +280,7 @@ class Planner:
             seen.uid,
             lambda: [
                 *against_ports(desired.values(), neighbours),
+                *against_sharing(desired.values(), neighbours, seen.uid),
                 *against_many(desired.values(), own, most),
                 *against_macs(desired.values(), partial(self._holder, seen.id, request.uid)),
             ],
@@ -504,17 +511,16 @@ class Planner:
             for row in others
             for each in row.allocations.endpoints.values()
         }
-        shared = {
-            (each.address, each.redfish_port)
-            for row in others
-            for each in row.allocations.endpoints.values()
-        }
+        mine, foreign = set[tuple[str, int]](), set[tuple[str, int]]()
+        for row in others:
+            (mine if row.uid == seen.uid else foreign).update(redfish_of(row.allocations))
         endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
         return Occupied(
             tuple(sorted(taken)),
             endpoints | self._ports_in_use(),
             holder=self._holder_of_port,
-            redfish=self._listening() - shared,
+            redfish=self._listening() - mine,
+            foreign=foreign,
             usage=await usage.of_others(self._database, self._hosts, seen.id),
             standing=await usage.standing(self._database, seen.id),
             nics=await self.workers.run(
@@ -529,7 +535,9 @@ class Planner:
         """The BMCs of other clusters; those of other users are not named."""
         return [
             Neighbour(
-                f"your cluster {tag.name}" if tag.uid == uid else "another cluster", bmc, tag.uid
+                f"your cluster {tag.name}" if tag.uid == uid else "another cluster",
+                bmc,
+                tag.uid if tag.uid is not None else self._fleet.owner_of(bmc.uuid),
             )
             for _, bmc, tag in await self._database.read(bmc_rows.of_others, cluster_id)
         ]

@@ -126,7 +126,10 @@ def refuse_anothers_pool(cluster: Cluster, cluster_id: UUID, others: Collection[
 def refuse_collisions(row: ClusterRow, others: Collection[Holding]) -> frozenset[Outline]:
     """Which clusters were compared. Raises `Stale` where one has what this cluster was given."""
     for other in others:
-        if other.id != row.id and other.allocations.collides(row.allocations):
+        if other.id == row.id:
+            continue
+        shared = other.uid != row.uid and other.allocations.shares_redfish(row.allocations)
+        if shared or other.allocations.collides(row.allocations):
             raise Stale(
                 "the plan is stale: another cluster took the same addresses or networks",
                 hint="Look at a new one with `nospoon plan`.",

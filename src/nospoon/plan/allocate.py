@@ -41,7 +41,7 @@ NOTHING_KNOWN: Mapping[str, HostFacts] = {}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a BMC answers. `ipmi_port` 0: not by IPMI."""
+    """Where a BMC answers. `ipmi_port` 0: not by IPMI, `redfish_port` 0: not by Redfish."""
 
     address: str
     ipmi_port: int
@@ -106,6 +106,16 @@ class Allocations:
             and not (set(self.hosts.values()) & set(other.hosts.values()) and _overlap(self, other))
         )
 
+    def shares_redfish(self, other: Allocations) -> bool:
+        """Whether Redfish of both answers at the same address and port, as that of one user may."""
+        held = TakenPorts(redfish_of(other))
+        return any(held.hinder(each) for each in redfish_of(self))
+
+
+def redfish_of(given: Allocations) -> set[tuple[str, int]]:
+    """Where Redfish answers."""
+    return {(e.address, e.redfish_port) for e in given.endpoints.values() if e.redfish_port}
+
 
 def _those(given: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
     return {name: each for name, each in given.items() if name in names}
@@ -128,7 +138,7 @@ class Occupied:
     `usage` of hosts by other clusters, by the hosts' identity.
 
     `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
-    other processes; clusters of one daemon share theirs.
+    other processes and users; clusters of one user share theirs. `foreign`: those of other users.
 
     `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
     machines have; `unseen`: nodes on hosts that are away, of which nobody knows what they have.
@@ -138,6 +148,7 @@ class Occupied:
     endpoints: Collection[tuple[str, int]] = frozenset()
     holder: Callable[[int], str] = lambda _: ""
     redfish: Collection[tuple[str, int]] = frozenset()
+    foreign: Collection[tuple[str, int]] = frozenset()
     usage: Mapping[str, Usage] = field(default_factory=dict)
     standing: Mapping[str, Usage] = field(default_factory=dict)
     nics: Sequence[Occupant] = ()
@@ -285,7 +296,7 @@ def _endpoints(
     given = {node.name: _given(cluster, node, redfish) for node in nodes if node.ipmi_port}
     places = {(each.address, each.ipmi_port): name for name, each in given.items()}
     kept = {
-        node.name: replace(earlier.endpoints[node.name], redfish_port=redfish)
+        node.name: replace(earlier.endpoints[node.name], redfish_port=_of_node(node, redfish))
         for node in nodes
         if node.name in earlier.endpoints
         and _still_fits(cluster, node, earlier)
@@ -314,7 +325,7 @@ def _endpoints(
             )
             return
         ipmi = endpoint.ipmi_port if BmcProtocol.IPMI in node.bmc else 0
-        yield node.name, Endpoint(endpoint.address, ipmi, endpoint.redfish_port)
+        yield node.name, Endpoint(endpoint.address, ipmi, _of_node(node, redfish))
 
 
 def _place(endpoint: Endpoint) -> tuple[str, int]:
@@ -323,7 +334,7 @@ def _place(endpoint: Endpoint) -> tuple[str, int]:
 
 def _redfish_port(cluster: Cluster, earlier: Allocations, occupied: Occupied) -> int:
     """The file's. Where it names none, that of before, else the first that is free from the usual
-    one on: another user of this machine may have that.
+    one on: another user may have that, of this machine or of this daemon.
     """
     addressing, address = cluster.addressing, str(cluster.addressing.address)
     usual = addressing.redfish_port
@@ -331,14 +342,21 @@ def _redfish_port(cluster: Cluster, earlier: Allocations, occupied: Occupied) ->
         return usual
     before = (each for each in earlier.endpoints.values() if each.address == address)
     known = next((each.redfish_port for each in before if each.redfish_port), 0)
-    taken = TakenPorts(occupied.redfish)
+    if known and not TakenPorts(occupied.foreign).hinder((address, known)):
+        return known
+    taken = TakenPorts((*occupied.redfish, *occupied.foreign))
     ports = range(usual, usual + REDFISH_TRIED)
-    return known or next((port for port in ports if not taken.hinder((address, port))), usual)
+    return next((port for port in ports if not taken.hinder((address, port))), usual)
 
 
 def _given(cluster: Cluster, node: Node, redfish: int) -> Endpoint:
     """Where the BMC answers of a node whose file says at which port."""
-    return Endpoint(str(cluster.addressing.address), node.ipmi_port, redfish)
+    return Endpoint(str(cluster.addressing.address), node.ipmi_port, _of_node(node, redfish))
+
+
+def _of_node(node: Node, redfish: int) -> int:
+    """0 for a node whose BMC does not speak Redfish."""
+    return redfish if BmcProtocol.REDFISH in node.bmc else 0
 
 
 def _taken(node: Node, endpoint: Endpoint, occupied: Occupied) -> str:

@@ -75,6 +75,34 @@ def against_ports(desired: Iterable[Resource], others: Iterable[Neighbour]) -> l
     ]
 
 
+def against_sharing(
+    desired: Iterable[Resource], others: Iterable[Neighbour], uid: int
+) -> list[str]:
+    """Why these BMCs of user `uid` cannot answer Redfish where they should: an endpoint is one
+    service with one table of accounts, so another user's BMCs must not be there, too.
+    """
+    held = TakenPorts(
+        (other.bmc.address, other.bmc.redfish_port) for other in others if other.uid != uid
+    )
+    wanted = {
+        (each.shape.address, each.shape.redfish_port): each.shape
+        for each in desired
+        if isinstance(each.shape, Bmc) and each.shape.redfish_port
+    }
+    return [
+        f"{'bmc.pool' if bmc.pool else 'bmc.redfish_port'}: another user's BMCs answer Redfish at "
+        f"{bmc.redfish}, and users do not share an address and port. {_elsewhere(bmc)}."
+        for place, bmc in wanted.items()
+        if held.hinder(place)
+    ]
+
+
+def _elsewhere(bmc: Bmc) -> str:
+    if bmc.pool:
+        return "Choose another `bmc.pool`, or another `bmc.redfish_port`"
+    return "Choose another `bmc.redfish_port`, or leave it out for one that is free"
+
+
 def against_many(desired: Iterable[Resource], others: Iterable[Bmc], most: int) -> list[str]:
     """Why these BMCs are too many, with the `others` of the same user: each socket costs the
     daemon a descriptor, and members may have `most`.
