@@ -37,6 +37,7 @@ from nospoon.testing.bench import (
     MemoryStore,
     bench,
     config,
+    endpoint,
     free_port,
 )
 from nospoon.testing.console import Console, plain
@@ -242,7 +243,7 @@ async def test_a_bmc_goes_once_what_was_asked_of_it_is_kept() -> None:
         await asyncio.gather(service.remove(each.bmc.uuid), open_later())
         assert asked.done()
         assert [runtime.settings for _, runtime in store.saved] == [wanted]
-        assert service.listeners.accounts.find("bob", "hunter2222") is None
+        assert service.listeners.accounts.find(endpoint(each), "bob", "hunter2222") is None
 
 
 async def until(so: Callable[[], bool]) -> None:

@@ -10,12 +10,13 @@ import bcrypt
 
 from nospoon.protocols.failures import Failures
 from nospoon.services.bmcs.ports import BmcConfig
-from nospoon.testing.bench import Bench, bench, free_port
+from nospoon.testing.bench import Bench, bench, endpoint, free_port
 from nospoon.testing.redfish import SYSTEMS, Client, basic, system_of
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
 PASSWORD = "correct horse battery staple"
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+OTHER_HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
 
 
 async def hashed(b: Bench, config: BmcConfig, text: str = HASH) -> BmcConfig:
@@ -68,7 +69,7 @@ async def test_another_hash_ends_what_the_first_password_opened() -> None:
         assert await status(config, "another") == 200
         await b.service.remove(config.bmc.uuid)
         accounts = b.service.listeners.accounts
-        assert accounts.hashes(config.bmc.username) == {}
+        assert accounts.hashes(endpoint(config), config.bmc.username) == {}
 
 
 async def test_many_clients_at_once_are_checked_once() -> None:
@@ -93,3 +94,33 @@ async def test_the_same_name_and_password_at_another_port_is_another_account() -
         for _ in range(2):
             assert await status(other, PASSWORD) == 200
             assert await status(here, PASSWORD) == 200
+
+
+async def test_a_login_reaches_every_bmc_here_that_has_the_password_or_any_hash_of_it() -> None:
+    """With the one that has it as it is, and with two hashes; whichever was first."""
+    for passwords in ((HASH, PASSWORD), (HASH, OTHER_HASH), (HASH, OTHER_HASH, PASSWORD)):
+        async with bench(len(passwords)) as b:
+            for config, password in zip(b.configs, passwords, strict=True):
+                await hashed(b, config, password)
+            admin = Client(b.first, basic(b.first, PASSWORD))
+            for _ in range(2):
+                listed = (await admin.get(SYSTEMS)).json["Members"]
+                assert len(listed) == len(passwords)
+            given = {"UserName": "admin", "Password": PASSWORD}
+            token = (await admin.ask("POST", SESSIONS, given)).headers["x-auth-token"]
+            await b.service.put(replace(b.configs[1], password="another"))
+            by_token = Client(b.first, {"X-Auth-Token": token})
+            listed = (await by_token.get(SYSTEMS)).json["Members"]
+            assert len(listed) == len(passwords) - 1
+            assert system_of(b.configs[1]) not in {each["@odata.id"] for each in listed}
+
+
+async def test_a_login_beside_a_hash_that_it_does_not_fit_is_checked_once() -> None:
+    async with bench(2) as b:
+        await hashed(b, b.first)
+        other = b.configs[1]
+        assert await status(other, other.password) == 200
+        checked = b.service.listeners.accounts.checked
+        checked.worker.close()
+        assert await status(other, other.password) == 200
+        assert await status(b.first, PASSWORD) == 503

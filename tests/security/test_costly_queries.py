@@ -15,7 +15,7 @@ from nospoon.services.bmcs.redfish import query
 from nospoon.services.bmcs.redfish.app import QUERIED_AT_ONCE, App, find
 from nospoon.services.bmcs.redfish.exchange import ROOT, Exchange
 from nospoon.services.bmcs.redfish.filters import FilterError, parse
-from nospoon.testing.bench import Bench, bench
+from nospoon.testing.bench import Bench, bench, endpoint
 from nospoon.testing.redfish import SYSTEMS, client, system_of
 
 
@@ -118,7 +118,7 @@ async def test_long_lists_are_not_decoded_for_their_queries(path: str) -> None:
             "server": (bmc.address, bmc.redfish_port), "client": None,
         }  # fmt: skip
         exchange = Exchange(Request(scope, nothing_more()), b.service, accounts)
-        assert exchange.log_in(accounts.find(bmc.username, b.first.password))
+        assert exchange.log_in(accounts.find(endpoint(b.first), bmc.username, b.first.password))
         found = find(f"{ROOT}/{path}")
         assert found is not None
         await found[0].methods["GET"](exchange)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_bytes
@@ -33,11 +34,12 @@ from nospoon.protocols.snmp.ber import NULL
 from nospoon.protocols.snmp.mib import TableMib
 from nospoon.protocols.snmp.pdu import Binding, Message, Pdu, Type, Version, write_message
 from nospoon.protocols.snmp.usm import User
+from nospoon.runtime.fair_worker import MOST_OF_SOURCE
 from nospoon.runtime.udp import Peer
 from nospoon.services.bmcs.redfish.exchange import ROOT
 from nospoon.testing.bench import bench, config, free_port
 from nospoon.testing.console import Console
-from nospoon.testing.redfish import SYSTEMS, Client, basic, client
+from nospoon.testing.redfish import SYSTEMS, client
 from nospoon.testing.redfish_app import Login, Redfish
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -274,13 +276,35 @@ def test_a_network_of_ipv6_is_one_source_wherever_something_is_counted() -> None
     assert failures.failed("bmc", "192.0.2.9", "bob", now=0.0) == 2
 
 
-async def test_checks_of_hashes_at_one_address_hold_up_no_logins_at_others() -> None:
+async def test_checks_of_hashes_of_one_owner_hold_up_a_login_at_anothers_by_one_check() -> None:
     async with bench(2) as b, asyncio.timeout(20):
-        first, second = b.configs
         hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+        other = replace(b.configs[1], password=hashed, owner=1)
         port = free_port(socket.SOCK_STREAM)
-        moved = replace(second, password=hashed, bmc=replace(second.bmc, redfish_port=port))
-        await b.service.put(moved)
-        accounts = b.service.listeners.accounts
-        async with accounts.checking((first.bmc.address, first.bmc.redfish_port)):
-            assert (await Client(moved, basic(moved, "secret")).get(SYSTEMS)).status == 200
+        other = replace(other, bmc=replace(other.bmc, redfish_port=port))
+        await b.service.put(other)
+        worker, order = b.service.listeners.accounts.checked.worker, list[object]()
+        first, later = threading.Event(), threading.Event()
+
+        async def flood(number: int) -> None:
+            gate = later if number else first
+            await worker.run(gate.wait, group=0, source=HERE, key=number)
+            order.append(number)
+
+        async def log_in() -> None:
+            answer = await Redfish.of(b, Login("admin", "secret")).at(other).ask("GET", SYSTEMS)
+            order.append(answer.status)
+            later.set()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(MOST_OF_SOURCE):
+                    group.create_task(flood(number))
+                group.create_task(log_in())
+                while worker.waiting(1) == 0:  # noqa: ASYNC110  (nobody tells)
+                    await asyncio.sleep(0)
+                first.set()
+        finally:
+            first.set()
+            later.set()
+        assert order[:2] == [0, 200]

@@ -25,7 +25,7 @@ from nospoon.services.bmcs.redfish.exchange import MAX_BODY
 from nospoon.services.bmcs.redfish.listings import BATCH
 from nospoon.services.bmcs.redfish.query import MOST_EXPANDED
 from nospoon.services.bmcs.redfish.sessions import LARGEST
-from nospoon.testing.bench import Bench, bench, config
+from nospoon.testing.bench import Bench, bench, config, endpoint
 from nospoon.testing.redfish_app import Login, Redfish
 
 ROOT = "/redfish/v1"
@@ -120,9 +120,11 @@ async def test_a_session_is_found_without_a_look_at_the_others() -> None:
         async with bench(count) as b:
             redfish, accounts = Redfish.of(b), b.service.listeners.accounts
             for each in b.configs:
-                account = accounts.find(each.bmc.username, each.password)
+                account = accounts.find(endpoint(each), each.bmc.username, each.password)
                 assert account is not None
-                made = accounts.log_in(account, each.bmc.username, now=monotonic())
+                made = accounts.log_in(
+                    account, each.bmc.username, place=endpoint(each), now=monotonic()
+                )
             last = Redfish.of(b, Login(each.bmc.username, each.password))
             await last.ask("GET", f"{SESSIONS}/{made.id}")  # logs in
             calls.append(await calls_of(last.ask("GET", f"{SESSIONS}/{made.id}")))
@@ -135,16 +137,17 @@ async def test_a_session_is_found_without_a_look_at_the_others() -> None:
 async def test_an_account_of_many_bmcs_has_a_bounded_number_of_sessions() -> None:
     """The one that was idle longest ends with one more."""
     accounts, node = Accounts(), config(0, redfish_port=1)
+    place = endpoint(node)
     for _ in range(MOST_SESSIONS // SESSIONS_PER_NODE + 1):
         accounts.put(replace(node, bmc=replace(node.bmc, uuid=uuid4())))
-    account = accounts.find(node.bmc.username, node.password)
+    account = accounts.find(place, node.bmc.username, node.password)
     assert account is not None
-    made = [accounts.log_in(account, "admin", now=0.0) for _ in range(MOST_SESSIONS)]
-    assert accounts.session(made[0].token, now=1.0) is made[0]
-    accounts.log_in(account, "admin", now=2.0)
-    assert accounts.session(made[1].token, now=2.0) is None
-    assert accounts.find_session(account, frozenset(), made[1].id, now=2.0) is None
-    assert accounts.session(made[0].token, now=2.0) is made[0]
+    made = [accounts.log_in(account, "admin", place=place, now=0.0) for _ in range(MOST_SESSIONS)]
+    assert accounts.session(made[0].token, place=place, now=1.0) is made[0]
+    accounts.log_in(account, "admin", place=place, now=2.0)
+    assert accounts.session(made[1].token, place=place, now=2.0) is None
+    assert accounts.find_session(account, made[1].id, place=place, now=2.0) is None
+    assert accounts.session(made[0].token, place=place, now=2.0) is made[0]
     assert len(accounts.tokens) == MOST_SESSIONS
 
 

@@ -30,7 +30,7 @@ from nospoon.services.bmcs.redfish.app import RESOURCES, find
 from nospoon.services.bmcs.rmcp import identity
 from nospoon.store import clusters
 from nospoon.store.clusters import ClusterRow, NodeRow
-from nospoon.testing.bench import ORDER, Bench, bench, config, with_disk
+from nospoon.testing.bench import ORDER, Bench, bench, config, endpoint, with_disk
 from nospoon.testing.redfish_app import Login, Redfish, state
 
 ACCOUNTS = "/redfish/v1/AccountService/Accounts"
@@ -112,8 +112,8 @@ def test_a_stored_row_of_the_nodes_own_account_is_ignored() -> None:
     """Also where a row came another way: it neither replaces the password nor adds one."""
     accounts, bmc = Accounts(), config(0, redfish_port=1)
     accounts.put(bmc, [STORED])
-    assert accounts.find("admin", bmc.password) is not None
-    assert accounts.find("admin", "…") is None
+    assert accounts.find(endpoint(bmc), "admin", bmc.password) is not None
+    assert accounts.find(endpoint(bmc), "admin", "…") is None
     assert identity(bmc, Runtime(settings=Settings(users=(STORED,)))).others == ()
 
 

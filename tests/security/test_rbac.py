@@ -19,7 +19,7 @@ import pytest
 
 from nospoon.model.cluster import Firmware
 from nospoon.services.bmcs.redfish.app import RESOURCES, find
-from nospoon.testing.bench import Bench, bench, with_disk
+from nospoon.testing.bench import Bench, bench, endpoint, with_disk
 from nospoon.testing.redfish import Answer
 from nospoon.testing.redfish_app import ROOT, Login, Redfish, state
 
@@ -324,7 +324,8 @@ def first_of(all_: House) -> Any:
     """What another BMC's administrator must not change: the first BMC, and its clients'."""
     served = all_.bench.service.status(all_.bench.first.bmc.uuid)
     assert served is not None
-    account = all_.bench.service.listeners.accounts.find("admin", all_.bench.first.password)
+    first, accounts = all_.bench.first, all_.bench.service.listeners.accounts
+    account = accounts.find(endpoint(first), "admin", first.password)
     assert account is not None
     events = all_.bench.service.events.at(all_.admin.server, account)
     return served.aggregate.runtime, served.aggregate.is_on, events

@@ -269,6 +269,11 @@ def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS
     return BmcConfig(f"n{number}", "c", bmc, machine, password)
 
 
+def endpoint(config: BmcConfig) -> tuple[str, int]:
+    """Where this BMC answers Redfish."""
+    return config.bmc.address, config.bmc.redfish_port
+
+
 def with_disk(config: BmcConfig, size: int = 10 << 30) -> BmcConfig:
     """The same, with a disk of this many bytes."""
     disks = (MachineDisk("n-1", "virtio", "serial"),)

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.redfish.app import App, find
-from nospoon.testing.bench import Bench
+from nospoon.testing.bench import Bench, endpoint
 from nospoon.testing.redfish import Answer
 
 ROOT = "/redfish/v1"
@@ -47,6 +48,10 @@ class Redfish:
         own = Login(b.first.bmc.username, b.first.password)
         app = App(b.service, b.service.listeners.accounts)
         return cls(app, (b.first.bmc.address, b.first.bmc.redfish_port), login or own)
+
+    def at(self, config: BmcConfig) -> Redfish:
+        """The same, where this BMC answers."""
+        return replace(self, server=endpoint(config))
 
     def without_login(self) -> Redfish:
         return replace(self, login=None)

@@ -111,7 +111,6 @@ class Listeners:
         self.accounts = Accounts(account_key)
         self._connections = Connections()
         self.keys = Worker("certificates")
-        self.passwords = Worker("checks of passwords", most=16)
 
     async def open(self, bmc: Bmc, *, instead_of: Bmc | None = None) -> None:
         """Make sure that this BMC can be reached, and no more where it was before.
@@ -178,7 +177,7 @@ class Listeners:
     async def close_all(self) -> None:
         """Sockets only: routes are for the next daemon."""
         self.keys.close()
-        self.passwords.close()
+        self.accounts.checked.worker.close()
         for need, shared in list(self._open.items()):
             if need.kind is not _Kind.ROUTE:
                 await self._shut(need, shared)

@@ -21,7 +21,7 @@ class BmcConfig:
     """One BMC to serve: shapes of it and its machine, password, runtime state to go on from.
 
     `k_g`: the file's key, 40 hexadecimal digits or "". `pdu_secret`: community and pass phrases of
-    the PDU that feeds it.
+    the PDU that feeds it. `owner`: the user whose node it is.
     """
 
     node: str
@@ -33,6 +33,7 @@ class BmcConfig:
     pdu_secret: str = field(default="", repr=False)
     runtime: Runtime = field(default_factory=Runtime)
     log: Sequence[Record] = ()
+    owner: int = 0
 
 
 class Machines(Protocol):

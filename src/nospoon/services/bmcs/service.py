@@ -159,7 +159,7 @@ class BmcService:
         Raises `ProviderError`; what was served before goes on then, or `is_served` denies it.
         """
         known = self._served.get(config.bmc.uuid)
-        accounts = self._accounts_of(known)
+        accounts = self._accounts_of(known) if known is not None else self._accounts_before(config)
         await self.listeners.open(config.bmc, instead_of=known.bmc if known is not None else None)
         if known is not None and _where(known.bmc) != _where(config.bmc):
             self._hide(known)
@@ -238,6 +238,11 @@ class BmcService:
             return {}
         users = served.aggregate.runtime.settings.users
         return self.listeners.accounts.numbered(served.config, users)
+
+    def _accounts_before(self, config: BmcConfig) -> dict[int, bytes]:
+        """What an earlier version called them, under which it may have kept event services."""
+        users = config.runtime.settings.users
+        return self.listeners.accounts.numbered_before(config, users)
 
     def _end_sessions(self, served: Served) -> None:
         """A BMC that is gone, without power, or that restarts, knows nobody."""
@@ -332,6 +337,10 @@ class BmcService:
         address, port = place
         here: AbstractSet[UUID] = self._redfish_at.get(place, frozenset())
         return here or self._redfish_at.get((_any(address), port), frozenset())
+
+    def endpoint(self, place: tuple[str, int]) -> tuple[str, int]:
+        """The address and port of BMCs that answer here, perhaps those of all addresses."""
+        return place if place in self._redfish_at else (_any(place[0]), place[1])
 
     def users_at(self, place: tuple[str, int]) -> Mapping[Account, AbstractSet[UUID]]:
         """Numbers and names of the users of BMCs that answer Redfish there, or would if they had

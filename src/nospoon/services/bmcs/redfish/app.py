@@ -274,7 +274,7 @@ async def _log_in(exchange: Exchange) -> None:
     headers = exchange.request.headers
     token = headers.get("x-auth-token")
     if token is not None:
-        session = exchange.accounts.session(token, now=clock.monotonic())
+        session = exchange.accounts.session(token, place=exchange.place, now=clock.monotonic())
         if session is None or not exchange.log_in(session.account):
             raise errors.unauthorized(exchange.path)
         exchange.username = session.username

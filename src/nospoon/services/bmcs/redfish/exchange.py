@@ -22,7 +22,7 @@ from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.slices import Slice
-from nospoon.services.bmcs.accounts import OPERATOR, Accounts
+from nospoon.services.bmcs.accounts import OPERATOR, Accounts, Place
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.encoding import JSON, encoded, long_tag_of, tag_of
 from nospoon.services.bmcs.redfish.listings import BATCH, Rest, T, ordered
@@ -70,6 +70,11 @@ class Exchange:
     @property
     def path(self) -> str:
         return self.request.url.path
+
+    @property
+    def place(self) -> Place:
+        """The endpoint that was asked, of which there is one for all addresses of a wildcard."""
+        return self.service.endpoint(self.request.scope["server"])
 
     def served(self, system: str | None = None) -> Served:
         """The BMC that the path names, or that of this system, when this caller may see it."""

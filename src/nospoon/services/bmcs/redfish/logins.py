@@ -2,19 +2,22 @@
 
 Where the cluster file gives a hash alone, the first login with the right password is checked in a
 thread, which takes bcrypt's milliseconds; the same credentials are found at once from then on.
+
+A login reaches every BMC here that has this name and password, as they are or as any hash.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from ipaddress import AddressValueError, IPv4Address
 from socket import gethostname
 
 from nospoon.errors import Conflict
+from nospoon.model.addresses import peer_key
 from nospoon.runtime import clock
-from nospoon.services.bmcs.accounts import OPEN
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.exchange import Exchange
 
@@ -35,9 +38,10 @@ async def account_of(exchange: Exchange, username: str, password: str) -> bytes:
         raise errors.too_many_logins()
     if waiting:
         await asyncio.sleep(waiting)
-    account = exchange.accounts.find(username, password)
-    if account is None or not exchange.log_in(account):  # BMCs elsewhere may have the same pair
-        account = await _by_hash(exchange, username, password)
+    account = exchange.accounts.find(exchange.place, username, password)
+    hashes = exchange.accounts.hashes(exchange.place, username)
+    if hashes:
+        account = await _with_hashes(exchange, account, hashes, (username, password))
     if account is not None and exchange.log_in(account):
         failures.worked(place, source, username)
         return account
@@ -50,37 +54,56 @@ async def account_of(exchange: Exchange, username: str, password: str) -> bytes:
     raise errors.unauthorized(exchange.path)
 
 
-async def _by_hash(exchange: Exchange, username: str, password: str) -> bytes | None:
-    """The account whose hash this password fits. Of several requests with the same credentials the
-    first one is checked.
+async def _with_hashes(
+    exchange: Exchange,
+    account: bytes | None,
+    hashes: Mapping[bytes, str],
+    credentials: tuple[str, str],
+) -> bytes | None:
+    """The account of these credentials, where accounts here have hashes for this name. `account`:
+    the one that has the password as it is. Raises `RedfishError` where checks are not possible now
+    and no account is known without them.
     """
-    accounts, worker = exchange.accounts, exchange.service.listeners.passwords
-    place = exchange.request.scope["server"]
-    here = exchange.service.redfish_at(place)
-
-    def hashes() -> dict[bytes, str]:
-        """Of accounts that may use a BMC here: others of the name cost a check each, too."""
-        known = accounts.hashes(username).items()
-        return {each: text for each, text in known if not accounts.systems(each).isdisjoint(here)}
-
-    def learned() -> bytes | None:
-        return next((a for a in hashes() if accounts.has_learned(a, username, password)), None)
-
-    if not hashes():
-        return None
-    if (found := learned()) is not None:
-        return found
-    async with accounts.checking(place):
-        found = learned()
-        for account, text in hashes().items() if found is None else ():
+    accounts, place = exchange.accounts, exchange.place
+    found = [account] if account is not None else []
+    outcomes = list[tuple[int, bytes, bytes, bool]]()
+    for each, text in hashes.items():
+        if not accounts.is_at(each, place):
+            continue  # its BMCs went while others were checked
+        owner = accounts.owner_of(place, each)
+        pair = accounts.pair(owner, *credentials)
+        fits = accounts.checked.outcome(owner, each, pair)
+        if fits is None:
             try:
-                fits = await worker.run(partial(_fits, password, text), client=object())
+                fits = await accounts.checked.worker.run(
+                    partial(_fits, credentials[1], text),
+                    group=owner, source=peer_key(_source(exchange)), key=(each, pair),
+                )  # fmt: skip
             except Conflict:
-                raise errors.too_many_logins() from None
-            if fits:
-                accounts.learn(account, username, password)
-                return account
-        return found
+                if not found:
+                    raise errors.too_many_logins() from None
+                continue
+            outcomes.append((owner, each, pair, fits))
+        if fits:
+            found.append(each)
+    for owner, each, pair, fits in outcomes if found else ():
+        accounts.checked.remember(owner, each, pair, fits=fits)
+    return _together(exchange, found, credentials)
+
+
+def _together(
+    exchange: Exchange, found: Sequence[bytes], credentials: tuple[str, str]
+) -> bytes | None:
+    """One account for all that the same credentials fit. BMCs may have gone while they were
+    checked.
+    """
+    accounts, place = exchange.accounts, exchange.place
+    here = [each for each in found if accounts.is_at(each, place)]
+    if len(here) < 2:
+        return next(iter(here), None)
+    owner = accounts.owner_of(place, here[0])
+    own = [each for each in here if accounts.owner_of(place, each) == owner]
+    return accounts.join(own, accounts.pair(owner, *credentials)) if len(own) > 1 else own[0]
 
 
 def _fits(password: str, text: str) -> bool:
@@ -103,7 +126,9 @@ def needs_no_login(exchange: Exchange) -> bool:
     its name lead here now ("DNS rebinding"). Such a name is not one that `is_local` knows.
     """
     headers = exchange.request.headers
-    return "origin" not in headers and is_local(headers.get("host", "")) and exchange.log_in(OPEN)
+    if "origin" in headers or not is_local(headers.get("host", "")):
+        return False
+    return exchange.log_in(exchange.accounts.open_at(exchange.place))
 
 
 def is_local(host: str) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from functools import partial
-from uuid import UUID
 
 from starlette.responses import Response
 
@@ -38,17 +36,13 @@ async def _session_service(exchange: Exchange) -> Response:
 async def _sessions(exchange: Exchange) -> Response:
     found = list[str]()
     for some in exchange.accounts.sessions(
-        exchange.account, _here(exchange), now=clock.monotonic()
+        exchange.account, place=exchange.place, now=clock.monotonic()
     ):
         await exchange.rest()
         found.extend(each.id for each in some)
     ids = await ordered(found, exchange.rest)
     paths = [f"{SESSIONS}/{each}" for each in ids]
     return await long(exchange, collection("Session", SESSIONS, ()), paths)
-
-
-def _here(exchange: Exchange) -> AbstractSet[UUID]:
-    return exchange.service.redfish_at(exchange.request.scope["server"])
 
 
 async def _create_session(exchange: Exchange) -> Response:
@@ -59,7 +53,9 @@ async def _create_session(exchange: Exchange) -> Response:
         if not isinstance(body[name], str):
             raise errors.wrong_type(name, body[name] if name != "Password" else "…")
     account = await account_of(exchange, body["UserName"], body["Password"])
-    made = exchange.accounts.log_in(account, body["UserName"], now=clock.monotonic())
+    made = exchange.accounts.log_in(
+        account, body["UserName"], place=exchange.place, now=clock.monotonic()
+    )
     location = f"{ROOT}/{SESSIONS}/{made.id}"
     headers = {"X-Auth-Token": made.token, "Location": location}
     return respond(shown.session(made), status=201, headers=headers)
@@ -67,7 +63,7 @@ async def _create_session(exchange: Exchange) -> Response:
 
 def _session_of(exchange: Exchange) -> RedfishSession:
     wanted, now = exchange.request.path_params["session"], clock.monotonic()
-    found = exchange.accounts.find_session(exchange.account, _here(exchange), wanted, now=now)
+    found = exchange.accounts.find_session(exchange.account, wanted, place=exchange.place, now=now)
     if found is None:
         raise errors.not_found(exchange.path)
     return found
