@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 from collections.abc import Iterator
@@ -170,3 +171,23 @@ async def test_a_list_that_is_read_again_takes_an_adopted_machine_away(tmp_path:
         assert asked.daemon.hosts.on("") == set()
     async with a_daemon(tmp_path) as asked:
         assert asked.daemon.hosts.on("") == set()
+
+
+async def test_all_members_are_asked_for_at_once() -> None:
+    """One may have the question take its longest time; others need not wait for the next."""
+    asked, all_asked = list[int](), asyncio.Event()
+
+    async def manages(uid: int) -> bool:
+        asked.append(uid)
+        if len(asked) == 3:
+            all_asked.set()
+        await all_asked.wait()
+        return uid == 1001
+
+    access = Access(frozenset({ROOT}), read=lambda: DEFAULTS, manages=manages)
+    machine = MACHINES[0].machine
+    async with asyncio.timeout(20):
+        why = await access.reached([(uid, HERE, machine) for uid in (1000, 1001, 1002)])
+    assert sorted(asked) == [1000, 1001, 1002]
+    assert why(1001, HERE, machine) == ""
+    assert "is not listed for members" in why(1000, HERE, machine)

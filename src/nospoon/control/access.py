@@ -5,6 +5,7 @@ The list is read each time it is needed, so that a change holds at once.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -96,7 +97,9 @@ class Access:
             for uid, host, machine in members
             if machine.adopted and not self.is_admin(uid) and host.server == SYSTEM.server
         }
-        refused = {uid for uid in adopters if not await self._may_manage(uid)}
+        asked = list(adopters)  # at once: a user may have the question take its longest time
+        answers = await asyncio.gather(*map(self._may_manage, asked))
+        refused = {uid for uid, may in zip(asked, answers, strict=True) if not may}
 
         def why(uid: int, host: Host, machine: Machine) -> str:
             if (uid, host) not in hosts:
