@@ -237,6 +237,23 @@ def test_what_it_does_not_know_is_refused_as_ironic_reads_it() -> None:
     assert "dance" in failed.body["command_error"]["details"]
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        step("deploy", "write_image", image_info={"id": "i", "urls": 5}),
+        step("deploy", "write_image", image_info={"id": ["i"], "urls": {"0": "u"}}),
+        ("deploy.execute_deploy_step", {"step": {"step": "write_image", "args": ["x"]}}),
+        ("clean.execute_clean_step", {"step": {"step": "erase_devices", "args": "x"}}),
+        ("standby.prepare_image", {"image_info": [1]}),
+    ],
+)
+def test_a_command_with_odd_parameters_ends(told: tuple[str, Any]) -> None:
+    agent = serving()
+    reply, _ = run(agent, *told)
+    agent.expire(1.0)
+    assert reply.body["command_status"] in {"SUCCEEDED", "FAILED"}
+
+
 def test_failures_are_arranged_by_name_or_come_by_chance() -> None:
     agent = serving(Agents(failing=(("write_image", "no space left"),), failures=0.5))
     arranged, _ = run(agent, *step("deploy", "write_image", **IMAGE))

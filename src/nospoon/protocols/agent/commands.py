@@ -89,8 +89,9 @@ def _write(node: Node, arguments: Json) -> str:
     told = arguments.get("image_info")
     if not isinstance(told, dict) or not told.get("id"):
         raise Refused("InvalidCommandParamsError", "write_image needs image_info with an id")
-    urls = told.get("urls") or [told["id"]]
-    node.image = str(urls[0])[:LONGEST_IMAGE]
+    urls = told.get("urls")
+    first = urls[0] if isinstance(urls, list) and urls else told["id"]
+    node.image = str(first)[:LONGEST_IMAGE]
     node.partitions = _partitions(node) if told.get("image_type") == "partition" else {}
     return f"image ({told['id']}) written to device /dev/vda"
 
@@ -164,6 +165,8 @@ def _executed(kind: str) -> Callable[[Node, Json], Json]:
                 f"{kind.capitalize()}Error", f"no hardware manager knows the {kind} step {name!r}"
             )
         arguments = params["step"].get("args") or {}
+        if not isinstance(arguments, dict):
+            raise Refused("InvalidCommandParamsError", f"the {kind} step's args are no object")
         result = step.run(node, {**arguments, **params})
         return {f"{kind}_result": result, f"{kind}_step": params["step"]}
 
