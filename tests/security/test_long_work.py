@@ -134,6 +134,23 @@ async def test_a_session_is_found_without_a_look_at_the_others() -> None:
     assert 0 < many < few + MANY // 2
 
 
+async def test_a_system_is_found_by_its_name_without_a_look_at_the_others() -> None:
+    calls = []
+    for count in (2, MANY):
+        async with many_bmcs(count) as b:
+            ask = Redfish.of(b).ask
+            await ask("GET", f"{ROOT}/Systems/{b.first.node}")  # logs in
+            calls.append(await calls_of(ask("GET", f"{ROOT}/Systems/{b.first.node}")))
+            assert (await ask("GET", f"{ROOT}/Systems/{b.first.node}")).status == 307
+            await b.service.put(replace(b.first, node="renamed"))
+            assert (await ask("GET", f"{ROOT}/Systems/{b.first.node}")).status == 404
+            assert (await ask("GET", f"{ROOT}/Systems/renamed")).status == 307
+            await b.service.remove(b.first.bmc.uuid)
+            assert list(b.service.named("renamed")) == []
+    few, many = calls
+    assert 0 < many < few + MANY // 2
+
+
 async def test_an_account_of_many_bmcs_has_a_bounded_number_of_sessions() -> None:
     """The one that was idle longest ends with one more."""
     accounts, node = Accounts(), config(0, redfish_port=1)

@@ -104,6 +104,7 @@ class BmcService:
         self._by_endpoint: dict[tuple[str, int], Served] = {}
         self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
         self._directory = Directory()
+        self._named: dict[str, set[UUID]] = {}
         self._effects = Effects(
             machines,
             store,
@@ -188,7 +189,22 @@ class BmcService:
         if served is not None and served.config.machine != machine:
             self._describe(served, replace(served.config, machine=machine))
 
+    def named(self, name: str) -> Iterable[UUID]:
+        """BMCs of nodes that are called so, or whose adopted machine is."""
+        return self._named.get(name, ())
+
+    def _name(self, uuid: UUID, before: BmcConfig, after: BmcConfig | None) -> None:
+        """Its names were those, and are these."""
+        for name in _names(before):
+            known = self._named.get(name, set())
+            known.discard(uuid)
+            if not known:
+                self._named.pop(name, None)
+        for name in _names(after) if after is not None else ():
+            self._named.setdefault(name, set()).add(uuid)
+
     def _describe(self, served: Served, config: BmcConfig) -> None:
+        self._name(config.bmc.uuid, served.config, config)
         served.config, machine = config, config.machine
         told = Reshaped(
             machine.boot_order,
@@ -222,6 +238,7 @@ class BmcService:
         if served.timer is not None:
             served.timer.cancel()
         served.clear_faults()
+        self._name(uuid, served.config, None)
         self._end_sessions(served)
         self.jobs.forget(uuid)
         accounts = self._accounts_of(served)
@@ -440,6 +457,10 @@ def _inventory(config: BmcConfig) -> Inventory:
         firmware=FIRMWARES[machine.firmware],
         adopted=bool(machine.adopted),
     )
+
+
+def _names(config: BmcConfig) -> set[str]:
+    return {config.node, config.machine.adopted} - {""}
 
 
 def _any(address: str) -> str:

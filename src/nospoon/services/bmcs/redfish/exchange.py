@@ -99,12 +99,7 @@ class Exchange:
         """Where a node is that the path names, or whose machine is called so: sushy-emulator's
         clients may use names of machines (its AliasAccessError).
         """
-        members = [(uuid, self.service.status(uuid)) for uuid in self.systems()]
-        found = [
-            uuid
-            for uuid, served in members
-            if served is not None and name in (served.config.node, served.config.machine.adopted)
-        ]
+        found = [uuid for uuid in self.service.named(name) if self.sees(uuid)]
         if len(found) != 1:
             return errors.not_found(self.path)
         first, _, rest = self.path.partition(f"/{name}")
