@@ -31,13 +31,19 @@ from typing import Any
 LONGEST_REQUEST = 1 << 20
 """Bytes of a line."""
 _CHUNK = 1 << 16
+MOST_FORWARDED = 512
+"""Connections of the host that are forwarded at a time, of all ports; further ones are closed."""
 
 
 @dataclass
 class Keeper:
-    """`services`: the exit status of each, None while it runs."""
+    """`services`: the exit status of each, None while it runs. `most`: connections of the host that
+    are forwarded at a time, and are now (`forwarded`).
+    """
 
     services: dict[str, int | None] = field(default_factory=dict)
+    most: int = MOST_FORWARDED
+    forwarded: int = 0
     _pids: dict[int, str] = field(default_factory=dict)
     _awaited: dict[int, asyncio.Future[int]] = field(default_factory=dict)
 
@@ -46,11 +52,24 @@ class Keeper:
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
         for port, descriptor in listeners.items():
             listener = socket.socket(fileno=descriptor)
-            await asyncio.start_server(partial(_forward, port), sock=listener)
+            await asyncio.start_server(partial(self.forward, port), sock=listener)
         path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._talk, path, limit=LONGEST_REQUEST)
         path.chmod(0o600)
         await server.serve_forever()
+
+    async def forward(
+        self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Between a client on the host and the service inside, until both have ended."""
+        if self.forwarded >= self.most:
+            writer.close()
+            return
+        self.forwarded += 1
+        try:
+            await _forward(port, reader, writer)
+        finally:
+            self.forwarded -= 1
 
     def _reap(self) -> None:
         """Its own children, and those of others that ended: the kernel gives them to it."""
@@ -106,7 +125,6 @@ def _spawn(argv: Sequence[str], env: dict[str, str], output: int) -> int:
 
 
 async def _forward(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Between a client on the host and the service inside, until both have ended."""
     try:
         inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:  # it does not listen yet, or no longer
