@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -312,8 +313,26 @@ def make_directory(directory: Path, mode: int) -> None:
             "directories of root",
             hint=f"Name another one, or: chown root {directory}",
         )
+    if os.geteuid() == 0:
+        _check_parents(directory)
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write to the directory {directory}: Permission denied")
+
+
+def _check_parents(directory: Path) -> None:
+    """Who may write to one could put another directory in the place of root's. In sticky ones, as
+    /tmp, only an entry's owner can (unlink(2), EPERM).
+    """
+    for parent in {*directory.absolute().parents, *directory.resolve().parents}:
+        found = parent.stat()
+        by_group = found.st_mode & stat.S_IWGRP and found.st_gid != 0
+        if found.st_mode & stat.S_ISVTX or not (by_group or found.st_mode & stat.S_IWOTH):
+            continue
+        raise UsageError(
+            f"other users may write to {parent}: root's daemon writes only where no one can put "
+            f"another directory in the place of {directory}",
+            hint=f"Name another one, or: chmod go-w {parent}",
+        )
 
 
 def _xdg(environment: Mapping[str, str], uid: int) -> dict[str, str]:

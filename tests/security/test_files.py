@@ -74,6 +74,31 @@ def test_roots_daemon_writes_in_no_directory_of_another_user(tmp_path: Path) -> 
         assert not list((rack.directory / "state").iterdir())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another group")
+@pytest.mark.parametrize(
+    ("rights", "group", "is_refused"),
+    [(0o757, 0, True), (0o775, OTHER, True), (0o775, 0, False), (0o1777, OTHER, False)],
+)
+def test_roots_daemon_writes_in_no_directory_that_others_may_replace(
+    tmp_path: Path, rights: int, group: int, *, is_refused: bool
+) -> None:
+    parent = tmp_path / "parent"
+    directory = parent / "between" / "state"
+    directory.mkdir(parents=True)
+    os.chown(parent, 0, group)
+    parent.chmod(rights)
+    link = tmp_path / "link"
+    link.symlink_to(directory)
+    for each in (directory, link):
+        if is_refused:
+            with pytest.raises(
+                UsageError, match=f"other users may write to {parent}: .*chmod go-w"
+            ):
+                make_directory(each, 0o711)
+        else:
+            make_directory(each, 0o711)
+
+
 def test_other_users_cannot_lock_the_file_that_one_daemon_locks(tmp_path: Path) -> None:
     """Reading is enough for flock(2): who waits for the lock has it when the daemon dies."""
     file = tmp_path / "nospoond.pid"
