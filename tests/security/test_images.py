@@ -9,6 +9,7 @@ import pytest
 
 from nospoon.control.images import image_facts
 from nospoon.errors import UsageError
+from nospoon.runtime import process
 
 pytestmark = pytest.mark.tools
 CLUSTER, SIZE = 1 << 16, 1 << 20
@@ -44,3 +45,15 @@ async def test_an_image_with_thousands_of_snapshots_is_refused_unread(tmp_path: 
     path.write_bytes(with_snapshots(4096))
     with pytest.raises(UsageError, match=r"image seed.img has too many snapshots .*convert"):
         await image_facts(path, "seed.img", "ab")
+
+
+async def test_an_image_of_a_larger_disk_than_files_may_ask_for_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    options = ["-f", "qcow2", "-o", "cluster_size=2M"]
+    for pebi, fits in ((2, True), (3, False)):
+        await process.run(["qemu-img", "create", *options, str(path), f"{pebi}P"])
+        if fits:
+            assert (await image_facts(path, "seed.img", "ab")).virtual_size == pebi << 50
+            continue
+        with pytest.raises(UsageError, match=r"seed.img is of a disk of 3072TiB, .* 2048TiB"):
+            await image_facts(path, "seed.img", "ab")

@@ -11,6 +11,7 @@ import json
 import struct
 from pathlib import Path
 
+from nospoon.clusterfile.fields import MOST_DISK
 from nospoon.errors import UsageError
 from nospoon.plan.resolve import ImageFacts
 from nospoon.runtime import process
@@ -103,4 +104,8 @@ async def image_facts(path: Path, name: str, sha256: str) -> ImageFacts:
     size = json.loads(done.stdout)["virtual-size"]
     if not size:
         raise UsageError(f"image {name} is empty")
+    if size > MOST_DISK:
+        raise UsageError(
+            f"image {name} is of a disk of {size >> 40}TiB, expected at most {MOST_DISK >> 40}TiB"
+        )
     return ImageFacts(sha256, kind, size)
