@@ -111,6 +111,22 @@ def wide(to: BmcConfig) -> None:
     ask(to, "POST", f"{ROOT}/SessionService/Sessions", body, known=False)
 
 
+def malformed(to: BmcConfig) -> None:
+    """Lines that look like the beginning of a request for as long as may be."""
+    for line_ in (b"GET " + b" " * 60000, b"G" * 60000, b"GET /" + b"/ " * 30000, b"\r\n" * 30000):
+        with connected(to) as line:
+            line.sendall(line_ + b"\r\n\r\n")
+            line.recv(100)
+
+
+def endless(to: BmcConfig) -> None:
+    """Bodies of strings that begin and never end, as large as strangers' and clients' may be."""
+    for begin in (b'{"UserName": "', b'["', b'{"', b'"\\', b'"\\u'):
+        body = begin + b'\\"' * (8 << 10)
+        ask(to, "POST", f"{ROOT}/SessionService/Sessions", body[: 16 << 10], known=False)
+        ask(to, "PATCH", f"{ROOT}/Systems/{to.bmc.uuid}", (body * 4)[: 64 << 10])
+
+
 def headers(to: BmcConfig) -> None:
     with connected(to) as line:
         line.sendall(b"GET / HTTP/1.1\r\nHost: b\r\n" + b"a: b\r\n" * (1 << 16))
@@ -187,6 +203,8 @@ ATTACKS: tuple[tuple[str, Attack], ...] = (
     ("an account on all BMCs", accounts),
     ("1 MiB of nested JSON by a stranger", nested),
     ("1 MiB of empty lists by a stranger", wide),
+    ("malformed request lines", malformed),
+    ("strings that never end", endless),
     ("64 Ki headers", headers),
     (f"{IDLE} idle connections", idle),
     ("wrong passwords", guesses),
