@@ -34,6 +34,7 @@ from measure import NOSPOON, private_daemon, timed
 from nospoon.runtime.heap import starting
 from nospoon.runtime.http_limits import raise_descriptor_limit
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
 from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
@@ -47,18 +48,20 @@ TERMS = 120
 IDLE = 3000
 PARALLEL, OF_SOURCE = 1000, 200
 PLANNED = 100_000
+TLS_PORT = free_port(socket.SOCK_STREAM)
 
 Attack = Callable[[BmcConfig], None]
 Probe = Callable[[], None]
 
 
 def configs() -> list[BmcConfig]:
-    """One Redfish port for all; IPMI of the first only."""
+    """One Redfish port for all, but with TLS another one of the last; IPMI of the first only."""
     port, made = free_port(socket.SOCK_STREAM), []
     for number in range(COUNT):
         each = config(number, redfish_port=port)
         ipmi = each.bmc.ipmi_port if not number else 0
         made.append(replace(each, bmc=replace(each.bmc, ipmi_port=ipmi), password="password-0"))
+    made[-1] = replace(made[-1], bmc=replace(made[-1].bmc, redfish_port=TLS_PORT, tls=True))
     return made
 
 
@@ -143,6 +146,18 @@ def idle(to: BmcConfig) -> None:
         each.close()
 
 
+def handshakes(to: BmcConfig) -> None:
+    """Of TLS: as many as there may be that begin and do not go on."""
+    held = []
+    for number in range(IDLE):
+        source = f"127.0.1.{1 + number // OF_SOURCE}", 0
+        with contextlib.suppress(OSError):
+            held.append(socket.create_connection((to.bmc.address, TLS_PORT), 5, source))
+            held[-1].sendall(b"\x16\x03\x01\x02\x00\x01\x00")
+    for each in held:
+        each.close()
+
+
 def guesses(to: BmcConfig) -> None:
     """Eight at once: they wait for one another."""
     wrong = replace(to, password="wrong")
@@ -207,6 +222,7 @@ ATTACKS: tuple[tuple[str, Attack], ...] = (
     ("strings that never end", endless),
     ("64 Ki headers", headers),
     (f"{IDLE} idle connections", idle),
+    (f"{IDLE} idle handshakes of TLS", handshakes),
     ("wrong passwords", guesses),
     ("many sessions", sessions),
     ("$select, only and excerpt of a long list", selected),
@@ -294,11 +310,18 @@ def show(
 
 
 def bmcs() -> float:
+    with tempfile.TemporaryDirectory() as certificates:
+        return _bmcs(Certificates(Path(certificates)))
+
+
+def _bmcs(certificates: Certificates) -> float:
     served, stalls = configs(), Stalls()
 
     async def serve() -> object:
         raise_descriptor_limit()
-        service = BmcService(MemoryMachines(), MemoryStore(), Tasks("bench"))
+        service = BmcService(
+            MemoryMachines(), MemoryStore(), Tasks("bench"), certificates=certificates
+        )
         with starting():  # as the daemon does
             for each in served:
                 await service.put(each)
