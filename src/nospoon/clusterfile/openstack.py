@@ -53,19 +53,19 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
             f"unknown cloud {section.cloud!r}",
             hint="The nospoon command reads clouds.yaml and writes out what it says.",
         )
-    told = section.cloud.told() | ({"region_name": section.region} if section.region else {})
+    settings = section.cloud.told() | ({"region_name": section.region} if section.region else {})
     made = OpenStack(
         cloud=section.cloud.name or "cloud",
-        at=_at(told),
+        at=_at(settings),
         flavors=tuple(section.flavors or ()),
         zone=section.availability_zone,
         boot_address=str(section.boot_address),
     )
-    return made, json.dumps(told, sort_keys=True)
+    return made, json.dumps(settings, sort_keys=True)
 
 
-def _at(told: dict[str, Any]) -> str:
+def _at(settings: dict[str, Any]) -> str:
     """The same for the same user, project and region of a cloud."""
-    auth = told.get("auth", {})
+    auth = settings.get("auth", {})
     who = [f"{key}={auth[key]}" for key in WHO if auth.get(key)]
-    return " ".join([str(auth.get("auth_url", "")), str(told.get("region_name", "")), *who])
+    return " ".join([str(auth.get("auth_url", "")), str(settings.get("region_name", "")), *who])

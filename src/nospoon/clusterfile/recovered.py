@@ -98,7 +98,7 @@ def _host(host: Host) -> dict[str, Any]:
 
 
 def _openstack(cloud: OpenStack) -> dict[str, Any]:
-    """Its login is not told: whoever uses the file has it in clouds.yaml."""
+    """Without its login: whoever uses the file has it in clouds.yaml."""
     said: dict[str, Any] = {"cloud": cloud.cloud, "boot_address": cloud.boot_address}
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)

@@ -1,7 +1,7 @@
-"""Logins at clouds: what cluster files say of them, under names that tell nothing.
+"""Logins at clouds: what cluster files say of them, under names without meaning.
 
 A host refers to its login by that name, so that no secret is kept with hosts. The name is a keyed
-digest of all that the file says: nobody has a login under it who does not know what it says.
+digest of all that the file says: who has a login under it knows what it says.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Logins:
         """The cluster with the names of its logins in its hosts, instead of what they say."""
         if not cluster.logins:
             return cluster
-        names = {host: self._name(told) for host, told in cluster.logins}
+        names = {host: self._name(settings) for host, settings in cluster.logins}
         with self._lock:
-            for host, told in cluster.logins:
+            for host, settings in cluster.logins:
                 self._planned.pop(names[host], None)
-                self._planned[names[host]] = told
+                self._planned[names[host]] = settings
             while len(self._planned) > MOST_PLANNED:
                 del self._planned[next(iter(self._planned))]
         hosts = tuple(
@@ -65,29 +65,29 @@ class Logins:
         """The logins of these hosts as the store keeps them; from now on they are remembered."""
         names = {each.openstack.login for each in hosts if each.openstack is not None}
         with self._lock:
-            found = {name: self._told(name) for name in names if self._told(name)}
+            found = {name: self._settings(name) for name in names if self._settings(name)}
             self._kept |= found
-        return {name: self._cipher.encrypt(told) for name, told in found.items()}
+        return {name: self._cipher.encrypt(settings) for name, settings in found.items()}
 
     def restore(self, kept: Mapping[str, bytes]) -> None:
         """What the store has."""
         with self._lock:
-            self._kept |= {name: self._cipher.decrypt(told) for name, told in kept.items()}
+            self._kept |= {name: self._cipher.decrypt(settings) for name, settings in kept.items()}
 
     def of(self, name: str) -> dict[str, Any]:
-        """What openstacksdk is told. Raises `ProviderError` for one that nobody knows any more."""
+        """Settings of openstacksdk. Raises `ProviderError` for one that is not known any more."""
         with self._lock:
-            told = self._told(name)
-        if not told:
+            settings = self._settings(name)
+        if not settings:
             raise ProviderError(
                 "the login at its cloud is not known any more",
                 hint="Run `nospoon up` with its file, which has it.",
             )
-        found: dict[str, Any] = json.loads(told)
+        found: dict[str, Any] = json.loads(settings)
         return found
 
-    def _told(self, name: str) -> str:
+    def _settings(self, name: str) -> str:
         return self._kept.get(name) or self._planned.get(name, "")
 
-    def _name(self, told: str) -> str:
-        return self._cipher.digest(f"login\0{told}")
+    def _name(self, settings: str) -> str:
+        return self._cipher.digest(f"login\0{settings}")

@@ -26,15 +26,15 @@ def save(
     *,
     limited: bool,
     most_nodes: int = 0,
-    told: Mapping[str, bytes] | None = None,
+    settings: Mapping[str, bytes] | None = None,
     compared: Collection[Outline] = (),
 ) -> None:
     """Raises `Stale` when others took what the plan chose, `Conflict` for an id that another has,
     and for one more cluster, or more nodes, than a member may have (`limited`).
 
-    `told`: the hosts' logins. `compared`: clusters that have nothing of what this one was given
-    (`refuse_collisions`). What others have is decoded here only where they came, or changed, since
-    then: writes wait meanwhile.
+    `settings`: of the hosts' logins. `compared`: clusters that have nothing of what this one was
+    given (`refuse_collisions`). What others have is decoded here only where they came, or changed,
+    since then: writes wait meanwhile.
     """
     others = stored.outlines(connection)
     for other in others:
@@ -49,7 +49,7 @@ def save(
     stored.save(connection, row)
     stored.put_nodes(connection, nodes)
     stored.put_hosts(connection, row.id, hosts)
-    logins.put(connection, told or {})
+    logins.put(connection, settings or {})
 
 
 def refuse_one_more(own: Collection[UUID], cluster_id: UUID) -> None:

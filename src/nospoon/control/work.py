@@ -294,7 +294,7 @@ class Work:
             seen.cluster.hosts,
             limited=limited,
             most_nodes=most,
-            told=self._planner.logins.sealed(seen.cluster.hosts),
+            settings=self._planner.logins.sealed(seen.cluster.hosts),
             compared=compared,
         )
         space.hold(row.uid, held, len(row.text))

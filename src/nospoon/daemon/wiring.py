@@ -466,7 +466,7 @@ class Daemon:
         self._ending.set()
 
     def _serve_boot_scripts(self, address: str) -> None:
-        """Guests of a cloud ask at this address of ours."""
+        """Guests of a cloud ask at this address."""
         self._tasks.start(self._serving_at(address), name=f"serve boot scripts at {address}")
 
     async def _serving_at(self, address: str) -> None:

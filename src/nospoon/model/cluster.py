@@ -400,7 +400,7 @@ class Adoption:
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What one file describes. `flavors`: the names of those that it defines. `adoptions` are among
-    `nodes` once somebody has looked at the hosts. `logins`: host -> what openstacksdk is told of
+    `nodes` once somebody has looked at the hosts. `logins`: host -> openstacksdk's settings of
     its cloud, as JSON, until `control.logins` took them.
     """
 

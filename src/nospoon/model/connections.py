@@ -42,7 +42,7 @@ class Declared:
     `is_real`: its machines are outside of the daemon, on a host where commands run, which may
     have things of others, run out of room, and be reached under two names. `has_pools`: disks are
     volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
-    machines boot an image of ours, which is made there.
+    machines boot an image that is made there.
     """
 
     is_real: bool

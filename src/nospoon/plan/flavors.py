@@ -35,9 +35,9 @@ def lacking(node: Node, facts: HostFacts) -> str:
     """Why a node has no size there, "" where it has one, or may have any."""
     if facts.sizes is None or chosen(node, facts) is not None:
         return ""
-    wanted = _told(node.cpus, node.memory, disk_space(node))
+    wanted = _words(node.cpus, node.memory, disk_space(node))
     offered = "; ".join(
-        f"{each.name}: {_told(each.cpus, each.memory, each.disk)}" for each in facts.sizes
+        f"{each.name}: {_words(each.cpus, each.memory, each.disk)}" for each in facts.sizes
     )
     return (
         f"no flavor has {wanted}. Nodes' disks are ephemeral disks of the flavor, which a cloud "
@@ -45,5 +45,5 @@ def lacking(node: Node, facts: HostFacts) -> str:
     )
 
 
-def _told(cpus: int, memory: int, disk: int) -> str:
+def _words(cpus: int, memory: int, disk: int) -> str:
     return f"{counted(cpus, 'CPU')}, {size(memory)} of memory, {size(disk)} of disks"

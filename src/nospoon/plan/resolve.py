@@ -286,7 +286,7 @@ class _Resolver:
 
     def _ports(self, node: Node, host: Host) -> Iterator[Resource]:
         """One for each NIC. The cloud filters what is on networks of others, where it gives
-        addresses; ours are like a wire.
+        addresses; the others are like a wire.
         """
         facts = self.around.facts.get(host.name)
         own = facts.own_networks if facts is not None else frozenset()

@@ -234,8 +234,8 @@ def hosts_of(connection: Connection, cluster_id: UUID) -> list[Host]:
 
 def all_hosts(connection: Connection) -> list[Host]:
     """Where some cluster may have things."""
-    told = connection.execute(select(cluster_hosts.c.host)).scalars()
-    return [msgspec.convert(each, Host) for each in told]
+    rows = connection.execute(select(cluster_hosts.c.host)).scalars()
+    return [msgspec.convert(each, Host) for each in rows]
 
 
 def put_hosts(connection: Connection, cluster_id: UUID, hosts: Sequence[Host]) -> None:

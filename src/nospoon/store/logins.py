@@ -11,15 +11,15 @@ from nospoon.store import tables
 logins = tables.cloud_logins
 
 
-def put(connection: Connection, told: Mapping[str, bytes]) -> None:
+def put(connection: Connection, settings: Mapping[str, bytes]) -> None:
     """Remember these; one of a name that is there already says the same."""
     known = set(connection.execute(select(logins.c.name)).scalars())
-    for name in sorted(told.keys() - known):
-        connection.execute(insert(logins).values(name=name, told=told[name]))
+    for name in sorted(settings.keys() - known):
+        connection.execute(insert(logins).values(name=name, settings=settings[name]))
 
 
 def all_of_them(connection: Connection) -> dict[str, bytes]:
-    return {row.name: row.told for row in connection.execute(select(logins))}
+    return {row.name: row.settings for row in connection.execute(select(logins))}
 
 
 def keep(connection: Connection, names: Collection[str]) -> None:

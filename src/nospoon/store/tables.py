@@ -49,7 +49,7 @@ cloud_logins = Table(
     "cloud_logins",
     metadata,
     Column("name", String, primary_key=True),
-    Column("told", LargeBinary, nullable=False),
+    Column("settings", LargeBinary, nullable=False),
 )
 
 nodes = Table(

@@ -126,11 +126,11 @@ async def networks(client: Client) -> None:
         (NETWORK, PUBLIC, all_may, (lower[2], lower[-1])),
         (OWN_NETWORK, RACKS, {"project_id": project}, (upper[0], upper[-2])),
     ):
-        told = {
+        wanted = {
             "name": name, "provider:network_type": "flat", "provider:physical_network": physical,
             **owner,
         }  # fmt: skip
-        made = await client.call("POST", Api.NEUTRON, "/v2.0/networks", {"network": told})
+        made = await client.call("POST", Api.NEUTRON, "/v2.0/networks", {"network": wanted})
         subnet = {
             "network_id": made["network"]["id"], "name": name, "ip_version": 4,
             "cidr": str(client.wanted.public), "gateway_ip": str(client.wanted.gateway),

@@ -1,1 +1,1 @@
-"""Machines as servers of Nova, with ports of Neutron, which boot an image of ours in Glance."""
+"""Machines as servers of Nova, with ports of Neutron and a boot image in Glance."""

@@ -44,9 +44,9 @@ CALLED = {Service.NOVA: "Nova", Service.NEUTRON: "Neutron", Service.GLANCE: "Gla
 class Api:
     """Calls with one login. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
 
-    def __init__(self, name: str, told: Mapping[str, Any], means: Means) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any], means: Means) -> None:
         self.name = name
-        self._told, self._reach = told, means.reach
+        self._settings, self._reach = settings, means.reach
         self._calls = Calls(means.threads, parallel=PARALLEL)
         self._connection: Any = None
 
@@ -77,9 +77,9 @@ class Api:
         name = path.strip("/").partition("/")[0]
         marker = ""
         while True:
-            told: dict[str, Any] = {"limit": PAGE, **query}
-            told |= {"marker": marker} if marker else {}
-            answer = await self.call(service, "GET", f"{path}?{urlencode(told)}")
+            parameters: dict[str, Any] = {"limit": PAGE, **query}
+            parameters |= {"marker": marker} if marker else {}
+            answer = await self.call(service, "GET", f"{path}?{urlencode(parameters)}")
             for each in answer[name]:
                 yield each
             links = answer.get(f"{name}_links") or ()
@@ -149,7 +149,7 @@ class Api:
 
     def _adapter(self, service: Service) -> Any:
         if self._connection is None:
-            self._connection = connection(self._told, purpose=PURPOSE, reach=self._reach)
+            self._connection = connection(self._settings, purpose=PURPOSE, reach=self._reach)
         return getattr(self._connection, service)
 
 
@@ -161,17 +161,17 @@ class _Watched:
 
     def request(self, path: str, method: str, **how: Any) -> Any:
         answer = self._adapter.request(path, method, **how)
-        told = answer.headers.get("Retry-After", "")
-        self._rests.append(float(told) if told.isdecimal() else 1.0)
+        rest = answer.headers.get("Retry-After", "")
+        self._rests.append(float(rest) if rest.isdecimal() else 1.0)
         return answer
 
 
 def words_of(text: str) -> str:
     """A fault's words: Nova wraps them in one key, Neutron in `NeutronError`; Glance has HTML."""
-    told = said_json(text)
-    if not isinstance(told, dict):
+    fault = said_json(text)
+    if not isinstance(fault, dict):
         return " ".join(text.split())[:MAX_TOLD]
-    inner = next(iter(told.values()), "")
+    inner = next(iter(fault.values()), "")
     if isinstance(inner, dict):
         inner = inner.get("message") or inner.get("detail") or inner
     return str(inner)[:MAX_TOLD]

@@ -1,4 +1,4 @@
-"""What all drivers of one cloud share: its APIs, whose things are ours, and what is in Neutron."""
+"""What all drivers of one cloud share: its APIs, who owns a thing, and what is in Neutron."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Around:
     deployment: str
     build_image: BuildImage
 
-    def is_ours(self, told: Tagged | None, cluster: UUID | None) -> bool:
+    def is_own(self, tagged: Tagged | None, cluster: UUID | None) -> bool:
         """Whether a thing with this tag is of this deployment, and of the cluster, None for any."""
         return (
-            told is not None
-            and told.tag.deployment == self.deployment
-            and cluster in (None, told.tag.cluster)
+            tagged is not None
+            and tagged.tag.deployment == self.deployment
+            and cluster in (None, tagged.tag.cluster)
         )
 
-    def observed(self, kind: Kind, shape: Shape, told: Tagged, *, fault: str = "") -> Observed:
-        return Observed(Key(kind, self.host.name, told.name), shape, told.tag, fault=fault)
+    def observed(self, kind: Kind, shape: Shape, tagged: Tagged, *, fault: str = "") -> Observed:
+        return Observed(Key(kind, self.host.name, tagged.name), shape, tagged.tag, fault=fault)
 
-    def refuse_others(self, key: Key, told: Tagged | None, tag: OwnerTag) -> None:
+    def refuse_others(self, key: Key, tagged: Tagged | None, tag: OwnerTag) -> None:
         """Raises `NotOurs` for a thing that has not this cluster's tag."""
-        if not self.is_ours(told, tag.cluster):
+        if not self.is_own(tagged, tag.cluster):
             raise NotOurs(
                 f"{key} is not managed by nospoon in cloud {self.api.name}: it is left unchanged"
             )
@@ -50,7 +50,7 @@ class Around:
         return [each async for each in self.api.listed(Service.NEUTRON, "/networks")]
 
     async def network(self, name: str) -> Mapping[str, Any]:
-        """One by name or id; ours have names of their own. Raises `ProviderError`."""
+        """One by name or id. Raises `ProviderError`."""
         found = [each for each in await self.networks() if name in (each["name"], each["id"])]
         if len(found) == 1:
             return found[0]

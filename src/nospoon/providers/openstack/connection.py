@@ -35,7 +35,7 @@ UNLIMITED = -1
 
 
 class OpenStackConnection:
-    """A `Connection`. `told`: what openstacksdk is told of the cloud; `records`: directory for
+    """A `Connection`. `settings`: openstacksdk's, of the cloud; `records`: directory for
     consoles.
     """
 
@@ -43,7 +43,7 @@ class OpenStackConnection:
         self,
         host: Host,
         deployment: str,
-        told: Mapping[str, Any],
+        settings: Mapping[str, Any],
         *,
         reach: Reach,
         build_image: BuildImage,
@@ -51,7 +51,7 @@ class OpenStackConnection:
     ) -> None:
         assert host.openstack is not None, "a host of this kind"
         self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=f"cloud {host.name}")
-        self._api = Api(host.openstack.cloud, told, Means(self._threads, reach))
+        self._api = Api(host.openstack.cloud, settings, Means(self._threads, reach))
         self._around = Around(self._api, host, deployment, build_image)
         self._tasks = Tasks(f"cloud {host.name}")
         self._recorder = Recorder(records, self._tasks)
@@ -86,7 +86,7 @@ class OpenStackConnection:
         )
 
     async def deployments(self) -> Mapping[str, int]:
-        servers = [each.told for each in await Roster(self._around).servers()]
+        servers = [each.tagged for each in await Roster(self._around).servers()]
         networks = [tag_of(each) for each in await self._around.networks()]
         return Counter(each.tag.deployment for each in (*servers, *networks) if each is not None)
 
@@ -142,17 +142,17 @@ class OpenStackConnection:
         return tuple(each for each in found if not allowed or {each.name, each.id} & set(allowed))
 
     async def _room(self) -> tuple[int, int, int]:
-        """CPUs, bytes of memory and servers that may be ours by the project's quotas; 0: as many as
+        """CPUs, bytes of memory and servers that may be used by the project's quotas; 0: as many as
         one likes.
         """
-        told = (await self._api.call(Service.NOVA, "GET", "/limits"))["limits"]["absolute"]
-        ours = await Roster(self._around).servers()
-        cpus = sum(each.cpus for each in ours)
-        memory = sum(each.memory for each in ours) // MIB
+        limits = (await self._api.call(Service.NOVA, "GET", "/limits"))["limits"]["absolute"]
+        own = await Roster(self._around).servers()
+        cpus = sum(each.cpus for each in own)
+        memory = sum(each.memory for each in own) // MIB
         return (
-            _left(told, "maxTotalCores", "totalCoresUsed", cpus),
-            _left(told, "maxTotalRAMSize", "totalRAMUsed", memory) * MIB,
-            _left(told, "maxTotalInstances", "totalInstancesUsed", len(ours)),
+            _left(limits, "maxTotalCores", "totalCoresUsed", cpus),
+            _left(limits, "maxTotalRAMSize", "totalRAMUsed", memory) * MIB,
+            _left(limits, "maxTotalInstances", "totalInstancesUsed", len(own)),
         )
 
     async def adoptable(self) -> tuple[Adoptable, ...] | None:
@@ -171,8 +171,8 @@ class OpenStackConnection:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _left(told: Mapping[str, Any], most: str, used: str, ours: int) -> int:
-    limit = int(told.get(most, UNLIMITED))
+def _left(limits: Mapping[str, Any], most: str, used: str, own: int) -> int:
+    limit = int(limits.get(most, UNLIMITED))
     if limit == UNLIMITED:
         return 0
-    return max(1, limit - int(told.get(used, 0)) + ours)
+    return max(1, limit - int(limits.get(used, 0)) + own)

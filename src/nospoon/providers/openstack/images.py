@@ -36,17 +36,17 @@ class BootImageDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = []
-        for record, told in await self._ours(cluster):
+        for record, tagged in await self._ours(cluster):
             fault = "" if record["status"] == READY else f"its upload is {record['status']}"
             shape = BootImage(Firmware(record[FIRMWARE]), str(record[URL]))
-            found.append(self._around.observed(self.kind, shape, told, fault=fault))
+            found.append(self._around.observed(self.kind, shape, tagged, fault=fault))
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = resource.shape
         assert isinstance(shape, BootImage), "keys of boot images have their shapes"
-        for record, told in await self._ours(tag.cluster):
-            if told.name == resource.key.name:  # half made, or made by a call that was not heard of
+        for record, tagged in await self._ours(tag.cluster):
+            if tagged.name == resource.key.name:  # half made, or its answer was lost
                 await self._delete(record)
         built = await self._around.build_image(shape.url)
         made = await self._around.api.call(
@@ -83,8 +83,8 @@ class BootImageDriver:
         await self.create(desired, tag)
 
     async def delete(self, observed: Observed) -> None:
-        for record, told in await self._ours(observed.tag.cluster):
-            if told.name == observed.key.name:
+        for record, tagged in await self._ours(observed.tag.cluster):
+            if tagged.name == observed.key.name:
                 await self._delete(record)
 
     async def of_cluster(self, cluster: UUID) -> list[tuple[Mapping[str, Any], BootImage]]:
@@ -107,7 +107,7 @@ class BootImageDriver:
             query[f"{PREFIX}cluster"] = str(cluster)
         listed = self._around.api.listed(Service.GLANCE, "/images", **query)
         return [
-            (record, told)
+            (record, tagged)
             async for record in listed
-            if URL in record and (told := of_properties(record)) is not None
+            if URL in record and (tagged := of_properties(record)) is not None
         ]

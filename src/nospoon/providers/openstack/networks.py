@@ -32,9 +32,9 @@ class NetworkDriver:
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = []
         for record in await self._around.networks():
-            told = tag_of(record)
-            if told is not None and self._around.is_ours(told, cluster):
-                found.append(self._around.observed(self.kind, _shape(record, told), told))
+            tagged = tag_of(record)
+            if tagged is not None and self._around.is_own(tagged, cluster):
+                found.append(self._around.observed(self.kind, _shape(record, tagged), tagged))
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
@@ -100,10 +100,10 @@ def _link(resource: Resource) -> Link:
 
 def _said(resource: Resource, tag: OwnerTag) -> dict[str, Any]:
     mtu = _link(resource).mtu
-    told = Tagged(tag, resource.key.name, "" if mtu == USUAL_MTU else str(mtu))
-    return {"description": described(told)} | ({"mtu": mtu} if mtu != USUAL_MTU else {})
+    tagged = Tagged(tag, resource.key.name, "" if mtu == USUAL_MTU else str(mtu))
+    return {"description": described(tagged)} | ({"mtu": mtu} if mtu != USUAL_MTU else {})
 
 
-def _shape(record: Mapping[str, Any], told: Tagged) -> Link:
-    mtu = int(record["mtu"]) if told.more else USUAL_MTU
+def _shape(record: Mapping[str, Any], tagged: Tagged) -> Link:
+    mtu = int(record["mtu"]) if tagged.more else USUAL_MTU
     return Link(bridge=str(record["name"]), mtu=mtu)

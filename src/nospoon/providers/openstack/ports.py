@@ -29,14 +29,14 @@ class PortDriver:
         names = {each["id"]: str(each["name"]) for each in await self._around.networks()}
         found = []
         async for record in self._around.api.listed(Service.NEUTRON, "/ports"):
-            told = tag_of(record)
-            if told is None or not self._around.is_ours(told, cluster):
+            tagged = tag_of(record)
+            if tagged is None or not self._around.is_own(tagged, cluster):
                 continue
             id_ = str(record["network_id"])
-            network = id_ if told.more == BY_ID else names.get(id_, id_)
+            network = id_ if tagged.more == BY_ID else names.get(id_, id_)
             guarded = bool(record.get("port_security_enabled", True))
             shape = Port(network, str(record["mac_address"]), guarded)
-            found.append(self._around.observed(self.kind, shape, told))
+            found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
@@ -52,7 +52,7 @@ class PortDriver:
             "name": f"{tag.name}-{resource.key.name}",
             "description": described(Tagged(tag, resource.key.name, by_id)),
             "port_security_enabled": shape.guarded,
-            # without an address on a wire of ours, which Nova takes by `ip_allocation: none`
+            # without an address on networks of nospoon, which Nova takes by `ip_allocation: none`
             **({"fixed_ips": []} if tag_of(network) is not None else {}),
         }
         await self._around.api.call(Service.NEUTRON, "POST", "/ports", {"port": body})

@@ -1,7 +1,7 @@
 """What the console log of a server says that it did not say before (os-getConsoleOutput).
 
 Nova gives the end of a log, 100 KiB of it. Where nothing of what was known is in it any more, what
-came between is lost, and that is said in the record; a boot begins a log anew.
+came between is lost, and that is said in the record; each boot may begin a new log.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ class Known:
     digest: bytes = b""
     end: str = ""
 
-    def more(self, log: str, *, begun_anew: bool) -> str:
+    def more(self, log: str, *, restarted: bool) -> str:
         """What is new of a log, with a mark where something is missing; it is known from now on.
 
-        `begun_anew`: the machine was started since.
+        `restarted`: the machine was started since.
         """
-        found = self._more(log, begun_anew=begun_anew)
+        found = self._more(log, restarted=restarted)
         self.length, self.digest, self.end = len(log), _digest(log), log[-OVERLAP:]
         return found
 
-    def _more(self, log: str, *, begun_anew: bool) -> str:
+    def _more(self, log: str, *, restarted: bool) -> str:
         if _digest(log[: self.length]) == self.digest or not self.length:
             return log[self.length :]
         at = log.rfind(self.end)
         if at >= 0:
             return log[at + len(self.end) :]
-        return log if begun_anew else f"{GAP}{log}"
+        return log if restarted else f"{GAP}{log}"
 
 
 def _digest(text: str) -> bytes:

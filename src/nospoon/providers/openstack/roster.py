@@ -1,4 +1,4 @@
-"""The servers of a project that are ours, as Nova lists them, and what state each is in.
+"""The servers of a project that nospoon made, as Nova lists them, and what state each is in.
 
 https://docs.openstack.org/api-ref/compute/#servers-servers
 """
@@ -24,7 +24,6 @@ from nospoon.providers.openstack.tags import (
     properties,
     whole,
 )
-from nospoon.runtime import clock
 
 MACHINE = f"{PREFIX}uuid"
 SHAPE = "shape"
@@ -44,13 +43,14 @@ POWERS = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of ours. `id`: Nova's, which its guest sees as UUID (SMBIOS). `machine`: ours.
+    """A server that nospoon made. `id`: Nova's, which its guest sees as UUID (SMBIOS). `machine`:
+    UUID of its node.
     `task`: what Nova is doing with it, "" for nothing. `cpus`, `memory` (bytes): of its flavor.
     """
 
     id: UUID
     machine: UUID
-    told: Tagged
+    tagged: Tagged
     shape: Machine
     power: PowerState
     status: str
@@ -61,7 +61,7 @@ class Server:
 
     def event(self, change: MachineChange, reason: str = "") -> MachineEvent:
         why = reason or self.fault
-        return MachineEvent(self.machine, change, self.power, clock.unix(), why, smbios=self.id)
+        return MachineEvent(self.machine, change, self.power, why, smbios=self.id)
 
 
 class Roster:
@@ -72,10 +72,10 @@ class Roster:
         self._ids: dict[UUID, UUID] = {}
 
     async def servers(self, cluster: UUID | None = None) -> list[Server]:
-        """All of ours, in one call for each thousand of the project's."""
+        """All of nospoon, in one call for each thousand of the project's."""
         listed = self._around.api.listed(Service.NOVA, "/servers/detail")
         found = [self.read(each) async for each in listed]
-        return [each for each in found if each and self._around.is_ours(each.told, cluster)]
+        return [each for each in found if each and self._around.is_own(each.tagged, cluster)]
 
     async def changed(self, since: str) -> tuple[list[Mapping[str, Any]], str]:
         """What changed from a time on, of the whole project, deleted servers too, and from when on
@@ -93,13 +93,13 @@ class Roster:
         id_ = self._ids.get(machine)
         answer = await self._around.api.get(Service.NOVA, f"/servers/{id_}") if id_ else None
         server = self.read(answer["server"]) if answer is not None else None
-        return server if server is not None and self._around.is_ours(server.told, None) else None
+        return server if server is not None and self._around.is_own(server.tagged, None) else None
 
     def read(self, record: Mapping[str, Any]) -> Server | None:
-        """None for one that is not ours, or gone."""
+        """None for a server of others, or one that is gone."""
         metadata = record.get("metadata", {})
-        told = of_properties(metadata)
-        if told is None or MACHINE not in metadata:
+        tagged = of_properties(metadata)
+        if tagged is None or MACHINE not in metadata:
             return None
         try:
             machine = UUID(metadata[MACHINE])
@@ -116,7 +116,7 @@ class Roster:
         return Server(
             id=UUID(record["id"]),
             machine=machine,
-            told=told,
+            tagged=tagged,
             shape=replace(shape, flavor=str(flavor.get("original_name", shape.flavor))),
             power=POWERS.get(status, PowerState.OFF),
             status=status,
@@ -128,6 +128,6 @@ class Roster:
 
 
 def metadata(name: str, shape: Machine, tag: OwnerTag) -> dict[str, str]:
-    """What a server of ours carries."""
-    told = in_pieces(SHAPE, msgspec.json.encode(shape).decode())
-    return {MACHINE: str(shape.uuid), **properties(Tagged(tag, name)), **told}
+    """What a server of nospoon carries."""
+    tagged = in_pieces(SHAPE, msgspec.json.encode(shape).decode())
+    return {MACHINE: str(shape.uuid), **properties(Tagged(tag, name)), **tagged}

@@ -36,7 +36,7 @@ SOON, SELDOM = 2.0, 10.0
 does.
 """
 RESTLESS = 60.0
-"""Seconds for which a server may still change that was told to."""
+"""Seconds for which a server may still change that was tagged to."""
 BUSY = "task_state"
 """In Nova's refusal of what it cannot do while it does something else (409)."""
 
@@ -72,13 +72,13 @@ class ServerDriver:
             macs = plugged.get(str(each.id), set())
             nics = tuple(nic for nic in each.shape.nics if nic.mac in macs)
             seen = self._around.observed(
-                self.kind, replace(each.shape, nics=nics), each.told, fault=each.fault
+                self.kind, replace(each.shape, nics=nics), each.tagged, fault=each.fault
             )
             found.append(replace(seen, running=each.power is PowerState.ON))
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
-        """It is off when this returns: Nova starts what it builds, and our image waits to be told
+        """It is off when this returns: Nova starts what it builds, and our image waits to be tagged
         what to boot.
         """
         shape = _machine(resource)
@@ -89,12 +89,12 @@ class ServerDriver:
         if there is None:
             await self._build(resource, shape, tag)
         else:
-            self._around.refuse_others(resource.key, there.told, tag)
+            self._around.refuse_others(resource.key, there.tagged, tag)
             await self._built(str(there.id))
-        if shape.uuid not in self._known:  # who is known runs because somebody wants that
+        if shape.uuid not in self._known:  # who is known runs because it was powered on
             await self._power_off(shape.uuid)
         made = await self._must(shape.uuid)
-        self._tell(made.event(MachineChange.DEFINED))
+        self._publish(made.event(MachineChange.DEFINED))
 
     async def _build(self, resource: Resource, shape: Machine, tag: OwnerTag) -> Server:
         ports = [await self._port(resource, nic.mac, tag) for nic in shape.nics]
@@ -154,7 +154,7 @@ class ServerDriver:
     async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> str:
         listed = self._around.api.listed(Service.NEUTRON, "/ports", mac_address=mac)
         async for record in listed:
-            if self._around.is_ours(tag_of(record), tag.cluster):
+            if self._around.is_own(tag_of(record), tag.cluster):
                 return str(record["id"])
         raise Gone(f"{resource.key} has no port with MAC {mac}", hint="Run `nospoon up` again.")
 
@@ -180,25 +180,24 @@ class ServerDriver:
         before, shape = observed.shape, _machine(desired)
         assert isinstance(before, Machine), "machine keys have machine shapes"
         server = await self._must(shape.uuid)
-        self._around.refuse_others(desired.key, server.told, tag)
+        self._around.refuse_others(desired.key, server.tagged, tag)
         had, wanted = {nic.mac for nic in before.nics}, {nic.mac for nic in shape.nics}
         path = f"/servers/{server.id}"
         for mac in sorted(wanted - had):
             body = {"interfaceAttachment": {"port_id": await self._port(desired, mac, tag)}}
             await self._around.api.call(Service.NOVA, "POST", f"{path}/os-interface", body)
-        told = {"metadata": metadata(desired.key.name, shape, tag)}
-        await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", told)
+        tagged = {"metadata": metadata(desired.key.name, shape, tag)}
+        await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", tagged)
 
     async def delete(self, observed: Observed) -> None:
         assert isinstance(observed.shape, Machine), "machine keys have machine shapes"
         machine = observed.shape.uuid
         server = await self._roster.of(machine)
         if server is not None:
-            self._around.refuse_others(observed.key, server.told, observed.tag)
+            self._around.refuse_others(observed.key, server.tagged, observed.tag)
             await self._remove(server)
         if self._known.pop(machine, None) is not None:
-            now = clock.unix()
-            gone = MachineEvent(machine, MachineChange.UNDEFINED, PowerState.ABSENT, now)
+            gone = MachineEvent(machine, MachineChange.UNDEFINED, PowerState.ABSENT)
             self._feed.publish(gone)
         self._consoles.pop(machine, None)
 
@@ -217,7 +216,7 @@ class ServerDriver:
             return
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
-        """`boot` is not told: the image asks for it."""
+        """`boot` is not tagged: the image asks for it."""
         del boot
         await self._read_console(machine)
         server = await self._must(machine)
@@ -238,7 +237,7 @@ class ServerDriver:
                 self._started.add(machine)
                 await self._act(machine, {"reboot": {"type": "HARD"}})
                 now = await self._until(machine, lambda each: each.status == "ACTIVE", POWER)
-                self._tell(now.event(MachineChange.RESET))
+                self._publish(now.event(MachineChange.RESET))
             case (PowerCommand.DIAG, True):
                 await self._act(machine, {"trigger_crash_dump": None})
             case _:
@@ -248,14 +247,14 @@ class ServerDriver:
         self._started.add(machine)
         await self._act(machine, {"os-start": None})
         now = await self._until(machine, lambda each: each.power is PowerState.ON, POWER)
-        self._tell(now.event(MachineChange.STARTED))
+        self._publish(now.event(MachineChange.STARTED))
 
     async def _power_off(self, machine: UUID) -> None:
         if (await self._must(machine)).power is PowerState.ON:
             await self._act(machine, {"os-stop": None})
         now = await self._until(machine, lambda each: each.power is not PowerState.ON, POWER)
         await self._read_console(machine)
-        self._tell(now.event(MachineChange.STOPPED))
+        self._publish(now.event(MachineChange.STOPPED))
 
     async def _act(self, machine: UUID, action: Mapping[str, Any]) -> None:
         """One action; it waits while Nova is doing another."""
@@ -328,10 +327,7 @@ class ServerDriver:
                     )
                     for each in [] if away else list(self._known.values()):
                         yield replace(
-                            each,
-                            change=MachineChange.UNREACHABLE,
-                            power=PowerState.UNKNOWN,
-                            at=clock.unix(),
+                            each, change=MachineChange.UNREACHABLE, power=PowerState.UNKNOWN
                         )
                     away = True
                     continue
@@ -347,11 +343,11 @@ class ServerDriver:
         found = []
         servers = (self._roster.read(each) for each in records)
         for each in servers:
-            if each is None or not self._around.is_ours(each.told, None) or _is_building(each):
+            if each is None or not self._around.is_own(each.tagged, None) or _is_building(each):
                 continue
             before = self._known.get(each.machine)
             if each.task or before is None or before.power is each.power:
-                continue  # what is made tells so itself, and so does what a BMC asked for
+                continue  # what is made here is published where it is made
             event = each.event(CHANGES.get(each.power, MachineChange.OBSERVED))
             if event.power is PowerState.ON:
                 self._started.add(each.machine)
@@ -362,11 +358,11 @@ class ServerDriver:
             if known.smbios is not None and str(known.smbios) in gone:
                 del self._known[machine]
                 found.append(replace(
-                    known, change=MachineChange.UNDEFINED, power=PowerState.ABSENT, at=clock.unix()
+                    known, change=MachineChange.UNDEFINED, power=PowerState.ABSENT
                 ))  # fmt: skip
         return found
 
-    def _tell(self, event: MachineEvent) -> None:
+    def _publish(self, event: MachineEvent) -> None:
         self._known[event.uuid] = event
         self._feed.publish(event)
 
@@ -398,7 +394,7 @@ class ServerDriver:
             return
         known = self._consoles.setdefault(machine, Known())
         text = str(answer["output"])
-        fresh = await asyncio.to_thread(known.more, text, begun_anew=machine in self._started)
+        fresh = await asyncio.to_thread(known.more, text, restarted=machine in self._started)
         if fresh:
             self._started.discard(machine)
             self._recorder.take(machine, fresh.encode())

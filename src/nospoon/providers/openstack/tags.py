@@ -1,6 +1,6 @@
 """Whose a thing in a cloud is: in Nova's metadata, Glance's properties, Neutron's descriptions.
 
-Each is written with the thing itself, in one call: what is there and has no tag was never ours.
+Each is written with the thing itself, in one call: what is there and has no tag was made by others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 from nospoon.model.resources import OwnerTag
 
 FIRST = "nospoon:1"
-"""Begins a description of ours."""
+"""Begins a description that nospoon wrote."""
 PARTS = 9
 PREFIX = "nospoon_"
 SAID = ("deployment", "cluster", "generation", "token", "owner", "uid", "name", "more")
@@ -31,13 +31,13 @@ class Tagged:
     more: str = ""
 
 
-def described(told: Tagged) -> str:
+def described(tagged: Tagged) -> str:
     """As a description: at most 255 characters."""
-    tag = told.tag
+    tag = tagged.tag
     cluster = urlsafe_b64encode(tag.cluster.bytes).decode().rstrip("=")
     uid = "" if tag.uid is None else str(tag.uid)
-    said = (FIRST, tag.deployment, cluster, str(tag.generation), uid, tag.name, told.name)
-    return ":".join((*said, told.more))
+    said = (FIRST, tag.deployment, cluster, str(tag.generation), uid, tag.name, tagged.name)
+    return ":".join((*said, tagged.more))
 
 
 def of_description(text: object) -> Tagged | None:
@@ -54,9 +54,9 @@ def of_description(text: object) -> Tagged | None:
     return Tagged(tag, key, more)
 
 
-def properties(told: Tagged) -> dict[str, str]:
+def properties(tagged: Tagged) -> dict[str, str]:
     """As metadata of Nova and properties of Glance."""
-    tag = told.tag
+    tag = tagged.tag
     said = {
         "deployment": tag.deployment,
         "cluster": str(tag.cluster),
@@ -64,16 +64,16 @@ def properties(told: Tagged) -> dict[str, str]:
         "token": tag.token,
         "owner": tag.name,
         "uid": "" if tag.uid is None else str(tag.uid),
-        "name": told.name,
-        "more": told.more,
+        "name": tagged.name,
+        "more": tagged.more,
     }
     return {f"{PREFIX}{key}": value for key, value in said.items()} | in_pieces("note", tag.note)
 
 
-def of_properties(told: Mapping[str, Any]) -> Tagged | None:
+def of_properties(tagged: Mapping[str, Any]) -> Tagged | None:
     """None for what nospoon did not write."""
     try:
-        said = {key: str(told[f"{PREFIX}{key}"]) for key in SAID}
+        said = {key: str(tagged[f"{PREFIX}{key}"]) for key in SAID}
         tag = OwnerTag(
             deployment=said["deployment"],
             cluster=UUID(said["cluster"]),
@@ -81,7 +81,7 @@ def of_properties(told: Mapping[str, Any]) -> Tagged | None:
             token=said["token"],
             name=said["owner"],
             uid=int(said["uid"]) if said["uid"] else None,
-            note=whole("note", told),
+            note=whole("note", tagged),
         )
     except (KeyError, ValueError):
         return None
@@ -94,9 +94,9 @@ def in_pieces(name: str, text: str) -> dict[str, str]:
     return {f"{PREFIX}{name}_{number}": piece for number, piece in enumerate(pieces)}
 
 
-def whole(name: str, told: Mapping[str, Any]) -> str:
+def whole(name: str, tagged: Mapping[str, Any]) -> str:
     """The text that was cut into pieces."""
-    keys: Sequence[str] = [key for key in told if key.startswith(f"{PREFIX}{name}_")]
+    keys: Sequence[str] = [key for key in tagged if key.startswith(f"{PREFIX}{name}_")]
     return "".join(
-        str(told[key]) for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2]))
+        str(tagged[key]) for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2]))
     )

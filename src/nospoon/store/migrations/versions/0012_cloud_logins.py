@@ -17,7 +17,7 @@ def upgrade() -> None:
     op.create_table(
         "cloud_logins",
         sa.Column("name", sa.String(), primary_key=True),
-        sa.Column("told", sa.LargeBinary(), nullable=False),
+        sa.Column("settings", sa.LargeBinary(), nullable=False),
     )
 
 
