@@ -74,6 +74,7 @@ from nospoon.plan.remembered import LIVE, Remembered, Said, remembered
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.steps import Plan
 from nospoon.plan.targets import elsewhere, only
+from nospoon.plan.tunnels import against_identifiers
 from nospoon.providers import linux
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
@@ -489,6 +490,9 @@ class Planner:
             seen.uid,
             lambda: list(reasons_against(cluster, seen.id, allocations, answering, before=before)),
         )
+        reasons += await self.workers.run(
+            seen.uid, lambda: list(against_identifiers(cluster, seen.id, occupied.names))
+        )
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
             routes = await linux.routes_here()
@@ -521,6 +525,7 @@ class Planner:
             holder=self._holder_of_port,
             redfish=self._listening() - mine,
             foreign=foreign,
+            names={row.id: row.allocations.cidrs.keys() for row in others},
             usage=await usage.of_others(self._database, self._hosts, seen.id),
             standing=await usage.standing(self._database, seen.id),
             nics=await self.workers.run(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
+from uuid import UUID
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Node
 from nospoon.model.host_facts import HostFacts
@@ -139,6 +140,7 @@ class Occupied:
 
     `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
     other processes and users; clusters of one user share theirs. `foreign`: those of other users.
+    `names`: of other clusters' networks that have a CIDR, by the clusters' ids.
 
     `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
     machines have; `unseen`: nodes on hosts that are away, of which nobody knows what they have.
@@ -149,6 +151,7 @@ class Occupied:
     holder: Callable[[int], str] = lambda _: ""
     redfish: Collection[tuple[str, int]] = frozenset()
     foreign: Collection[tuple[str, int]] = frozenset()
+    names: Mapping[UUID, Collection[str]] = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
     standing: Mapping[str, Usage] = field(default_factory=dict)
     nics: Sequence[Occupant] = ()
