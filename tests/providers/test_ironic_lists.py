@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -49,6 +50,20 @@ async def test_what_is_no_list_is_somebody_elses_answer() -> None:
         await Told({"message": "hello"}).listed("nodes")
     with pytest.raises(HostUnreachable, match="is not an Ironic"):
         await Told({"nodes": [{"message": "hello"}]}).listed("nodes")
+
+
+@pytest.mark.filterwarnings("ignore:Support for InfluxDB")
+@pytest.mark.filterwarnings("ignore:The 'service_type' parameter")
+async def test_an_ironic_that_does_not_run_is_called_that() -> None:
+    """The library that looks for its API does not say that nobody answered."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        api = Api(IronicPlace(endpoint=url), Means(ThreadPoolExecutor(1)))
+        with pytest.raises(HostUnreachable) as away:
+            await api.listed("nodes")
+    assert f"Ironic at {url} does not answer" in str(away.value)
+    assert "unexpected error" not in str(away.value)
 
 
 class Restarting(Api):

@@ -179,7 +179,9 @@ class Api:
             exceptions = login_errors(PURPOSE)
             try:
                 return call()
-            except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
+            except exceptions.DiscoveryFailure as error:  # which keeps no cause
+                raise _Away("nothing offers Ironic's API there; it may not run") from error
+            except exceptions.ConnectionError as error:
                 raise _Away(reason(error)) from error
             except exceptions.ClientException as error:
                 raise ProviderError(f"Ironic at {self.place}: {refusal(error)}") from error
