@@ -74,11 +74,11 @@ def test_a_node_is_a_server_that_boots_what_its_bmc_says(cloud: OwnCloud, rack: 
     assert (verdict["verdict"], verdict["nics"]) == ("as declared", 2), verdict
 
     rack.ipmitool(bmc, "power", "on")
-    until(lambda: _is(member, server.id, "ACTIVE"), 60)
+    until(lambda: "is on" in rack.ipmitool(bmc, "power", "status"), 60)
     member.compute.stop_server(server.id)  # somebody else does
-    until(lambda: "off" in rack.ipmitool(bmc, "power", "status"), 60)
+    until(lambda: "is off" in rack.ipmitool(bmc, "power", "status"), 60)
     rack.ipmitool(bmc, "power", "on")
-    until(lambda: "on" in rack.ipmitool(bmc, "power", "status"), 60)
+    until(lambda: "is on" in rack.ipmitool(bmc, "power", "status"), 60)
     rack.ipmitool(bmc, "power", "off")
     until(lambda: _is(member, server.id, "SHUTOFF"), 60)
 

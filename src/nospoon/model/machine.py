@@ -68,7 +68,7 @@ class KeptState:
 
 @dataclass(frozen=True, slots=True)
 class MachineEvent:
-    """Something happened to a machine, or was found when looking.
+    """Something happened to a machine, or was found by a look.
 
     A RESET is a reboot seen without a change of power: the guest did it, or the BMC asked for it.
     `told`: what a machine was told to boot whose start a daemon before us began; else None.

@@ -334,7 +334,7 @@ class Machine:
     @property
     def serial_number(self) -> str:
         """SMBIOS serial number: derived, so that nobody can disagree about it; "" of a machine of
-        somebody else's or of a cloud, which has what that gave it.
+        others or of a cloud, which has what that gave it.
         """
         if self.adopted or self.flavor:
             return ""

@@ -88,7 +88,7 @@ def _mib(size: int) -> str:
 
 
 def _disks(machine: Machine, sizes: Mapping[str, int], found: Record) -> tuple[Finding, ...]:
-    """Declared disks are looked for by serial, those without in their order; a disk that nobody
+    """Declared disks are looked for by serial, those without in their order; a disk that is not
     declared is a finding too.
     """
     by_serial = {disk.serial: disk for disk in found.disks}

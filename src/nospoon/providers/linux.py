@@ -27,7 +27,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a host has besides what we make there; `links` by name, None where nobody looked.
+    """What a host has besides what we make there; `links` by name, None where nothing looked.
 
     `boot_ports`: UDP ports of network boot that no dnsmasq of nospoon can have beside another
     server, and that server, "" where it cannot be seen.
@@ -49,7 +49,7 @@ class Surroundings:
 
 
 async def surroundings(runner: Runner, *, networks: bool, boot_ports: bool) -> Surroundings:
-    """What is there; nothing is asked of a host that has no networks of ours. `boot_ports`: they
+    """What is there; a host without networks of this cluster is asked nothing. `boot_ports`: they
     are tried, too.
     """
     if not networks:

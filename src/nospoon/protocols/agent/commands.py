@@ -86,14 +86,14 @@ def _erase(node: Node, arguments: Json) -> str:
 
 
 def _write(node: Node, arguments: Json) -> str:
-    told = arguments.get("image_info")
-    if not isinstance(told, dict) or not told.get("id"):
+    image = arguments.get("image_info")
+    if not isinstance(image, dict) or not image.get("id"):
         raise Refused("InvalidCommandParamsError", "write_image needs image_info with an id")
-    urls = told.get("urls")
-    first = urls[0] if isinstance(urls, list) and urls else told["id"]
+    urls = image.get("urls")
+    first = urls[0] if isinstance(urls, list) and urls else image["id"]
     node.image = str(first)[:LONGEST_IMAGE]
-    node.partitions = _partitions(node) if told.get("image_type") == "partition" else {}
-    return f"image ({told['id']}) written to device /dev/vda"
+    node.partitions = _partitions(node) if image.get("image_type") == "partition" else {}
+    return f"image ({image['id']}) written to device /dev/vda"
 
 
 def _partitions(node: Node) -> Json:

@@ -1,6 +1,6 @@
 """Who may log in by Redfish, and to which BMCs: found in one step, compared in constant time.
 
-Accounts are indexed by a keyed digest of owner, name and password, so that looking up tells nothing
+Accounts are indexed by a keyed digest of owner, name and password, so that looking up shows nothing
 by its time, and a request costs microseconds: these are passwords of machines that are not there.
 Nodes of one owner with the same name and password are one account; nothing here takes longer
 because an account has many nodes.
@@ -182,11 +182,11 @@ class Accounts:
 
     def numbered_before(self, config: BmcConfig, users: Sequence[User]) -> dict[int, bytes]:
         """What earlier versions named the same accounts by, whoever the owner was."""
-        told = {user.id: (user.name, user.password) for user in added(users)}
+        pairs = {user.id: (user.name, user.password) for user in added(users)}
         own = config.bmc.username, config.password
         found = {
             number: hmac.digest(self._key, "\0".join(pair).encode(), "sha256")
-            for number, pair in told.items()
+            for number, pair in pairs.items()
             if all(pair)
         }
         mark = _HASHED if is_hash(config.password) else b""
