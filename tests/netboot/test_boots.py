@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID, uuid4
@@ -27,7 +24,7 @@ from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing import disks, guests
-from nospoon.testing.netboot import TOKEN, Hardware, ToldAuthority, running
+from nospoon.testing.netboot import TOKEN, Hardware, ToldAuthority, running, served
 
 log = structlog.get_logger()
 
@@ -136,39 +133,12 @@ async def test_a_machine_with_nothing_to_boot_from_the_network_goes_on_to_its_di
     assert authority.boots == [uuid]
 
 
-class Ranges(SimpleHTTPRequestHandler):
-    """Answers requests for a part of a file, as web servers do (RFC 9110 §14.2)."""
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range", "")
-        if not asked:
-            super().do_GET()
-            return
-        first, _, last = asked.removeprefix("bytes=").partition("-")
-        content = Path(self.translate_path(self.path)).read_bytes()
-        part = content[int(first) : int(last) + 1]
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
-        self.wfile.write(part)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)
-        """Not a word."""
-
-
 @pytest.fixture
 def web(bridge: Net, tmp_path: Path) -> Iterator[str]:
     """URL of a directory, `web` below `tmp_path`, that somebody else serves on the bridge."""
     (tmp_path / "web").mkdir()
-    handler = partial(Ranges, directory=str(tmp_path / "web"))
-    server = ThreadingHTTPServer((bridge.host(1), 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://{bridge.host(1)}:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(tmp_path / "web", bridge.host(1)) as url:
+        yield url
 
 
 @pytest.mark.parametrize("what", ["program.efi", "disc.iso"])

@@ -258,3 +258,14 @@ async def test_an_address_is_opened_once_and_closed_once(app: ASGIApp) -> None:
     await listeners.close("127.0.0.1")
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", listeners.port)
+
+
+async def test_the_boot_image_knows_us_by_its_own_url(
+    app: ASGIApp, authority: ToldAuthority
+) -> None:
+    answer = authority.answers[NODE]
+    disk = BootAnswer(NODE, BootDevice.DISK)
+    authority.answers[NODE] = replace(answer, boot_image=True, after=(disk,))
+    text = (await ask(app, f"/boot/{NODE}/ipxe")).text
+    assert f"kernel --name kernel ${{base}}/files/{NODE}/vm%20linuz" in text
+    assert text.index("boot p") < text.index("boot the disk")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.model.boot import BootDevice
-from nospoon.protocols.ipxe import grub, script
+from nospoon.protocols.ipxe import grub, image, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
 
 KERNEL = Kernel("installer", "http://h/k", ("http://h/i", "http://h/j"), "a  b='x y'\nc")
@@ -89,16 +89,27 @@ def test_grub_can_enter_the_setup() -> None:
     assert "\nfwsetup\n" in grub.answer(Offer(BootDevice.SETUP))
 
 
+ALL_DEVICES = (
+    Offer(BootDevice.NETWORK, KERNEL), NOTHING, Offer(BootDevice.DISK),
+    Offer(BootDevice.HTTP, uri="http://h/x.efi"), Offer(BootDevice.CDROM, uri="http://h/x"),
+    Offer(BootDevice.NETWORK, KERNEL), Offer(BootDevice.DISK),
+)  # fmt: skip
+
+
 def test_every_label_that_a_script_goes_to_is_there() -> None:
     texts = [
         script.ask("http://h:1"),
         script.ask_from_iso("http://h:1"),
         script.answer(Offer(BootDevice.NETWORK, KERNEL)),
+        image.ask("http://h:1"),
+        image.answer(ALL_DEVICES),
     ]
     for text in texts:
         words = text.split()
         targets = {words[at + 1] for at, word in enumerate(words) if word == "goto"}
-        assert targets <= {line[1:] for line in text.splitlines() if line.startswith(":")}
+        labels = [line[1:] for line in text.splitlines() if line.startswith(":")]
+        assert targets <= set(labels)
+        assert len(labels) == len(set(labels))
 
 
 @given(st.text(max_size=60))
@@ -156,3 +167,92 @@ def test_http_boot_runs_a_program_and_makes_a_drive_of_an_image() -> None:
 def test_a_uri_cannot_bring_commands_along() -> None:
     text = script.answer(Offer(BootDevice.HTTP, uri="http://h/x\nshell ; reboot"))
     assert [line for line in text.splitlines() if line.startswith(("shell", "reboot"))] == []
+
+
+def test_the_boot_image_asks_for_ever_by_each_nic() -> None:
+    assert image.ask("http://192.0.2.1:8069").splitlines() == [
+        "#!ipxe",
+        "echo nospoon: boot image for http://192.0.2.1:8069",
+        "set base http://192.0.2.1:8069",
+        "set round:int32 0",
+        ":round",
+        "inc round",
+        "clear answered ||",
+        "set nic:int32 0",
+        ":pause_nic",
+        "isset ${net${nic}/mac} || goto pause",
+        "dhcp net${nic} && goto ask ||",
+        "echo nospoon: no address from DHCP on net${nic} (try ${round})",
+        "goto next",
+        ":ask",
+        "chain --autofree ${base}/boot/${uuid}/ipxe ||",
+        "isset ${answered} && goto pause ||",
+        "chain --autofree ${base}/boot/mac/${net${nic}/mac:hexhyp}/ipxe ||",
+        "isset ${answered} && goto pause ||",
+        "echo nospoon: no answer from ${base} on net${nic} (try ${round})",
+        ":next",
+        "ifclose net${nic} ||",
+        "inc nic",
+        "goto pause_nic",
+        ":pause",
+        "echo nospoon: asking again in 5 s",
+        "sleep 5 ||",
+        "goto round",
+    ]
+
+
+def test_the_boot_image_tries_what_it_is_offered_in_turn() -> None:
+    assert image.answer((NOTHING, Offer(BootDevice.DISK))).splitlines() == [
+        "#!ipxe",
+        "set answered yes",
+        "echo nospoon: boot the network",
+        "set nic:int32 0",
+        ":network0_nic",
+        "isset ${net${nic}/mac} || goto network0",
+        "autoboot net${nic} ||",
+        "inc nic",
+        "goto network0_nic",
+        ":network0",
+        "echo nospoon: no server answered on the network",
+        "echo nospoon: boot the disk",
+        "iseq ${platform} pcbios && goto bios1 ||",
+        "ifopen net0 ||",
+        "chain --autofree file:/disk.efi ||",
+        "goto disk1",
+        ":bios1",
+        "sanboot --no-describe --drive 0x80 ||",
+        ":disk1",
+        "echo nospoon: the disk did not boot",
+        "echo nospoon: nothing booted",
+        "exit 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("offer", "lines"),
+    [
+        (
+            Offer(BootDevice.CDROM, uri="http://h/x?y=1"),
+            ["echo nospoon: boot cdrom http://h/x?y=1", "sanboot --no-describe http://h/x?y=1 ||"],
+        ),
+        (
+            Offer(BootDevice.HTTP, uri="http://h/x.efi"),
+            ["echo nospoon: boot http http://h/x.efi", "chain --autofree http://h/x.efi ||"],
+        ),
+        (
+            Offer(BootDevice.HTTP, uri="http://h/x.img\nreboot"),
+            ["echo nospoon: boot http http://h/x.imgreboot",
+             "chain --autofree http://h/x.imgreboot ||"],
+        ),
+        (Offer(BootDevice.SETUP), ["echo nospoon: nothing to boot from the setup"]),
+        (Offer(BootDevice.CDROM), ["echo nospoon: nothing to boot from the cdrom"]),
+    ],
+)  # fmt: skip
+def test_the_boot_image_boots_media_by_http(offer: Offer, lines: list[str]) -> None:
+    assert image.answer((offer,)).splitlines()[2:-2] == lines
+
+
+def test_the_boot_image_goes_on_when_a_kernel_does_not_boot() -> None:
+    text = image.answer((Offer(BootDevice.NETWORK, KERNEL), Offer(BootDevice.DISK)))
+    assert text.index(":leave0") < text.index("boot the disk")
+    assert text.count("exit 1") == 1

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -57,6 +60,45 @@ def peers_of(machine: UUID, address: str, *, users: Mapping[int, int] | None = N
 
 
 log = structlog.get_logger()
+
+
+class Ranges(SimpleHTTPRequestHandler):
+    """Serves a directory and answers requests for a part of a file, as web servers do (RFC 9110
+    §14.2).
+    """
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range", "")
+        if not asked:
+            super().do_GET()
+            return
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        content = Path(self.translate_path(self.path)).read_bytes()
+        part = content[int(first) : int(last) + 1]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)
+        """Not a word."""
+
+
+@contextmanager
+def served(directory: Path, address: str) -> Iterator[str]:
+    """URL of a directory that someone else serves at this address."""
+    server = ThreadingHTTPServer((address, 0), partial(Ranges, directory=str(directory)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://{address}:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 MOST_WORK = 240.0
 """Seconds of processor time in which a guest under TCG boots; secure boot takes some 60."""
 LOOK_SECONDS = 5.0
@@ -110,7 +152,9 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A guest's hardware; `more` are arguments of QEMU as they are. `unprivileged`: as nobody."""
+    """A guest's hardware; `more` are arguments of QEMU as they are. `unprivileged`: as nobody.
+    `display`: it has one, without which SeaBIOS prints on the serial port.
+    """
 
     firmware: Firmware
     uuid: UUID
@@ -119,6 +163,7 @@ class Hardware:
     more: Sequence[str] = ()
     unprivileged: bool = False
     arch: Arch = Arch.X86_64
+    display: bool = False
 
 
 @asynccontextmanager
@@ -161,7 +206,8 @@ def _command(hardware: Hardware) -> list[str]:
         *(*_MACHINE[hardware.arch], "-smp", "2"),
         *(["-machine", "smm=on"] if secure else []),
         *("-m", str(hardware.memory), "-uuid", str(hardware.uuid)),
-        *("-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot"),
+        *("-nodefaults", "-serial", "stdio", "-no-reboot"),
+        *(("-vga", "std", "-display", "none") if hardware.display else ("-nographic",)),
         *("-device", "virtio-rng-pci"),
         *_firmware(hardware, secure=secure),
         *hardware.more,

@@ -52,6 +52,11 @@ def ask_from_iso(server: str) -> str:
     )
 
 
+def boot_disk() -> str:
+    """The configuration of the GRUB on the boot image, which iPXE starts to boot a disk."""
+    return _lines(*_disk(), 'echo "nospoon: no loader on any disk"', "exit")
+
+
 def machine_file(mac: str) -> str:
     """Path below the TFTP root of one machine's configuration."""
     return f"grub/machines/{mac}.cfg"

@@ -27,12 +27,12 @@ def ask(base_url: str) -> str:
     It comes by TFTP from dnsmasq, so it is there while the daemon is not.
     """
     asking = _asking(base_url, tries=ASK_TRIES, pause=ASK_PAUSE)
-    return _script(*asking, ":leave", *LEAVE)
+    return written(*asking, ":leave", *LEAVE)
 
 
 def ask_files(address: str) -> str:
     """The same where the daemon is out of reach: looks for this machine's file by TFTP."""
-    return _script(*_chained(f"tftp://{address}/{MACHINE}", address), ":leave", *LEAVE)
+    return written(*_chained(f"tftp://{address}/{MACHINE}", address), ":leave", *LEAVE)
 
 
 def machine_file(mac: str) -> str:
@@ -45,7 +45,7 @@ def ask_from_iso(base_url: str) -> str:
     addressing = _patiently(
         "dhcp", "no address from DHCP", label="address", tries=ISO_TRIES, pause=ISO_PAUSE
     )
-    return _script(
+    return written(
         *addressing,
         *_asking(base_url, tries=ISO_TRIES, pause=ISO_PAUSE),
         ":leave",
@@ -58,39 +58,39 @@ def answer(offer: Offer) -> str:
     """The script that the daemon answers with."""
     match offer:
         case Offer(device=BootDevice.NETWORK, kernel=Kernel() as kernel):
-            return _script(*_load(kernel))
+            return written(*load(kernel), *LEAVE)
         case Offer(device=BootDevice.HTTP, uri=uri) if uri:
-            return _script(*_fetch(uri))
+            return written(*_fetch(uri))
         case Offer(device=BootDevice.DISK):
-            return _script("echo nospoon: boot the disk", *_disk())
+            return written("echo nospoon: boot the disk", *_disk())
         case Offer(device=device, refusal=refusal):
             why = refusal or f"nothing to boot from the {device}"
-            return _script(f"echo nospoon: {_plain(why)}", *LEAVE)
+            return written(f"echo nospoon: {plain(why)}", *LEAVE)
 
 
-def _load(kernel: Kernel) -> list[str]:
+def load(kernel: Kernel, *, label: str = "") -> list[str]:
+    """Lines that boot this kernel, or go on after some tries. `label`: an end for their labels."""
     names = [f"initrd{number}" for number in range(len(kernel.initrds))]
     # an EFI kernel finds initrds by their name in iPXE's virtual file system; BIOS ignores this
     words = [*(f"initrd={name}" for name in names), *kernel.words]
     return [
-        f"echo nospoon: boot {_plain(kernel.name)}",
+        f"echo nospoon: boot {plain(kernel.name)}",
         "set tries:int32 0",
-        ":load",
+        f":load{label}",
         "inc tries",
         "imgfree",
-        " ".join(["kernel --name kernel", kernel.kernel, *words]) + " || goto failed",
+        " ".join(["kernel --name kernel", kernel.kernel, *words]) + f" || goto failed{label}",
         *(
-            f"initrd --name {name} {place} || goto failed"
+            f"initrd --name {name} {place} || goto failed{label}"
             for name, place in zip(names, kernel.initrds, strict=True)
         ),
         "boot ||",
-        ":failed",
-        f"iseq ${{tries}} {LOAD_TRIES} && goto leave ||",
+        f":failed{label}",
+        f"iseq ${{tries}} {LOAD_TRIES} && goto leave{label} ||",
         f"echo nospoon: that failed (try ${{tries}} of {LOAD_TRIES}), again in {LOAD_PAUSE} s",
         f"sleep {LOAD_PAUSE}",
-        "goto load",
-        ":leave",
-        *LEAVE,
+        f"goto load{label}",
+        f":leave{label}",
     ]
 
 
@@ -98,12 +98,16 @@ IMAGES = (".iso", ".img", ".raw")
 """Ends of paths that name the image of a whole medium; anything else is an EFI program."""
 
 
+def is_image(place: str) -> bool:
+    """Whether this URL names the image of a medium."""
+    return place.partition("?")[0].lower().endswith(IMAGES)
+
+
 def _fetch(uri: str) -> list[str]:
     """By firmware's rule for HTTP boot (UEFI 2.10 §24.7): a program runs, an image is a drive."""
     place = "".join(uri.split())
-    path = place.partition("?")[0].lower()
-    command = "sanboot --no-describe" if path.endswith(IMAGES) else "chain --autofree"
-    return [f"echo nospoon: boot {_plain(place)}", f"{command} {place} ||", *LEAVE]
+    command = "sanboot --no-describe" if is_image(place) else "chain --autofree"
+    return [f"echo nospoon: boot {plain(place)}", f"{command} {place} ||", *LEAVE]
 
 
 def _asking(base_url: str, *, tries: int, pause: int) -> list[str]:
@@ -138,10 +142,11 @@ def _disk() -> list[str]:
     return ["iseq ${platform} pcbios && sanboot --no-describe --drive 0x80 ||", *LEAVE]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that no loader takes for syntax."""
     return "".join(char if char.isalnum() or char in " .,:;/=_+-()" else "?" for char in text)
 
 
-def _script(*lines: str) -> str:
+def written(*lines: str) -> str:
+    """A script of these lines."""
     return "\n".join(("#!ipxe", *lines)) + "\n"

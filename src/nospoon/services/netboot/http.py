@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nospoon.errors import NospoonError
 from nospoon.model.boot import BootDevice
 from nospoon.probe.record import decode
-from nospoon.protocols.ipxe import grub, script
+from nospoon.protocols.ipxe import grub, image, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.netboot.peers import Peers
@@ -101,9 +101,12 @@ class _Service:
         answer = self._answer(request)
         if answer is None or loader not in RENDERERS:
             return _unknown()
-        place = grub_place if loader == "grub" else http_place
         named = answer.secret or answer.uuid
-        text = RENDERERS[loader](offer(answer, place(_base(request, answer), named)))
+        if answer.boot_image and loader == "ipxe":
+            text = image.answer(offers(answer, http_place(image.BASE, named)))
+        else:
+            place = grub_place if loader == "grub" else http_place
+            text = RENDERERS[loader](offer(answer, place(_base(request, answer), named)))
         if request.method == "HEAD":  # Starlette answers it where it answers GET
             return PlainTextResponse(text)
         try:
@@ -202,6 +205,11 @@ def offer(answer: BootAnswer, place: Place) -> Offer:
     initrds = tuple(place(initrd) for initrd in profile.initrd)
     kernel = Kernel(profile.name, place(profile.kernel), initrds, profile.cmdline)
     return Offer(answer.device, kernel)
+
+
+def offers(answer: BootAnswer, place: Place) -> list[Offer]:
+    """An answer to the boot image, with all that it tries in turn."""
+    return [offer(each, place) for each in (answer, *answer.after)]
 
 
 def served_files(profile: ServedProfile) -> tuple[ServedFile, ...]:

@@ -1,9 +1,14 @@
-"""The boot ISO: for machines whose boot order is not ours to set, it asks the daemon and obeys.
+"""Boot ISOs: for machines whose boot order is not ours to set, they ask the daemon and obey.
 
-One ISO serves both firmwares. BIOS starts isolinux, which starts iPXE with our script; UEFI starts
-a GRUB of ours with the script inside. Measured under OVMF: GRUB finds a NIC only if the firmware
-connected it, which it does for devices in the boot order: so machines that boot this ISO have their
-NICs there, behind the disks. GRUB is not signed: no secure boot. A UEFI machine needs 320 MiB.
+One ISO serves both firmwares, and none is signed: no secure boot. A UEFI machine needs 320 MiB.
+
+The *boot ISO* is for hosts of `qemu:///session`. BIOS starts isolinux, which starts iPXE with our
+script; UEFI starts a GRUB of ours with the script inside. Measured under OVMF: GRUB finds a NIC
+only if the firmware connected it, which it does for devices in the boot order: so machines that
+boot this ISO have their NICs there, behind the disks.
+
+The *boot image* is for machines of clouds, which have nothing else in their boot order. iPXE asks
+under both firmwares, started by code of ours (`protocols.ipxe.starters`); its GRUB boots disks.
 """
 
 from __future__ import annotations
@@ -11,13 +16,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from nospoon.errors import MissingTool
-from nospoon.protocols.ipxe import grub, script
+from nospoon.protocols.ipxe import grub, image, script, starters
 from nospoon.runtime import process
 
 log = structlog.get_logger()
@@ -28,21 +34,47 @@ FILES = {
     "ipxe.krn": (Path("/boot/ipxe.lkrn"), "ipxe"),
 }
 """Name on the ISO (8.3, as plain ISO 9660 has it) -> Debian's file, and its package."""
+IPXE_EFI = (Path("/boot/ipxe.efi"), "ipxe")
 
 GRUB_TARGET = "x86_64-efi"
 GRUB_PACKAGE = "grub-efi-amd64-bin"
-GRUB_MODULES = (
-    *("normal", "configfile", "echo", "sleep", "test", "smbios", "net", "efinet", "http"),
-    *("minicmd", "linux", "boot", "efifwsetup", "reboot"),
+DISK_MODULES = (
+    *("normal", "configfile", "echo", "sleep", "test", "minicmd"),
     *("regexp", "chain", "fat", "part_gpt", "part_msdos"),
 )
-ISOLINUX = """\
+GRUB_MODULES = (
+    *DISK_MODULES,
+    *("smbios", "net", "efinet", "http", "linux", "boot", "efifwsetup", "reboot"),
+)
+ISOLINUX = f"""\
 DEFAULT nospoon
 LABEL nospoon
 LINUX ipxe.krn
-INITRD boot.ipx
+INITRD {starters.SCRIPT}
 """
 FLOPPY = 2880  # KiB: room for GRUB's 1.1 MiB, and a size that El Torito knows
+LOADER = "EFI/BOOT/BOOTX64.EFI"
+"""What UEFI starts by default (UEFI 2.10 §3.5.1.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Disc:
+    """What an ISO is made of. `script`: of iPXE. `grub`, `modules`: GRUB's configuration and
+    modules; `grub_at`: its place on the file system for UEFI, beside `efi`. `isolinux`: what BIOS
+    starts, and how many sectors of it are loaded at first.
+    """
+
+    script: str
+    grub: str
+    modules: Sequence[str]
+    grub_at: str
+    efi: Mapping[str, bytes]
+    isolinux: tuple[bytes, int]
+
+    @property
+    def inputs(self) -> list[bytes]:
+        texts = (self.script, self.grub, " ".join(self.modules), self.grub_at, ISOLINUX)
+        return [*(text.encode() for text in texts), *self.efi.values(), self.isolinux[0]]
 
 
 async def build_boot_iso(*, base_url: str, place: Path) -> Path:
@@ -52,19 +84,50 @@ async def build_boot_iso(*, base_url: str, place: Path) -> Path:
 
     Needs no rights. Raises `MissingTool` naming the package that is missing.
     """
+    disc = _Disc(
+        script.ask_from_iso(base_url),
+        grub.ask_from_iso(_server(base_url)),
+        GRUB_MODULES,
+        LOADER,
+        {},
+        (_found(*FILES["isolinux.bin"]).read_bytes(), 4),
+    )
+    return await _built(disc, place=place, name="boot", base_url=base_url)
+
+
+async def build_boot_image(*, base_url: str, place: Path) -> Path:
+    """The boot image of clouds. It asks at this URL, by which its machines reach the daemon.
+
+    Images for other URLs in the directory stay. Otherwise as `build_boot_iso`.
+    """
+    asking = image.ask(base_url)
+    disc = _Disc(
+        asking,
+        grub.boot_disk(),
+        DISK_MODULES,
+        image.DISK_LOADER,
+        {
+            LOADER: starters.efi_program(_found(*IPXE_EFI).read_bytes()),
+            starters.SCRIPT: asking.encode(),
+        },
+        (starters.bios_image(_found(*FILES["isolinux.bin"]).read_bytes()), starters.BIOS_SECTORS),
+    )
+    of = hashlib.sha256(base_url.encode()).hexdigest()[:8]
+    return await _built(disc, place=place, name=f"image-{of}", base_url=base_url)
+
+
+async def _built(disc: _Disc, *, place: Path, name: str, base_url: str) -> Path:
+    """The ISO, from the directory if it is there."""
     sources = {name: _found(path, package) for name, (path, package) in FILES.items()}
     modules = _found(Path("/usr/lib/grub") / GRUB_TARGET / "http.mod", GRUB_PACKAGE)
-    text = [base_url, script.ask_from_iso(base_url), grub.ask_from_iso(_server(base_url)), ISOLINUX]
-    stamps = [
-        " ".join(GRUB_MODULES),
-        *(f"{p} {p.stat().st_mtime_ns}" for p in (*sources.values(), modules)),
-    ]
-    key = hashlib.sha256("\0".join([*text, *stamps]).encode()).hexdigest()[:16]
-    iso = place / f"boot-{key}.iso"
+    stamps = [f"{p} {p.stat().st_mtime_ns}".encode() for p in (*sources.values(), modules)]
+    key = hashlib.sha256(b"\0".join([*disc.inputs, *stamps])).hexdigest()[:16]
+    iso = place / f"{name}-{key}.iso"
     if not iso.exists():
         place.mkdir(parents=True, exist_ok=True)
-        await _make(iso, base_url, sources)
-        for older in set(place.glob("boot-*.iso")) - {iso}:
+        await _make(iso, disc, sources)
+        log.info("boot ISO built", url=base_url, at=str(iso))
+        for older in set(place.glob(f"{name}-*.iso")) - {iso}:
             older.unlink(missing_ok=True)
     return iso
 
@@ -79,7 +142,7 @@ def _found(path: Path, package: str) -> Path:
     return path
 
 
-async def _make(iso: Path, base_url: str, sources: dict[str, Path]) -> None:
+async def _make(iso: Path, disc: _Disc, sources: Mapping[str, Path]) -> None:
     """Build in a private directory and move it in place whole."""
     with tempfile.TemporaryDirectory(dir=iso.parent, prefix=".iso-") as made:
         work = Path(made)
@@ -87,21 +150,25 @@ async def _make(iso: Path, base_url: str, sources: dict[str, Path]) -> None:
         content.mkdir()
         for name, source in sources.items():
             shutil.copyfile(source, content / name)
-        (content / "boot.ipx").write_text(script.ask_from_iso(base_url))
+        started, sectors = disc.isolinux
+        (content / "isolinux.bin").write_bytes(started)
+        (content / starters.SCRIPT).write_text(disc.script)
         (content / "isolinux.cfg").write_text(ISOLINUX)
-        await _efi_image(work, content / "efi.img", grub.ask_from_iso(_server(base_url)))
-        await process.run(_xorriso(content, work / "iso"))
+        loader = await make_loader(work, disc.grub, disc.modules)
+        files = {**disc.efi, disc.grub_at: loader.read_bytes()}
+        await _efi_image(work, content / "efi.img", files)
+        await process.run(_xorriso(content, work / "iso", sectors))
         (work / "iso").chmod(0o644)
         (work / "iso").replace(iso)
-    log.info("boot ISO built", url=base_url, at=str(iso))
 
 
-async def _efi_image(work: Path, image: Path, config: str) -> None:
-    """A FAT image with GRUB as its default loader (UEFI 2.10 §3.5.1.1)."""
-    loader = await make_loader(work, config, GRUB_MODULES)
-    await process.run(["mformat", "-C", "-f", str(FLOPPY), "-i", str(image), "::"])
-    await process.run(["mmd", "-i", str(image), "::/EFI", "::/EFI/BOOT"])
-    await process.run(["mcopy", "-i", str(image), str(loader), "::/EFI/BOOT/BOOTX64.EFI"])
+async def _efi_image(work: Path, fat: Path, files: Mapping[str, bytes]) -> None:
+    """A FAT file system with these files."""
+    await process.run(["mformat", "-C", "-f", str(FLOPPY), "-i", str(fat), "::"])
+    await process.run(["mmd", "-i", str(fat), "::/EFI", "::/EFI/BOOT"])
+    for name, content in files.items():
+        (work / "file").write_bytes(content)
+        await process.run(["mcopy", "-i", str(fat), str(work / "file"), f"::/{name}"])
 
 
 async def make_loader(work: Path, config: str, modules: Sequence[str]) -> Path:
@@ -119,12 +186,12 @@ async def make_loader(work: Path, config: str, modules: Sequence[str]) -> Path:
     return loader
 
 
-def _xorriso(content: Path, iso: Path) -> list[str]:
-    """El Torito with one entry for BIOS (isolinux) and one for UEFI (the FAT image)."""
+def _xorriso(content: Path, iso: Path, sectors: int) -> list[str]:
+    """El Torito with one entry for BIOS (isolinux) and one for UEFI (the FAT file system)."""
     return [
         *("xorriso", "-as", "mkisofs", "-quiet", "-o", str(iso), "-V", "NOSPOON"),
         *("-b", "isolinux.bin", "-c", "boot.cat", "-no-emul-boot"),
-        *("-boot-load-size", "4", "-boot-info-table"),
+        *("-boot-load-size", str(sectors), "-boot-info-table"),
         *("-eltorito-alt-boot", "-e", "efi.img", "-no-emul-boot"),
         str(content),
     ]

@@ -35,9 +35,12 @@ class ServedProfile:
 class BootAnswer:
     """What a machine shall do now. `profile` None with NETWORK: nothing to boot from there.
 
-    `uri`: with HTTP, what to boot. `user_mode`: its NICs are QEMU's user-mode network, where this
-    machine has another address. `secret`: the UUID that it asked with, where its cloud chose that
-    by chance, so that only its guest and its project know it; else None.
+    `uri`: with HTTP, what to boot; with CDROM, the image of the medium in the drive. `user_mode`:
+    its NICs are QEMU's user-mode network, where this machine has another address. `secret`: the
+    UUID that it asked with, where its cloud chose that by chance, so that only its guest and its
+    project know it; else None. `boot_image`: it started our boot image, by which NETWORK without a
+    profile is PXE on its own networks, and which goes on with `after`, in this order, if this does
+    not boot.
     """
 
     uuid: UUID
@@ -46,6 +49,8 @@ class BootAnswer:
     uri: str = ""
     user_mode: bool = False
     secret: UUID | None = None
+    boot_image: bool = False
+    after: tuple[BootAnswer, ...] = ()
 
 
 class BootAuthority(Protocol):
