@@ -98,29 +98,32 @@ class Authority:
         bootable = self._bootables.get(known) if known is not None else None
         if bootable is None or known is None:
             return None
+        by_image = bootable.machine.boot_iso and _has_network(bootable.machine)
         answer = BootAnswer(
             known,
             BootDevice.DISK,
-            user_mode=bootable.machine.boot_iso and not _has_network(bootable.machine),
+            user_mode=bootable.machine.boot_iso and not by_image,
             secret=uuid if secret is not None else None,
+            boot_image=by_image,
         )
         uri = self._http_boot_of(known)
         if uri and known not in self._probing:
             return replace(answer, device=BootDevice.HTTP, uri=uri)
         profile = self._probing.get(known, bootable.profile)
-        device = self._device(bootable.machine, profile)
-        if device is BootDevice.NETWORK and profile is not None and profile.script:
-            return replace(answer, device=BootDevice.HTTP, uri=profile.script)
-        return replace(answer, device=device, profile=profile)
+        if by_image and known not in self._probing:
+            devices = self._boot_of(bootable.machine).now or (BootDevice.DISK,)
+        else:
+            devices = (self._device(bootable.machine, profile),)
+        first, *after = (_on(answer, device, profile) for device in devices)
+        return replace(first, after=tuple(after))
 
     def _device(self, machine: Machine, profile: ServedProfile | None) -> BootDevice:
         """A machine with native boot order asks only when it boots from the network."""
         if not machine.boot_iso:
             return BootDevice.NETWORK
         for device in self._boot_of(machine).now:
-            if device is BootDevice.NETWORK and profile is None and not _has_network(machine):
-                continue  # nothing answers there
-            return device
+            if device is not BootDevice.NETWORK or profile is not None:
+                return device
         return BootDevice.DISK
 
     async def booted(self, uuid: UUID) -> None:
@@ -139,6 +142,13 @@ class Authority:
         report = self._reports.get(uuid)
         if report is not None and not report.done():
             report.set_result(record)
+
+
+def _on(answer: BootAnswer, device: BootDevice, profile: ServedProfile | None) -> BootAnswer:
+    """The answer for one device of those that a machine is to try."""
+    if device is BootDevice.NETWORK and profile is not None and profile.script:
+        return replace(answer, device=BootDevice.HTTP, uri=profile.script)
+    return replace(answer, device=device, profile=profile)
 
 
 def _has_network(machine: Machine) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from nospoon.model.cluster import Arch
 from nospoon.probe.build import Probe, build
 from nospoon.probe.grub import find_grub
 from nospoon.services.netboot.http import SLIRP_HOST
-from nospoon.services.netboot.iso import build_boot_iso
+from nospoon.services.netboot.iso import build_boot_image, build_boot_iso
 
 log = structlog.get_logger()
 
@@ -39,11 +38,8 @@ class Builds:
 
     async def boot_image(self, url: str) -> Path:
         """The image of machines in clouds, which ask at this URL. Raises `MissingTool`."""
-        digest = hashlib.sha256(url.encode()).hexdigest()[:16]
         async with self._one_at_a_time:
-            return await build_boot_iso(
-                base_url=url, place=self.iso.parent / "boot-images" / digest
-            )
+            return await build_boot_image(base_url=url, place=self.iso.parent / "boot-images")
 
     async def boot_iso(self) -> Path | None:
         """The ISO of machines whose boot order is not ours; without it those are refused."""
