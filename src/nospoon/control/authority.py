@@ -6,12 +6,13 @@ import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.resources import Machine
-from nospoon.services.netboot.ports import BootAnswer, ServedProfile
+from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 
 Publish = Callable[[UUID], Awaitable[None]]
 """Tells loaders that cannot ask by HTTP what a machine boots now."""
@@ -33,9 +34,11 @@ class Authority:
         boot_of: Callable[[Machine], BootPlan],
         http_boot_of: Callable[[UUID], str],
         boot_observed: Callable[[UUID], Awaitable[None]],
+        *,
+        medium_of: Callable[[UUID], Path | None] = lambda _: None,
     ) -> None:
         self._boot_of, self._boot_observed = boot_of, boot_observed
-        self._http_boot_of = http_boot_of
+        self._http_boot_of, self._medium_of = http_boot_of, medium_of
         self._bootables: dict[UUID, Bootable] = {}
         self._by_mac: dict[str, list[UUID]] = {}
         self._called: dict[UUID, UUID] = {}
@@ -45,12 +48,19 @@ class Authority:
         self._tokens: dict[UUID, str] = {}
 
     def put(self, bootable: Bootable) -> None:
-        self.remove(bootable.machine.uuid)
+        self._leave(bootable.machine.uuid)
         self._bootables[bootable.machine.uuid] = bootable
         for nic in bootable.machine.nics:
             self._by_mac.setdefault(nic.mac.lower(), []).append(bootable.machine.uuid)
 
     def remove(self, uuid: UUID) -> None:
+        """It may not ask any more."""
+        self._leave(uuid)
+        name = self._names.pop(uuid, None)
+        if name is not None:
+            del self._called[name]
+
+    def _leave(self, uuid: UUID) -> None:
         """A MAC that another machine has as well stays that one's."""
         known = self._bootables.pop(uuid, None)
         for nic in known.machine.nics if known is not None else ():
@@ -60,11 +70,15 @@ class Authority:
                 self._by_mac[mac] = left
 
     def call(self, uuid: UUID, smbios: UUID) -> None:
-        """From now on a machine is known by the UUID that its guest sees, too."""
-        before = self._names.get(uuid)
+        """From now on a machine is known by the UUID that its guest sees, too. One that another
+        machine has stays that one's: a cloud may say anything.
+        """
+        if self._called.setdefault(smbios, uuid) != uuid or smbios in self._bootables:
+            return
+        before = self._names.get(uuid, smbios)
         if before != smbios:
-            self._called.pop(before, None) if before is not None else None
-            self._names[uuid], self._called[smbios] = smbios, uuid
+            del self._called[before]
+        self._names[uuid] = smbios
 
     def holders(self, mac: str) -> Sequence[UUID]:
         """The machines with this MAC; the first is the one that is answered."""
@@ -93,8 +107,9 @@ class Authority:
 
     def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
         """What the machine boots now; None: not one of ours."""
-        secret = self._called.get(uuid) if uuid is not None else None
-        known = secret or (uuid if uuid in self._bootables else next(iter(self.holders(mac)), None))
+        own = uuid if uuid in self._bootables else None
+        secret = self._called.get(uuid) if uuid is not None and own is None else None
+        known = own or secret or next(iter(self.holders(mac)), None)
         bootable = self._bootables.get(known) if known is not None else None
         if bootable is None or known is None:
             return None
@@ -112,6 +127,11 @@ class Authority:
         profile = self._probing.get(known, bootable.profile)
         if by_image and known not in self._probing:
             devices = self._boot_of(bootable.machine).now or (BootDevice.DISK,)
+            medium = self._medium_of(known)
+            if medium is None:
+                devices = tuple(each for each in devices if each is not BootDevice.CDROM)
+            else:
+                answer = replace(answer, medium=ServedFile(str(medium), "medium.iso"))
         else:
             devices = (self._device(bootable.machine, profile),)
         first, *after = (_on(answer, device, profile) for device in devices)

@@ -172,8 +172,9 @@ class Hosts:
 
     async def look(self, host: Host) -> None:
         """Look at all machines of a host now, in one call; used where some were just made."""
-        async for event in paced(await self.use(host).connection.machine_driver.machines()):
-            self._take(event)
+        used = self.use(host)
+        async for event in paced(await used.connection.machine_driver.machines()):
+            self._take(event, used)
 
     async def look_at_all(self, *, patience: float) -> None:
         """Look at every host in use; one that does not answer in time is told of by its watch."""
@@ -184,7 +185,7 @@ class Hosts:
         try:
             async with asyncio.timeout(patience):
                 async for event in paced(await used.connection.machine_driver.machines()):
-                    self._take(event)
+                    self._take(event, used)
         except (TimeoutError, NospoonError) as error:
             log.warning("host does not answer yet", host=used.host.name, why=str(error))
 
@@ -213,8 +214,7 @@ class Hosts:
             try:
                 seen = 0
                 async for event in used.connection.machine_driver.watch():
-                    if self._homes.get(event.uuid) in (used, None):
-                        self._take(event)
+                    self._take(event, used)
                     seen += 1
                     if not seen % EVENTS_AT_ONCE:
                         await asyncio.sleep(0)
@@ -223,7 +223,10 @@ class Hosts:
                 used.capabilities = None
             await asyncio.sleep(RECONNECT_DELAY)
 
-    def _take(self, event: MachineEvent) -> None:
+    def _take(self, event: MachineEvent, used: HostInUse) -> None:
+        """Of a machine that is on another host, nothing that this one says counts."""
+        if self._homes.get(event.uuid) not in (used, None):
+            return
         self._last[event.uuid] = event
         if event.uuid in self._watchers:
             self._watchers[event.uuid].set()

@@ -18,6 +18,7 @@ from nospoon.model.connections import BootMethod, Libvirt, OpenStack, Simulated
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection
 from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.turns import Turns
@@ -28,7 +29,7 @@ class Connections:
     """`sockets`: where ssh keeps its masters; `verdicts`: what was found about KVM; `records`: the
     directory of consoles here; `begin`: serves guests of a host over ssh. `login`: what a name of
     a login at a cloud stands for; `reach`: where clouds may be; `serve`: begins to answer boot
-    images at an address of this machine.
+    images at an address of this machine; `media`: what is in CD drives of servers.
     """
 
     deployment: str
@@ -43,6 +44,7 @@ class Connections:
     login: Callable[[str], Mapping[str, Any]]
     reach: Reach
     serve: Callable[[str], object]
+    media: KeptMedia
     turns: Turns = field(default_factory=Turns)
 
     def connect(self, host: Host) -> Connection:
@@ -64,6 +66,7 @@ class Connections:
             reach=self.reach,
             build_image=self.builds.boot_image,
             records=self.records,
+            media=self.media,
         )
 
     def _libvirt(self, host: Host) -> Connection:

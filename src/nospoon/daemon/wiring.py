@@ -64,6 +64,7 @@ from nospoon.providers.base import Connection, Driver
 from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.libvirt_rights import may_manage
+from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.recorder import RecordSpace
 from nospoon.runtime import clock, running
 from nospoon.runtime.hardening import restrict
@@ -158,6 +159,7 @@ class Daemon:
         """Hosts, and what belongs to each machine: its console, its media, its BMC."""
         settings, database = self._settings, self.database
         sockets = settings.runtime
+        self.cloud_media = KeptMedia(settings.state / "cloud-media")
         self.remotes = Remotes(
             state=settings.state,
             sockets=sockets,
@@ -178,6 +180,7 @@ class Daemon:
             login=self.logins.of,
             reach=self.files.reach,
             serve=self._serve_boot_scripts,
+            media=self.cloud_media,
         )
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
         self.consoles = ConsoleService(
@@ -211,7 +214,12 @@ class Daemon:
     def _wire_boot(self) -> None:
         """Who decides what a machine boots, and what serves it."""
         settings, database = self._settings, self.database
-        self.authority = Authority(self._boot_of, self._http_boot_of, self.bmcs.boot_observed)
+        self.authority = Authority(
+            self._boot_of,
+            self._http_boot_of,
+            self.bmcs.boot_observed,
+            medium_of=self.cloud_media.path,
+        )
         self.fleet = Fleet(self.hosts, self.authority, self.bmcs.reshape)
         self.peers = Peers(self._owner_of)
         app = create_boot_app(self.authority, self.peers, ready=lambda: self._ready)

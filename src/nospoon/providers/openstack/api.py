@@ -26,6 +26,8 @@ TRIES = 4
 LONGEST_REST = 30.0
 """Seconds that a cloud may put a call off."""
 PAGE = 1000
+MOST_PAGES = 100
+"""Of one collection that are asked for."""
 
 
 class Service(StrEnum):
@@ -76,7 +78,7 @@ class Api:
         """Everything that a collection has, page by page."""
         name = path.strip("/").partition("/")[0]
         marker = ""
-        while True:
+        for _ in range(MOST_PAGES):
             parameters: dict[str, Any] = {"limit": PAGE, **query}
             parameters |= {"marker": marker} if marker else {}
             answer = await self.call(service, "GET", f"{path}?{urlencode(parameters)}")
@@ -87,6 +89,7 @@ class Api:
             if not goes_on or not answer[name]:
                 return
             marker = answer[name][-1]["id"]
+        raise ProviderError(f"{CALLED[service]} of cloud {self.name} lists {path} without an end")
 
     async def get(self, service: Service, path: str) -> Any:
         """None for what is not there."""

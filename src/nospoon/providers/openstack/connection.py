@@ -17,11 +17,13 @@ from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.openstack.api import PARALLEL, Api, Service
 from nospoon.providers.openstack.around import Around, BuildImage, tag_of
+from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
 from nospoon.providers.openstack.roster import Roster
 from nospoon.providers.openstack.servers import ServerDriver
+from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
@@ -34,9 +36,10 @@ GIB, MIB = 1 << 30, 1 << 20
 UNLIMITED = -1
 
 
+@understood
 class OpenStackConnection:
     """A `Connection`. `settings`: openstacksdk's, of the cloud; `records`: directory for
-    consoles.
+    consoles; `media`: what is in CD drives.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class OpenStackConnection:
         reach: Reach,
         build_image: BuildImage,
         records: Path,
+        media: KeptMedia,
     ) -> None:
         assert host.openstack is not None, "a host of this kind"
         self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=f"cloud {host.name}")
@@ -55,7 +59,7 @@ class OpenStackConnection:
         self._around = Around(self._api, host, deployment, build_image)
         self._tasks = Tasks(f"cloud {host.name}")
         self._recorder = Recorder(records, self._tasks)
-        self._machines = ServerDriver(self._around, self._recorder)
+        self._machines = ServerDriver(self._around, self._recorder, media)
         self._drivers: dict[Kind, Driver] = {
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),

@@ -16,6 +16,7 @@ from nospoon.model.resources import BootImage, Kind, Observed, OwnerTag, Resourc
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.tags import PREFIX, Tagged, of_properties, properties
+from nospoon.providers.openstack.understood import understood
 
 URL, FIRMWARE = f"{PREFIX}url", f"{PREFIX}firmware"
 READY = "active"
@@ -28,6 +29,7 @@ FIRMWARES = {Firmware.BIOS: BIOS, Firmware.UEFI: UEFI}
 """Of `hw_firmware_type`."""
 
 
+@understood
 class BootImageDriver:
     kind = Kind.BOOT_IMAGE
 

@@ -14,6 +14,7 @@ from nospoon.model.resources import Kind, Link, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, tag_of
 from nospoon.providers.openstack.tags import Tagged, described
+from nospoon.providers.openstack.understood import understood
 
 USUAL_MTU = Link(bridge="").mtu
 """Of the file's networks that name none: they have what their cloud gives them."""
@@ -23,6 +24,7 @@ UNUSED = "192.0.2.0/24"
 """Range of the subnet that no port has an address of (TEST-NET-1, RFC 5737)."""
 
 
+@understood
 class NetworkDriver:
     kind = Kind.NETWORK
 

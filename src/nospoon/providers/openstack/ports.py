@@ -14,11 +14,13 @@ from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, tag_of
 from nospoon.providers.openstack.tags import Tagged, described
+from nospoon.providers.openstack.understood import understood
 
 BY_ID = "id"
 """Noted of a port whose network the file names by id."""
 
 
+@understood
 class PortDriver:
     kind = Kind.PORT
 

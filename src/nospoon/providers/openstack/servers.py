@@ -21,9 +21,11 @@ from nospoon.providers.base import ConsoleStream
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, tag_of
+from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import BootImageDriver
 from nospoon.providers.openstack.records import Known
 from nospoon.providers.openstack.roster import Roster, Server, metadata
+from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
 
@@ -37,22 +39,24 @@ does.
 """
 RESTLESS = 60.0
 """Seconds for which a server may still change that was tagged to."""
+LONGEST_LOG = 1 << 20
+"""Characters of a console log that are looked at; Nova gives a tenth."""
 BUSY = "task_state"
 """In Nova's refusal of what it cannot do while it does something else (409)."""
 
 
+@understood
 class ServerDriver:
-    """`recorder`: keeps consoles, here."""
+    """`recorder`: keeps consoles, `drives`: media, both here."""
 
     kind = Kind.MACHINE
     boot_order = None
-    drives = None
     snapshots = None
     firmware_keys = None
     adoption = None
 
-    def __init__(self, around: Around, recorder: Recorder) -> None:
-        self._around, self._recorder = around, recorder
+    def __init__(self, around: Around, recorder: Recorder, drives: KeptMedia) -> None:
+        self._around, self._recorder, self.drives = around, recorder, drives
         self._roster = Roster(around)
         self._images = BootImageDriver(around)
         self._feed = EventFeed()
@@ -201,6 +205,7 @@ class ServerDriver:
             gone = MachineEvent(machine, MachineChange.UNDEFINED, PowerState.ABSENT)
             self._feed.publish(gone)
         self._consoles.pop(machine, None)
+        await self.drives.eject(machine)
 
     async def _remove(self, server: Server) -> None:
         await self._forget(str(server.id))
@@ -394,7 +399,7 @@ class ServerDriver:
         except (Gone, Conflict):
             return
         known = self._consoles.setdefault(machine, Known())
-        text = str(answer["output"])
+        text = str(answer["output"])[-LONGEST_LOG:]
         fresh = await asyncio.to_thread(known.more, text, restarted=machine in self._started)
         if fresh:
             self._started.discard(machine)

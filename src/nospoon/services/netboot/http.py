@@ -123,7 +123,7 @@ class _Service:
         if not self._ready():
             return _later("nospoon is starting")
         answer = self._answer(request)
-        served = served_files(answer.profile) if answer and answer.profile else ()
+        served = _offered(answer) if answer is not None else ()
         found = [each for each in served if each.name == request.path_params["name"]]
         if not found or not Path(found[0].path).is_file():
             return _unknown()
@@ -199,6 +199,8 @@ def grub_place(base: str, uuid: UUID) -> Place:
 
 def offer(answer: BootAnswer, place: Place) -> Offer:
     """An answer in the words of loaders."""
+    if answer.device is BootDevice.CDROM and answer.medium is not None:
+        return Offer(answer.device, uri=place(answer.medium))
     profile = answer.profile if answer.device is BootDevice.NETWORK else None
     if profile is None:
         return Offer(answer.device, uri=answer.uri)
@@ -210,6 +212,13 @@ def offer(answer: BootAnswer, place: Place) -> Offer:
 def offers(answer: BootAnswer, place: Place) -> list[Offer]:
     """An answer to the boot image, with all that it tries in turn."""
     return [offer(each, place) for each in (answer, *answer.after)]
+
+
+def _offered(answer: BootAnswer) -> tuple[ServedFile, ...]:
+    """The files that a machine may fetch now."""
+    profiles = [each.profile for each in (answer, *answer.after) if each.profile is not None]
+    medium = (answer.medium,) if answer.medium is not None else ()
+    return (*medium, *(file for each in profiles for file in served_files(each)))
 
 
 def served_files(profile: ServedProfile) -> tuple[ServedFile, ...]:

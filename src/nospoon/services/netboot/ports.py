@@ -40,7 +40,7 @@ class BootAnswer:
     UUID that it asked with, where its cloud chose that by chance, so that only its guest and its
     project know it; else None. `boot_image`: it started our boot image, by which NETWORK without a
     profile is PXE on its own networks, and which goes on with `after`, in this order, if this does
-    not boot.
+    not boot. `medium`: what is in its drive, for CDROM.
     """
 
     uuid: UUID
@@ -51,6 +51,7 @@ class BootAnswer:
     secret: UUID | None = None
     boot_image: bool = False
     after: tuple[BootAnswer, ...] = ()
+    medium: ServedFile | None = None
 
 
 class BootAuthority(Protocol):

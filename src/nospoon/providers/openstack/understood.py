@@ -1,0 +1,60 @@
+"""Drivers of a cloud that answers something else than its API says: an error, never a crash.
+
+Whoever wrote the file chose the cloud, so what it answers may be anything.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from nospoon.errors import ProviderError
+
+ODD = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+"""What comes of a value that is missing, or of another type."""
+T = TypeVar("T")
+
+
+def understood(kind: type[T]) -> type[T]:
+    """The class, whose public calls raise `ProviderError` for odd answers."""
+    for name, call in list(vars(kind).items()):
+        if name.startswith("_"):
+            continue
+        if inspect.iscoroutinefunction(call):
+            setattr(kind, name, _call(call))
+        elif inspect.isasyncgenfunction(call):
+            setattr(kind, name, _stream(call))
+    return kind
+
+
+def _call(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    async def guarded(*given: Any, **named: Any) -> Any:
+        try:
+            return await call(*given, **named)
+        except ODD as error:
+            raise _odd(error) from error
+
+    return guarded
+
+
+def _stream(call: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+    @wraps(call)
+    async def guarded(*given: Any, **named: Any) -> AsyncIterator[Any]:
+        try:
+            async for each in call(*given, **named):
+                yield each
+        except ODD as error:
+            raise _odd(error) from error
+
+    return guarded
+
+
+def _odd(error: Exception) -> ProviderError:
+    return ProviderError(
+        f"the cloud answers something else than its API says ({type(error).__name__}: "
+        f"{str(error)[:100]})",
+        hint="Look whether `auth_url` and the catalog lead to an OpenStack.",
+    )
