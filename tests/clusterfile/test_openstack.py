@@ -61,8 +61,11 @@ def test_no_secret_is_kept_with_the_host() -> None:
 def test_a_new_password_leads_to_the_same_project() -> None:
     before, after = read(FILE).hosts[0], read(FILE.replace("secret", "other")).hosts[0]
     other = read(FILE.replace("region: two", "region: three")).hosts[0]
-    assert before.server == after.server
-    assert before.server != other.server
+    assert before.openstack is not None
+    assert after.openstack is not None
+    assert other.openstack is not None
+    assert before.openstack.at == after.openstack.at
+    assert before.openstack.at != other.openstack.at
 
 
 @pytest.mark.parametrize(

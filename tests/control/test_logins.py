@@ -30,17 +30,17 @@ def cipher(tmp_path: Path) -> Cipher:
 
 def test_a_host_has_a_name_that_tells_nothing(cipher: Cipher) -> None:
     logins = Logins(cipher)
-    taken = logins.taken(cluster('{"password": "secret"}'))
+    taken = logins.taken(cluster('{"password": "secret"}'), 0)
     assert not taken.logins
     assert "secret" not in login_of(taken)
     assert logins.of(login_of(taken)) == {"password": "secret"}
-    assert login_of(logins.taken(cluster('{"password": "other"}'))) != login_of(taken)
-    assert login_of(Logins(cipher).taken(cluster('{"password": "secret"}'))) == login_of(taken)
+    assert login_of(logins.taken(cluster('{"password": "other"}'), 0)) != login_of(taken)
+    assert login_of(Logins(cipher).taken(cluster('{"password": "secret"}'), 0)) == login_of(taken)
 
 
 def test_what_is_sealed_is_known_after_a_restart(cipher: Cipher) -> None:
     logins = Logins(cipher)
-    taken = logins.taken(cluster('{"password": "secret"}'))
+    taken = logins.taken(cluster('{"password": "secret"}'), 0)
     kept = logins.sealed(taken.hosts)
     assert b"secret" not in b"".join(kept.values())
     again = Logins(cipher)
@@ -50,17 +50,20 @@ def test_what_is_sealed_is_known_after_a_restart(cipher: Cipher) -> None:
 
 def test_plans_that_came_to_nothing_are_forgotten(cipher: Cipher) -> None:
     logins = Logins(cipher)
-    first = logins.taken(cluster("{}"))
+    first = logins.taken(cluster("{}"), 7)
     for number in range(MOST_PLANNED):
-        logins.taken(cluster(f'{{"password": "{number}"}}'))
+        logins.taken(cluster(f'{{"password": "{number}"}}'), 8)
+    assert logins.of(login_of(first)) == {}, "those of others stay"
+    for number in range(MOST_PLANNED):
+        logins.taken(cluster(f'{{"password": "{number}"}}'), 7)
     with pytest.raises(ProviderError, match="not known any more"):
         logins.of(login_of(first))
 
 
 def test_a_new_password_holds_for_what_is_there_already(cipher: Cipher) -> None:
     logins = Logins(cipher)
-    before = logins.taken(cluster('{"password": "old"}'))
-    now = logins.taken(cluster('{"password": "new"}'))
-    elsewhere = logins.taken(cluster('{"password": "new"}', at="http://other p"))
+    before = logins.taken(cluster('{"password": "old"}'), 0)
+    now = logins.taken(cluster('{"password": "new"}'), 0)
+    elsewhere = logins.taken(cluster('{"password": "new"}', at="http://other p"), 0)
     assert with_new_logins(before.hosts, now.hosts) == now.hosts
     assert with_new_logins(before.hosts, elsewhere.hosts) == before.hosts

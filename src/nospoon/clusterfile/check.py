@@ -155,6 +155,10 @@ CONNECTIONS = ("libvirt", "simulated", "openstack")
 """The ways to make machines on a host, of which it has one."""
 
 
+MOST_CLOUDS = 32
+"""Hosts of a file that are clouds: the daemon keeps a login and threads for each."""
+
+
 def _of_cloud(name: str, host: HostSection) -> Iterator[Complaint]:
     for key in ("ssh", "address"):
         if getattr(host, key):
@@ -166,6 +170,10 @@ def _of_cloud(name: str, host: HostSection) -> Iterator[Complaint]:
 
 
 def _hosts(sections: Sections) -> Iterator[Complaint]:
+    clouds = sum(host.openstack is not None for host in sections.hosts.values())
+    if clouds > MOST_CLOUDS:
+        message = f"expected at most {MOST_CLOUDS} clouds, got {clouds}"
+        yield Complaint(("hosts",), message, "Make several clusters of it")
     for name, host in sections.hosts.items():
         given = [key for key in CONNECTIONS if getattr(host, key) not in (None, "")]
         if len(given) > 1:

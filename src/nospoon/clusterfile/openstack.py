@@ -11,6 +11,7 @@ from nospoon.clusterfile.cloud import CloudOrName, CloudSection
 from nospoon.clusterfile.fields import Address
 from nospoon.clusterfile.section import Section, Text
 from nospoon.errors import UsageError
+from nospoon.model.cloud import URLS
 from nospoon.model.connections import OpenStack
 
 WHO = (
@@ -43,6 +44,10 @@ class OpenStackSection(Section):
     )
 
 
+MOST_SETTINGS = 16 << 10
+"""Characters of the settings of a cloud, as JSON: secrets too are kept by the daemon."""
+
+
 def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
     """The host's connection, and the settings of its cloud as JSON, which have secrets.
 
@@ -54,6 +59,9 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
             hint="The nospoon command reads clouds.yaml and writes out what it says.",
         )
     settings = section.cloud.told() | ({"region_name": section.region} if section.region else {})
+    text = json.dumps(settings, sort_keys=True)
+    if len(text) > MOST_SETTINGS:
+        raise UsageError(f"settings of cloud {section.cloud.name!r} have more than 16 KiB")
     made = OpenStack(
         cloud=section.cloud.name or "cloud",
         at=_at(settings),
@@ -61,11 +69,12 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         zone=section.availability_zone,
         boot_address=str(section.boot_address),
     )
-    return made, json.dumps(settings, sort_keys=True)
+    return made, text
 
 
 def _at(settings: dict[str, Any]) -> str:
     """The same for the same user, project and region of a cloud."""
     auth = settings.get("auth", {})
     who = [f"{key}={auth[key]}" for key in WHO if auth.get(key)]
+    who += [f"{key}={settings[key]}" for key in sorted(URLS) if settings.get(key)]
     return " ".join([str(auth.get("auth_url", "")), str(settings.get("region_name", "")), *who])

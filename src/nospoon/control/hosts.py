@@ -108,6 +108,11 @@ class Hosts:
         if home.watch is None:
             home.watch = self._tasks.start(self._watch(home), name=f"watch {host.name}")
 
+    def is_at(self, host: Host, machine: UUID) -> bool:
+        """Whether a machine lives on this host, with this login at it."""
+        home = self._homes.get(machine)
+        return home is not None and (home.host.name, home.host.place) == (host.name, host.place)
+
     def forget(self, machine: UUID) -> None:
         self._homes.pop(machine, None)
         self._last.pop(machine, None)

@@ -7,6 +7,7 @@ digest of all that the file says: who has a login under it knows what it says.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from threading import Lock
@@ -16,8 +17,8 @@ from nospoon.errors import ProviderError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.store.crypt import Cipher
 
-MOST_PLANNED = 1000
-"""Logins of clusters that are not there: of more, the oldest is forgotten."""
+MOST_PLANNED = 64
+"""Logins of one user's plans: of more, the oldest is forgotten."""
 
 
 def with_new_logins(known: Iterable[Host], now: Iterable[Host]) -> tuple[Host, ...]:
@@ -39,20 +40,21 @@ class Logins:
     def __init__(self, cipher: Cipher) -> None:
         self._cipher = cipher
         self._kept: dict[str, str] = {}
-        self._planned: dict[str, str] = {}
+        self._planned = defaultdict[int, dict[str, str]](dict)
         self._lock = Lock()  # files are read in threads
 
-    def taken(self, cluster: Cluster) -> Cluster:
+    def taken(self, cluster: Cluster, uid: int) -> Cluster:
         """The cluster with the names of its logins in its hosts, instead of what they say."""
         if not cluster.logins:
             return cluster
         names = {host: self._name(settings) for host, settings in cluster.logins}
         with self._lock:
+            mine = self._planned[uid]
             for host, settings in cluster.logins:
-                self._planned.pop(names[host], None)
-                self._planned[names[host]] = settings
-            while len(self._planned) > MOST_PLANNED:
-                del self._planned[next(iter(self._planned))]
+                mine.pop(names[host], None)
+                mine[names[host]] = settings
+            while len(mine) > MOST_PLANNED:
+                del mine[next(iter(mine))]
         hosts = tuple(
             replace(host, openstack=replace(host.openstack, login=names[host.name]))
             if host.openstack is not None
@@ -87,7 +89,8 @@ class Logins:
         return found
 
     def _settings(self, name: str) -> str:
-        return self._kept.get(name) or self._planned.get(name, "")
+        planned = (mine[name] for mine in self._planned.values() if name in mine)
+        return self._kept.get(name) or next(planned, "")
 
     def _name(self, settings: str) -> str:
         return self._cipher.digest(f"login\0{settings}")

@@ -146,13 +146,15 @@ class Planner:
         self.member_nodes = member_nodes
         self._proposed = defaultdict[int, dict[str, UUID]](dict)
 
-    def read(self, file: str, text: str) -> Cluster:
-        """The cluster of a file. Raises `SpecError`."""
-        return self.logins.taken(load(text, file=file, default_uri=self._default_uri))
+    def read(self, file: str, text: str, uid: int) -> Cluster:
+        """The cluster of a user's file. Raises `SpecError`."""
+        return self.logins.taken(load(text, file=file, default_uri=self._default_uri), uid)
 
     async def cluster_of(self, request: Request) -> Cluster:
         """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
-        return await self.workers.run(request.uid, self.read, request.file, request.text)
+        return await self.workers.run(
+            request.uid, self.read, request.file, request.text, request.uid
+        )
 
     async def prepare(
         self, request: Request, cluster: Cluster, *, surveyed: Surveyed | None = None
@@ -413,7 +415,7 @@ class Planner:
         nodes. Raises `SpecError`.
         """
         text = self._cipher.decrypt(row.text.encode())
-        cluster = await self.workers.run(row.uid, self.read, row.file, text)
+        cluster = await self.workers.run(row.uid, self.read, row.file, text, row.uid)
         if not cluster.adoptions:
             return cluster
         rows = await self._database.read(stored.nodes_of, row.id)

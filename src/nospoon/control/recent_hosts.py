@@ -35,7 +35,7 @@ class RecentHosts:
         }
         for host in hosts:
             most = MOST_NAMES if host.declares.is_real else MOST_SIMULATED
-            recent[host.name, _place(host), most] = now
+            recent[_name(host), _place(host), most] = now
         names = Counter((place, most) for _, place, most in recent)
         for host in hosts:
             most = MOST_NAMES if host.declares.is_real else MOST_SIMULATED
@@ -47,6 +47,11 @@ class RecentHosts:
                     hint="Take one of those names, or wait.",
                 )
         self._asked[uid] = recent
+
+
+def _name(host: Host) -> str:
+    """A cloud has one for each login."""
+    return host.openstack.login if host.openstack is not None else host.name
 
 
 def _place(host: Host) -> Place:

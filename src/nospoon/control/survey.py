@@ -15,7 +15,7 @@ from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
-from nospoon.model.resources import Observed
+from nospoon.model.resources import Kind, Observed
 from nospoon.plan.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import ADMINISTRATION
@@ -26,10 +26,13 @@ from nospoon.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where one looks."""
+    """Where one looks. `owners`: of clouds that users' files name, who has things there: tags there
+    that name others are not believed, for its users choose what a cloud answers.
+    """
 
     hosts: tuple[Host, ...] = ()
     ironics: tuple[IronicPlace, ...] = ()
+    owners: Mapping[tuple[str, ...], frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Survey:
 
     def given(self, uris: Mapping[str, str], file: str, text: str) -> Scope:
         """Hosts and Ironic of a cluster file, and hosts that were named; none: this machine."""
-        cluster = self._planner.read(file, text) if text else None
+        cluster = self._planner.read(file, text, ADMINISTRATION) if text else None
         hosts = list(cluster.hosts) if cluster is not None else []
         hosts += [host_at(name, uri) for name, uri in uris.items()]
         ironic = cluster.ironic if cluster is not None else None
@@ -86,15 +89,19 @@ class Survey:
         """The hosts and Ironics of all clusters, and this machine."""
         hosts, ironics = [host_at("here", self._default_uri)], []
         access, owner = self._planner.access, dict[UUID, int]()
+        owners: dict[tuple[str, ...], frozenset[int]] = {}
         for row in await self._database.read(stored.all_clusters):
             owner[row.id] = row.uid
             known = await self._planner.hosts_of(row)
             hosts += [host for host in known if not access.why_not(row.uid, host)]
+            for host in known:
+                if host.openstack is not None:
+                    owners[host.server] = owners.get(host.server, frozenset()) | {row.uid}
             ironics.append(self._planner.enrolment.place_of(row))
         nodes = await self._database.read(stored.all_nodes)
         hosts += [row.host for row in nodes if not access.why_not(owner[row.cluster_id], row.host)]
         by_place = {each.where: each for each in ironics if each is not None}
-        return Scope(tuple(_each_once(hosts)), tuple(by_place.values()))
+        return Scope(tuple(_each_once(hosts)), tuple(by_place.values()), owners)
 
     async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
         """Where a cluster of the store may have things."""
@@ -107,7 +114,10 @@ class Survey:
     async def look(self, scope: Scope) -> list[Seen]:
         """What each has, Ironics first; things that several hosts show are told of once."""
         ironics = await asyncio.gather(*(self._look_in(each) for each in scope.ironics))
-        seen = await asyncio.gather(*(self._look_at(host) for host in _each_once(scope.hosts)))
+        hosts = _each_once(scope.hosts)
+        seen = await asyncio.gather(
+            *(self._look_at(host, scope.owners.get(host.server)) for host in hosts)
+        )
         return [*ironics, *_told_once(seen)]
 
     async def _look_in(self, place: IronicPlace) -> Seen:
@@ -128,7 +138,8 @@ class Survey:
         del tags[self._database.deployment]
         return Seen(place, tuple(found), tags)
 
-    async def _look_at(self, host: Host) -> Seen:
+    async def _look_at(self, host: Host, owners: frozenset[int] | None) -> Seen:
+        """`owners`: whose tags there are believed, None for all."""
         try:
             connection = self._hosts.use(host).connection
             await connection.check()
@@ -138,6 +149,7 @@ class Survey:
                 (each, driver)
                 for key, driver in drivers.items()
                 for each in await observe({key: driver}, None)
+                if owners is None or key[1] is Kind.BMC or each.tag.uid in owners
             ]
         except NospoonError as error:
             return Seen(host, away=str(error))

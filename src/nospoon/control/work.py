@@ -408,7 +408,7 @@ class Work:
             self._files.release(digest, row.uid)  # a key waits for nobody who may name it again
 
     def _cluster_of(self, row: ClusterRow) -> Cluster:
-        return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()))
+        return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()), row.uid)
 
     def _known_cluster(self, row: ClusterRow) -> Cluster | None:
         """None where an earlier version took a file that cannot be read any more."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from nospoon.control.files import Files
 from nospoon.daemon.builds import Builds
@@ -19,6 +21,7 @@ from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.drives import KeptMedia
+from nospoon.providers.recorder import RecordSpace
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.turns import Turns
@@ -29,7 +32,8 @@ class Connections:
     """`sockets`: where ssh keeps its masters; `verdicts`: what was found about KVM; `records`: the
     directory of consoles here; `begin`: serves guests of a host over ssh. `login`: what a name of
     a login at a cloud stands for; `reach`: where clouds may be; `serve`: begins to answer boot
-    images at an address of this machine; `media`: what is in CD drives of servers.
+    images at an address of this machine; `media`: what is in CD drives of servers; `is_at`: whether
+    a machine is on a host; `record_space`: what writers of consoles here share.
     """
 
     deployment: str
@@ -45,6 +49,8 @@ class Connections:
     reach: Reach
     serve: Callable[[str], object]
     media: KeptMedia
+    is_at: Callable[[Host, UUID], bool]
+    record_space: RecordSpace
     turns: Turns = field(default_factory=Turns)
 
     def connect(self, host: Host) -> Connection:
@@ -58,7 +64,6 @@ class Connections:
                 return self._openstack(host, cloud)
 
     def _openstack(self, host: Host, cloud: OpenStack) -> Connection:
-        self.serve(cloud.boot_address)
         return OpenStackConnection(
             host,
             self.deployment,
@@ -67,6 +72,9 @@ class Connections:
             build_image=self.builds.boot_image,
             records=self.records,
             media=self.media,
+            at_home=partial(self.is_at, host),
+            record_space=self.record_space,
+            serve=partial(self.serve, cloud.boot_address),
         )
 
     def _libvirt(self, host: Host) -> Connection:

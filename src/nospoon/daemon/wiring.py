@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -85,7 +85,7 @@ from nospoon.services.netboot import dnsmasq
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.peers import Peers
-from nospoon.services.netboot.serving import HttpListeners
+from nospoon.services.netboot.serving import HttpListeners, refuse_elsewhere
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
@@ -143,13 +143,14 @@ class Daemon:
             owner_of=lambda uuid: self.fleet.owner_of(uuid),  # noqa: PLW0108  (it is made later)
         )
         self.agents = AgentService(self._tasks, discs.cmdline, bounds=bounds)
+        self.record_space = RecordSpace(self.files.space.lacking)
         self.simulations = Simulations(
             settings.state / "simulated",
             self.database.deployment,
             lambda: self.lease.fresh,
             guests=self.agents,
             is_probed=self._is_probed,
-            record_space=RecordSpace(self.files.space.lacking),
+            record_space=self.record_space,
         )
         self._wire_machines()
         self._wire_boot()
@@ -181,6 +182,8 @@ class Daemon:
             reach=self.files.reach,
             serve=self._serve_boot_scripts,
             media=self.cloud_media,
+            is_at=lambda host, machine: self.hosts.is_at(host, machine),  # noqa: PLW0108  (made later)
+            record_space=self.record_space,
         )
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
         self.consoles = ConsoleService(
@@ -479,6 +482,7 @@ class Daemon:
 
     async def _serving_at(self, address: str) -> None:
         try:
+            refuse_elsewhere(address)
             await self.boot_http.open(address)
         except NospoonError as error:
             log.warning("boot scripts are not served", address=address, why=str(error))
@@ -552,7 +556,8 @@ class Daemon:
             and behaviour.address not in coming
             and (why := self.agents.obstacle(behaviour)) is not None
         )
-        return [*found, *([str(obstacle)] if obstacle is not None else []), *agents]
+        clouds = list(_elsewhere(hosts))
+        return [*found, *([str(obstacle)] if obstacle is not None else []), *agents, *clouds]
 
     def _fenced(self, driver: Driver) -> Driver:
         """The same each time, for one driver serves several hosts."""
@@ -580,6 +585,16 @@ class Daemon:
 
     async def _fetch_record(self, machine: UUID) -> None:
         await self.remotes.fetch_records(machine, hosts=self.hosts)
+
+
+def _elsewhere(hosts: Sequence[Host]) -> Iterator[str]:
+    """Why the daemon cannot answer the boot images of clouds."""
+    for host in hosts:
+        if host.openstack is not None:
+            try:
+                refuse_elsewhere(host.openstack.boot_address)
+            except NospoonError as error:
+                yield f"host {host.name}: boot_address: {error}"
 
 
 def _other_holder(port: int) -> str:

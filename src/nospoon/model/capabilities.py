@@ -10,6 +10,13 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources import Kind
 
 
+class Console(StrEnum):
+    """What is there of a machine's serial console."""
+
+    STREAM = "stream"  # both ways, and its log
+    TAIL = "tail"  # the end of its log, which is asked for
+
+
 class ChangeRule(StrEnum):
     """How a field of a shape may change on a connection."""
 
@@ -43,4 +50,5 @@ class Capabilities:
     cpus: int = 0
     memory: int = 0
     identity: str = ""
+    console: Console = Console.STREAM
     rules: Mapping[Kind, Mapping[str, ChangeRule]] = field(default_factory=dict)

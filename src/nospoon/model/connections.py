@@ -169,8 +169,8 @@ class OpenStack:
 
     @property
     def daemon(self) -> tuple[str, ...]:
-        """Two names of one project are one host."""
-        return (self.at,)
+        """Two names of one login are one host; who has another one may see other things."""
+        return self.at, self.login
 
     @property
     def machine(self) -> str:

@@ -8,7 +8,7 @@ from nospoon.model.cluster import Node
 from nospoon.model.host_facts import HostFacts, SizeOffered
 from nospoon.plan.words import counted, size
 
-GIB = 1 << 30
+GIB, SHOWN = 1 << 30, 5
 
 
 def disk_space(node: Node) -> int:
@@ -36,12 +36,13 @@ def lacking(node: Node, facts: HostFacts) -> str:
     if facts.sizes is None or chosen(node, facts) is not None:
         return ""
     wanted = _words(node.cpus, node.memory, disk_space(node))
+    largest = sorted(facts.sizes, key=lambda each: (each.memory, each.disk), reverse=True)
     offered = "; ".join(
-        f"{each.name}: {_words(each.cpus, each.memory, each.disk)}" for each in facts.sizes
+        f"{each.name}: {_words(each.cpus, each.memory, each.disk)}" for each in largest[:SHOWN]
     )
     return (
         f"no flavor has {wanted}. Nodes' disks are ephemeral disks of the flavor, which a cloud "
-        f"that has none of them adds for nospoon. Flavors: {offered or 'none'}."
+        f"that has none of them adds for nospoon. The largest flavors: {offered or 'none'}."
     )
 
 

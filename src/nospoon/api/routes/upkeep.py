@@ -52,7 +52,8 @@ async def recover(body: HostsRequest, controller: Controlled, caller: Called) ->
     of = None
     if body.text:
         read = controller.planner.read
-        of = await controller.planner.workers.run(caller.uid, read, body.file, body.text)
+        file, text = body.file, body.text
+        of = await controller.planner.workers.run(caller.uid, read, file, text, caller.uid)
     return await controller.recovery.recover(
         caller.uid, await _scope(body, controller, caller), of=of
     )

@@ -6,16 +6,18 @@ https://docs.openstack.org/api-ref/compute/, …/network/v2/, …/image/v2/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from nospoon.errors import Gone, HostUnreachable, ProviderError
-from nospoon.providers.answers import MAX_TOLD, Answered, answered, judged, refusal, said_json
+from nospoon.providers.answers import MAX_TOLD, answered, judged, refusal, said_json
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, login_errors
+from nospoon.runtime.paced import paced
 from nospoon.runtime.reasons import reason
 
 PARALLEL = 8
@@ -25,9 +27,8 @@ TRIES = 4
 """Of a call that the cloud puts off (Retry-After)."""
 LONGEST_REST = 30.0
 """Seconds that a cloud may put a call off."""
-PAGE = 1000
-MOST_PAGES = 100
-"""Of one collection that are asked for."""
+PAGE, MOST_PAGES, MOST_LISTED = 1000, 50, 20_000
+"""Things of one collection: asked for at a time, pages of them, and all that are taken."""
 
 
 class Service(StrEnum):
@@ -41,6 +42,29 @@ class Service(StrEnum):
 MICROVERSION = "2.61"
 """Of Nova (Queens): flavors are shown with servers, with their extra specs."""
 CALLED = {Service.NOVA: "Nova", Service.NEUTRON: "Neutron", Service.GLANCE: "Glance"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """`count`: of things in it; `values`: of those that count. `marker`: of the next one, or ""."""
+
+    count: int
+    values: list[Any]
+    marker: str
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _page(name: str, read: Callable[[Any], Any], answer: Any) -> _Page:
+    things = answer[name]
+    if len(things) > PAGE:
+        raise ProviderError(f"a page of {name} has {len(things)} of them: {PAGE} were asked for")
+    links = answer.get(f"{name}_links") or ()
+    goes_on = "next" in answer or any(each["rel"] == "next" for each in links)
+    values = [value for each in things if (value := read(each)) is not None]
+    return _Page(len(things), values, str(things[-1]["id"]) if goes_on and things else "")
 
 
 class Api:
@@ -58,38 +82,52 @@ class Api:
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
+        *,
+        read: Callable[[Any], Any] = _as_it_is,
         **how: Any,
     ) -> Any:
-        """What it answers, decoded; None for nothing. What the cloud puts off is asked again, as
-        late as it says. `how`: more for requests.
+        """What `read` makes of the decoded answer, None for nothing, in the call's thread. What the
+        cloud puts off is asked again, as late as it says. `how`: more for requests.
         """
-        said = f"{CALLED[service]}'s {method} {path.partition('?')[0]}"
-        for _ in range(TRIES - 1):
-            answer, rest = await self._calls.run(
-                partial(self._asked, service, method, path, body, how)
-            )
+        for last in (*(False,) * (TRIES - 1), True):
+            asked = partial(self._asked, service, method, path, body, how, read, last=last)
+            value, rest = await self._calls.run(asked)
             if rest is None:
-                return judged(answer, said, said=words_of)
+                return value
             await asyncio.sleep(rest)
-        answer, _ = await self._calls.run(partial(self._asked, service, method, path, body, how))
-        return judged(answer, said, said=words_of)
+        raise AssertionError("the last try has an answer")
 
-    async def listed(self, service: Service, path: str, **query: Any) -> AsyncIterator[Any]:
-        """Everything that a collection has, page by page."""
+    async def listed(
+        self,
+        service: Service,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        *,
+        read: Callable[[Any], Any] = _as_it_is,
+    ) -> AsyncIterator[Any]:
+        """Everything that a collection has, or what `read` makes of each, None left out, page by
+        page. Raises `ProviderError` for one without an end.
+        """
         name = path.strip("/").partition("/")[0]
-        marker = ""
+        marker, found = "", 0
         for _ in range(MOST_PAGES):
-            parameters: dict[str, Any] = {"limit": PAGE, **query}
+            parameters: dict[str, Any] = {"limit": PAGE, **(query or {})}
             parameters |= {"marker": marker} if marker else {}
-            answer = await self.call(service, "GET", f"{path}?{urlencode(parameters)}")
-            for each in answer[name]:
+            page = await self.call(
+                service, "GET", f"{path}?{urlencode(parameters)}", read=partial(_page, name, read)
+            )
+            found += page.count
+            async for each in paced(page.values):
                 yield each
-            links = answer.get(f"{name}_links") or ()
-            goes_on = "next" in answer or any(each["rel"] == "next" for each in links)
-            if not goes_on or not answer[name]:
+            if not page.marker:
                 return
-            marker = answer[name][-1]["id"]
-        raise ProviderError(f"{CALLED[service]} of cloud {self.name} lists {path} without an end")
+            if page.marker == marker or found > MOST_LISTED:
+                break
+            marker = page.marker
+        raise ProviderError(
+            f"{CALLED[service]} of cloud {self.name} lists {path} without an end, or more than "
+            f"{MOST_LISTED}"
+        )
 
     async def get(self, service: Service, path: str) -> Any:
         """None for what is not there."""
@@ -116,39 +154,34 @@ class Api:
         path: str,
         body: Mapping[str, Any] | None,
         how: Mapping[str, Any],
-    ) -> tuple[Answered, float | None]:
-        """An answer, and after how many seconds to ask again; None: it is the answer."""
+        read: Callable[[Any], Any],
+        *,
+        last: bool,
+    ) -> tuple[Any, float | None]:
+        """An answer as it was read, and after how many seconds to ask again; None: not any more."""
         exceptions = login_errors(PURPOSE)
         more: dict[str, Any] = {} if body is None else {"json": body}
         if service is Service.NOVA:
             more["microversion"] = MICROVERSION
+        called, rests = CALLED[service], list[float]()
         try:
-            adapter = self._adapter(service)
-            rests: list[float] = []
-            answer = answered(
-                _Watched(adapter, rests),
-                path,
-                method,
-                raise_exc=False,
-                **more,
-                **how,
-            )
+            watched = _Watched(self._adapter(service), rests)
+            answer = answered(watched, path, method, raise_exc=False, **more, **how)
         except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
             raise HostUnreachable(
-                f"{CALLED[service]} of cloud {self.name} does not answer: {reason(error)}"
+                f"{called} of cloud {self.name} does not answer: {reason(error)}"
             ) from error
         except exceptions.ClientException as error:
-            raise ProviderError(
-                f"{CALLED[service]} of cloud {self.name}: {refusal(error)}"
-            ) from error
+            raise ProviderError(f"{called} of cloud {self.name}: {refusal(error)}") from error
         except RecursionError as error:  # of keystoneauth's own look at a service
-            raise HostUnreachable(
-                f"{CALLED[service]} of cloud {self.name} answers with no JSON"
-            ) from error
+            raise HostUnreachable(f"{called} of cloud {self.name} answers with no JSON") from error
         put_off = answer.status_code == TOO_MANY or (
             answer.status_code == UNAVAILABLE and method in {"GET", "DELETE", "PUT"}
         )
-        return answer, min(LONGEST_REST, rests[-1]) if put_off and rests else None
+        if put_off and not last:
+            return None, min(LONGEST_REST, rests[-1])
+        said = f"{called}'s {method} {path.partition('?')[0]}"
+        return read(judged(answer, said, said=words_of)), None
 
     def _adapter(self, service: Service) -> Any:
         if self._connection is None:
@@ -165,7 +198,7 @@ class _Watched:
     def request(self, path: str, method: str, **how: Any) -> Any:
         answer = self._adapter.request(path, method, **how)
         rest = answer.headers.get("Retry-After", "")
-        self._rests.append(float(rest) if rest.isdecimal() else 1.0)
+        self._rests.append(float(rest[:9]) if rest.isdecimal() else 1.0)
         return answer
 
 

@@ -18,14 +18,26 @@ BuildImage = Callable[[str], Awaitable[Path]]
 """URL that it asks at -> path of a boot image."""
 
 
+AtHome = Callable[[UUID], bool]
+"""Whether a machine is one of a node's that is on this host."""
+
+
+def everywhere(machine: UUID) -> bool:  # noqa: ARG001  (any)
+    return True
+
+
 @dataclass(slots=True)
 class Around:
-    """`host`: as the cluster file describes the cloud."""
+    """`host`: as the cluster file describes the cloud. `pause`: seconds from one look at something
+    that is under way to the next. `at_home`: what others say of machines that are not is ignored.
+    """
 
     api: Api
     host: Host
     deployment: str
     build_image: BuildImage
+    pause: float = 0.5
+    at_home: AtHome = everywhere
 
     def is_own(self, tagged: Tagged | None, cluster: UUID | None) -> bool:
         """Whether a thing with this tag is of this deployment, and of the cluster, None for any."""

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from nospoon.errors import ProviderError
-from nospoon.model.capabilities import Capabilities, ChangeRule
+from nospoon.model.capabilities import Capabilities, ChangeRule, Console
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.host_facts import Adoptable, HostFacts, SizeOffered
 from nospoon.model.resources import Kind
+from nospoon.plan.words import listed
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.openstack.api import PARALLEL, Api, Service
-from nospoon.providers.openstack.around import Around, BuildImage, tag_of
+from nospoon.providers.openstack.around import Around, AtHome, BuildImage, everywhere, tag_of
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
-from nospoon.providers.openstack.roster import Roster
+from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.understood import understood
-from nospoon.providers.recorder import Recorder
+from nospoon.providers.recorder import Recorder, RecordSpace
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
 
@@ -34,12 +35,14 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 }
 GIB, MIB = 1 << 30, 1 << 20
 UNLIMITED = -1
+MOST_FLAVORS = 1000
+"""That are looked through for each node."""
 
 
 @understood
 class OpenStackConnection:
     """A `Connection`. `settings`: openstacksdk's, of the cloud; `records`: directory for
-    consoles; `media`: what is in CD drives.
+    consoles; `media`: what is in CD drives; `pause`: as `Around` has it.
     """
 
     def __init__(
@@ -52,14 +55,18 @@ class OpenStackConnection:
         build_image: BuildImage,
         records: Path,
         media: KeptMedia,
+        pause: float = 0.5,
+        at_home: AtHome = everywhere,
+        record_space: RecordSpace | None = None,
+        serve: Callable[[], object] = lambda: None,
     ) -> None:
         assert host.openstack is not None, "a host of this kind"
         self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=f"cloud {host.name}")
         self._api = Api(host.openstack.cloud, settings, Means(self._threads, reach))
-        self._around = Around(self._api, host, deployment, build_image)
+        self._around = Around(self._api, host, deployment, build_image, pause, at_home)
         self._tasks = Tasks(f"cloud {host.name}")
-        self._recorder = Recorder(records, self._tasks)
-        self._machines = ServerDriver(self._around, self._recorder, media)
+        self._recorder = Recorder(records, self._tasks, record_space)
+        self._machines = ServerDriver(self._around, self._recorder, media, serve)
         self._drivers: dict[Kind, Driver] = {
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
@@ -85,7 +92,8 @@ class OpenStackConnection:
             managed_networks=True,
             accelerator="nova",
             anti_spoofing=True,
-            identity=self._around.host.openstack.at,
+            identity=" ".join(self._around.host.openstack.daemon),
+            console=Console.TAIL,
             rules=RULES,
         )
 
@@ -126,14 +134,16 @@ class OpenStackConnection:
         """Flavors that the file allows. Raises `ProviderError` for names that the cloud has not."""
         found = [
             SizeOffered(
-                name=str(each["name"]),
-                id=str(each["id"]),
+                name=str(each["name"])[:LONGEST_NAME],
+                id=str(each["id"])[:LONGEST_NAME],
                 cpus=int(each["vcpus"]),
                 memory=int(each["ram"]) * MIB,
                 disk=int(each.get("OS-FLV-EXT-DATA:ephemeral", 0)) * GIB,
             )
             async for each in self._api.listed(Service.NOVA, "/flavors/detail")
         ]
+        if len(found) > MOST_FLAVORS:
+            raise ProviderError(f"cloud {self._api.name} has more than {MOST_FLAVORS} flavors")
         assert self._around.host.openstack is not None, "a host of this kind"
         allowed = self._around.host.openstack.flavors
         names = {name for each in found for name in (each.name, each.id)}
@@ -141,7 +151,7 @@ class OpenStackConnection:
         if missing:
             raise ProviderError(
                 f"cloud {self._api.name} has no flavor {', '.join(missing)}",
-                hint=f"It has {', '.join(each.name for each in found) or 'none'}.",
+                hint=f"It has {listed([each.name for each in found]) or 'none'}.",
             )
         return tuple(each for each in found if not allowed or {each.name, each.id} & set(allowed))
 

@@ -107,7 +107,7 @@ class BootImageDriver:
         query = {f"{PREFIX}deployment": self._around.deployment}
         if cluster is not None:
             query[f"{PREFIX}cluster"] = str(cluster)
-        listed = self._around.api.listed(Service.GLANCE, "/images", **query)
+        listed = self._around.api.listed(Service.GLANCE, "/images", query)
         return [
             (record, tagged)
             async for record in listed

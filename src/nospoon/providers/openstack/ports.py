@@ -78,7 +78,7 @@ class PortDriver:
 
     async def _with(self, mac: str, network: str) -> list[Mapping[str, Any]]:
         query = {"mac_address": mac, "network_id": network}
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", **query)
+        listed = self._around.api.listed(Service.NEUTRON, "/ports", query)
         return [each async for each in listed]
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-OVERLAP = 512
+OVERLAP = 80
+"""Characters by which a log is found again in what comes later; searched for in `LONGEST_LOG`."""
+LONGEST_LOG = 128 << 10
+"""Characters of an answer that are looked at; Nova gives 100 KiB."""
 GAP = "\r\n[nospoon: something of this console is missing here]\r\n"
 
 

@@ -5,7 +5,7 @@ https://docs.openstack.org/api-ref/compute/#servers-servers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,8 @@ import msgspec
 
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.model.resources import Machine, OwnerTag
+from nospoon.plan.identity import node_uuid
+from nospoon.providers.answers import MAX_TOLD
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.tags import (
@@ -27,6 +29,8 @@ from nospoon.providers.openstack.tags import (
 
 MACHINE = f"{PREFIX}uuid"
 SHAPE = "shape"
+MOST_METADATA, LONGEST_NAME, LONGEST_TIME = 256, 255, 40
+"""Values of a server's metadata that are looked at, and characters of a name, a time or a word."""
 GONE = frozenset({"DELETED", "SOFT_DELETED"})
 POWERS = {
     "ACTIVE": PowerState.ON,
@@ -73,58 +77,81 @@ class Roster:
 
     async def servers(self, cluster: UUID | None = None) -> list[Server]:
         """All of nospoon, in one call for each thousand of the project's."""
-        listed = self._around.api.listed(Service.NOVA, "/servers/detail")
-        found = [self.read(each) async for each in listed]
-        return [each for each in found if each and self._around.is_own(each.tagged, cluster)]
+        listed = self._around.api.listed(Service.NOVA, "/servers/detail", read=read)
+        found = [each async for each in listed if isinstance(each, Server)]
+        self._note(found)
+        return [each for each in found if self._around.is_own(each.tagged, cluster)]
 
-    async def changed(self, since: str) -> tuple[list[Mapping[str, Any]], str]:
-        """What changed from a time on, of the whole project, deleted servers too, and from when on
-        to ask next; "" asks for everything that is there.
+    async def changed(self, since: str) -> tuple[list[Server], set[UUID], str]:
+        """Servers that changed from a time on, the ids of those that went, and from when on to ask
+        next; "" asks for everything that is there.
         """
         query = {"changes-since": since} if since else {}
-        listed = self._around.api.listed(Service.NOVA, "/servers/detail", **query)
-        records = [each async for each in listed]
-        return records, max([since, *(str(each["updated"]) for each in records)])
+        listed = self._around.api.listed(Service.NOVA, "/servers/detail", query, read=look)
+        found, gone = list[Server](), set[UUID]()
+        async for server, went, updated in listed:
+            since = max(since, updated)
+            if went is not None:
+                gone.add(went)
+            elif server is not None and self._around.is_own(server.tagged, None):
+                found.append(server)
+        self._note(found)
+        return found, gone, since
 
     async def of(self, machine: UUID) -> Server | None:
         """The server of a machine as it is now; None where there is none."""
         if machine not in self._ids:
             await self.servers()
         id_ = self._ids.get(machine)
-        answer = await self._around.api.get(Service.NOVA, f"/servers/{id_}") if id_ else None
-        server = self.read(answer["server"]) if answer is not None else None
-        return server if server is not None and self._around.is_own(server.tagged, None) else None
+        if id_ is None:
+            return None
+        answer = await self._around.api.get(Service.NOVA, f"/servers/{id_}")
+        server = read(answer["server"]) if answer is not None else None
+        if server is None or server.machine != machine:
+            self._ids.pop(machine, None)
+            return None
+        return server if self._around.is_own(server.tagged, None) else None
 
-    def read(self, record: Mapping[str, Any]) -> Server | None:
-        """None for a server of others, or one that is gone."""
-        metadata = record.get("metadata", {})
-        tagged = of_properties(metadata)
-        if tagged is None or MACHINE not in metadata:
-            return None
-        try:
-            machine = UUID(metadata[MACHINE])
-            shape = msgspec.json.decode(whole(SHAPE, metadata), type=Machine)
-        except (ValueError, msgspec.DecodeError):
-            return None
-        status = str(record["status"])
-        if status in GONE:
-            if self._ids.get(machine) == UUID(record["id"]):
-                del self._ids[machine]
-            return None
-        flavor = record.get("flavor", {})
-        self._ids[machine] = UUID(record["id"])
-        return Server(
-            id=UUID(record["id"]),
-            machine=machine,
-            tagged=tagged,
-            shape=replace(shape, flavor=str(flavor.get("original_name", shape.flavor))),
-            power=POWERS.get(status, PowerState.OFF),
-            status=status,
-            task=str(record.get("OS-EXT-STS:task_state") or ""),
-            fault=str(record.get("fault", {}).get("message", "")) if status == "ERROR" else "",
-            cpus=int(flavor.get("vcpus", shape.cpus)),
-            memory=int(flavor.get("ram", shape.memory >> 20)) << 20,
-        )
+    def _note(self, servers: Iterable[Server]) -> None:
+        self._ids |= {each.machine: each.id for each in servers}
+
+
+def look(record: Mapping[str, Any]) -> tuple[Server | None, UUID | None, str]:
+    """A server of nospoon, or the id of one that went, and when its record changed."""
+    went = UUID(record["id"]) if str(record["status"]) in GONE else None
+    return read(record), went, str(record["updated"])[:LONGEST_TIME]
+
+
+def read(record: Mapping[str, Any]) -> Server | None:
+    """None for a server of others, or one that is gone."""
+    metadata = record.get("metadata", {})
+    status = str(record["status"])
+    if MACHINE not in metadata or len(metadata) > MOST_METADATA or status in GONE:
+        return None
+    tagged = of_properties(metadata)
+    if tagged is None:
+        return None
+    try:
+        machine = UUID(metadata[MACHINE])
+        shape = msgspec.json.decode(whole(SHAPE, metadata), type=Machine)
+    except (ValueError, msgspec.DecodeError):
+        return None
+    if machine != node_uuid(tagged.tag.cluster, tagged.name) or machine != shape.uuid:
+        return None  # others wrote that
+    flavor = record.get("flavor", {})
+    fault = str(record.get("fault", {}).get("message", "")) if status == "ERROR" else ""
+    return Server(
+        id=UUID(record["id"]),
+        machine=machine,
+        tagged=tagged,
+        shape=replace(shape, flavor=str(flavor.get("original_name", shape.flavor))[:LONGEST_NAME]),
+        power=POWERS.get(status, PowerState.OFF),
+        status=status[:LONGEST_TIME],
+        task=str(record.get("OS-EXT-STS:task_state") or "")[:LONGEST_TIME],
+        fault=fault[:MAX_TOLD],
+        cpus=int(flavor.get("vcpus", shape.cpus)),
+        memory=int(flavor.get("ram", shape.memory >> 20)) << 20,
+    )
 
 
 def metadata(name: str, shape: Machine, tag: OwnerTag) -> dict[str, str]:

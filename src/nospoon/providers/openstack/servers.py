@@ -17,37 +17,40 @@ from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
-from nospoon.providers.base import ConsoleStream
+from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, tag_of
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import BootImageDriver
-from nospoon.providers.openstack.records import Known
-from nospoon.providers.openstack.roster import Roster, Server, metadata
+from nospoon.providers.openstack.records import LONGEST_LOG, Known
+from nospoon.providers.openstack.roster import Roster, Server, metadata, read
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
+from nospoon.runtime.paced import paced
 
 log = structlog.get_logger()
 GIB = 1 << 30
-BUILD, POWER, REMOVE = 600.0, 120.0, 120.0
-"""Seconds within which Nova builds a server, changes its power, removes it."""
-SOON, SELDOM = 2.0, 10.0
-"""Seconds from one look at all servers to the next, while something changes, and while nothing
+BUILD, POWER, REMOVE = 1200, 240, 240
+"""Pauses within which Nova builds a server, changes its power, removes it."""
+SOON, SELDOM = 4, 20
+"""Pauses from one look at all servers to the next, while something changes, and while nothing
 does.
 """
 RESTLESS = 60.0
 """Seconds for which a server may still change that was tagged to."""
-LONGEST_LOG = 1 << 20
-"""Characters of a console log that are looked at; Nova gives a tenth."""
+CONSOLES = 8
+"""Logs that are asked for at a time."""
 BUSY = "task_state"
 """In Nova's refusal of what it cannot do while it does something else (409)."""
 
 
 @understood
 class ServerDriver:
-    """`recorder`: keeps consoles, `drives`: media, both here."""
+    """`recorder`: keeps consoles, `media`: what is in CD drives, both here. `serve`: begins to
+    answer boot images, once there are nodes.
+    """
 
     kind = Kind.MACHINE
     boot_order = None
@@ -55,8 +58,10 @@ class ServerDriver:
     firmware_keys = None
     adoption = None
 
-    def __init__(self, around: Around, recorder: Recorder, drives: KeptMedia) -> None:
-        self._around, self._recorder, self.drives = around, recorder, drives
+    def __init__(
+        self, around: Around, recorder: Recorder, media: KeptMedia, serve: Callable[[], object]
+    ) -> None:
+        self._around, self._recorder, self._media, self._serve = around, recorder, media, serve
         self._roster = Roster(around)
         self._images = BootImageDriver(around)
         self._feed = EventFeed()
@@ -64,6 +69,20 @@ class ServerDriver:
         self._consoles: dict[UUID, Known] = {}
         self._started: set[UUID] = set()
         self._restless = 0.0
+        cloud = around.host.openstack
+        self._user = -2 - int(cloud.login[:8] or "0", 16) if cloud is not None else None
+
+    @property
+    def drives(self) -> ServerDriver:
+        return self
+
+    async def insert(self, machine: UUID, medium: Medium) -> None:
+        await self._must(machine)
+        await self._media.insert(machine, medium)
+
+    async def eject(self, machine: UUID) -> None:
+        await self._must(machine)
+        await self._media.eject(machine)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         servers = await self._roster.servers(cluster)
@@ -143,21 +162,21 @@ class ServerDriver:
 
     async def _built(self, id_: str) -> Server:
         """Once Nova has built it. Raises `ProviderError` with Nova's words where it has not."""
-        end = clock.monotonic() + BUILD
+        end = clock.monotonic() + BUILD * self._around.pause
         while clock.monotonic() < end:
             record = (await self._around.api.call(Service.NOVA, "GET", f"/servers/{id_}"))["server"]
-            server = self._roster.read(record)
+            server = read(record)
             if server is None:
                 raise Gone(f"server {id_} went while it was built")
             if server.status == "ERROR":
                 raise ProviderError(f"Nova could not build server {id_}: {server.fault}")
             if not _is_building(server):
                 return server
-            await asyncio.sleep(1.0)
-        raise ProviderError(f"server {id_} is not built after {BUILD:.0f} s")
+            await asyncio.sleep(self._around.pause)
+        raise ProviderError(f"server {id_} is not built after {BUILD * self._around.pause:.0f} s")
 
     async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> str:
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", mac_address=mac)
+        listed = self._around.api.listed(Service.NEUTRON, "/ports", {"mac_address": mac})
         async for record in listed:
             if self._around.is_own(tag_of(record), tag.cluster):
                 return str(record["id"])
@@ -205,15 +224,17 @@ class ServerDriver:
             gone = MachineEvent(machine, MachineChange.UNDEFINED, PowerState.ABSENT)
             self._feed.publish(gone)
         self._consoles.pop(machine, None)
-        await self.drives.eject(machine)
+        await self._media.eject(machine)
 
     async def _remove(self, server: Server) -> None:
         await self._forget(str(server.id))
-        end = clock.monotonic() + REMOVE
+        end = clock.monotonic() + REMOVE * self._around.pause
         while await self._roster.of(server.machine) is not None:
             if clock.monotonic() > end:
-                raise ProviderError(f"server {server.id} is still there after {REMOVE:.0f} s")
-            await asyncio.sleep(0.5)
+                raise ProviderError(
+                    f"server {server.id} is still there after {REMOVE * self._around.pause:.0f} s"
+                )
+            await asyncio.sleep(self._around.pause)
 
     async def _forget(self, id_: str) -> None:
         try:
@@ -266,7 +287,7 @@ class ServerDriver:
         """One action; it waits while Nova is doing another."""
         self._stir()
         server = await self._must(machine)
-        end = clock.monotonic() + POWER
+        end = clock.monotonic() + POWER * self._around.pause
         while True:
             try:
                 path = f"/servers/{server.id}/action"
@@ -274,7 +295,7 @@ class ServerDriver:
             except Conflict as error:
                 if BUSY not in str(error) or clock.monotonic() > end:
                     raise
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(self._around.pause)
             else:
                 return
 
@@ -287,10 +308,9 @@ class ServerDriver:
             )
         return server
 
-    async def _until(
-        self, machine: UUID, is_it: Callable[[Server], bool], seconds: float
-    ) -> Server:
+    async def _until(self, machine: UUID, is_it: Callable[[Server], bool], pauses: int) -> Server:
         """Once the server is so, and Nova does nothing with it."""
+        seconds = pauses * self._around.pause
         end = clock.monotonic() + seconds
         while True:
             server = await self._must(machine)
@@ -303,34 +323,38 @@ class ServerDriver:
                     f"server {server.id} is {server.status} ({server.task or 'no task'}) after "
                     f"{seconds:.0f} s"
                 )
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(self._around.pause)
 
     async def machines(self) -> Sequence[MachineEvent]:
-        events = [each.event(MachineChange.OBSERVED) for each in await self._roster.servers()
-                  if not _is_building(each)]  # fmt: skip
+        events = [
+            each.event(MachineChange.OBSERVED)
+            async for each in paced(await self._roster.servers())
+            if not _is_building(each) and self._around.at_home(each.machine)
+        ]
         self._known |= {each.uuid: each for each in events}
         return events
 
     async def watch(self) -> AsyncIterator[MachineEvent]:
+        self._serve()
         with self._feed.listen() as queue:
-            _, since = await self._roster.changed("")
+            _, _, since = await self._roster.changed("")
             for event in await self.machines():
                 yield event
             away = False
             while True:
                 try:
-                    async with asyncio.timeout(SOON if self._is_restless() else SELDOM):
+                    looks = SOON if self._is_restless() else SELDOM
+                    async with asyncio.timeout(looks * self._around.pause):
                         yield await queue.get()
                     continue
                 except TimeoutError:
                     pass
                 try:
-                    records, since = await self._roster.changed(since)
+                    servers, gone, since = await self._roster.changed(since)
                     await self._read_consoles()
                 except HostUnreachable as error:
-                    log.warning(
-                        "cloud does not answer", cloud=self._around.api.name, why=str(error)
-                    )
+                    name = self._around.api.name
+                    log.warning("cloud does not answer", cloud=name, why=str(error))
                     for each in [] if away else list(self._known.values()):
                         yield replace(
                             each, change=MachineChange.UNREACHABLE, power=PowerState.UNKNOWN
@@ -341,32 +365,26 @@ class ServerDriver:
                     away = False
                     for event in await self.machines():
                         yield event
-                for event in self._news(records):
+                async for event in self._news(servers, gone):
                     yield event
 
-    def _news(self, records: Collection[Mapping[str, Any]]) -> list[MachineEvent]:
+    async def _news(
+        self, servers: Collection[Server], gone: Collection[UUID]
+    ) -> AsyncIterator[MachineEvent]:
         """What happened that we did not do."""
-        found = []
-        servers = (self._roster.read(each) for each in records)
-        for each in servers:
-            if each is None or not self._around.is_own(each.tagged, None) or _is_building(each):
-                continue
+        async for each in paced(servers):
             before = self._known.get(each.machine)
-            if each.task or before is None or before.power is each.power:
+            if each.task or _is_building(each) or before is None or before.power is each.power:
                 continue  # what is made here is published where it is made
             event = each.event(CHANGES.get(each.power, MachineChange.OBSERVED))
             if event.power is PowerState.ON:
                 self._started.add(each.machine)
             self._known[each.machine] = event
-            found.append(event)
-        gone = {str(each["id"]) for each in records if each["status"] == "DELETED"}
-        for machine, known in list(self._known.items()):
-            if known.smbios is not None and str(known.smbios) in gone:
+            yield event
+        for machine, known in list(self._known.items()) if gone else ():
+            if known.smbios in gone:
                 del self._known[machine]
-                found.append(replace(
-                    known, change=MachineChange.UNDEFINED, power=PowerState.ABSENT
-                ))  # fmt: skip
-        return found
+                yield replace(known, change=MachineChange.UNDEFINED, power=PowerState.ABSENT)
 
     def _publish(self, event: MachineEvent) -> None:
         self._known[event.uuid] = event
@@ -379,17 +397,22 @@ class ServerDriver:
         return clock.monotonic() < self._restless
 
     async def _read_consoles(self) -> None:
+        """Of those that are on; what one cannot be asked for is asked for again."""
         on = [each.uuid for each in self._known.values() if each.power is PowerState.ON]
-        for outcome in await asyncio.gather(
-            *(self._read_console(each) for each in on), return_exceptions=True
-        ):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, ProviderError):
-                raise outcome
+        for first in range(0, len(on), CONSOLES):
+            some = on[first : first + CONSOLES]
+            await asyncio.gather(*(self._try_console(each) for each in some))
+
+    async def _try_console(self, machine: UUID) -> None:
+        try:
+            await self._read_console(machine)
+        except ProviderError as error:
+            log.info("console not read", machine=str(machine), why=str(error))
 
     async def _read_console(self, machine: UUID) -> None:
         """What it said since, into its record. A server that is not built yet has said nothing."""
         server = self._known.get(machine)
-        if server is None or server.smbios is None:
+        if server is None or server.smbios is None or not self._around.at_home(machine):
             return
         path = f"/servers/{server.smbios}/action"
         try:
@@ -403,7 +426,7 @@ class ServerDriver:
         fresh = await asyncio.to_thread(known.more, text, restarted=machine in self._started)
         if fresh:
             self._started.discard(machine)
-            self._recorder.take(machine, fresh.encode())
+            self._recorder.take(machine, fresh.encode(), self._user)
 
     async def console(self, machine: UUID) -> ConsoleStream:
         raise ProviderError(

@@ -45,6 +45,19 @@ class BootHttp(LimitedHttp):
         super()._start_asgi_task(cycle, app)
 
 
+def refuse_elsewhere(address: str) -> None:
+    """Raises `ProviderError` for an address that this machine does not have."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as tried:
+        try:
+            tried.bind((address, 0))
+        except OSError as error:
+            raise ProviderError(
+                f"{address} is not an address of this machine",
+                hint="`ip address` shows those that it has.",
+            ) from error
+
+
 class HttpListeners:
     """The boot application on any number of addresses, all on one port."""
 

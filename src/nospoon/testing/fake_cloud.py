@@ -1,0 +1,356 @@
+"""A cloud in memory, beside the real one: what is used of Keystone, Nova, Neutron and Glance.
+
+For what a real one cannot do in a test: fail at a given call, or have a thousand servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from nospoon.runtime.tasks import Tasks
+
+Json = dict[str, Any]
+PROJECT = "0" * 32
+GIB_FLAVOR = {"OS-FLV-EXT-DATA:ephemeral": 10, "disk": 1, "extra_specs": {}}
+DHCP_NETWORK = {"name": "external", "project_id": "1" * 32, "subnets": ["s"], "mtu": 1500}
+START = datetime(2026, 1, 1, tzinfo=UTC)
+OFF, ON = "SHUTOFF", "ACTIVE"
+FAULT = {"error": {"message": "a fault of the test"}}
+
+
+@dataclass
+class Rule:
+    """What happens to calls whose `METHOD /path` matches, `times` times after the first `skip`."""
+
+    pattern: str
+    answer: Callable[[], Response | None]
+    times: int = 1
+    skip: int = 0
+
+
+@dataclass
+class FakeCloud:
+    """`calls`: how often each kind of call came; `log`: all of them, in order. `rules`: faults.
+
+    `heard`: is called with each call that was carried out and is not answered yet.
+    """
+
+    url: str = ""
+    servers: dict[str, Json] = field(default_factory=dict)
+    deleted: dict[str, Json] = field(default_factory=dict)
+    networks: dict[str, Json] = field(default_factory=dict)
+    subnets: dict[str, Json] = field(default_factory=dict)
+    ports: dict[str, Json] = field(default_factory=dict)
+    images: dict[str, Json] = field(default_factory=dict)
+    flavors: dict[str, Json] = field(default_factory=dict)
+    limits: Json = field(default_factory=dict)
+    consoles: dict[str, str] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+    log: list[str] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    heard: Callable[[str], None] | None = None
+    tokens: int = 0
+    ticks: int = 0
+
+    def __post_init__(self) -> None:
+        for number, ram in enumerate((512, 2048), 1):
+            self.flavors[str(number)] = {
+                "id": str(number), "name": f"metal.{ram}", "vcpus": number, "ram": ram,
+                **GIB_FLAVOR,
+            }  # fmt: skip
+        self.networks["n0"] = {"id": "n0", **DHCP_NETWORK}
+
+    @property
+    def settings(self) -> Json:
+        """What openstacksdk is told."""
+        return {
+            "auth_type": "password",
+            "auth": {
+                "auth_url": f"{self.url}/identity/v3", "username": "u", "password": "p",
+                "project_name": "p", "user_domain_id": "default", "project_domain_id": "default",
+            },
+            "region_name": "RegionOne",
+        }  # fmt: skip
+
+    def fail(
+        self, pattern: str, status: int, *, times: int = 1, skip: int = 0, **headers: str
+    ) -> None:
+        """Answer calls that match `pattern` with a status."""
+        self.rules.append(
+            Rule(pattern, lambda: JSONResponse(FAULT, status, headers=headers), times, skip)
+        )
+
+    def everything(self) -> dict[str, list[str]]:
+        return {
+            kind: sorted(getattr(self, kind))
+            for kind in ("servers", "networks", "subnets", "ports", "images")
+        }
+
+    def now(self) -> str:
+        """A time that goes on with each change."""
+        self.ticks += 1
+        return (START + timedelta(seconds=self.ticks)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    async def answer(self, request: Request) -> Response:
+        path = request.url.path
+        call = f"{request.method} {path}"
+        self.log.append(call)
+        self.calls[re.sub(r"/[0-9a-f-]{32,36}(?=/|$)", "/ID", call)] += 1
+        for rule in self.rules:
+            if re.search(rule.pattern, call) and rule.times > 0:
+                if rule.skip > 0:
+                    rule.skip -= 1
+                    continue
+                rule.times -= 1
+                if (told := rule.answer()) is not None:
+                    return told
+        service, _, rest = path.strip("/").partition("/")
+        handler = {
+            "identity": self._keystone, "compute": self._nova,
+            "network": self._neutron, "image": self._glance,
+        }.get(service)  # fmt: skip
+        if handler is None:
+            return JSONResponse({"error": {"message": "no such service"}}, 404)
+        answer = await handler(request, f"/{rest}")
+        if self.heard is not None:
+            self.heard(call)
+        return answer
+
+    async def _keystone(self, request: Request, path: str) -> Response:
+        del request
+        if not path.endswith("/auth/tokens"):
+            links = [{"rel": "self", "href": f"{self.url}/identity/v3/"}]
+            return JSONResponse({"version": {"id": "v3.14", "status": "stable", "links": links}})
+        self.tokens += 1
+        names = {"compute": "compute/v2.1", "network": "network", "image": "image"}
+        catalog = [
+            {
+                "type": kind, "name": kind,
+                "endpoints": [
+                    {"interface": "public", "region": "RegionOne", "region_id": "RegionOne",
+                     "url": f"{self.url}/{place}", "id": kind}
+                ],
+            }
+            for kind, place in names.items()
+        ]  # fmt: skip
+        token = {
+            "methods": ["password"], "expires_at": "2099-01-01T00:00:00.000000Z",
+            "issued_at": "2026-01-01T00:00:00.000000Z", "catalog": catalog,
+            "project": {"id": PROJECT, "name": "p", "domain": {"id": "default", "name": "d"}},
+            "user": {"id": "u", "name": "u", "domain": {"id": "default", "name": "d"}},
+            "roles": [{"id": "r", "name": "member"}],
+        }  # fmt: skip
+        headers = {"X-Subject-Token": f"token-{self.tokens}"}
+        return JSONResponse({"token": token}, 201, headers=headers)
+
+    async def _nova(self, request: Request, path: str) -> Response:
+        path = path.removeprefix("/v2.1")
+        match request.method, path.strip("/").split("/"):
+            case _, [""]:
+                links = [{"rel": "self", "href": f"{self.url}/compute/v2.1/"}]
+                return JSONResponse({"version": {
+                    "id": "v2.1", "status": "CURRENT", "version": "2.95", "min_version": "2.1",
+                    "links": links,
+                }})  # fmt: skip
+            case "GET", ["limits"]:
+                return JSONResponse({"limits": {"absolute": self.limits}})
+            case "GET", ["flavors", *_]:
+                return JSONResponse({"flavors": list(self.flavors.values())})
+            case "GET", ["servers", "detail"]:
+                since = request.query_params.get("changes-since", "")
+                found = [*self.servers.values(), *(self.deleted.values() if since else ())]
+                shown = [self._shown(each) for each in found]
+                return JSONResponse({"servers": [s for s in shown if s["updated"] >= since]})
+            case "POST", ["servers"]:
+                return self._create((await request.json())["server"])
+            case method, ["servers", id_, *rest] if id_ in self.servers:
+                return await self._server(request, method, self.servers[id_], rest)
+        return _missing(path)
+
+    def _create(self, body: Json) -> Response:
+        id_ = str(uuid4())
+        flavor = self.flavors.get(body["flavorRef"])
+        if flavor is None or body["imageRef"] not in self.images:
+            return JSONResponse({"badRequest": {"message": "no such flavor or image"}}, 400)
+        ports = [each["port"] for each in body["networks"]]
+        taken = [p for p in ports if self.ports.get(p, {"device_id": "gone"})["device_id"]]
+        if taken:
+            return JSONResponse({"conflictingRequest": {"message": f"port {taken[0]} in use"}}, 409)
+        for port in ports:
+            self.ports[port]["device_id"] = id_
+        self.servers[id_] = {
+            "id": id_, "name": body["name"], "status": "BUILD", "metadata": body["metadata"],
+            "OS-EXT-STS:task_state": "spawning", "updated": self.now(),
+            "flavor": {
+                "original_name": flavor["name"], "vcpus": flavor["vcpus"], "ram": flavor["ram"],
+            },
+        }  # fmt: skip
+        return JSONResponse({"server": {"id": id_}}, 202)
+
+    def _shown(self, server: Json) -> Json:
+        """As it is now; what is under way is over at the next look."""
+        shown = dict(server)
+        if server["status"] == "BUILD":
+            server |= {"status": ON, "OS-EXT-STS:task_state": None, "updated": self.now()}
+        elif server["OS-EXT-STS:task_state"]:
+            after = server.pop("after")
+            server |= {"status": after, "OS-EXT-STS:task_state": None, "updated": self.now()}
+        return shown
+
+    async def _server(
+        self, request: Request, method: str, server: Json, rest: list[str]
+    ) -> Response:
+        match method, rest:
+            case "GET", []:
+                return JSONResponse({"server": self._shown(server)})
+            case "DELETE", []:
+                self.remove(server["id"])
+                return Response(status_code=204)
+            case "PUT", ["metadata"]:
+                server["metadata"] = (await request.json())["metadata"]
+                server["updated"] = self.now()
+                return JSONResponse({"metadata": server["metadata"]})
+            case "POST", ["os-interface"]:
+                port = (await request.json())["interfaceAttachment"]["port_id"]
+                self.ports[port]["device_id"] = server["id"]
+                return JSONResponse({"interfaceAttachment": {"port_id": port}})
+            case "POST", ["action"]:
+                return self._act(server, await request.json())
+        return _missing("/".join(rest))
+
+    def _act(self, server: Json, action: Json) -> Response:
+        (name,) = action
+        if name == "os-getConsoleOutput":
+            return JSONResponse({"output": self.consoles.get(server["id"], "")[-(100 << 10) :]})
+        wanted = {"os-start": (OFF, ON), "os-stop": (ON, OFF), "reboot": (ON, ON)}
+        if server["OS-EXT-STS:task_state"]:
+            message = "Cannot do it while it is in task_state something"
+            return JSONResponse({"conflictingRequest": {"message": message}}, 409)
+        if name in wanted:
+            before, after = wanted[name]
+            if server["status"] != before:
+                message = f"Cannot '{name}' while it is in vm_state {server['status']}"
+                return JSONResponse({"conflictingRequest": {"message": message}}, 409)
+            server |= {"OS-EXT-STS:task_state": name, "after": after, "updated": self.now()}
+        return Response(status_code=202)
+
+    def remove(self, id_: str) -> None:
+        """A server goes; ports that were there before it stay."""
+        gone = self.servers.pop(id_)
+        self.deleted[id_] = {**gone, "status": "DELETED", "updated": self.now()}
+        for port in self.ports.values():
+            if port["device_id"] == id_:
+                port["device_id"] = ""
+
+    async def _neutron(self, request: Request, path: str) -> Response:
+        if path.strip("/") in {"", "v2.0"}:
+            links = [{"rel": "self", "href": f"{self.url}/network/v2.0"}]
+            return JSONResponse({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
+        match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
+            case "GET", [kind] if kind in {"networks", "ports", "subnets"}:
+                found = list(getattr(self, kind).values())
+                for name in ("mac_address", "network_id"):
+                    if (wanted := request.query_params.get(name)) is not None:
+                        found = [each for each in found if each[name] == wanted]
+                return JSONResponse({kind: found})
+            case "POST", [kind]:
+                ((name, body),) = (await request.json()).items()
+                id_ = str(uuid4())
+                all_usual: dict[str, Json] = {
+                    "networks": {"subnets": [], "mtu": 1500, "project_id": PROJECT},
+                    "ports": {"device_id": "", "fixed_ips": [{"ip_address": "192.0.2.9"}]},
+                }
+                made = {"id": id_, **all_usual.get(kind, {}), **body}
+                getattr(self, kind)[id_] = made
+                if kind == "subnets":
+                    self.networks[body["network_id"]]["subnets"].append(id_)
+                return JSONResponse({name: made}, 201)
+            case "PUT", [kind, id_] if id_ in getattr(self, kind):
+                ((name, body),) = (await request.json()).items()
+                getattr(self, kind)[id_] |= body
+                return JSONResponse({name: getattr(self, kind)[id_]})
+            case "DELETE", [kind, id_] if id_ in getattr(self, kind):
+                return self._delete(kind, id_)
+        return _missing(path)
+
+    def _delete(self, kind: str, id_: str) -> Response:
+        if kind == "networks":
+            if any(each["network_id"] == id_ for each in self.ports.values()):
+                message = "There are one or more ports still in use on the network"
+                return JSONResponse({"NeutronError": {"message": message}}, 409)
+            for subnet in self.networks[id_]["subnets"]:
+                self.subnets.pop(subnet, None)
+        del getattr(self, kind)[id_]
+        return Response(status_code=204)
+
+    async def _glance(self, request: Request, path: str) -> Response:
+        match request.method, path.removeprefix("/v2").strip("/").split("/"):
+            case "GET", [""]:
+                links = [{"rel": "self", "href": f"{self.url}/image/v2/"}]
+                return JSONResponse(
+                    {"versions": [{"id": "v2.9", "status": "CURRENT", "links": links}]}
+                )
+            case "GET", ["images"]:
+                asked = {
+                    k: v for k, v in request.query_params.items() if k not in {"limit", "marker"}
+                }
+                found = [
+                    each
+                    for each in self.images.values()
+                    if all(each.get(key) == value for key, value in asked.items())
+                ]
+                return JSONResponse({"images": found})
+            case "POST", ["images"]:
+                id_ = str(uuid4())
+                self.images[id_] = {"id": id_, "status": "queued", **await request.json()}
+                return JSONResponse(self.images[id_], 201)
+            case "PUT", ["images", id_, "file"] if id_ in self.images:
+                await request.body()
+                self.images[id_]["status"] = "active"
+                return Response(status_code=204)
+            case "DELETE", ["images", id_] if id_ in self.images:
+                del self.images[id_]
+                return Response(status_code=204)
+        return _missing(path)
+
+
+def _missing(path: str) -> Response:
+    return JSONResponse({"itemNotFound": {"message": f"{path} is not there"}}, 404)
+
+
+@asynccontextmanager
+async def fake_cloud() -> AsyncIterator[FakeCloud]:
+    """It answers on a port of loopback, in this event loop."""
+    cloud = FakeCloud()
+    methods = ["GET", "POST", "PUT", "DELETE", "PATCH"]
+    app = Starlette(routes=[Route("/{path:path}", cloud.answer, methods=methods)])
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+    )
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    tasks = Tasks("a cloud in memory")
+    serving = tasks.start(server.serve(), name="serve a cloud in memory")
+    while not server.started:  # noqa: ASYNC110  (uvicorn has no event for it)
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    cloud.url = f"http://127.0.0.1:{port}"
+    try:
+        yield cloud
+    finally:
+        server.should_exit = True
+        await asyncio.wait([serving])
+        await tasks.close()

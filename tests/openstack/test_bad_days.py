@@ -1,0 +1,148 @@
+"""A cloud that refuses, fails and answers oddly: a clear error, and the next try works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from nospoon.errors import NospoonError, ProviderError
+from nospoon.model.machine import PowerCommand
+from nospoon.model.resources import Image
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.testing.conformance import PLAN, Bench, any_rack, make, observe_all, remove_all
+from nospoon.testing.fake_cloud import FakeCloud, Rule
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+MAKING = (
+    "POST /image/v2/images", "PUT /image/v2/images/.*/file", "POST /network/v2.0/networks",
+    "POST /network/v2.0/subnets", "POST /network/v2.0/ports", "POST /compute/v2.1/servers$",
+    "POST /compute/v2.1/servers/.*/action", "GET /compute/v2.1/servers/",
+)  # fmt: skip
+LOOKING = (
+    "GET /compute/v2.1/servers/detail", "GET /compute/v2.1/flavors", "GET /compute/v2.1/limits",
+    "GET /network/v2.0/networks", "GET /network/v2.0/ports", "GET /image/v2/images",
+)  # fmt: skip
+ODD: dict[str, Callable[[], Response]] = {
+    "no JSON": lambda: Response("<html>"),
+    "truncated": lambda: Response('{"servers": [{'),
+    "empty": lambda: JSONResponse({}),
+    "a list": lambda: JSONResponse([1, 2]),
+    "null": lambda: JSONResponse(None),
+    "wrong types": lambda: JSONResponse(
+        {
+            "servers": 7, "server": [], "flavors": {"a": None}, "images": "x", "networks": [[]],
+            "ports": [None], "limits": 3, "id": {}, "network": 1,
+        }
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def bench(connection: OpenStackConnection) -> Bench:
+    async def nothing(*_: object) -> None:
+        return None
+
+    return Bench(
+        connection, "cloud", "kit", "", Image("", "ab" * 32, "raw", 1), nothing, nothing,
+        flavor="metal.512",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [401, 403, 409, 413, 500, 502])
+@pytest.mark.parametrize("call", MAKING)
+async def test_a_call_that_fails_is_told_and_the_next_try_completes(
+    cloud: FakeCloud, bench: Bench, call: str, status: int
+) -> None:
+    before, rack = cloud.everything(), any_rack(bench)
+    cloud.fail(call, status, times=2 if status == 401 else 1)  # a token is renewed once
+    with pytest.raises(NospoonError) as failed:
+        await make(bench, *rack.all)
+    assert str(status) in str(failed.value) or "login" in str(failed.value)
+    cloud.rules.clear()
+    await make(bench, *rack.all)
+    assert {key: each.shape for key, each in (await observe_all(bench)).items()} == {
+        each.key: each.shape for each in rack.all
+    }
+    await remove_all(bench)
+    assert cloud.everything() == before
+
+
+@pytest.mark.parametrize("call", LOOKING)
+async def test_what_is_put_off_is_asked_again(
+    cloud: FakeCloud, bench: Bench, connection: OpenStackConnection, call: str
+) -> None:
+    def later() -> Response:
+        return JSONResponse({"error": {}}, 429, headers={"Retry-After": "0"})
+
+    cloud.rules.append(Rule(call, later, times=2))
+    await make(bench, *any_rack(bench).all)
+    await connection.survey("", ())
+    assert cloud.rules[0].times == 0
+    await remove_all(bench)
+
+
+@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("call", [*LOOKING, *MAKING])
+async def test_odd_answers_are_errors_and_no_crashes(
+    cloud: FakeCloud, bench: Bench, connection: OpenStackConnection, call: str, what: str
+) -> None:
+    rack = any_rack(bench)
+    cloud.rules.append(Rule(call, ODD[what], times=1000))
+    told = ""
+    try:
+        await make(bench, *rack.all)
+        await observe_all(bench)
+        await connection.survey("", ())
+        await connection.deployments()
+        await connection.machine_driver.machines()
+        async for _ in connection.machine_driver.watch():
+            break
+        await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    except NospoonError as error:
+        told = str(error)
+    assert len(told) < 1000
+    cloud.rules.clear()
+    await remove_all(bench)
+
+
+async def test_a_server_that_nova_cannot_build_is_removed_and_told_in_its_words(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    rack = any_rack(bench)
+    *before, machine = rack.all
+    await make(bench, *before)
+
+    def failed() -> Response:
+        (server,) = cloud.servers.values()
+        return JSONResponse({"server": {
+            **server, "status": "ERROR", "fault": {"message": "No valid host was found."},
+        }})  # fmt: skip
+
+    cloud.rules.append(Rule("GET /compute/v2.1/servers/[0-9a-f]{8}-", failed))
+    with pytest.raises(ProviderError, match=r"No valid host was found\."):
+        await make(bench, machine)
+    assert not cloud.servers
+    await make(bench, machine)
+    assert len(cloud.servers) == 1
+
+
+async def test_nothing_of_another_deployment_is_seen_or_changed(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    other = replace(bench, deployment="other")
+    await make(bench, *any_rack(bench).all)
+    for server in cloud.servers.values():
+        server["metadata"]["nospoon_deployment"] = "other"
+    for thing in (*cloud.networks.values(), *cloud.ports.values()):
+        if "description" in thing:
+            thing["description"] = thing["description"].replace(":kit:", ":other:")
+    for image in cloud.images.values():
+        image["nospoon_deployment"] = "other"
+    before = cloud.everything()
+    assert not await observe_all(bench)
+    await remove_all(bench)
+    assert cloud.everything() == before
+    assert other.deployment in await bench.connection.deployments()

@@ -1,0 +1,285 @@
+"""Clouds that members' files name answer what their owners like: nothing of others is theirs by it.
+
+A server's metadata may name any node, its id may be any UUID, and lists need not end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from nospoon.clusterfile.load import load
+from nospoon.control.authority import Authority, Bootable
+from nospoon.control.hosts import Hosts
+from nospoon.control.recent_hosts import MOST_NAMES, RecentHosts
+from nospoon.errors import Conflict, NospoonError, ProviderError, SpecError, UsageError
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.connections import ConnectionKind, OpenStack
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.resources import Image, Machine, MachineNic
+from nospoon.providers.answers import MAX_TOLD
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.drives import KeptMedia
+from nospoon.providers.openstack.records import LONGEST_LOG
+from nospoon.providers.simulated.connection import SimulatedConnection
+from nospoon.runtime.reach import ANYWHERE
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot.ports import ServedProfile
+from nospoon.services.netboot.serving import refuse_elsewhere
+from nospoon.testing.conformance import PLAN, Bench, any_rack, make
+from nospoon.testing.fake_cloud import FakeCloud, Rule, fake_cloud
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+NETWORK = BootPlan((BootDevice.NETWORK,), (BootDevice.NETWORK,))
+RACK = Host("rack", ConnectionKind.SIMULATED, uri="")
+OTHER = Host("other", ConnectionKind.SIMULATED, uri="")
+
+
+def machine(uuid: UUID, *, asks: bool) -> Machine:
+    nic = MachineNic(f"02:{uuid.hex[:10]:0>10}"[:17], "a-network", "virtio")
+    return Machine(
+        uuid, 1, 1 << 29, Arch.X86_64, Firmware.BIOS, tpm=False, pool="", disks=(), nics=(nic,),
+        boot_order=(BootDevice.NETWORK,), boot_iso=asks,
+    )  # fmt: skip
+
+
+def authority() -> Authority:
+    async def observed(_: UUID) -> None:
+        return None
+
+    return Authority(lambda _: NETWORK, lambda _: "", observed)
+
+
+def boots(name: str) -> ServedProfile:
+    return ServedProfile(name, "http://192.0.2.1/k", (), "secret")
+
+
+def test_a_cloud_cannot_give_its_server_the_uuid_of_another_machine() -> None:
+    asked, victim, attacker = authority(), uuid4(), uuid4()
+    asked.put(Bootable(machine(victim, asks=False), boots("victim")))
+    asked.put(Bootable(machine(attacker, asks=True), boots("attacker")))
+    asked.call(attacker, victim)
+    answer = asked.answer(uuid=victim)
+    assert answer is not None
+    assert answer.profile == boots("victim")
+    assert answer.secret is None, "whoever asks has to be that machine"
+    asked.remove(attacker)
+    answer = asked.answer(uuid=victim)
+    assert answer is not None
+    assert answer.profile == boots("victim")
+
+
+def test_a_uuid_that_was_claimed_before_its_machine_came_is_that_machines() -> None:
+    asked, victim, attacker = authority(), uuid4(), uuid4()
+    asked.put(Bootable(machine(attacker, asks=True), boots("attacker")))
+    asked.call(attacker, victim)
+    asked.put(Bootable(machine(victim, asks=False), boots("victim")))
+    answer = asked.answer(uuid=victim)
+    assert answer is not None
+    assert (answer.profile, answer.secret) == (boots("victim"), None)
+
+
+def test_what_one_server_is_known_by_no_other_one_takes() -> None:
+    asked, first, second, smbios = authority(), uuid4(), uuid4(), uuid4()
+    for uuid, name in ((first, "first"), (second, "second")):
+        asked.put(Bootable(machine(uuid, asks=True), boots(name)))
+    asked.call(first, smbios)
+    asked.call(second, smbios)
+    answer = asked.answer(uuid=smbios)
+    assert answer is not None
+    assert answer.uuid == first
+    asked.put(Bootable(machine(first, asks=True), boots("changed")))
+    answer = asked.answer(uuid=smbios)
+    assert answer is not None, "a machine that changes keeps it"
+    asked.remove(first)
+    assert asked.answer(uuid=smbios) is None
+
+
+async def test_a_host_says_nothing_of_machines_that_are_on_others(tmp_path: Path) -> None:
+    class Lying(SimulatedConnection):
+        async def machines(self) -> list[MachineEvent]:
+            return [MachineEvent(victim, MachineChange.OBSERVED, PowerState.ON, smbios=uuid4())]
+
+        @property
+        def machine_driver(self) -> Lying:  # type: ignore[override]
+            return self
+
+    victim, heard = uuid4(), list[MachineEvent]()
+    async with Tasks("test") as tasks:
+        hosts = Hosts(
+            lambda host: (
+                Lying(host.name, "d", lambda: 0.0)
+                if host == OTHER
+                else SimulatedConnection(host.name, "d", lambda: 0.0)
+            ),
+            tasks,
+            heard.append,
+            sockets=tmp_path,
+        )
+        hosts.settle(victim, RACK)
+        await hosts.look(OTHER)
+        assert hosts.is_at(RACK, victim)
+        assert not hosts.is_at(OTHER, victim)
+        assert hosts.last(victim) is None
+        assert not heard
+        await hosts.close()
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[FakeCloud]:
+    async with fake_cloud() as made:
+        yield made
+
+
+@pytest.fixture
+async def bench(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Bench]:
+    (tmp_path / "image").write_bytes(b"x")
+
+    async def build(_: str) -> Path:
+        return tmp_path / "image"
+
+    async def nothing(*_: object) -> None:
+        return None
+
+    at = OpenStack("mine", "http://keystone p")
+    connection = OpenStackConnection(
+        Host("cloud", ConnectionKind.OPENSTACK, uri="", openstack=at),
+        "kit",
+        cloud.settings,
+        reach=ANYWHERE,
+        build_image=build,
+        records=tmp_path,
+        media=KeptMedia(tmp_path / "media"),
+        pause=0.01,
+        at_home=lambda machine: machine in at_home,
+    )
+    at_home = set[UUID]()
+    image = Image("", "ab" * 32, "raw", 1)
+    bench = Bench(connection, "cloud", "kit", "", image, nothing, nothing, flavor="metal.512")
+    at_home.add(any_rack(bench).uuid)
+    yield bench
+    await connection.close()
+
+
+async def test_servers_that_name_other_nodes_are_not_there(cloud: FakeCloud, bench: Bench) -> None:
+    rack, victim = any_rack(bench), uuid4()
+    await make(bench, *rack.all)
+    (own,) = cloud.servers.values()
+    for number, change in enumerate(
+        ({"nospoon_uuid": str(victim)}, {"nospoon_name": "m1"}, {"nospoon_cluster": str(uuid4())})
+    ):
+        id_ = str(UUID(int=number + 1))
+        metadata = {**own["metadata"], **change}
+        cloud.servers[id_] = {**own, "id": id_, "status": "ACTIVE", "metadata": metadata}
+        cloud.consoles[id_] = "FORGED"
+    machines = bench.connection.machine_driver
+    assert {each.uuid for each in await machines.machines()} == {rack.uuid}
+    assert not Path(machines.console_record(victim)).exists()
+
+
+async def test_of_nodes_elsewhere_no_console_is_written(cloud: FakeCloud, bench: Bench) -> None:
+    other = Bench(
+        bench.connection, "cloud", "kit", "", bench.image, bench.make_stranger,
+        bench.remove_machine, flavor="metal.512",
+    )  # fmt: skip
+    rack = any_rack(other)
+    await make(other, *rack.all)
+    (server,) = cloud.servers.values()
+    cloud.consoles[server["id"]] = "FORGED"
+    machines = bench.connection.machine_driver
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert not Path(machines.console_record(rack.uuid)).exists()
+    assert not await machines.machines()
+
+
+async def test_a_list_without_an_end_is_refused(cloud: FakeCloud, bench: Bench) -> None:
+    def more() -> Response:
+        networks = [{"id": f"n{cloud.ticks}", "name": cloud.now(), "description": ""}] * 1000
+        return JSONResponse({"networks": networks, "next": "x"})
+
+    cloud.rules.append(Rule("GET /network/v2.0/networks", more, times=10_000))
+    with pytest.raises(ProviderError, match="without an end, or more than 20000"):
+        await bench.connection.survey("", ())
+    assert cloud.calls["GET /network/v2.0/networks"] < 30
+
+
+async def test_a_page_of_more_than_was_asked_for_is_refused(cloud: FakeCloud, bench: Bench) -> None:
+    def large() -> Response:
+        return JSONResponse({"networks": [{"id": str(n), "name": "n"} for n in range(5000)]})
+
+    cloud.rules.append(Rule("GET /network/v2.0/networks", large))
+    with pytest.raises(ProviderError, match="5000 of them"):
+        await bench.connection.survey("", ())
+
+
+async def test_words_of_a_cloud_are_cut(cloud: FakeCloud, bench: Bench) -> None:
+    *before, node = any_rack(bench).all
+    await make(bench, *before)
+
+    def failed() -> Response:
+        server = next(iter(cloud.servers.values()))
+        fault = {"message": "x" * 5_000_000}
+        return JSONResponse({"server": {**server, "status": "ERROR", "fault": fault}})
+
+    cloud.rules.append(Rule("GET /compute/v2.1/servers/[0-9a-f]{8}-", failed))
+    with pytest.raises(ProviderError) as told:
+        await make(bench, node)
+    assert len(str(told.value)) < MAX_TOLD + 200
+
+
+async def test_of_a_long_console_log_the_end_is_looked_at(cloud: FakeCloud, bench: Bench) -> None:
+    rack = any_rack(bench)
+    await make(bench, *rack.all)
+    machines = bench.connection.machine_driver
+    (server,) = cloud.servers.values()
+
+    def said() -> Response:
+        return JSONResponse({"output": "a" * 8_000_000})
+
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    cloud.rules.append(Rule(f"POST .*/{server['id']}/action", said, times=1))
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    await bench.connection.close()
+    assert Path(machines.console_record(rack.uuid)).stat().st_size <= LONGEST_LOG
+
+
+def cloud_file(password: str = "p", hosts: int = 1) -> str:
+    auth = f"{{auth_url: http://192.0.2.1/v3, username: u, password: {password}}}"
+    host = f"{{openstack: {{cloud: {{auth: {auth}}}, boot_address: 192.0.2.2}}}}"
+    lines = "".join(f"  h{number}: {host}\n" for number in range(hosts))
+    return f"cluster: dev\nhosts:\n{lines}nodes: []\n"
+
+
+def test_long_secrets_and_many_clouds_are_refused() -> None:
+    load(cloud_file(), file="f")
+    with pytest.raises(UsageError, match="more than 16 KiB"):
+        load(cloud_file("p" * 20_000), file="f")
+    with pytest.raises(SpecError, match="expected at most 32 clouds, got 33"):
+        load(cloud_file(hosts=33), file="f")
+
+
+def test_each_login_of_a_member_counts_as_a_name() -> None:
+    recent = RecentHosts(now=lambda: 0.0)
+
+    def host(login: str) -> Host:
+        at = OpenStack("mine", "http://keystone p", login=login)
+        return Host("cloud", ConnectionKind.OPENSTACK, uri="", openstack=at)
+
+    for number in range(MOST_NAMES):
+        recent.ask(1000, [host(str(number))])
+    recent.ask(1000, [host("0")])
+    with pytest.raises(Conflict, match="more than 8 ways"):
+        recent.ask(1000, [host("another")])
+    recent.ask(1001, [host("another")])
+
+
+def test_boot_images_are_answered_at_addresses_of_this_machine_alone() -> None:
+    refuse_elsewhere("127.0.0.1")
+    with pytest.raises(NospoonError, match="not an address of this machine"):
+        refuse_elsewhere("192.0.2.77")
