@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from nospoon.cli.output import writable, write_private
 from nospoon.errors import UsageError
 from nospoon.runtime.reasons import reason
 
-FORMATS = ("tenks", "instackenv", "virtualbmc", "sushy-tools")
+FORMATS = ("tenks", "instackenv", "ovb", "virtualbmc", "sushy-tools")
 MOST_DOMAINS = 10_000
 """Whose configurations are read of a directory."""
 
@@ -28,7 +29,23 @@ MOST_DOMAINS = 10_000
     type=click.Path(exists=True, dir_okay=False),
     help="Tenks's state.yml; default: beside.",
 )
-@click.option("--cloud", default="", help="Enroll Tenks's nodes in this cloud; envvars: by OS_*.")
+@click.option(
+    "--cloud",
+    default="",
+    help="Enroll Tenks's nodes in this cloud; envvars: by OS_*. Or OVB's cloud; default: OS_CLOUD.",
+)
+@click.option(
+    "--env",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="OVB: another environment file, after FILE; repeatable.",
+)
+@click.option(
+    "--role",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="OVB: environment file of a role; repeatable.",
+)
 @click.option("--name", default="imported", show_default=True, help="Name of the cluster.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
 def command(
@@ -37,6 +54,8 @@ def command(
     inventory: str | None,
     state: str | None,
     cloud: str,
+    env: tuple[str, ...],
+    role: tuple[str, ...],
     name: str,
     out: str | None,
 ) -> None:
@@ -46,8 +65,10 @@ def command(
     """
     from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
-    if cloud and tool != "tenks":
-        raise click.UsageError("--cloud goes with --from tenks")
+    if cloud and tool not in {"tenks", "ovb"}:
+        raise click.UsageError("--cloud goes with --from tenks or ovb")
+    if (env or role) and tool != "ovb":
+        raise click.UsageError("--env and --role go with --from ovb")
     target = _new(out) if out is not None else None
     listed = {} if inventory is None else _listed(Path(inventory))
     beside = Path(file).with_name("state.yml")
@@ -59,6 +80,12 @@ def command(
         source = Source(Path(file).name, "", name, files=_configurations(Path(file)))
     elif Path(file).is_dir():
         raise click.UsageError(f"{file} is a directory: expected a file")
+    elif tool == "ovb":
+        cloud = cloud or os.environ.get("OS_CLOUD") or "envvars"
+        more, roles = (
+            [Source(Path(each).name, _text(each), name) for each in files] for files in (env, role)
+        )
+        source = Source(Path(file).name, _text(file), name, cloud=cloud, more=more, roles=roles)
     else:
         source = Source(
             Path(file).name, _text(file), name, listed, running, cloud, read=text_beside(file)

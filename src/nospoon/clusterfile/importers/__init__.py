@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nospoon.clusterfile.importers import instackenv, sushy, tenks, virtualbmc
+from nospoon.clusterfile.importers import instackenv, ovb, sushy, tenks, virtualbmc
 from nospoon.clusterfile.importers.written import Imported, Source
 
 READERS: dict[str, Callable[[Source], Imported]] = {
     "tenks": tenks.read,
     "instackenv": instackenv.read,
+    "ovb": ovb.read,
     "virtualbmc": virtualbmc.read,
     "sushy-tools": sushy.read,
 }

@@ -21,9 +21,10 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Source:
     """What is imported. `inventory`: as `ansible-inventory --list` prints it. `state`: the text of
-    Tenks's state.yml, "" without. `cloud`: in which nodes are to be enrolled, "" for none. `files`:
-    of a directory, path within it -> text. `read`: the text of a file that FILE names; raises
-    `UsageError`.
+    Tenks's state.yml, "" without. `cloud`: in which Tenks's nodes are to be enrolled, "" for none;
+    or which OVB used. `more`: environment files of OVB after this one. `roles`: those of its roles.
+    `files`: of a directory, path within it -> text. `read`: the text of a file that FILE names;
+    raises `UsageError`.
     """
 
     file: str
@@ -32,6 +33,8 @@ class Source:
     inventory: Mapping[str, Any] = field(default_factory=dict)
     state: str = ""
     cloud: str = ""
+    more: Sequence[Source] = ()
+    roles: Sequence[Source] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[str], str] | None = None
 

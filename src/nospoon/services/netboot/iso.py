@@ -8,7 +8,7 @@ only if the firmware connected it, which it does for devices in the boot order: 
 boot this ISO have their NICs there, behind the disks.
 
 The *boot image* is for machines of clouds, which have nothing else in their boot order. iPXE asks
-under both firmwares, started by code of ours (`protocols.ipxe.starters`); its GRUB boots disks.
+under both firmwares, started by our code (`protocols.ipxe.starters`); its GRUB boots disks.
 """
 
 from __future__ import annotations
