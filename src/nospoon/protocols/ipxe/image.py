@@ -19,6 +19,8 @@ from nospoon.protocols.ipxe.script import is_image, load, plain, written
 PAUSE = 5  # seconds
 BASE = "${base}"
 """The daemon's URL as the machine knows it, which is the one that its image was made for."""
+FORGET = ("clear net${nic}.dhcp/filename ||", "clear proxydhcp/filename ||")
+"""iPXE keeps what DHCP said on a NIC, and would take its file name for that of the next one."""
 DISK_LOADER = "disk.efi"
 """The file on the image that boots a disk's loader under UEFI."""
 
@@ -39,6 +41,7 @@ def ask(base_url: str) -> str:
             "echo nospoon: no address from DHCP on net${nic} (try ${round})",
             "goto next",
             ":ask",
+            *FORGET,
             f"chain --autofree {BASE}/boot/${{uuid}}/ipxe ||",
             "isset ${answered} && goto pause ||",
             f"chain --autofree {BASE}/boot/mac/${{net${{nic}}/mac:hexhyp}}/ipxe ||",
@@ -68,8 +71,8 @@ def _device(offer: Offer, number: int) -> Iterator[str]:
             yield from load(kernel, label=f"{number}")
         case Offer(device=BootDevice.NETWORK):
             yield "echo nospoon: boot the network"
-            yield from _each_nic("autoboot net${nic} ||", done=f"network{number}")
-            yield "echo nospoon: no server answered on the network"
+            yield from _each_nic("autoboot net${nic} ||", *FORGET, done=f"network{number}")
+            yield "echo nospoon: the network did not boot"
         case Offer(device=BootDevice.DISK):
             yield "echo nospoon: boot the disk"
             yield from _disk(number)
