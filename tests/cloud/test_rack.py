@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from openstack.connection import Connection
 
 import openstack
 from nospoon.testing.cloud import OwnCloud
+from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 
@@ -24,7 +27,12 @@ networks: {{external: {{physnet: external}}, provision: {{}}}}
 nodes:
   - {{name: b, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
      nics: [{{network: external}}, {{network: provision}}]}}
+  - {{name: u, cpus: 1, memory: 512MiB, firmware: uefi, disks: [1GiB],
+     nics: [{{network: external}}, {{network: provision}}]}}
 """
+IPXE = Path("/usr/lib/ipxe/ipxe.iso")
+DISKS = "/run/cloud/nova/instances"
+"""Where servers' disks are, inside the cloud."""
 
 
 @pytest.fixture
@@ -51,8 +59,8 @@ def everything(member: Connection) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.timeout(600, func_only=True)
-def test_a_node_is_a_server_that_boots_what_its_bmc_says(cloud: OwnCloud, rack: Rack) -> None:
+@pytest.mark.timeout(900, func_only=True)
+def test_nodes_are_servers_that_boot_what_their_bmcs_say(cloud: OwnCloud, rack: Rack) -> None:
     member, name = connection(cloud), rack.name()
     before = everything(member)
     file = rack.file(HOST.format(name=name) + rack.bmc())
@@ -61,33 +69,45 @@ def test_a_node_is_a_server_that_boots_what_its_bmc_says(cloud: OwnCloud, rack: 
     assert "asks at http://172.24.5.1:" in plan
     rack.run("up", file, "--yes")
     assert "Nothing to do" in rack.run("plan", file).stdout
-    (server,) = member.compute.servers()
-    assert server.status == "SHUTOFF"
+    servers = {each.name: each for each in member.compute.servers()}
+    assert {each.status for each in servers.values()} == {"SHUTOFF"}
+    server = servers[f"{name}-b"]
     (port,) = [p for p in member.network.ports(device_id=server.id) if not p.fixed_ips]
     assert not port.is_port_security_enabled
 
+    verdicts = rack.json("verify", file)
+    assert [(each["verdict"], each["nics"]) for each in verdicts] == [("as declared", 2)] * 2
     bmc = rack.bmcs(name)["b"]
-    assert (
-        rack.ipmitool(bmc, "mc", "guid").lower().replace("-", "").count(server.id.replace("-", ""))
-    )
-    (verdict,) = rack.json("verify", file)
-    assert (verdict["verdict"], verdict["nics"]) == ("as declared", 2), verdict
+    guid = rack.ipmitool(bmc, "mc", "guid").lower().replace("-", "")
+    assert server.id.replace("-", "") in guid
 
+    overwrite_disk(cloud, server.id)
     rack.ipmitool(bmc, "power", "on")
+    until(lambda: BOOTED.decode() in rack.run("node", "console", "b", "--log").stdout, 120)
     until(lambda: "is on" in rack.ipmitool(bmc, "power", "status"), 60)
     member.compute.stop_server(server.id)  # somebody else does
     until(lambda: "is off" in rack.ipmitool(bmc, "power", "status"), 60)
+    rack.run("node", "media", "insert", "b", str(IPXE))
+    rack.ipmitool(bmc, "chassis", "bootdev", "cdrom")
     rack.ipmitool(bmc, "power", "on")
-    until(lambda: "is on" in rack.ipmitool(bmc, "power", "status"), 60)
-    rack.ipmitool(bmc, "power", "off")
-    until(lambda: _is(member, server.id, "SHUTOFF"), 60)
+    until(lambda: "boot cdrom http" in rack.run("node", "console", "b", "--log").stdout, 120)
+    console = rack.run("node", "console", "b", "--log").stdout
+    assert console.count("nospoon: boot image for") >= 3, "of three boots"
+    assert "something of this console is missing" not in console
 
     rack.run("down", name, "--yes")
     assert everything(member) == before
 
 
-def _is(member: Connection, id_: str, status: str) -> bool:
-    return bool(member.compute.get_server(id_).status == status)
+def overwrite_disk(cloud: OwnCloud, server: str) -> None:
+    """As a deployment does: the disk of a server that is off begins with a boot sector."""
+    state = Path(cloud.told["clouds"]).parent / "nova"
+    (state / "written.raw").write_bytes(speaking_disk())
+    enter = ["nsenter", "--mount", f"--target={cloud.first}"]
+    convert = ["qemu-img", "convert", "-n", "-f", "raw", "-O", "qcow2"]
+    files = ["/run/cloud/nova/written.raw", f"{DISKS}/{server}/disk.eph0"]
+    subprocess.run([*enter, *convert, *files], check=True, capture_output=True)
+    (state / "written.raw").unlink()
 
 
 def test_what_a_cloud_cannot_do_is_refused_with_numbers(cloud: OwnCloud, rack: Rack) -> None:
@@ -98,7 +118,7 @@ def test_what_a_cloud_cannot_do_is_refused_with_numbers(cloud: OwnCloud, rack: R
         "provision: {}": ("provision: {nat: true}", "nospoon makes no routers"),
         "external: rack": ("external: nowhere", "has no network nowhere that its project sees"),
         "flavors: [metal.tiny]": ("flavors: [none]", "has no flavor none"),
-        "name: b": ("count: 99", "the quota of its project leaves"),
+        "{name: b,": ("{count: 99,", "the quota of its project leaves"),
         "nics: [{network: external}, ": ("nics: [", "leads nowhere"),
     }
     for old, (new, said) in refusals.items():

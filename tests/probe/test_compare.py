@@ -137,6 +137,16 @@ def test_a_disk_that_tells_whether_it_rotates_is_held_to_it(
     assert [one.field for one in findings if not one.ok] == ([] if good else ["disk 0"])
 
 
+def test_what_a_cloud_chooses_is_not_compared() -> None:
+    disks = (MachineDisk("m0-0", "virtio", serial="", size=1 << 30),)
+    machine = replace(MACHINE, disks=disks, flavor="metal.tiny")
+    seen = found(serial="of the cloud", disks=[{**DISK, "serial": "QM00005"}])
+    assert [one for one in compare(machine, {}, seen) if not one.ok] == []
+    second = found(disks=[DISK, {**DISK, "name": "vdb", "serial": ""}])
+    (one,) = [one for one in compare(machine, {}, second) if not one.ok]
+    assert (one.field, one.declared) == ("disk vdb", "none")
+
+
 def test_mac_addresses_are_compared_without_case() -> None:
     machine = replace(
         MACHINE, nics=(MachineNic(mac="02:AB:00:00:00:01", bridge="", model="virtio"),)

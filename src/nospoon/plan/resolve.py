@@ -371,7 +371,9 @@ class _Resolver:
     def _disk(self, node: Node, host: Host, uuid: UUID, index: int) -> MachineDisk:
         disk, name = node.disks[index], f"{node.name}-{index}"
         if not host.declares.has_pools:
-            return MachineDisk(name, disk.bus, serial="", size=disk.size)
+            # SeaBIOS boots no virtio disk that is not in the boot order, and Nova puts none there
+            bus = "sata" if node.firmware is Firmware.BIOS else disk.bus
+            return MachineDisk(name, bus, serial="", size=disk.size)
         return _disk(disk, name, disk.serial or identity.disk_serial(uuid, index))
 
     def _machine_nic(self, host: Host, nic: Nic, mac: str, port: str) -> MachineNic:

@@ -117,7 +117,8 @@ def _disk(number: int, disk: MachineDisk, size: int, found: FoundDisk | None) ->
     declared = _disk_text(size, disk.bus, disk.serial, rotational)
     seen = "missing"
     if found is not None:
-        seen = _disk_text(found.size, found.bus, found.serial, found.rotational if told else None)
+        serial = found.serial if disk.serial else ""
+        seen = _disk_text(found.size, found.bus, serial, found.rotational if told else None)
     return Finding(f"disk {number}", declared, seen, declared == seen)
 
 

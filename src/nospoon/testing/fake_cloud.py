@@ -76,7 +76,7 @@ class FakeCloud:
 
     @property
     def settings(self) -> Json:
-        """What openstacksdk is told."""
+        """Settings of openstacksdk."""
         return {
             "auth_type": "password",
             "auth": {
@@ -116,8 +116,8 @@ class FakeCloud:
                     rule.skip -= 1
                     continue
                 rule.times -= 1
-                if (told := rule.answer()) is not None:
-                    return told
+                if (given := rule.answer()) is not None:
+                    return given
         service, _, rest = path.strip("/").partition("/")
         handler = {
             "identity": self._keystone, "compute": self._nova,

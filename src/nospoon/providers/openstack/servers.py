@@ -121,19 +121,18 @@ class ServerDriver:
 
     async def _build(self, resource: Resource, shape: Machine, tag: OwnerTag) -> Server:
         ports = [await self._port(resource, nic.mac, tag) for nic in shape.nics]
-        # SeaBIOS has only disks that are in the boot order
         image = await self._image(shape, tag)
         disks = [
             {
                 "source_type": "blank",
                 "destination_type": "local",
-                "boot_index": 1 if number == 0 else -1,
+                "boot_index": -1,
                 "disk_bus": disk.bus,
                 "device_type": "disk",
                 "volume_size": -(-disk.size // GIB),
                 "delete_on_termination": True,
             }
-            for number, disk in enumerate(shape.disks)
+            for disk in shape.disks
         ]
         cd = {
             "source_type": "image",
