@@ -83,7 +83,7 @@ KINDS: Mapping[Kind, Row] = {
         after_release=True,
         after_users=True,
     ),
-    Kind.BOOT_IMAGE: Row(shape=BootImage),
+    Kind.BOOT_IMAGE: Row(shape=BootImage, repaired=True),
     Kind.PORT: Row(shape=Port, named=Named.NUMBERED, moves=True, after_users=True),
     Kind.NETBOOT: Row(shape=NetbootService, by_daemon=True, repaired=True),
     Kind.MACHINE: Row(

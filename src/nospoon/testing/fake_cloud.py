@@ -220,8 +220,9 @@ class FakeCloud:
             case "DELETE", []:
                 self.remove(server["id"])
                 return Response(status_code=204)
-            case "PUT", ["metadata"]:
-                server["metadata"] = (await request.json())["metadata"]
+            case "PUT" | "POST", ["metadata"]:
+                before = server["metadata"] if method == "POST" else {}
+                server["metadata"] = before | (await request.json())["metadata"]
                 server["updated"] = self.now()
                 return JSONResponse({"metadata": server["metadata"]})
             case "POST", ["os-interface"]:

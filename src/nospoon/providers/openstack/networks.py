@@ -36,7 +36,9 @@ class NetworkDriver:
         for record in await self._around.networks():
             tagged = tag_of(record)
             if tagged is not None and self._around.is_own(tagged, cluster):
-                found.append(self._around.observed(self.kind, _shape(record, tagged), tagged))
+                fault = "" if record["subnets"] else "it has no subnet"
+                shape = _shape(record, tagged)
+                found.append(self._around.observed(self.kind, shape, tagged, fault=fault))
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
@@ -60,6 +62,8 @@ class NetworkDriver:
         if record is None:
             raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
         await self._update(record["id"], desired, tag)
+        if not record["subnets"]:
+            await self._add_subnet(record)
 
     async def delete(self, observed: Observed) -> None:
         record = await self._found(observed)

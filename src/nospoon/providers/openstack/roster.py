@@ -27,7 +27,7 @@ from nospoon.providers.openstack.tags import (
     whole,
 )
 
-MACHINE = f"{PREFIX}uuid"
+MACHINE, MADE = f"{PREFIX}uuid", f"{PREFIX}made"
 SHAPE = "shape"
 MOST_METADATA, LONGEST_NAME, LONGEST_TIME = 256, 255, 40
 """Values of a server's metadata that are looked at, and characters of a name, a time or a word."""
@@ -50,6 +50,7 @@ class Server:
     """A server that nospoon made. `id`: Nova's, which its guest sees as UUID (SMBIOS). `machine`:
     UUID of its node.
     `task`: what Nova is doing with it, "" for nothing. `cpus`, `memory` (bytes): of its flavor.
+    `made`: it was made to the end.
     """
 
     id: UUID
@@ -62,6 +63,7 @@ class Server:
     fault: str
     cpus: int
     memory: int
+    made: bool
 
     def event(self, change: MachineChange, reason: str = "") -> MachineEvent:
         why = reason or self.fault
@@ -151,6 +153,7 @@ def read(record: Mapping[str, Any]) -> Server | None:
         fault=fault[:MAX_TOLD],
         cpus=int(flavor.get("vcpus", shape.cpus)),
         memory=int(flavor.get("ram", shape.memory >> 20)) << 20,
+        made=MADE in metadata,
     )
 
 

@@ -24,7 +24,7 @@ from nospoon.providers.openstack.around import Around, tag_of
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import BootImageDriver
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
-from nospoon.providers.openstack.roster import Roster, Server, metadata, read
+from nospoon.providers.openstack.roster import MADE, Roster, Server, metadata, read
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
@@ -94,9 +94,10 @@ class ServerDriver:
         for each in servers:
             macs = plugged.get(str(each.id), set())
             nics = tuple(nic for nic in each.shape.nics if nic.mac in macs)
-            seen = self._around.observed(
-                self.kind, replace(each.shape, nics=nics), each.tagged, fault=each.fault
-            )
+            # one that was not made to the end has to be changed
+            order = each.shape.boot_order if each.made else ()
+            shape = replace(each.shape, nics=nics, boot_order=order)
+            seen = self._around.observed(self.kind, shape, each.tagged, fault=each.fault)
             found.append(replace(seen, running=each.power is PowerState.ON))
         return found
 
@@ -113,10 +114,18 @@ class ServerDriver:
             await self._build(resource, shape, tag)
         else:
             self._around.refuse_others(resource.key, there.tagged, tag)
+            if there.made:
+                return
             await self._built(str(there.id))
-        if shape.uuid not in self._known:  # who is known runs because it was powered on
-            await self._power_off(shape.uuid)
-        made = await self._must(shape.uuid)
+        await self._finish(shape.uuid)
+
+    async def _finish(self, machine: UUID) -> None:
+        """Power off what Nova started, and note that it is made."""
+        await self._power_off(machine)
+        made = await self._must(machine)
+        body = {"metadata": {MADE: "yes"}}
+        path = f"/servers/{made.id}/metadata"
+        await self._around.api.call(Service.NOVA, "POST", path, body)
         self._publish(made.event(MachineChange.DEFINED))
 
     async def _build(self, resource: Resource, shape: Machine, tag: OwnerTag) -> Server:
@@ -204,12 +213,15 @@ class ServerDriver:
         assert isinstance(before, Machine), "machine keys have machine shapes"
         server = await self._must(shape.uuid)
         self._around.refuse_others(desired.key, server.tagged, tag)
+        if not server.made:
+            await self._built(str(server.id))
+            await self._finish(shape.uuid)
         had, wanted = {nic.mac for nic in before.nics}, {nic.mac for nic in shape.nics}
         path = f"/servers/{server.id}"
         for mac in sorted(wanted - had):
             body = {"interfaceAttachment": {"port_id": await self._port(desired, mac, tag)}}
             await self._around.api.call(Service.NOVA, "POST", f"{path}/os-interface", body)
-        tagged = {"metadata": metadata(desired.key.name, shape, tag)}
+        tagged = {"metadata": {**metadata(desired.key.name, shape, tag), MADE: "yes"}}
         await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", tagged)
 
     async def delete(self, observed: Observed) -> None:
