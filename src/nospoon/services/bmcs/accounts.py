@@ -12,7 +12,6 @@ password: nothing may answer him whether BMCs elsewhere have the same.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import secrets
@@ -26,6 +25,7 @@ from nospoon.bmc.users import ADMINISTRATOR, OWNER, User, added
 from nospoon.model.passwords import is_hash
 from nospoon.protocols.failures import Failures
 from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.services.bmcs.account_changes import AccountChanges
 from nospoon.services.bmcs.checked_passwords import CheckedPasswords
 from nospoon.services.bmcs.ports import BmcConfig
 
@@ -112,8 +112,7 @@ class Accounts:
         self._by_id: dict[str, RedfishSession] = {}
         self.failures = Failures()
         self.log = RateLimitedLog()
-        self.changing = asyncio.Lock()
-        """Held while an account is changed on all its BMCs, which takes many turns of the loop."""
+        self.changing = AccountChanges()
 
     def put(self, config: BmcConfig, users: Sequence[User] = ()) -> None:
         """Who may use this BMC from now on: its account and further users, as over IPMI.

@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from starlette.responses import Response
 from nospoon.bmc import users as table
 from nospoon.bmc.messages import Answer, SettingsRequested
 from nospoon.bmc.users import ADMINISTRATOR, LAST, OWNER, User
+from nospoon.errors import Conflict
 from nospoon.services.bmcs.accounts import LEAST_PRIVILEGE, OPERATOR
 from nospoon.services.bmcs.redfish import errors
 from nospoon.services.bmcs.redfish.actions import done
@@ -218,13 +220,26 @@ def _need_administrator(exchange: Exchange) -> None:
         raise errors.forbidden()
 
 
+@asynccontextmanager
+async def _turn(exchange: Exchange) -> AsyncIterator[None]:
+    """To change accounts at this endpoint. Raises `RedfishError`."""
+    async with AsyncExitStack() as turn:
+        try:
+            await turn.enter_async_context(
+                exchange.accounts.changing.turn(exchange.place, exchange.account)
+            )
+        except Conflict:
+            raise errors.too_many_requests() from None
+        yield
+
+
 async def _create(exchange: Exchange) -> Response:
     _need_administrator(exchange)
     body = await exchange.body()
     for name in ("UserName", "Password", "RoleId"):
         if name not in body:
             raise errors.missing_property(name)
-    async with exchange.accounts.changing:
+    async with _turn(exchange):
         taken = await _seen(exchange)
         number = _free(taken)
         fresh = User(number, enabled=True, messaging=True)
@@ -256,7 +271,7 @@ def _free(seen: Iterable[Account]) -> int:
 
 async def _patch(exchange: Exchange) -> Response:
     body = await exchange.body()
-    async with exchange.accounts.changing:
+    async with _turn(exchange):
         return await _patched(exchange, body)
 
 
@@ -291,7 +306,7 @@ def _unchanged(exchange: Exchange, owner: _Account, body: Mapping[str, Any]) -> 
 
 async def _delete(exchange: Exchange) -> Response:
     _need_administrator(exchange)
-    async with exchange.accounts.changing:
+    async with _turn(exchange):
         return await _deleted(exchange)
 
 
