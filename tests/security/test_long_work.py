@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import bcrypt
 import pytest
 
 from nospoon.runtime.clock import monotonic
@@ -227,6 +228,26 @@ async def test_long_lists_are_read_and_written_in_slices_with_any_query(asked: s
         assert await turns_while(ask("GET", f"{ROOT}/Systems?{asked}")) >= 2 * count / BATCH
         assert (await ask("GET", f"{ROOT}/Systems?{asked}")).json["Members"] == whole
         assert len(whole) == count
+
+
+async def test_a_login_is_compared_with_many_hashes_in_slices_and_remembered_until_a_change() -> (
+    None
+):
+    async with bench(MANY) as b:
+        b.service.slices = Slices(seconds=0.0)
+        password = b"one-password"
+        for each in b.configs:
+            text = bcrypt.hashpw(password, bcrypt.gensalt(4)).decode()
+            await b.service.put(replace(each, password=text))
+        ask = Redfish.of(b, Login("admin", password.decode())).ask
+        path = f"{ROOT}/Systems/{b.configs[1].bmc.uuid}"
+        for changed in range(2):
+            for _ in range(2 - changed):  # the first one joins them, and the next sees no change
+                assert await turns_while(ask("GET", path)) > MANY
+            listed = await ask("GET", f"{ROOT}/Systems")
+            assert listed.json["Members@odata.count"] == MANY - changed
+            assert await turns_while(ask("GET", path)) < MANY // 2
+            await b.service.put(replace(b.configs[0], password="another password"))
 
 
 async def test_what_was_expanded_is_written_in_slices() -> None:

@@ -296,6 +296,10 @@ class Accounts:
         found = (self._open(owner) for owner in self.owners(place))
         return next((each for each in found if self.is_at(each, place)), None)
 
+    def has_hashes(self, place: Place) -> bool:
+        """Whether any account at this place has a hash of its password only."""
+        return place in self._hashes
+
     def hashes(self, place: Place, username: str) -> Mapping[bytes, str]:
         """Account -> the hash of its password, of those of this name at this place."""
         known = self._hashes.get(place, {}).items()
@@ -309,21 +313,18 @@ class Accounts:
         """What these credentials of an owner's are known by."""
         return self._digest(owner, username, password)
 
-    def join(self, accounts: Sequence[bytes], pair: bytes) -> bytes:
-        """The one account of what these have, all of which take the same name and password.
-
-        `pair`: what `pair` gives for these. It is the account of BMCs that have this password as
-        it is, and from now on also of those that have a hash of it.
+    def join(self, account: bytes, pair: bytes) -> None:
+        """What this account has is also what the account `pair` has, which takes the same name and
+        password (see `pair`): that of BMCs that have the password as it is, and from now on also of
+        those that have a hash of it.
         """
-        for account in accounts:
-            if account == pair or self._joined.get(account) == pair:
-                continue
-            self.changes += 1
-            self._joined[account] = pair
-            for uuid in list(self.systems(account)):
-                self._enter(uuid, pair, ADMINISTRATOR)
-                self._of[uuid] = (*self._of[uuid], pair)
-        return pair
+        if account == pair or self._joined.get(account) == pair:
+            return
+        self.changes += 1
+        self._joined[account] = pair
+        for uuid in list(self.systems(account)):
+            self._enter(uuid, pair, ADMINISTRATOR)
+            self._of[uuid] = (*self._of[uuid], pair)
 
     def is_at(self, account: bytes, place: Place) -> bool:
         """Whether it may use a BMC at this place."""

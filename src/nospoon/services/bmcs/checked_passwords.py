@@ -3,7 +3,8 @@
 bcrypt takes up to some 200 ms of a thread for each check. Whoever reaches a port may ask for
 checks, so owners of BMCs take turns, and so do the sources of each owner's port: a flood at one
 owner's BMCs delays a login at another's by one check. A login that was right is remembered with all
-that was found out for it, so that it needs no check again.
+that was found out for it, so that it needs no check again. The account that it led to is remembered
+until who may use BMCs changes, so that thousands of hashes need not be looked through again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from nospoon.runtime.fair_worker import FairWorker
 
 REMEMBERED = 16384
 """Outcomes for right logins, of one owner."""
+SETTLED = 2048
+"""Accounts that right logins led to."""
 
 
 class CheckedPasswords:
@@ -22,6 +25,7 @@ class CheckedPasswords:
     def __init__(self) -> None:
         self.worker = FairWorker("checks of passwords")
         self._of: dict[int, OrderedDict[tuple[bytes, bytes], bool]] = {}
+        self._settled: OrderedDict[object, tuple[int, bytes]] = OrderedDict()
 
     def outcome(self, owner: int, account: bytes, pair: bytes) -> bool | None:
         """Whether the pair fits the account's hash, None where that is not known."""
@@ -38,3 +42,18 @@ class CheckedPasswords:
         known.move_to_end((account, pair))
         if len(known) > REMEMBERED:
             known.popitem(last=False)
+
+    def settled(self, login: object, changes: int) -> bytes | None:
+        """The account that this login leads to, None where that is not known.
+
+        `changes`: how often who may use BMCs has changed (`Accounts.changes`).
+        """
+        known, found = self._settled.get(login, (None, None))
+        return found if known == changes else None
+
+    def settle(self, login: object, changes: int, account: bytes) -> None:
+        """A right login leads to this account, as long as nothing changes."""
+        self._settled[login] = changes, account
+        self._settled.move_to_end(login)
+        if len(self._settled) > SETTLED:
+            self._settled.popitem(last=False)

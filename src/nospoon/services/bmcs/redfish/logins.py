@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from ipaddress import AddressValueError, IPv4Address
 from socket import gethostname
 
@@ -39,9 +39,8 @@ async def account_of(exchange: Exchange, username: str, password: str) -> bytes:
     if waiting:
         await asyncio.sleep(waiting)
     account = exchange.accounts.find(exchange.place, username, password)
-    hashes = exchange.accounts.hashes(exchange.place, username)
-    if hashes:
-        account = await _with_hashes(exchange, account, hashes, (username, password))
+    if exchange.accounts.has_hashes(exchange.place):
+        account = await _beside_hashes(exchange, account, (username, password))
     if account is not None and exchange.log_in(account):
         failures.worked(place, source, username)
         return account
@@ -54,56 +53,94 @@ async def account_of(exchange: Exchange, username: str, password: str) -> bytes:
     raise errors.unauthorized(exchange.path)
 
 
+async def _beside_hashes(
+    exchange: Exchange, account: bytes | None, credentials: tuple[str, str]
+) -> bytes | None:
+    """As `_with_hashes`; what a right login found before is so until who may use BMCs changes."""
+    accounts, place = exchange.accounts, exchange.place
+    key = place, accounts.pair(next(iter(accounts.owners(place)), 0), *credentials)
+    settled = accounts.checked.settled(key, accounts.changes)
+    if settled is not None:
+        return settled
+    hashes = accounts.hashes(place, credentials[0])
+    if not hashes:
+        return account
+    before = accounts.changes
+    found, is_all = await _with_hashes(exchange, account, hashes, credentials)
+    if found is not None and is_all and accounts.changes == before:
+        accounts.checked.settle(key, before, found)
+    return found
+
+
 async def _with_hashes(
     exchange: Exchange,
     account: bytes | None,
     hashes: Mapping[bytes, str],
     credentials: tuple[str, str],
-) -> bytes | None:
-    """The account of these credentials, where accounts here have hashes for this name. `account`:
-    the one that has the password as it is. Raises `RedfishError` where checks are not possible now
-    and no account is known without them.
+) -> tuple[bytes | None, bool]:
+    """The account of these credentials, where accounts here have hashes for this name, and whether
+    all hashes were looked at. `account`: the one that has the password as it is.
+
+    Raises `RedfishError` where checks are not possible now and no account is known without them.
     """
     accounts, place = exchange.accounts, exchange.place
     found = [account] if account is not None else []
-    outcomes = list[tuple[int, bytes, bytes, bool]]()
+    outcomes, is_all = list[tuple[int, bytes, bytes, bool]](), True
+    pair = cache(partial(_pair, exchange, credentials))
     for each, text in hashes.items():
+        await exchange.rest()
         if not accounts.is_at(each, place):
             continue  # its BMCs went while others were checked
         owner = accounts.owner_of(place, each)
-        pair = accounts.pair(owner, *credentials)
-        fits = accounts.checked.outcome(owner, each, pair)
+        fits = accounts.checked.outcome(owner, each, pair(owner))
         if fits is None:
             try:
                 fits = await accounts.checked.worker.run(
                     partial(_fits, credentials[1], text),
-                    group=owner, source=peer_key(_source(exchange)), key=(each, pair),
+                    group=owner, source=peer_key(_source(exchange)), key=(each, pair(owner)),
                 )  # fmt: skip
             except Conflict:
                 if not found:
                     raise errors.too_many_logins() from None
+                is_all = False
                 continue
-            outcomes.append((owner, each, pair, fits))
+            outcomes.append((owner, each, pair(owner), fits))
         if fits:
             found.append(each)
-    for owner, each, pair, fits in outcomes if found else ():
-        accounts.checked.remember(owner, each, pair, fits=fits)
-    return _together(exchange, found, credentials)
+    for owner, each, theirs, fits in outcomes if found else ():
+        await exchange.rest()
+        accounts.checked.remember(owner, each, theirs, fits=fits)
+    return await _together(exchange, found, credentials), is_all
 
 
-def _together(
+def _pair(exchange: Exchange, credentials: tuple[str, str], owner: int) -> bytes:
+    return exchange.accounts.pair(owner, *credentials)
+
+
+async def _together(
     exchange: Exchange, found: Sequence[bytes], credentials: tuple[str, str]
 ) -> bytes | None:
-    """One account for all that the same credentials fit. BMCs may have gone while they were
-    checked.
+    """One account for all that the same credentials fit, which may be thousands. BMCs may have
+    gone while they were checked, and may go meanwhile.
     """
     accounts, place = exchange.accounts, exchange.place
-    here = [each for each in found if accounts.is_at(each, place)]
-    if len(here) < 2:
-        return next(iter(here), None)
-    owner = accounts.owner_of(place, here[0])
-    own = [each for each in here if accounts.owner_of(place, each) == owner]
-    return accounts.join(own, accounts.pair(owner, *credentials)) if len(own) > 1 else own[0]
+    own, owner = list[bytes](), None
+    for each in found:
+        await exchange.rest()
+        if not accounts.is_at(each, place):
+            continue
+        theirs = accounts.owner_of(place, each)
+        owner = theirs if owner is None else owner
+        if theirs == owner:
+            own.append(each)
+    if owner is None or len(own) < 2:
+        return next(iter(own), None)
+    pair = accounts.pair(owner, *credentials)
+    for each in own:
+        await exchange.rest()
+        if accounts.is_at(each, place):
+            accounts.join(each, pair)
+    return pair
 
 
 def _fits(password: str, text: str) -> bool:
