@@ -90,7 +90,7 @@ def test_nodes_are_servers_that_boot_what_their_bmcs_say(cloud: OwnCloud, rack: 
     rack.run("node", "media", "insert", "b", str(IPXE))
     rack.ipmitool(bmc, "chassis", "bootdev", "cdrom")
     rack.ipmitool(bmc, "power", "on")
-    until(lambda: "boot cdrom http" in rack.run("node", "console", "b", "--log").stdout, 120)
+    until(lambda: "nospoon: boot cdrom" in rack.run("node", "console", "b", "--log").stdout, 120)
     console = rack.run("node", "console", "b", "--log").stdout
     assert console.count("nospoon: boot image for") >= 3, "of three boots"
     assert "something of this console is missing" not in console
