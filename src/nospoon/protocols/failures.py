@@ -41,12 +41,16 @@ class _Past:
 
 
 class Failures:
-    """Failed logins, of any number of places. `now` in seconds of a clock that never goes back."""
+    """Failed logins, of any number of places. `now` in seconds of a clock that never goes back.
 
-    __slots__ = ("_past",)
+    `free`: failures of one account that cost nothing.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_free", "_past")
+
+    def __init__(self, free: int = FREE) -> None:
         self._past: OrderedDict[Key, _Past] = OrderedDict()
+        self._free = free, FREE_OF_SOURCE
 
     def wait(self, place: object, source: str, account: str, *, now: float) -> float:
         """Seconds until an attempt may be made."""
@@ -59,7 +63,7 @@ class Failures:
         waiting = max(self.wait(place, source, account, now=now), 0.0)
         if waiting > PATIENCE:
             return None
-        for past, free in zip(self._all(keys, now), (FREE, FREE_OF_SOURCE), strict=True):
+        for past, free in zip(self._all(keys, now), self._free, strict=True):
             if past is not None and past.count >= free:
                 past.until = now + waiting + _pause(past.count - free)
         return waiting
@@ -67,7 +71,7 @@ class Failures:
     def failed(self, place: object, source: str, account: str, *, now: float) -> int:
         """An attempt failed. Returns how many did, of this account."""
         keys = _keys(place, source, account)
-        for key, free in zip(keys, (FREE, FREE_OF_SOURCE), strict=True):
+        for key, free in zip(keys, self._free, strict=True):
             past = self._one(key, now) or _Past()
             past.count, past.at = past.count + 1, now
             if past.count >= free:

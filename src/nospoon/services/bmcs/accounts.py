@@ -27,6 +27,7 @@ from nospoon.protocols.failures import Failures
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.bmcs.account_changes import AccountChanges
 from nospoon.services.bmcs.checked_passwords import CheckedPasswords
+from nospoon.services.bmcs.guesses import Guesses
 from nospoon.services.bmcs.ports import BmcConfig
 
 LEAST_PRIVILEGE, OPERATOR = 2, 3
@@ -67,9 +68,13 @@ class RedfishSession:
 
 @dataclass(slots=True)
 class _Here:
-    """An account's nodes at one place, and its sessions there by id, the one idle longest first."""
+    """An account's nodes at one place, and its sessions there by id, the one idle longest first.
+
+    `untried`: nodes whose clients gave a user this name and password, until it logs in.
+    """
 
     systems: set[UUID] = field(default_factory=set)
+    untried: set[UUID] = field(default_factory=set)
     sessions: dict[str, RedfishSession] = field(default_factory=dict)
 
 
@@ -110,7 +115,7 @@ class Accounts:
         """How often who may use a BMC was told."""
         self._by_token: dict[bytes, RedfishSession] = {}
         self._by_id: dict[str, RedfishSession] = {}
-        self.failures = Failures()
+        self.failures, self.guesses = Failures(), Guesses()
         self.log = RateLimitedLog()
         self.changing = AccountChanges()
 
@@ -129,6 +134,7 @@ class Accounts:
             for number in (OWNER, JOINED, WITHOUT_LOGIN)
             if number in digests
         }
+        of_file = frozenset(privileges)
         for user in added(users):
             named = user.name != config.bmc.username
             if named and user.may_log_in and user.privilege >= LEAST_PRIVILEGE:
@@ -137,6 +143,8 @@ class Accounts:
         for digest in set(self._of.get(uuid, ())) - set(privileges):
             self._leave(uuid, digest)
         for digest, privilege in privileges.items():
+            if digest not in of_file and uuid not in self.systems(digest):
+                self._at(uuid, digest).untried.add(uuid)
             self._enter(uuid, digest, privilege)
         self._of[uuid] = tuple(privileges)
         if is_hash(config.password):
@@ -153,13 +161,17 @@ class Accounts:
         self._owners.setdefault(place, Counter())[owner] += 1
 
     def _enter(self, uuid: UUID, digest: bytes, privilege: int) -> None:
-        place, _ = self._where[uuid]
-        account = self._accounts.setdefault(digest, _Account())
+        self._at(uuid, digest).systems.add(uuid)
+        account = self._accounts[digest]
         account.systems.add(uuid)
-        account.at.setdefault(place, _Here()).systems.add(uuid)
         account.limits.pop(uuid, None)
         if privilege < ADMINISTRATOR:
             account.limits[uuid] = privilege
+
+    def _at(self, uuid: UUID, digest: bytes) -> _Here:
+        """What an account has where this BMC is."""
+        place, _ = self._where[uuid]
+        return self._accounts.setdefault(digest, _Account()).at.setdefault(place, _Here())
 
     def numbered(self, config: BmcConfig, users: Sequence[User]) -> dict[int, bytes]:
         """The accounts of a BMC's users by number, also of those that may not log in now, and
@@ -242,6 +254,7 @@ class Accounts:
         account.limits.pop(uuid, None)
         here = account.at[place]
         here.systems.discard(uuid)
+        here.untried.discard(uuid)
         if not here.systems:
             for session in list(here.sessions.values()):
                 self.log_out(session)
@@ -290,6 +303,26 @@ class Accounts:
         """The account with these credentials at this place, None for wrong ones."""
         found = (self._digest(owner, username, password) for owner in self.owners(place))
         return next((each for each in found if self.is_at(each, place)), None)
+
+    def untried(self, account: bytes, place: Place) -> UUID | None:
+        """A BMC at this place whose client gave a user this account's name and password, with which
+        no one has logged in since; None: there is none.
+        """
+        return next(iter(self._here(account, place).untried), None)
+
+    def tried(self, account: bytes, place: Place) -> None:
+        """Someone logs in with it."""
+        self._here(account, place).untried.clear()
+
+    def is_open(self, account: bytes, place: Place) -> bool:
+        """Whether it is that of those who do not log in at this place."""
+        return any(account == self._open(owner) for owner in self.owners(place))
+
+    def all_are_open(self, place: Place) -> bool:
+        """Whether no BMC at this place needs a login."""
+        known = self._owners.get(place, Counter())
+        is_open = (len(self._here(self._open(each), place).systems) for each in known)
+        return sum(is_open) == known.total()
 
     def open_at(self, place: Place) -> bytes | None:
         """The account of those who do not log in at this place."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from uuid import UUID
 
-from nospoon.bmc.users import OWNER, User, added
+from nospoon.bmc.users import LAST, OWNER, User, added
 
 Place = tuple[str, int]
 """An address, perhaps that of all of its family, and a port."""
@@ -47,6 +47,11 @@ class Directory:
                 del here[account]
         if not here:
             self._at.pop(place, None)
+
+    def having(self, name: str, place: Place) -> int:
+        """How many BMCs here have a user of this name; one that has two counts twice."""
+        here = self._at.get(place, {})
+        return sum(len(here.get((number, name), ())) for number in range(OWNER, LAST + 1))
 
     def at(self, *places: Place) -> Mapping[Account, AbstractSet[UUID]]:
         """Users of the BMCs at these places, and the BMCs that have each; to be looked at."""

@@ -366,6 +366,10 @@ class BmcService:
         address, port = place
         return self._directory.at(*{(address, port), (_any(address), port)})
 
+    def having(self, name: str, endpoint: tuple[str, int]) -> int:
+        """How many of the BMCs there have a user of this name, as `users_at`."""
+        return self._directory.having(name, endpoint)
+
     def _redfish_is_at(self, uuid: UUID, place: tuple[str, int]) -> bool:
         served = self._served.get(uuid)
         return served is not None and _is_at(served.bmc, place)

@@ -215,7 +215,14 @@ def _shown(account: _Account) -> dict[str, Any]:
     }
 
 
+def _need_login(exchange: Exchange) -> None:
+    """Others may log in with what is made here: to BMCs that need no login, too."""
+    if exchange.accounts.is_open(exchange.account, exchange.place):
+        raise errors.unauthorized(exchange.path)
+
+
 def _need_administrator(exchange: Exchange) -> None:
+    _need_login(exchange)
     if not _is_administrator(exchange):
         raise errors.forbidden()
 
@@ -270,6 +277,7 @@ def _free(seen: Iterable[Account]) -> int:
 
 
 async def _patch(exchange: Exchange) -> Response:
+    _need_login(exchange)
     body = await exchange.body()
     async with _turn(exchange):
         return await _patched(exchange, body)

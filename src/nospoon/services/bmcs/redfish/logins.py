@@ -31,26 +31,66 @@ async def account_of(exchange: Exchange, username: str, password: str) -> bytes:
 
     Attempts that wait, wait in a queue: many at once are no quicker than one after the other.
     """
-    failures = exchange.accounts.failures
+    failures, guesses = exchange.accounts.failures, exchange.accounts.guesses
     place, source = exchange.request.scope["server"], _source(exchange)
-    waiting = failures.queue(place, source, username, now=clock.monotonic())
-    if waiting is None:
-        raise errors.too_many_logins()
-    if waiting:
-        await asyncio.sleep(waiting)
+    now = clock.monotonic()
+    waiting = (failures.queue(place, source, username, now=now),
+               guesses.queue(exchange.place, source, username, now=now))  # fmt: skip
+    await _wait(*waiting)
     account = exchange.accounts.find(exchange.place, username, password)
+    if account is not None and await _is_guess(exchange, account, username):
+        account = exchange.accounts.find(exchange.place, username, password)
     if exchange.accounts.has_hashes(exchange.place):
         account = await _beside_hashes(exchange, account, (username, password))
     if account is not None and exchange.log_in(account):
         failures.worked(place, source, username)
         return account
-    if needs_no_login(exchange):  # clients that always send credentials send any
+    needs_none = needs_no_login(exchange)
+    _count_guess(exchange, username, password, needs_none=needs_none)
+    if needs_none:  # clients that always send credentials send any
         return exchange.account
     count = failures.failed(place, source, username, now=clock.monotonic())
     exchange.accounts.log.warning(
         "login failed", by="Redfish", peer=source, at=str(place), account=username[:32], times=count
     )
     raise errors.unauthorized(exchange.path)
+
+
+def _count_guess(exchange: Exchange, username: str, password: str, *, needs_none: bool) -> None:
+    """A login failed, perhaps of who may use some BMC here and guesses at another. `needs_none`:
+    because some need no login.
+    """
+    accounts, place = exchange.accounts, exchange.place
+    having = exchange.service.having(username, place)
+    if having > 1 or (having and needs_none and not accounts.all_are_open(place)):
+        pair, now = accounts.pair(0, username, password), clock.monotonic()
+        accounts.guesses.failed(place, _source(exchange), username, pair, now=now)
+
+
+async def _wait(*seconds: float | None) -> None:
+    """The longest of these. Raises `RedfishError` where one is None: too many wait already."""
+    longest = 0.0
+    for each in seconds:
+        if each is None:
+            raise errors.too_many_logins()
+        longest = max(longest, each)
+    if longest:
+        await asyncio.sleep(longest)
+
+
+async def _is_guess(exchange: Exchange, account: bytes, username: str) -> bool:
+    """Whether this login may be a guess at other BMCs here, made by a client of one of them. It
+    has waited then. Raises `RedfishError` where too many wait.
+    """
+    accounts, place = exchange.accounts, exchange.place
+    bmc = accounts.untried(account, place)
+    if bmc is None or exchange.service.having(username, place) < 2:
+        return False
+    await _wait(accounts.guesses.queue_user(place, bmc, username, now=clock.monotonic()))
+    if accounts.untried(account, place) is not None:
+        accounts.guesses.tried_user(place, bmc, username, now=clock.monotonic())
+        accounts.tried(account, place)
+    return True
 
 
 async def _beside_hashes(
