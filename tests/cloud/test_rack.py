@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import openstack
 import pytest
 from openstack.connection import Connection
 
-import openstack
 from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
