@@ -28,6 +28,7 @@ from nospoon.clusterfile.ironic import (
 )
 from nospoon.clusterfile.models import AdoptSection, ClusterFile, HostSection, NetworkSection
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
+from nospoon.clusterfile.openstack import OpenStackSection
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack, private_rack
 
@@ -51,6 +52,7 @@ LEFT = (
 )
 ADOPTED = "tests/e2e/test_adopted.py::test_other_adoptions_are_other_nodes"
 CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_image"
+CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_rules"
 ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (ClusterFile, "cluster"): "tests/e2e/test_changes.py::test_another_name_is_another_cluster",
     (HostSection, "libvirt"): "tests/e2e/test_places.py::"
@@ -61,6 +63,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     "test_another_address_of_a_host_leads_the_tunnels_there",
     (NetworkSection, "overlay"): "tests/fleet/test_overlays.py::"
     "test_a_tunnel_that_is_gone_is_drift_and_mended_and_down_leaves_none",
+    **{(OpenStackSection, name): CLOUDS for name in OpenStackSection.model_fields},
     (NicSection, "pxe"): ENROLLED,
     (DiskSection, "checksum"): CHECKSUM,
     **{(SimulatedSection, name): SIMULATED for name in SimulatedSection.model_fields},

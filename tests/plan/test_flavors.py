@@ -8,7 +8,9 @@ import pytest
 
 from nospoon.model.cluster import Arch, Disk, Firmware, Node
 from nospoon.model.host_facts import HostFacts, SizeOffered
+from nospoon.model.resources import MachineDisk
 from nospoon.plan.flavors import chosen, lacking
+from nospoon.testing.probed import MACHINE
 
 GIB = 1 << 30
 SIZES = (
@@ -44,12 +46,15 @@ def test_the_smallest_that_fits_is_taken(wanted: Node, name: str) -> None:
 
 
 def test_a_node_keeps_the_size_that_it_has_while_it_fits() -> None:
-    size = chosen(node(1, GIB, GIB), FACTS, kept="medium")
-    assert size is not None
-    assert size.name == "medium"
-    grown = chosen(node(3, GIB, GIB), FACTS, kept="medium")
-    assert grown is not None
-    assert grown.name == "large"
+    disks = (MachineDisk("n-0", "virtio", serial="", size=GIB),)
+    for flavor in ("medium", "one that the file does not allow any more"):
+        made = replace(MACHINE, flavor=flavor, cpus=2, memory=4 * GIB, disks=disks)
+        size = chosen(node(1, GIB, GIB), FACTS, made)
+        assert size is not None
+        assert (size.name, size.cpus, size.memory) == (flavor, 2, 4 * GIB)
+        grown = chosen(node(3, GIB, GIB), FACTS, made)
+        assert grown is not None
+        assert grown.name == "large"
 
 
 def test_what_no_size_has_is_told_with_what_there_is() -> None:

@@ -269,8 +269,8 @@ class Planner:
             adopted=seen.adopted,
             boot_port=self._boot_port(),
             certificate=certificate_digest(cluster, seen.uploads),
-            flavors={
-                each.key.name: each.shape.flavor
+            made={
+                each.key.name: each.shape
                 for each in seen.observed
                 if isinstance(each.shape, Machine)
             },

@@ -6,29 +6,45 @@ from __future__ import annotations
 
 from nospoon.model.cluster import Node
 from nospoon.model.host_facts import HostFacts, SizeOffered
+from nospoon.model.resources import Machine
 from nospoon.plan.words import counted, size
 
 GIB, SHOWN = 1 << 30, 5
 
 
 def disk_space(node: Node) -> int:
-    """Bytes of all disks of a node, each in whole GiB, as Nova counts them."""
-    return sum(-(-disk.size // GIB) * GIB for disk in node.disks)
+    """Bytes of all disks of a node, each in whole GiB."""
+    return sum(_whole(disk.size) for disk in node.disks)
 
 
-def chosen(node: Node, facts: HostFacts | None, kept: str = "") -> SizeOffered | None:
-    """The size of a node; None where it may have any, and where none fits. `kept`: name of the one
-    that it has.
+def chosen(node: Node, facts: HostFacts | None, made: Machine | None = None) -> SizeOffered | None:
+    """The size of a node; None where it may have any, and where none fits. `made`: the machine that
+    it has, whose size it keeps, also where the file does not allow that for others any more.
     """
-    fit = [
-        each
-        for each in (facts.sizes or () if facts is not None else ())
-        if each.memory >= node.memory and each.cpus >= node.cpus and each.disk >= disk_space(node)
-    ]
-    had = [each for each in fit if each.name == kept]
-    return min(
-        had or fit, key=lambda each: (each.memory, each.cpus, each.disk, each.id), default=None
-    )
+    if facts is None or facts.sizes is None:
+        return None
+    kept = had(made)
+    if kept is not None and _fits(node, kept):
+        return kept
+    fit = [each for each in facts.sizes if _fits(node, each)]
+    return min(fit, key=lambda each: (each.memory, each.cpus, each.disk, each.id), default=None)
+
+
+def had(made: Machine | None) -> SizeOffered | None:
+    """The size of a machine that is there, as far as it shows."""
+    if made is None or not made.flavor:
+        return None
+    disk = sum(_whole(each.size) for each in made.disks)
+    return SizeOffered(made.flavor, "", made.cpus, made.memory, disk)
+
+
+def _fits(node: Node, size: SizeOffered) -> bool:
+    return size.memory >= node.memory and size.cpus >= node.cpus and size.disk >= disk_space(node)
+
+
+def _whole(size: int) -> int:
+    """In whole GiB, as Nova counts them."""
+    return -(-size // GIB) * GIB
 
 
 def lacking(node: Node, facts: HostFacts) -> str:

@@ -76,7 +76,7 @@ class Surroundings:
     `pool_roots` by host; `images` by their `source`; `credentials_keys` by node;
     `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives. `boot_port`:
     where boot scripts are served by HTTP. `adopted`: machines of others that are nodes, by UUID.
-    `flavors`: what the machines of nodes have, by node.
+    `made`: the machines that nodes have, by node.
     """
 
     pool_roots: Mapping[str, str]
@@ -86,7 +86,7 @@ class Surroundings:
     certificate: str = ""
     boot_port: int = 8069
     adopted: Mapping[UUID, Adoptable] = field(default_factory=dict)
-    flavors: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, Machine] = field(default_factory=dict)
 
 
 def resolve(
@@ -342,8 +342,8 @@ class _Resolver:
     def _machine(self, node: Node, host: Host, uuid: UUID) -> Machine:
         if node.adopted is not None:  # what it is, its owner decides
             return replace(self.around.adopted[uuid].machine, pool=self.pool)
-        kept = self.around.flavors.get(node.name, "")
-        size = chosen(node, self.around.facts.get(host.name), kept)
+        made = self.around.made.get(node.name)
+        size = chosen(node, self.around.facts.get(host.name), made)
         return Machine(
             uuid=uuid,
             cpus=size.cpus if size is not None else node.cpus,

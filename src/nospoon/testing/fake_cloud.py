@@ -46,7 +46,8 @@ class Rule:
 class FakeCloud:
     """`calls`: how often each kind of call came; `log`: all of them, in order. `rules`: faults.
 
-    `heard`: is called with each call that was carried out and is not answered yet.
+    `regions`: others, by the URLs of their clouds. `heard`: is called with each call that was
+    carried out and is not answered yet.
     """
 
     url: str = ""
@@ -63,6 +64,7 @@ class FakeCloud:
     log: list[str] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     heard: Callable[[str], None] | None = None
+    regions: dict[str, str] = field(default_factory=dict)
     tokens: int = 0
     ticks: int = 0
 
@@ -141,8 +143,9 @@ class FakeCloud:
             {
                 "type": kind, "name": kind,
                 "endpoints": [
-                    {"interface": "public", "region": "RegionOne", "region_id": "RegionOne",
-                     "url": f"{self.url}/{place}", "id": kind}
+                    {"interface": "public", "region": region, "region_id": region,
+                     "url": f"{url}/{place}", "id": f"{kind}-{region}"}
+                    for region, url in {"RegionOne": self.url, **self.regions}.items()
                 ],
             }
             for kind, place in names.items()

@@ -1,0 +1,68 @@
+"""Changes of a host that is a project of a cloud: what stays, what is replaced, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.rack import private_rack
+
+CLUSTER = """
+cluster: changing
+hosts:
+  cloud:
+    openstack:
+      cloud: {settings}
+      flavors: [{flavor}]
+      boot_address: {address}
+{more}
+    physnets: {{external: external}}
+networks: {{external: {{physnet: external}}}}
+nodes: [{{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
+  nics: [{{network: external}}]}}]
+"""
+
+
+def text(cloud: FakeCloud, **changes: str) -> str:
+    settings = json.dumps({"name": "mine", **cloud.settings})
+    usual = {"settings": settings, "flavor": "metal.512", "address": "127.0.0.1", "more": ""}
+    return CLUSTER.format(**{**usual, **changes})
+
+
+def own(cloud: FakeCloud) -> None:
+    cloud.networks["n0"]["project_id"] = "0" * 32
+
+
+async def test_changes_of_a_cloud_follow_their_rules() -> None:
+    async with fake_cloud() as cloud, fake_cloud() as other:
+        own(cloud)
+        own(other)
+        cloud.regions["RegionTwo"] = other.url
+        with private_rack() as rack:
+            bmc = rack.bmc()
+
+            async def plan(**changes: str) -> dict[str, str]:
+                """Kind -> action."""
+                file = rack.file(text(cloud, **changes) + bmc, "changed.yaml")
+                told: Any = await asyncio.to_thread(rack.json, "plan", file)
+                return {each["kind"]: each["action"] for each in told["steps"]}
+
+            async def refused(content: str) -> str:
+                file = rack.file(content + bmc, "changed.yaml")
+                done = await asyncio.to_thread(lambda: rack.run("plan", file, status=1))
+                return done.stderr
+
+            file = rack.file(text(cloud) + bmc)
+            await asyncio.to_thread(rack.run, "up", file, "--yes")
+            assert await plan() == {}
+            assert await plan(flavor="metal.2048") == {}, "nodes keep the flavor that they have"
+            assert await plan(address="127.0.0.2") == {"boot-image": "replace"}
+            zone = await plan(more="      availability_zone: other")
+            assert zone == {"machine": "replace"}
+            left = "there is still what is the cluster's"
+            assert left in await refused(text(other))
+            assert left in await refused(text(cloud, more="      region: RegionTwo"))
+            await asyncio.to_thread(rack.run, "down", "changing", "--yes")
+            assert not cloud.servers
