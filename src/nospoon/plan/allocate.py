@@ -319,7 +319,7 @@ def _endpoints(
             continue
         if cluster.addressing.pool is None and BmcProtocol.IPMI not in node.bmc:
             address = str(cluster.addressing.address)
-            yield node.name, Endpoint(address, 0, redfish)
+            yield node.name, Endpoint(address, 0, _of_node(node, redfish))
             continue
         endpoint = next(free, None)
         if endpoint is None:
