@@ -72,9 +72,9 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
             await _remove(state, found)
             found = None
         if found is None or not found.where.alive:
-            await interfaces.disconnect(wanted)
-            await interfaces.refuse_overlap(wanted)
             with namespaces.listening([wanted.port(api) for api in Api]) as listeners:
+                await interfaces.disconnect(wanted)  # of one that ended: who runs has the ports
+                await interfaces.refuse_overlap(wanted)
                 await environment.ensure(cache, NAME, LOCK_FILE)
                 preparation.prepare(wanted, state=state, made=made)
                 where = await namespaces.begin(state, listeners)
