@@ -151,3 +151,12 @@ CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", Path.home() / ".cache/nospoon-
 def probe() -> Probe:
     """The probe, kept between runs: building it takes ten seconds and 70 MB of downloads."""
     return asyncio.run(build(CACHE, arch=Arch.X86_64))
+
+
+@pytest.fixture
+async def url(authority: ToldAuthority, peers: Peers) -> AsyncIterator[str]:
+    """A server on loopback, by the address that guests know it by."""
+    listeners = HttpListeners(create_app(authority, peers, ready=lambda: True), port=0)
+    await listeners.open("127.0.0.1")
+    yield f"http://10.0.2.2:{listeners.port}"
+    await listeners.close_all()

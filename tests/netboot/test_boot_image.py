@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,11 +11,8 @@ import pytest
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
 from nospoon.protocols.ipxe import starters
-from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.iso import build_boot_image, build_boot_iso
-from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer
-from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing import disks, guests
 from nospoon.testing.netboot import Guest, Hardware, ToldAuthority, running, served
 
@@ -43,15 +39,6 @@ def layout(image: Path, tftp: Path, disk: Path, firmware: Firmware) -> list[str]
         *("-drive", f"file={disk},format=raw,if=none,id=d"),
         *("-device", f"{device},drive=d"),
     ]
-
-
-@pytest.fixture
-async def url(authority: ToldAuthority, peers: Peers) -> AsyncIterator[str]:
-    """A server on loopback, by the address that guests know it by."""
-    listeners = HttpListeners(create_app(authority, peers, ready=lambda: True), port=0)
-    await listeners.open("127.0.0.1")
-    yield f"http://10.0.2.2:{listeners.port}"
-    await listeners.close_all()
 
 
 @pytest.fixture

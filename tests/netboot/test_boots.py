@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -18,11 +18,8 @@ from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import FIRMWARE_TAKES
 from nospoon.runtime import clock
 from nospoon.services.netboot.driver import NetbootDriver
-from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.iso import build_boot_iso
-from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
-from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing import disks, guests
 from nospoon.testing.netboot import TOKEN, Hardware, ToldAuthority, running, served
 
@@ -184,15 +181,6 @@ def session(iso: Path) -> list[str]:
         *("-drive", f"file={iso},media=cdrom,if=none,id=cd,readonly=on"),
         *("-device", "ide-cd,drive=cd,bootindex=1"),
     ]
-
-
-@pytest.fixture
-async def url(authority: ToldAuthority, peers: Peers) -> AsyncIterator[str]:
-    """A server on loopback, by the address that guests know it by."""
-    listeners = HttpListeners(create_app(authority, peers, ready=lambda: True), port=0)
-    await listeners.open("127.0.0.1")
-    yield f"http://10.0.2.2:{listeners.port}"
-    await listeners.close_all()
 
 
 @pytest.fixture
