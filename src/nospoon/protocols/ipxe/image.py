@@ -77,7 +77,8 @@ def _device(offer: Offer, number: int) -> Iterator[str]:
             yield "echo nospoon: boot the disk"
             yield from _disk(number)
         case Offer(device=BootDevice.HTTP | BootDevice.CDROM as device, uri=uri) if uri:
-            yield f"echo nospoon: boot {device} {plain(place := ''.join(uri.split()))}"
+            place = "".join(uri.split())
+            yield f"echo nospoon: boot {device} {plain(place.removeprefix(BASE))}"
             image = device is BootDevice.CDROM or is_image(place)
             yield f"{'sanboot --no-describe' if image else 'chain --autofree'} {place} ||"
         case Offer(device=device, refusal=refusal):
