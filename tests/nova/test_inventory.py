@@ -17,7 +17,7 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Key, Kind, OwnerTag, Resource
 from nospoon.plan.enrol import PLACE
-from nospoon.providers.nova.api import words_of
+from nospoon.providers.answers import words_of
 from nospoon.providers.nova.inventory import InventoryDriver
 from nospoon.testing.ironic import until
 from nospoon.testing.openstack import Cloud

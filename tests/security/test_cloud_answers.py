@@ -18,13 +18,12 @@ import requests
 
 from nospoon.errors import HostUnreachable, NospoonError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import MAX_TEXT, MAX_TOLD, decoded, judged
+from nospoon.providers.answers import MAX_TEXT, MAX_TOLD, decoded, judged, words_of
 from nospoon.providers.bounded_http import MAX_ANSWER, MAX_SECONDS, MAX_VALUES, BoundedAdapter
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.clouds import connection
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.errors import said
-from nospoon.providers.nova.api import words_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Support for InfluxDB"),

@@ -67,7 +67,7 @@ class Connections:
         return OpenStackConnection(
             host,
             self.deployment,
-            self.login(cloud.login),
+            partial(self.login, cloud.login),
             reach=self.reach,
             build_image=self.builds.boot_image,
             records=self.records,

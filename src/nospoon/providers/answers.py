@@ -85,6 +85,21 @@ def said_json(text: str) -> Any:
         return None
 
 
+def words_of(text: str) -> str:
+    """The words of a fault: Nova and Neutron wrap them in one key, Placement in a list of errors as
+    well; Glance answers with HTML.
+    """
+    told = said_json(text)
+    if told is None:
+        return " ".join(text.split())[:MAX_TOLD]
+    inner = next(iter(told.values()), "") if isinstance(told, dict) else told
+    if isinstance(inner, list) and inner:
+        inner = inner[0]
+    if isinstance(inner, dict):
+        inner = inner.get("message") or inner.get("detail") or inner
+    return str(inner)[:MAX_TOLD]
+
+
 def judged(answer: Any, call: str, *, said: Callable[[str], str]) -> Any:
     """The body of an answer, decoded, None for an empty one. `call` says who was asked for what;
     `said` finds the words in the body of a refusal. Raises `Gone` (404), `Conflict` (409),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from nospoon.errors import MissingTool, ProviderError
+from nospoon.errors import HostUnreachable, MissingTool, ProviderError
 from nospoon.model.cloud import refused
-from nospoon.providers.answers import PATIENCE
+from nospoon.providers.answers import PATIENCE, refusal
 from nospoon.runtime.reach import ANYWHERE, Reach
+from nospoon.runtime.reasons import reason
 
 
 def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE) -> Any:
@@ -40,6 +42,22 @@ def login_errors(purpose: str) -> Any:
     except ImportError as error:
         raise _missing(purpose) from error
     return exceptions
+
+
+@contextmanager
+def failures_of(service: str, purpose: str) -> Iterator[None]:
+    """What keystoneauth raises within is raised as `HostUnreachable` and `ProviderError` of this
+    service, such as "Nova of cloud mine".
+    """
+    exceptions = login_errors(purpose)
+    try:
+        yield
+    except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
+        raise HostUnreachable(f"{service} does not answer: {reason(error)}") from error
+    except exceptions.ClientException as error:
+        raise ProviderError(f"{service}: {refusal(error)}") from error
+    except RecursionError as error:  # of keystoneauth's own look at a service
+        raise HostUnreachable(f"{service} answers with no JSON") from error
 
 
 def _missing(purpose: str) -> MissingTool:

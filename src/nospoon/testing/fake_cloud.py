@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +22,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from nospoon.model.cluster import Host
+from nospoon.model.connections import ConnectionKind, OpenStack
+from nospoon.providers.openstack.around import AtHome, everywhere
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.drives import KeptMedia
+from nospoon.runtime.reach import ANYWHERE
 from nospoon.runtime.tasks import Tasks
 
 Json = dict[str, Any]
@@ -358,3 +365,32 @@ async def fake_cloud() -> AsyncIterator[FakeCloud]:
         server.should_exit = True
         await asyncio.wait([serving])
         await tasks.close()
+
+
+@asynccontextmanager
+async def connected(
+    cloud: FakeCloud, directory: Path, *, at_home: AtHome = everywhere
+) -> AsyncIterator[OpenStackConnection]:
+    """A connection to it under the host name `cloud`; what it keeps is in `directory`."""
+    (directory / "image.iso").write_bytes(b"an image".ljust(4096))
+
+    async def build(url: str) -> Path:
+        del url
+        return directory / "image.iso"
+
+    at = OpenStack("mine", "http://keystone p")
+    made = OpenStackConnection(
+        Host("cloud", ConnectionKind.OPENSTACK, uri="", openstack=at),
+        "kit",
+        lambda: cloud.settings,
+        reach=ANYWHERE,
+        build_image=build,
+        records=directory,
+        media=KeptMedia(directory / "media"),
+        pause=0.01,
+        at_home=at_home,
+    )
+    try:
+        yield made
+    finally:
+        await made.close()

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import MAX_TOLD, answered, judged, refusal, said_json
+from nospoon.providers.answers import answered, judged, words_of
 from nospoon.providers.cloud_calls import Calls, Means
-from nospoon.providers.clouds import connection, login_errors
+from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.reach import Reach
-from nospoon.runtime.reasons import reason
 
 PARALLEL = 4
 PURPOSE = "make flavors"
@@ -52,9 +50,7 @@ class Api:
         return judged(answer, f"{self.service.name}'s {method} {path}", said=words_of)
 
     def _guarded(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        exceptions = login_errors(PURPOSE)
-        name = self.service.name
-        try:
+        with failures_of(f"{self.service.name} of {self.place}", PURPOSE):
             if self._adapter is None:
                 self._adapter = _adapter(self.place, self.service, self._reach)
             more = {} if body is None else {"json": body}
@@ -62,27 +58,6 @@ class Api:
             return answered(
                 self._adapter, path, method, microversion=version, raise_exc=False, **more
             )
-        except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
-            raise HostUnreachable(
-                f"{name} of {self.place} does not answer: {reason(error)}"
-            ) from error
-        except exceptions.ClientException as error:
-            raise ProviderError(f"{name} of {self.place}: {refusal(error)}") from error
-        except RecursionError as error:  # of keystoneauth's own look at a service
-            raise HostUnreachable(f"{name} of {self.place} answers with no JSON") from error
-
-
-def words_of(text: str) -> str:
-    """The fault's words: Nova wraps them in one key, Placement in a list of errors as well."""
-    told = said_json(text)
-    if told is None:
-        return text[:MAX_TOLD]
-    inner = next(iter(told.values()), "") if isinstance(told, dict) else told
-    if isinstance(inner, list) and inner:
-        inner = inner[0]
-    if isinstance(inner, dict):
-        inner = inner.get("message") or inner.get("detail") or inner
-    return str(inner)[:MAX_TOLD]
 
 
 def _adapter(place: IronicPlace, service: Service, reach: Reach) -> Any:

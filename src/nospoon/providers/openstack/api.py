@@ -13,12 +13,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from nospoon.errors import Gone, HostUnreachable, ProviderError
-from nospoon.providers.answers import MAX_TOLD, answered, judged, refusal, said_json
+from nospoon.errors import Gone, ProviderError
+from nospoon.providers.answers import answered, judged, words_of
 from nospoon.providers.cloud_calls import Calls, Means
-from nospoon.providers.clouds import connection, login_errors
+from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.paced import paced
-from nospoon.runtime.reasons import reason
 
 PARALLEL = 8
 PURPOSE = "use a cloud"
@@ -70,7 +69,7 @@ def _page(name: str, read: Callable[[Any], Any], answer: Any) -> _Page:
 class Api:
     """Calls with one login. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
 
-    def __init__(self, name: str, settings: Mapping[str, Any], means: Means) -> None:
+    def __init__(self, name: str, settings: Callable[[], Mapping[str, Any]], means: Means) -> None:
         self.name = name
         self._settings, self._reach = settings, means.reach
         self._calls = Calls(means.threads, parallel=PARALLEL)
@@ -141,11 +140,9 @@ class Api:
         return await self._calls.run(self._project)
 
     def _project(self) -> str:
-        try:
+        with failures_of(f"Keystone of cloud {self.name}", PURPOSE):
             self._adapter(Service.NOVA)
             return str(self._connection.session.get_project_id() or "")
-        except login_errors(PURPOSE).ClientException as error:
-            raise ProviderError(f"cloud {self.name}: {refusal(error)}") from error
 
     def _asked(
         self,
@@ -159,22 +156,13 @@ class Api:
         last: bool,
     ) -> tuple[Any, float | None]:
         """An answer as it was read, and after how many seconds to ask again; None: not any more."""
-        exceptions = login_errors(PURPOSE)
         more: dict[str, Any] = {} if body is None else {"json": body}
         if service is Service.NOVA:
             more["microversion"] = MICROVERSION
         called, rests = CALLED[service], list[float]()
-        try:
+        with failures_of(f"{called} of cloud {self.name}", PURPOSE):
             watched = _Watched(self._adapter(service), rests)
             answer = answered(watched, path, method, raise_exc=False, **more, **how)
-        except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
-            raise HostUnreachable(
-                f"{called} of cloud {self.name} does not answer: {reason(error)}"
-            ) from error
-        except exceptions.ClientException as error:
-            raise ProviderError(f"{called} of cloud {self.name}: {refusal(error)}") from error
-        except RecursionError as error:  # of keystoneauth's own look at a service
-            raise HostUnreachable(f"{called} of cloud {self.name} answers with no JSON") from error
         put_off = answer.status_code == TOO_MANY or (
             answer.status_code == UNAVAILABLE and method in {"GET", "DELETE", "PUT"}
         )
@@ -185,7 +173,7 @@ class Api:
 
     def _adapter(self, service: Service) -> Any:
         if self._connection is None:
-            self._connection = connection(self._settings, purpose=PURPOSE, reach=self._reach)
+            self._connection = connection(self._settings(), purpose=PURPOSE, reach=self._reach)
         return getattr(self._connection, service)
 
 
@@ -200,14 +188,3 @@ class _Watched:
         rest = answer.headers.get("Retry-After", "")
         self._rests.append(float(rest[:9]) if rest.isdecimal() else 1.0)
         return answer
-
-
-def words_of(text: str) -> str:
-    """A fault's words: Nova wraps them in one key, Neutron in `NeutronError`; Glance has HTML."""
-    fault = said_json(text)
-    if not isinstance(fault, dict):
-        return " ".join(text.split())[:MAX_TOLD]
-    inner = next(iter(fault.values()), "")
-    if isinstance(inner, dict):
-        inner = inner.get("message") or inner.get("detail") or inner
-    return str(inner)[:MAX_TOLD]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,15 @@ MOST_FLAVORS = 1000
 
 @understood
 class OpenStackConnection:
-    """A `Connection`. `settings`: openstacksdk's, of the cloud; `records`: directory for
-    consoles; `media`: what is in CD drives; `pause`: as `Around` has it.
+    """A `Connection`. `settings`: of openstacksdk, asked for when it is first needed; `records`:
+    directory for consoles; `media`: what is in CD drives; `pause`: as `Around` has it.
     """
 
     def __init__(
         self,
         host: Host,
         deployment: str,
-        settings: Mapping[str, Any],
+        settings: Callable[[], Mapping[str, Any]],
         *,
         reach: Reach,
         build_image: BuildImage,
@@ -107,15 +108,9 @@ class OpenStackConnection:
         del pools, volumes
         networks = await self._around.networks()
         cpus, memory, most = await self._room()
-        can = HostFacts.of_one_that(await self.capabilities())
         own = await self._api.project()
-        return HostFacts(
-            firmwares=can.firmwares,
-            archs=can.archs,
-            tpm=can.tpm,
-            managed_networks=can.managed_networks,
-            anti_spoofing=can.anti_spoofing,
-            identity=can.identity,
+        return replace(
+            HostFacts.of_one_that(await self.capabilities()),
             cpus=cpus,
             memory=memory,
             most=most,

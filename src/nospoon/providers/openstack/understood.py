@@ -6,11 +6,15 @@ Whoever wrote the file chose the cloud, so what it answers may be anything.
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import AsyncIterator, Callable
 from functools import wraps
 from typing import Any, TypeVar
 
 from nospoon.errors import ProviderError
+from nospoon.runtime.log_rate import RateLimitedLog
+
+log = RateLimitedLog()
 
 ODD = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 """What comes of a value that is missing, or of another type."""
@@ -53,6 +57,9 @@ def _stream(call: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncItera
 
 
 def _odd(error: Exception) -> ProviderError:
+    """It may be a mistake of nospoon, too: the log has the line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    log.warning("odd answer of a cloud", error=repr(error)[:200], at=f"{frame.name}:{frame.lineno}")
     return ProviderError(
         f"the cloud answers something else than its API says ({type(error).__name__}: "
         f"{str(error)[:100]})",
