@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nospoon.model.resources import Image, Key, Kind, Link, Resource
+from nospoon.model.resources import Image, Key, Kind, Link, Machine, Resource
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.conformance import Bench, DriverPromises, Stranger
+from nospoon.testing.conformance import Bench, DriverPromises, Stranger, any_rack, make
 from nospoon.testing.fake_cloud import PROJECT, FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -56,3 +56,22 @@ def test_its_kinds_are_those_of_a_cloud(connection: OpenStackConnection) -> None
     kinds = {Kind.NETWORK, Kind.PORT, Kind.BOOT_IMAGE, Kind.MACHINE}
     assert set(connection.drivers) == kinds
     assert Key(Kind.PORT, "cloud", "n-0") in {Key(kind, "cloud", "n-0") for kind in kinds}
+
+
+async def test_a_port_that_was_replaced_is_plugged_in_again(
+    cloud: FakeCloud, connection: OpenStackConnection, bench: Bench
+) -> None:
+    rack = any_rack(bench)
+    await make(bench, *rack.all)
+    (server,) = cloud.servers
+    (port,) = (each for each in cloud.ports if cloud.ports[each]["device_id"] == server)
+    del cloud.ports[port]
+    (seen,) = await connection.drivers[Kind.MACHINE].observe(bench.cluster)
+    assert isinstance(seen.shape, Machine)
+    assert not seen.shape.nics
+    await make(bench, *rack.all[:-1])
+    await connection.drivers[Kind.MACHINE].change(seen, rack.machine, bench.tag)
+    (record,) = cloud.ports.values()
+    assert record["device_id"] == server
+    (seen,) = await connection.drivers[Kind.MACHINE].observe(bench.cluster)
+    assert seen.shape == rack.machine.shape

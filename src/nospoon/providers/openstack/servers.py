@@ -39,7 +39,7 @@ SOON, SELDOM = 4, 20
 does.
 """
 RESTLESS = 60.0
-"""Seconds for which a server may still change that was tagged to."""
+"""Seconds for which a server may still change after a command."""
 CONSOLES = 8
 """Logs that are asked for at a time."""
 BUSY = "task_state"
@@ -102,8 +102,8 @@ class ServerDriver:
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
-        """It is off when this returns: Nova starts what it builds, and our image waits to be tagged
-        what to boot.
+        """It is off when this returns: Nova starts what it builds, and the boot image waits for an
+        answer.
         """
         shape = _machine(resource)
         there = await self._roster.of(shape.uuid)
@@ -154,7 +154,7 @@ class ServerDriver:
             "name": f"{tag.name}-{resource.key.name}",
             "imageRef": image,
             "flavorRef": await self._flavor(shape.flavor),
-            "networks": [{"port": port} for port in ports] or "none",
+            "networks": [{"port": port["id"]} for port in ports] or "none",
             "block_device_mapping_v2": [cd, *disks],
             "metadata": metadata(resource.key.name, shape, tag),
             **({"availability_zone": shape.zone} if shape.zone else {}),
@@ -183,11 +183,12 @@ class ServerDriver:
             await asyncio.sleep(self._around.pause)
         raise ProviderError(f"server {id_} is not built after {BUILD * self._around.pause:.0f} s")
 
-    async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> str:
+    async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> Mapping[str, Any]:
         listed = self._around.api.listed(Service.NEUTRON, "/ports", {"mac_address": mac})
         async for record in listed:
             if self._around.is_own(tag_of(record), tag.cluster):
-                return str(record["id"])
+                found: Mapping[str, Any] = record
+                return found
         raise Gone(f"{resource.key} has no port with MAC {mac}", hint="Run `nospoon up` again.")
 
     async def _image(self, shape: Machine, tag: OwnerTag) -> str:
@@ -209,18 +210,19 @@ class ServerDriver:
         )
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        before, shape = observed.shape, _machine(desired)
-        assert isinstance(before, Machine), "machine keys have machine shapes"
+        del observed
+        shape = _machine(desired)
         server = await self._must(shape.uuid)
         self._around.refuse_others(desired.key, server.tagged, tag)
         if not server.made:
             await self._built(str(server.id))
             await self._finish(shape.uuid)
-        had, wanted = {nic.mac for nic in before.nics}, {nic.mac for nic in shape.nics}
         path = f"/servers/{server.id}"
-        for mac in sorted(wanted - had):
-            body = {"interfaceAttachment": {"port_id": await self._port(desired, mac, tag)}}
-            await self._around.api.call(Service.NOVA, "POST", f"{path}/os-interface", body)
+        for nic in shape.nics:
+            port = await self._port(desired, nic.mac, tag)
+            if port["device_id"] != str(server.id):  # a port that goes is unplugged by Neutron
+                body = {"interfaceAttachment": {"port_id": port["id"]}}
+                await self._around.api.call(Service.NOVA, "POST", f"{path}/os-interface", body)
         tagged = {"metadata": {**metadata(desired.key.name, shape, tag), MADE: "yes"}}
         await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", tagged)
 
@@ -254,7 +256,7 @@ class ServerDriver:
             return
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
-        """`boot` is not tagged: the image asks for it."""
+        """`boot` is not needed: the boot image asks for it."""
         del boot
         await self._read_console(machine)
         server = await self._must(machine)
