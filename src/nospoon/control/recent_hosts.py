@@ -51,11 +51,9 @@ class RecentHosts:
 
 def _name(host: Host) -> str:
     """A cloud has one for each login."""
-    return host.openstack.login if host.openstack is not None else host.name
+    return host.login or host.name
 
 
 def _place(host: Host) -> Place:
     """All clouds of a user are one: each login there has threads of its own."""
-    if host.openstack is not None:
-        return host.kind, "", ""
-    return host.place
+    return (host.kind, "", "") if host.login else host.place

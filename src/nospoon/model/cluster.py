@@ -113,6 +113,21 @@ class Host:
                 return Simulated(self.simulation)
 
     @property
+    def login(self) -> str:
+        """The name of its login, "" for a host that has none."""
+        return self.openstack.login if self.openstack is not None else ""
+
+    @property
+    def boot_address(self) -> str:
+        """Where its boot images ask, "" for a host that has none."""
+        return self.openstack.boot_address if self.openstack is not None else ""
+
+    @property
+    def zone(self) -> str:
+        """Availability zone of its machines, "" for the usual one, and where there are none."""
+        return self.openstack.zone if self.openstack is not None else ""
+
+    @property
     def declares(self) -> Declared:
         """What the plan may build on before the host is asked."""
         return self.connection.declares

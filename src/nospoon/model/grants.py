@@ -60,8 +60,8 @@ class Grants:
 
     def why_not_host(self, host: Host) -> str:
         """Why members may not use a host, "" where they may."""
-        if host.openstack is not None:
-            return ""  # with the login that the file gives, and no other
+        if host.login:
+            return ""  # it is the file's, and no other is used
         if not host.declares.is_real:
             return "" if not host.ssh else "a simulated host runs no commands by ssh"
         try:

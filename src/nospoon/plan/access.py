@@ -45,10 +45,9 @@ def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
     why = grants.why_not_host(host)
     if why:
         yield Violation(("hosts", host.name, "libvirt"), unlisted(host, why))
-    cloud = host.openstack
-    if cloud is not None and not grants.has_network(_alone(cloud.boot_address)):
+    if host.boot_address and not grants.has_network(_alone(host.boot_address)):
         path = ("hosts", host.name, "openstack", "boot_address")
-        yield Violation(path, _foreign(cloud.boot_address))
+        yield Violation(path, _foreign(host.boot_address))
     agents = host.simulation.agents
     if agents is None:
         return

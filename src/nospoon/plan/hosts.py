@@ -71,9 +71,9 @@ def against_networks(
     """(Network, why a host cannot plug a node of it in)."""
     wanted = {nic.network for nic in node.nics}
     if host.declares.has_boot_image and wanted:
-        made = sorted(each.name for each in cluster.networks if not each.existing)
-        if wanted <= set(made):
-            yield made[0], LEADS_NOWHERE
+        made = {each.name for each in cluster.networks if not each.existing}
+        if wanted <= made:
+            yield min(wanted), LEADS_NOWHERE
     for network in cluster.networks:
         if network.name in wanted:
             for why in against_network(network, host, facts):

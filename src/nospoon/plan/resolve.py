@@ -132,7 +132,7 @@ class _Resolver:
                 yield Resource(boot_image(host.name, firmware), image)
 
     def _boot_url(self, host: Host) -> str:
-        address = host.openstack.boot_address if host.openstack is not None else ""
+        address = host.boot_address
         shown = f"[{address}]" if ":" in address else address
         return f"http://{shown}:{self.around.boot_port}"
 
@@ -365,7 +365,7 @@ class _Resolver:
             ipv6=node.firmware is not Firmware.BIOS
             and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
             flavor=size.name if size is not None else "",
-            zone=host.openstack.zone if host.openstack is not None else "",
+            zone=host.zone,
         )
 
     def _disk(self, node: Node, host: Host, uuid: UUID, index: int) -> MachineDisk:
