@@ -5,6 +5,7 @@ A server's metadata may name any node, its id may be any UUID, and lists need no
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -23,16 +24,13 @@ from nospoon.model.connections import ConnectionKind, OpenStack
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Image, Machine, MachineNic
 from nospoon.providers.answers import MAX_TOLD
-from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.records import LONGEST_LOG
 from nospoon.providers.simulated.connection import SimulatedConnection
-from nospoon.runtime.reach import ANYWHERE
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.ports import ServedProfile
-from nospoon.services.netboot.serving import refuse_elsewhere
+from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.conformance import PLAN, Bench, any_rack, make
-from nospoon.testing.fake_cloud import FakeCloud, Rule, fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud, Rule, connected, fake_cloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 NETWORK = BootPlan((BootDevice.NETWORK,), (BootDevice.NETWORK,))
@@ -100,6 +98,18 @@ def test_what_one_server_is_known_by_no_other_one_takes() -> None:
     assert asked.answer(uuid=smbios) is None
 
 
+def test_a_machine_that_only_boots_its_empty_drive_is_answered() -> None:
+    async def observed(_: UUID) -> None:
+        return None
+
+    drive = BootPlan((BootDevice.CDROM,), (BootDevice.CDROM,))
+    asked, uuid = Authority(lambda _: drive, lambda _: "", observed), uuid4()
+    asked.put(Bootable(machine(uuid, asks=True)))
+    answer = asked.answer(uuid=uuid)
+    assert answer is not None
+    assert answer.device is BootDevice.DISK
+
+
 async def test_a_host_says_nothing_of_machines_that_are_on_others(tmp_path: Path) -> None:
     class Lying(SimulatedConnection):
         async def machines(self) -> list[MachineEvent]:
@@ -138,32 +148,15 @@ async def cloud() -> AsyncIterator[FakeCloud]:
 
 @pytest.fixture
 async def bench(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Bench]:
-    (tmp_path / "image").write_bytes(b"x")
-
-    async def build(_: str) -> Path:
-        return tmp_path / "image"
-
     async def nothing(*_: object) -> None:
         return None
 
-    at = OpenStack("mine", "http://keystone p")
-    connection = OpenStackConnection(
-        Host("cloud", ConnectionKind.OPENSTACK, uri="", openstack=at),
-        "kit",
-        cloud.settings,
-        reach=ANYWHERE,
-        build_image=build,
-        records=tmp_path,
-        media=KeptMedia(tmp_path / "media"),
-        pause=0.01,
-        at_home=lambda machine: machine in at_home,
-    )
     at_home = set[UUID]()
-    image = Image("", "ab" * 32, "raw", 1)
-    bench = Bench(connection, "cloud", "kit", "", image, nothing, nothing, flavor="metal.512")
-    at_home.add(any_rack(bench).uuid)
-    yield bench
-    await connection.close()
+    async with connected(cloud, tmp_path, at_home=lambda machine: machine in at_home) as made:
+        image = Image("", "ab" * 32, "raw", 1)
+        bench = Bench(made, "cloud", "kit", "", image, nothing, nothing, flavor="metal.512")
+        at_home.add(any_rack(bench).uuid)
+        yield bench
 
 
 async def test_servers_that_name_other_nodes_are_not_there(cloud: FakeCloud, bench: Bench) -> None:
@@ -180,6 +173,7 @@ async def test_servers_that_name_other_nodes_are_not_there(cloud: FakeCloud, ben
     machines = bench.connection.machine_driver
     assert {each.uuid for each in await machines.machines()} == {rack.uuid}
     assert not Path(machines.console_record(victim)).exists()
+    assert len(await machines.observe(None)) == 1
 
 
 async def test_of_nodes_elsewhere_no_console_is_written(cloud: FakeCloud, bench: Bench) -> None:
@@ -280,6 +274,12 @@ def test_each_login_of_a_member_counts_as_a_name() -> None:
 
 
 def test_boot_images_are_answered_at_addresses_of_this_machine_alone() -> None:
-    refuse_elsewhere("127.0.0.1")
-    with pytest.raises(NospoonError, match="not an address of this machine"):
-        refuse_elsewhere("192.0.2.77")
+    with socket.socket() as other:
+        other.bind(("127.0.0.2", 0))
+        other.listen()
+        listeners = HttpListeners(None, port=other.getsockname()[1])
+        listeners.refuse("127.0.0.1")
+        with pytest.raises(NospoonError, match="not an address of this machine"):
+            listeners.refuse("192.0.2.77")
+        with pytest.raises(Conflict, match="another process listens on"):
+            listeners.refuse("127.0.0.2")

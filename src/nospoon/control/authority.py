@@ -73,7 +73,7 @@ class Authority:
         """From now on a machine is known by the UUID that its guest sees, too. One that another
         machine has stays that one's: a cloud may say anything.
         """
-        if self._called.setdefault(smbios, uuid) != uuid or smbios in self._bootables:
+        if self._called.setdefault(smbios, uuid) != uuid:
             return
         before = self._names.get(uuid, smbios)
         if before != smbios:
@@ -126,12 +126,13 @@ class Authority:
             return replace(answer, device=BootDevice.HTTP, uri=uri)
         profile = self._probing.get(known, bootable.profile)
         if by_image and known not in self._probing:
-            devices = self._boot_of(bootable.machine).now or (BootDevice.DISK,)
+            devices = self._boot_of(bootable.machine).now
             medium = self._medium_of(known)
             if medium is None:
                 devices = tuple(each for each in devices if each is not BootDevice.CDROM)
             else:
                 answer = replace(answer, medium=ServedFile(str(medium), "medium.iso"))
+            devices = devices or (BootDevice.DISK,)
         else:
             devices = (self._device(bootable.machine, profile),)
         first, *after = (_on(answer, device, profile) for device in devices)

@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -85,7 +85,7 @@ from nospoon.services.netboot import dnsmasq
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.peers import Peers
-from nospoon.services.netboot.serving import HttpListeners, refuse_elsewhere
+from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
@@ -353,6 +353,7 @@ class Daemon:
             hosts=self.hosts,
             fleet=self.fleet,
             enrolment=self.planner.enrolment,
+            logins=self.logins,
             clock=clock.unix,
         )
         return Controller(
@@ -482,7 +483,7 @@ class Daemon:
 
     async def _serving_at(self, address: str) -> None:
         try:
-            refuse_elsewhere(address)
+            self.boot_http.refuse(address)
             await self.boot_http.open(address)
         except NospoonError as error:
             log.warning("boot scripts are not served", address=address, why=str(error))
@@ -556,8 +557,20 @@ class Daemon:
             and behaviour.address not in coming
             and (why := self.agents.obstacle(behaviour)) is not None
         )
-        clouds = list(_elsewhere(hosts))
+        clouds = [
+            f"host {host.name}: boot_address: {reason}"
+            for host in hosts
+            if host.boot_address and (reason := self._unanswerable(host.boot_address))
+        ]
         return [*found, *([str(obstacle)] if obstacle is not None else []), *agents, *clouds]
+
+    def _unanswerable(self, address: str) -> str:
+        """Why boot images that ask at this address cannot be answered, "" where they can."""
+        try:
+            self.boot_http.refuse(address)
+        except NospoonError as error:
+            return str(error)
+        return ""
 
     def _fenced(self, driver: Driver) -> Driver:
         """The same each time, for one driver serves several hosts."""
@@ -585,16 +598,6 @@ class Daemon:
 
     async def _fetch_record(self, machine: UUID) -> None:
         await self.remotes.fetch_records(machine, hosts=self.hosts)
-
-
-def _elsewhere(hosts: Sequence[Host]) -> Iterator[str]:
-    """Why the daemon cannot answer the boot images of clouds."""
-    for host in hosts:
-        if host.openstack is not None:
-            try:
-                refuse_elsewhere(host.openstack.boot_address)
-            except NospoonError as error:
-                yield f"host {host.name}: boot_address: {error}"
 
 
 def _other_holder(port: int) -> str:

@@ -45,19 +45,6 @@ class BootHttp(LimitedHttp):
         super()._start_asgi_task(cycle, app)
 
 
-def refuse_elsewhere(address: str) -> None:
-    """Raises `ProviderError` for an address that this machine does not have."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as tried:
-        try:
-            tried.bind((address, 0))
-        except OSError as error:
-            raise ProviderError(
-                f"{address} is not an address of this machine",
-                hint="`ip address` shows those that it has.",
-            ) from error
-
-
 class HttpListeners:
     """The boot application on any number of addresses, all on one port."""
 
@@ -75,6 +62,22 @@ class HttpListeners:
         place = ip_address(address)
         here = {ip_address(each) for each in self._servers}
         return port == self._port and (place in here or (place.is_unspecified and bool(here)))
+
+    def refuse(self, address: str) -> None:
+        """Raises `ProviderError` for an address that this machine does not have, and `Conflict`
+        where another process has the port there.
+        """
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as tried:
+            try:
+                tried.bind((address, 0))
+            except OSError as error:
+                raise ProviderError(
+                    f"{address} is not an address of this machine",
+                    hint="`ip address` shows those that it has.",
+                ) from error
+        if address not in self._servers:
+            self._bound(address).close()
 
     async def open(self, address: str) -> None:
         """Serve on this address; what is served already stays. Raises `Conflict` if it's taken."""
