@@ -9,8 +9,12 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
+from uuid import uuid4, uuid5
 
 import pytest
 
@@ -74,6 +78,7 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> No
             assert {kind: len(ids) for kind, ids in cloud.everything().items()} == {
                 "servers": 1, "networks": 2, "subnets": 1, "ports": 2, "images": 1,
             }  # fmt: skip
+            assert [each["status"] for each in cloud.servers.values()] == ["SHUTOFF"]
             await asyncio.to_thread(rack.run, "down", "crash", "--yes")
             assert cloud.everything() == before
         assert killed >= 6, "an image and its data, a network, a subnet, two ports, a server"
@@ -87,3 +92,58 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> No
         await asyncio.to_thread(rack.run, "down", "crash", "--yes")
         assert cloud.everything() == before
         assert killed >= 10
+
+
+@pytest.mark.timeout(200, func_only=True)
+async def test_a_lost_store_is_recovered_from_the_cloud(cloud: FakeCloud) -> None:
+    """And who has other things there, as their tags say, is believed of none of them."""
+    with private_rack() as rack:
+        settings = json.dumps({"name": "mine", **cloud.settings})
+        file = rack.file(CLUSTER.format(settings=settings) + rack.bmc())
+
+        async def run(*command: str) -> str:
+            done = await asyncio.to_thread(rack.run, *command)
+            return done.stdout + done.stderr
+
+        await run("up", file, "--yes")
+        (server,) = cloud.servers
+        await run("daemon", "stop")
+        for path in (rack.directory / "state").glob("nospoon.db*"):
+            path.unlink()
+        assert "crash" in await run("recover", file)
+        await run("daemon", "stop")
+        with closing(sqlite3.connect(rack.directory / "state" / "nospoon.db")) as store:
+            assert store.execute("select count(*) from cloud_logins").fetchone() == (1,)
+        (row,) = await asyncio.to_thread(rack.json, "status", "crash")
+        assert row["power"] == "off", "its login is known after a restart"
+        plan = await asyncio.to_thread(rack.json, "plan", file)
+        assert {each["kind"] for each in plan["steps"]} == {"bmc"}
+        await run("up", file, "--yes")
+        assert list(cloud.servers) == [server]
+        forged = {**cloud.servers[server], "id": str(uuid4())}
+        cluster = uuid4()
+        machine = uuid5(cluster, "n")
+        forged["metadata"] = {
+            **forged["metadata"],
+            "nospoon_uid": "4711",
+            "nospoon_cluster": str(cluster),
+            "nospoon_owner": "planted",
+            "nospoon_uuid": str(machine),
+            **{
+                key: value.replace(uuid_in(value), str(machine))
+                for key, value in forged["metadata"].items()
+                if key.startswith("nospoon_shape") and uuid_in(value)
+            },
+        }
+        cloud.servers[forged["id"]] = forged
+        assert "planted" not in await run("recover")
+        assert "planted" not in await run("status")
+        del cloud.servers[forged["id"]]
+        await run("down", "crash", "--yes")
+        assert not cloud.servers
+
+
+def uuid_in(text: str) -> str:
+    """The first UUID in a text, "" for none."""
+    found = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)
+    return found.group() if found is not None else ""

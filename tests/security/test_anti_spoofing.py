@@ -261,7 +261,7 @@ def test_a_recovered_file_keeps_the_option() -> None:
         Observed(Key(Kind.MACHINE, "here", name), replace(MACHINE, nics=(nic,)), TAG)
         for name, nic in nics.items()
     ]
-    text = cluster_file("dev", ID, read("nodes: [{}]").hosts, seen)
+    text = cluster_file("dev", ID, read("nodes: [{}]").hosts, seen, lambda _: {})
     networks = {each.bridge: each.anti_spoofing for each in load(text, file="x").networks}
     assert networks == {"br0": True, "br1": False}
 

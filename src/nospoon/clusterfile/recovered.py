@@ -6,7 +6,7 @@ credentials cannot. It stands in until the next `up` brings the real file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_interface
 from typing import Any
 from uuid import UUID
@@ -25,8 +25,14 @@ NETWORK = "provision"
 USUAL_MTU = 1500
 
 
-def cluster_file(name: str, id_: UUID, hosts: Sequence[Host], found: Sequence[Observed]) -> str:
-    """Its text."""
+def cluster_file(
+    name: str,
+    id_: UUID,
+    hosts: Sequence[Host],
+    found: Sequence[Observed],
+    settings: Callable[[str], Mapping[str, Any]],
+) -> str:
+    """Its text. `settings`: what openstacksdk needs for a login that a host names."""
     links = {o.key.name: o.shape for o in found if isinstance(o.shape, Link)}
     nodes = {o.key.name: o for o in found if isinstance(o.shape, Machine)}
     machines = {name: seen for name, seen in nodes.items() if not is_adopted(seen.shape)}
@@ -41,7 +47,7 @@ def cluster_file(name: str, id_: UUID, hosts: Sequence[Host], found: Sequence[Ob
     sections: dict[str, Any] = {
         "cluster": name,
         "id": str(id_),
-        "hosts": {host.name: _host(host) for host in hosts},
+        "hosts": {host.name: _host(host, settings) for host in hosts},
         "networks": networks,
         "nodes": [
             {"name": node, "host": seen.key.host, **_machine(seen.shape, volumes, by_bridge)}
@@ -88,18 +94,19 @@ def _filtered(machines: Iterable[Observed]) -> set[str]:
     }
 
 
-def _host(host: Host) -> dict[str, Any]:
+def _host(host: Host, settings: Callable[[str], Mapping[str, Any]]) -> dict[str, Any]:
     if host.kind is ConnectionKind.SIMULATED:
         machines = list(host.simulation.machines)
         return {"simulated": {"machines": machines} if machines else True}
     if host.openstack is not None:
-        return {"openstack": _openstack(host.openstack)}
+        return {"openstack": _openstack(host.openstack, settings(host.openstack.login))}
     return {"libvirt": host.uri, **({"ssh": host.ssh} if host.ssh else {})}
 
 
-def _openstack(cloud: OpenStack) -> dict[str, Any]:
-    """Without its login: whoever uses the file has it in clouds.yaml."""
-    said: dict[str, Any] = {"cloud": cloud.cloud, "boot_address": cloud.boot_address}
+def _openstack(cloud: OpenStack, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """With its login, as the nospoon command writes it out of clouds.yaml."""
+    login = {"name": cloud.cloud, **settings}
+    said: dict[str, Any] = {"cloud": login, "boot_address": cloud.boot_address}
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)
     return said | ({"availability_zone": cloud.zone} if cloud.zone else {})
@@ -132,9 +139,9 @@ def _hardware(
         "firmware": str(machine.firmware),
         "tpm": machine.tpm,
         "disks": [
-            _disk(disk, volumes[disk.volume].size if disk.volume in volumes else 0)
+            _disk(disk, volumes[disk.volume].size if disk.volume in volumes else disk.size)
             for disk in machine.disks
-            if disk.existing or disk.volume in volumes
+            if disk.existing or disk.volume in volumes or disk.size
         ],
         "nics": [
             {"network": by_bridge[nic.bridge], "mac": nic.mac, "model": nic.model}

@@ -20,6 +20,7 @@ from nospoon.control.accounts import random_password
 from nospoon.control.enrolment import Enrolment
 from nospoon.control.fleet import Fleet, Member
 from nospoon.control.hosts import Hosts
+from nospoon.control.logins import Logins
 from nospoon.control.operations import Operations
 from nospoon.control.orphans import cluster_name
 from nospoon.control.survey import Scope, Seen, Survey
@@ -35,6 +36,7 @@ from nospoon.runtime import running
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.users import NameOf, names_of, user_name
 from nospoon.store import clusters as stored
+from nospoon.store import logins as login_rows
 from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
@@ -125,13 +127,14 @@ class Recovery:
         hosts: Hosts,
         fleet: Fleet,
         enrolment: Enrolment,
+        logins: Logins,
         clock: Clock,
         name_of: NameOf = user_name,
     ) -> None:
         self.name_of = name_of
         self._database, self._cipher, self._survey = database, cipher, survey
         self._hosts, self._fleet, self._clock = hosts, fleet, clock
-        self._operations, self._enrolment = operations, enrolment
+        self._operations, self._enrolment, self._logins = operations, enrolment, logins
         self._one_at_a_time = asyncio.Lock()
 
     async def recover(self, uid: int, scope: Scope, *, of: Cluster | None = None) -> dict[str, Any]:
@@ -201,7 +204,8 @@ class Recovery:
             return _told(found, part, 0, f"skipped: {busy} is under way") if part.anything else {}
         refused = "" if found.hosts or known is not None else ONLY_IN_IRONIC
         if part.anything and not refused:
-            refused = await self._database.call(_save, part)
+            settings = self._logins.sealed(part.hosts)
+            refused = await self._database.call(_save, part, settings)
         if refused:
             return _told(found, part, 0, refused)
         for node in part.new:
@@ -290,7 +294,7 @@ class Recovery:
         return self._cipher.encrypt(text).decode()
 
     def _text(self, found: Found) -> str:
-        return cluster_file(found.name, found.id, found.hosts, found.things)
+        return cluster_file(found.name, found.id, found.hosts, found.things, self._logins.of)
 
     def _nodes(self, found: Found, hosts: Sequence[Host]) -> list[NodeRow]:
         named = {host.name: host for host in hosts}
@@ -454,8 +458,8 @@ def _owner(things: Sequence[Observed], uid: int) -> int:
     return uid if told is None else told
 
 
-def _save(connection: Connection, part: Part) -> str:
-    """Rows of one cluster; or the reason why there can be none."""
+def _save(connection: Connection, part: Part, settings: Mapping[str, bytes]) -> str:
+    """Rows of one cluster, and the logins of its hosts; or the reason why there can be none."""
     row, before = part.row, part.before
     if before is None and stored.find(connection, uid=row.uid, name=row.name) is not None:
         return "not recovered: a cluster of that name and owner is there, with another id"
@@ -466,6 +470,7 @@ def _save(connection: Connection, part: Part) -> str:
     stored.put_nodes(connection, part.new)
     known = {host.name for host in stored.hosts_of(connection, row.id)}
     stored.put_hosts(connection, row.id, [h for h in part.hosts if h.name not in known])
+    login_rows.put(connection, settings)
     return ""
 
 

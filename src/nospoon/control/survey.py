@@ -95,10 +95,11 @@ class Survey:
             known = await self._planner.hosts_of(row)
             hosts += [host for host in known if not access.why_not(row.uid, host)]
             for host in known:
-                if host.openstack is not None:
-                    owners[host.server] = owners.get(host.server, frozenset()) | {row.uid}
+                _add_owner(owners, host, row.uid)
             ironics.append(self._planner.enrolment.place_of(row))
         nodes = await self._database.read(stored.all_nodes)
+        for node in nodes:
+            _add_owner(owners, node.host, owner[node.cluster_id])
         hosts += [row.host for row in nodes if not access.why_not(owner[row.cluster_id], row.host)]
         by_place = {each.where: each for each in ironics if each is not None}
         return Scope(tuple(_each_once(hosts)), tuple(by_place.values()), owners)
@@ -157,6 +158,12 @@ class Survey:
             return Seen(host, away=f"{error.name} is not installed here")
         tags.pop(self._database.deployment, None)
         return Seen(host, tuple(found), tags)
+
+
+def _add_owner(owners: dict[tuple[str, ...], frozenset[int]], host: Host, uid: int) -> None:
+    """Whoever has things in a cloud."""
+    if host.openstack is not None:
+        owners[host.server] = owners.get(host.server, frozenset()) | {uid}
 
 
 def _each_once(hosts: Iterable[Host]) -> list[Host]:
