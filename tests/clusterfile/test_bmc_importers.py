@@ -52,7 +52,7 @@ def test_what_a_cluster_cannot_say_of_virtualbmcs_is_told() -> None:
         far=far, near=NODE_0, other=NODE_0.replace("node_0", "other").replace("6230", "6232")
     )
     cluster = load(made.text, file="f")
-    assert [(host.name, host.uri) for host in cluster.hosts] == [
+    assert [(host.name, host.where) for host in cluster.hosts] == [
         ("kvm1", "qemu+ssh://root@kvm1/system"), ("here", "qemu:///system"),
     ]  # fmt: skip
     assert [each.like.host for each in cluster.adoptions] == ["kvm1", "here", "here"]
@@ -70,7 +70,7 @@ def test_ssh_to_this_machine_is_not_needed(host: str) -> None:
     """metal3-dev-env runs vbmcd in a container, from which libvirt is reached by ssh."""
     uri = f"qemu+ssh://{host}/system?&keyfile=/root/ssh/id_rsa_virt_power&no_verify=1&no_tty=1"
     made = of_virtualbmc(a=config(domain_name="a", libvirt_uri=uri), b=NODE_0)
-    assert [each.uri for each in load(made.text, file="f").hosts] == ["qemu:///system"]
+    assert [each.where for each in load(made.text, file="f").hosts] == ["qemu:///system"]
     assert made.left_out == ()
 
 

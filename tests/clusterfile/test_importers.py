@@ -122,8 +122,8 @@ def test_hosts_come_from_the_inventory() -> None:
     }
     cluster, _ = imported(EXAMPLE, inventory=inventory)
     local, remote = cluster.hosts
-    assert (local.name, local.uri, local.ssh) == ("localhost", "qemu:///system", "")
-    assert remote.uri == "qemu+ssh://stack@10.0.0.2/system"
+    assert (local.name, local.where, local.ssh) == ("localhost", "qemu:///system", "")
+    assert remote.where == "qemu+ssh://stack@10.0.0.2/system"
     assert (remote.ssh, dict(remote.physnets)) == ("stack@10.0.0.2", {"physnet0": "br9"})
 
 

@@ -11,7 +11,7 @@ from nospoon.errors import SpecError
 from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Cluster, Firmware, Netboot, Portgroup
-from nospoon.model.connections import ConnectionKind
+from nospoon.model.connections import ConnectionKind, Simulated, Simulation
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -31,7 +31,7 @@ def test_a_name_and_a_count_are_a_whole_file() -> None:
     assert [node.name for node in cluster.nodes] == ["node-0", "node-1"]
     assert [network.name for network in cluster.networks] == ["provision"]
     assert cluster.networks[0].netboot is Netboot.BUILTIN
-    assert cluster.hosts[0].uri == "qemu:///system"
+    assert cluster.hosts[0].where == "qemu:///system"
     node = cluster.nodes[0]
     assert (node.cpus, node.memory, node.firmware) == (1, 1 << 30, Firmware.UEFI)
     assert node.boot_order == (BootDevice.DISK, BootDevice.NETWORK)
@@ -87,7 +87,7 @@ networks: {a: {}, b: {}}
 nodes: [{disks: [40GiB, {size: 10GiB, bus: sata}], nics: [a, b], bmc: [ipmi], host: sim}]
 """
     )
-    assert cluster.hosts[0].kind is ConnectionKind.SIMULATED
+    assert cluster.hosts[0].connection.kind is ConnectionKind.SIMULATED
     assert [disk.bus for disk in cluster.nodes[0].disks] == ["virtio", "sata"]
     assert [nic.network for nic in cluster.nodes[0].nics] == ["a", "b"]
 
@@ -172,9 +172,9 @@ def test_a_command_line_holds_no_word_that_ends_a_loaders_command(word: str) -> 
 def test_a_simulated_host_is_told_how_its_machines_behave() -> None:
     how = "{power_on: 200ms, shut_down: 2s, power_failures: 0.1, console: 'login: '}"
     host = read(f"cluster: a\nhosts: {{sim: {{simulated: {how}}}}}\nnodes: [{{}}]").hosts[0]
-    assert host.kind is ConnectionKind.SIMULATED
-    assert (host.simulation.power_on, host.simulation.shut_down) == (0.2, 2.0)
-    assert (host.simulation.power_failures, host.simulation.console) == (0.1, "login: ")
+    assert host.connection == Simulated(
+        Simulation(power_on=0.2, shut_down=2.0, power_failures=0.1, console="login: ")
+    )
     (problem,) = problems("cluster: a\nhosts: {sim: {simulated: {power_on: 2}}}\nnodes: [{}]")
     assert "expected a time such as 2s" in problem
 
@@ -182,7 +182,7 @@ def test_a_simulated_host_is_told_how_its_machines_behave() -> None:
 def test_agents_of_a_simulated_host_are_told_how_to_behave_or_with_true_take_all_defaults() -> None:
     def agents(text: str) -> Agents | None:
         hosts = f"hosts: {{sim: {{simulated: {{agents: {text}}}}}}}"
-        return read(f"cluster: a\n{hosts}\nnodes: [{{}}]").hosts[0].simulation.agents
+        return read(f"cluster: a\n{hosts}\nnodes: [{{}}]").hosts[0].connection.agents
 
     assert agents("true") == Agents()
     assert agents("false") is None

@@ -9,7 +9,7 @@ import pytest
 from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError, UsageError
 from nospoon.model.cluster import Cluster
-from nospoon.model.connections import ConnectionKind
+from nospoon.model.connections import OpenStack
 
 FILE = """
 cluster: dev
@@ -41,10 +41,10 @@ def problems(text: str) -> list[str]:
 def test_a_host_names_its_cloud_and_where_guests_reach_us() -> None:
     cluster = read(FILE)
     (host,) = cluster.hosts
-    assert host.kind is ConnectionKind.OPENSTACK
-    assert host.openstack is not None
-    assert (host.openstack.cloud, host.openstack.flavors) == ("mine", ("metal",))
-    assert host.openstack.boot_address == "198.51.100.1"
+    cloud = host.connection
+    assert isinstance(cloud, OpenStack)
+    assert (cloud.cloud, cloud.flavors) == ("mine", ("metal",))
+    assert cloud.boot_address == "198.51.100.1"
     assert host.where == "openstack: mine"
     assert (host.overcommit.cpus, host.overcommit.memory) == (1, 1)
 
@@ -61,11 +61,8 @@ def test_no_secret_is_kept_with_the_host() -> None:
 def test_a_new_password_leads_to_the_same_project() -> None:
     before, after = read(FILE).hosts[0], read(FILE.replace("secret", "other")).hosts[0]
     other = read(FILE.replace("region: two", "region: three")).hosts[0]
-    assert before.openstack is not None
-    assert after.openstack is not None
-    assert other.openstack is not None
-    assert before.openstack.at == after.openstack.at
-    assert before.openstack.at != other.openstack.at
+    assert before.machine == after.machine
+    assert before.machine != other.machine
 
 
 @pytest.mark.parametrize(

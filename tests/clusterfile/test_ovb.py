@@ -13,6 +13,7 @@ from nospoon.clusterfile.importers import READERS, Imported, Source
 from nospoon.clusterfile.load import load
 from nospoon.errors import UsageError
 from nospoon.model.cluster import Cluster, Firmware, Node
+from nospoon.model.connections import OpenStack
 
 SAMPLES = Path(__file__).with_name("ovb")
 CLOUD = "cloud: {name: mine, auth: {auth_url: http://192.0.2.1/v3, username: u, password: p}}"
@@ -53,8 +54,8 @@ def test_the_base_environment_becomes_a_host_and_its_nodes() -> None:
     made = of("base")
     lab = cluster(made)
     (host,) = lab.hosts
-    assert host.openstack is not None
-    assert host.openstack.flavors == ("baremetal",)
+    assert isinstance(host.connection, OpenStack)
+    assert host.connection.flavors == ("baremetal",)
     assert [node.name for node in lab.nodes] == ["baremetal-0", "baremetal-1"]
     node = lab.nodes[0]
     assert networks(node) == ["provision", "private"]

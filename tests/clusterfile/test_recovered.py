@@ -10,7 +10,7 @@ from uuid import UUID
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file, with_more
 from nospoon.model.cluster import Host
-from nospoon.model.connections import ConnectionKind, OpenStack
+from nospoon.model.connections import OpenStack
 from nospoon.model.resources import Key, Kind, MachineDisk, Observed, OwnerTag, Volume
 from nospoon.testing.probed import MACHINE
 
@@ -64,7 +64,7 @@ def test_a_recovered_file_takes_in_what_another_look_found() -> None:
 
 def test_a_host_in_a_cloud_has_its_login_in_the_file() -> None:
     at = OpenStack("mine", "http://k p", login="digest", flavors=("m",), boot_address="192.0.2.1")
-    host = Host("cloud", ConnectionKind.OPENSTACK, uri="", openstack=at)
+    host = Host("cloud", at)
     disk = MachineDisk("n-0", "sata", serial="", size=1 << 30)
     shape = replace(MACHINE, disks=(disk,), pool="", flavor="m")
     machine = Observed(Key(Kind.MACHINE, "cloud", "n"), shape, TAG)
@@ -72,7 +72,7 @@ def test_a_host_in_a_cloud_has_its_login_in_the_file() -> None:
     found = load(
         cluster_file("c", ID, [host], [machine], {"digest": settings}.__getitem__), file="c.yaml"
     )
-    assert found.hosts[0].openstack is not None
-    assert found.hosts[0].openstack.cloud == "mine"
+    assert isinstance(found.hosts[0].connection, OpenStack)
+    assert found.hosts[0].connection.cloud == "mine"
     assert "auth_url" in dict(found.logins)["cloud"]
     assert [each.size for each in found.nodes[0].disks] == [1 << 30]

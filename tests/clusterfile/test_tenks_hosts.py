@@ -32,7 +32,7 @@ def imported(inventory: dict[str, Any], more: str = "") -> tuple[Cluster, tuple[
 
 
 def places(cluster: Cluster) -> list[tuple[str, str]]:
-    return [(host.ssh, host.uri) for host in cluster.hosts]
+    return [(host.ssh, host.where) for host in cluster.hosts]
 
 
 def test_the_port_of_ssh_is_carried_over() -> None:
@@ -68,9 +68,9 @@ def test_a_libvirtd_of_all_hosts_is_looked_for_on_each() -> None:
 def test_a_uri_that_names_its_host_stays_and_one_that_leads_nowhere_from_here_is_told() -> None:
     named, nowhere = "qemu+tls://192.0.2.11/system", "qemu+tcp://localhost/system"
     cluster, left = imported(listed(hv2=HV2 | {"libvirt_local_uri": named}))
-    assert (cluster.hosts[0].uri, left) == (named, ())
+    assert (cluster.hosts[0].where, left) == (named, ())
     cluster, left = imported(listed(hv2=HV2 | {"libvirt_local_uri": nowhere}))
-    assert cluster.hosts[0].uri == "qemu+ssh://root@192.0.2.11/system"
+    assert cluster.hosts[0].where == "qemu+ssh://root@192.0.2.11/system"
     assert left == (f"inventory: libvirt_local_uri of hv2: {nowhere} leads to it alone",)
 
 
@@ -82,12 +82,12 @@ def test_a_uri_that_is_none_is_refused_with_its_host() -> None:
 def test_sockets_of_their_own_are_told_for_uris_have_no_query() -> None:
     asked = {"libvirt_local_uri": "qemu+unix:///session?socket=/s"}
     cluster, left = imported(listed(hv2=HV2 | asked))
-    assert cluster.hosts[0].uri == "qemu+ssh://root@192.0.2.11/system"
+    assert cluster.hosts[0].where == "qemu+ssh://root@192.0.2.11/system"
     uri = asked["libvirt_local_uri"]
     assert left == (f"inventory: libvirt_local_uri of hv2: {uri} names a socket of its own",)
     both = {"libvirt_local_uri": "qemu:///session", "libvirt_custom_socket_path": "/run/x"}
     cluster, left = imported(listed(hv2=HV2 | both))
-    assert cluster.hosts[0].uri == "qemu+ssh://root@192.0.2.11/session"
+    assert cluster.hosts[0].where == "qemu+ssh://root@192.0.2.11/session"
     assert left == (
         "inventory: libvirt_custom_socket_path of hv2: libvirt is reached at its usual socket",
     )

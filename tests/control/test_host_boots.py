@@ -13,13 +13,14 @@ import pytest
 from nospoon.control.host_boots import HostBoots
 from nospoon.control.hosts import Hosts
 from nospoon.model.cluster import Host
+from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import boots
 from nospoon.runtime.tasks import Tasks
 
-HERE = Host("here", uri="qemu:///system")
-ELSEWHERE = Host("elsewhere", uri="qemu+tls://rack2/system")
+HERE = Host("here", Libvirt("qemu:///system"))
+ELSEWHERE = Host("elsewhere", Libvirt("qemu+tls://rack2/system"))
 
 
 @pytest.fixture

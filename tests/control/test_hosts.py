@@ -12,13 +12,13 @@ import pytest
 
 from nospoon.control.hosts import EVENTS_AT_ONCE, Hosts
 from nospoon.model.cluster import Host
-from nospoon.model.connections import ConnectionKind
+from nospoon.model.connections import Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.providers.base import Connection
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime.tasks import Tasks
 
-RACK = Host(name="rack", kind=ConnectionKind.SIMULATED)
+RACK = Host("rack", Simulated())
 
 
 class Opened:

@@ -9,18 +9,17 @@ import pytest
 from nospoon.control.logins import MOST_PLANNED, Logins, with_new_logins
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Cluster, Host
-from nospoon.model.connections import ConnectionKind, OpenStack
+from nospoon.model.connections import OpenStack
 from nospoon.store.crypt import Cipher
 
 
 def cluster(told: str, at: str = "http://keystone p") -> Cluster:
-    host = Host("cloud", ConnectionKind.OPENSTACK, uri="", openstack=OpenStack("mine", at))
+    host = Host("cloud", OpenStack("mine", at))
     return Cluster("dev", (host,), (), (), (), logins=(("cloud", told),))
 
 
 def login_of(taken: Cluster) -> str:
-    assert taken.hosts[0].openstack is not None
-    return taken.hosts[0].openstack.login
+    return taken.hosts[0].connection.login
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.model.cluster import Firmware, Host
+from nospoon.model.connections import Libvirt
 from nospoon.model.resources import Image, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime import process
@@ -67,7 +68,7 @@ async def connect(
 
     def connect(name: str) -> LibvirtConnection:
         connection = LibvirtConnection(
-            Host(name, uri=own_libvirt.uri),
+            Host(name, Libvirt(own_libvirt.uri)),
             "kit",
             runner,
             open_image,

@@ -27,7 +27,7 @@ def plan(*volumes: AddedVolume) -> BootPlan:
 
 def sizes(connection: LibvirtConnection, rack: Rack) -> dict[str, int]:
     """Serial -> bytes, of the disks that the running machine has."""
-    domain = libvirt.open(connection.host.uri).lookupByUUID(rack.uuid.bytes)
+    domain = libvirt.open(connection.host.where).lookupByUUID(rack.uuid.bytes)
     disks = parsed(domain.XMLDesc(0)).iterfind("devices/disk[@device='disk']")
     return {
         text_of(disk, "serial"): domain.blockInfo(attribute_of(disk, "target", "dev"))[0]

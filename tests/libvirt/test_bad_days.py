@@ -84,7 +84,7 @@ async def test_a_libvirtd_that_is_not_there_at_first_is_noticed_when_it_comes(
     await make(bench, *rack.all)
     late = LibvirtConnection(
         connection.host, "kit", own_runner(connection), nowhere, records="/x",
-        verdicts=Path("/x"), opened=connection.host.uri,
+        verdicts=Path("/x"), opened=connection.host.where,
     )  # fmt: skip
     await asyncio.to_thread(own_libvirt.stop)
     watched = late.machine_driver.watch()

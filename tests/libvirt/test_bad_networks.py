@@ -13,6 +13,7 @@ import pytest
 
 from nospoon.errors import NotOurs
 from nospoon.model.cluster import Host
+from nospoon.model.connections import Libvirt
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Key, Kind, Link, Machine, OwnerTag, Resource
 from nospoon.plan.diff import field_changes
@@ -198,7 +199,7 @@ async def test_a_port_that_vanishes_while_its_network_changes_is_no_error(
         raise AssertionError(sha256)
 
     connection = LibvirtConnection(
-        Host("here", uri=own_libvirt.uri),
+        Host("here", Libvirt(own_libvirt.uri)),
         "kit",
         Vanishing(runner),
         no_image,

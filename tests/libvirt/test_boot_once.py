@@ -32,7 +32,7 @@ SECURE_NETWORK, SECURE_DISK = b">>Start PXE over IPv4", b"Access Denied"
 
 def reset_as_the_guest_would(connection: LibvirtConnection, rack: Rack) -> None:
     """A reset that the connection did not ask for and is not told of beforehand."""
-    connect = libvirt.open(connection.host.uri)
+    connect = libvirt.open(connection.host.where)
     connect.lookupByUUID(rack.uuid.bytes).reset(0)
 
 
@@ -48,7 +48,7 @@ async def test_a_stopped_machine_is_started_without_being_destroyed_first(
     destroy = machines._stop
     machines._stop = refuse  # type: ignore[method-assign]
     await machines.power(rack.uuid, PowerCommand.ON, ALWAYS)
-    connect = libvirt.open(connection.host.uri)
+    connect = libvirt.open(connection.host.where)
     assert connect.lookupByUUID(rack.uuid.bytes).isActive()
     machines._stop = destroy  # type: ignore[method-assign]
 
@@ -126,7 +126,7 @@ async def test_secure_boot_refuses_an_unsigned_loader_and_boots_once_from_the_ne
 async def test_a_start_that_a_dead_daemon_left_half_done_is_finished(
     rack: Rack, bench: Bench, connection: LibvirtConnection
 ) -> None:
-    connect = libvirt.open(connection.host.uri)
+    connect = libvirt.open(connection.host.where)
     domain = connect.lookupByUUID(rack.uuid.bytes)
     write_intent(domain, ONCE)
     domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
@@ -142,7 +142,7 @@ async def test_a_start_that_a_dead_daemon_left_half_done_is_finished(
 async def test_a_machine_that_somebody_paused_is_left_paused(
     rack: Rack, bench: Bench, connection: LibvirtConnection
 ) -> None:
-    connect = libvirt.open(connection.host.uri)
+    connect = libvirt.open(connection.host.where)
     domain = connect.lookupByUUID(rack.uuid.bytes)
     domain.create()
     listener = guests.Listener(connection.machine_driver.console_record(rack.uuid))

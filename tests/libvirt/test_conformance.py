@@ -35,7 +35,7 @@ class TestLibvirt(DriverPromises):
         sha256 = hashlib.sha256(content).hexdigest()
         (tmp_path / "image.raw").write_bytes(content)
         images[sha256] = str(tmp_path / "image.raw")
-        uri = connection.host.uri
+        uri = connection.host.where
         foreign = libvirt.open(uri).defineXML(DOMAIN.format(name=f"theirs-{uuid4().hex[:6]}"))
         yield Bench(
             connection=connection,
@@ -56,7 +56,7 @@ class TestLibvirt(DriverPromises):
     ) -> None:
         assert rack.link is not None
         await make(bench, rack.pool, rack.link)
-        connect = libvirt.open(bench.connection.host.uri)  # type: ignore[attr-defined]
+        connect = libvirt.open(bench.connection.host.where)  # type: ignore[attr-defined]
         pool = connect.storagePoolLookupByName(rack.pool.key.name)
         without = re.sub(r"<source>.*</source>", "", pool.XMLDesc(0), flags=re.DOTALL)
         pool.destroy()

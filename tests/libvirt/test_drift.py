@@ -23,7 +23,7 @@ Domain = Any
 
 def domain_of(bench: Bench, rack: Rack) -> Domain:
     assert isinstance(bench.connection, LibvirtConnection)
-    return libvirt.open(bench.connection.host.uri).lookupByUUID(rack.uuid.bytes)
+    return libvirt.open(bench.connection.host.where).lookupByUUID(rack.uuid.bytes)
 
 
 async def planned(bench: Bench, rack: Rack) -> Plan:

@@ -51,7 +51,7 @@ async def started(bench: Bench, rack: Rack, shape: Machine) -> ET.Element:
     await driver.power(shape.uuid, PowerCommand.ON, PLAN)
     assert [event.power for event in await driver.machines()] == [PowerState.ON]
     assert isinstance(bench.connection, LibvirtConnection)
-    domain = libvirt.open(bench.connection.host.uri).lookupByUUID(shape.uuid.bytes)
+    domain = libvirt.open(bench.connection.host.where).lookupByUUID(shape.uuid.bytes)
     return ET.fromstring(domain.XMLDesc(0))
 
 
@@ -86,7 +86,7 @@ async def test_a_machine_has_every_bus_and_nic_model_and_its_serial_numbers(
 def rotation_rates(bench: Bench, shape: Machine) -> set[tuple[str, int]]:
     """Device and rotation rate of each disk, as QEMU itself has them."""
     assert isinstance(bench.connection, LibvirtConnection)
-    domain = libvirt.open(bench.connection.host.uri).lookupByUUID(shape.uuid.bytes)
+    domain = libvirt.open(bench.connection.host.where).lookupByUUID(shape.uuid.bytes)
     human = libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
     parts = re.split(r"\bdev: ", libvirt_qemu.qemuMonitorCommand(domain, "info qtree", human))
     rates = ((part.split(",")[0], re.search(r"rotation_rate = (\d+)", part)) for part in parts)

@@ -46,7 +46,7 @@ class Place:
 
     def pools(self) -> set[str]:
         assert isinstance(self.one.connection, LibvirtConnection)
-        connect = libvirt.open(self.one.connection.host.uri)
+        connect = libvirt.open(self.one.connection.host.where)
         return {pool.name() for pool in connect.listAllStoragePools(0)}
 
 
@@ -195,7 +195,7 @@ async def test_an_image_in_a_clusters_own_pool_stays_there_until_it_goes(place: 
     assert isinstance(image.shape, Image)
     file = f"{image.key.name}--{image.shape.sha256}.raw"
     assert isinstance(place.one.connection, LibvirtConnection)
-    connect = libvirt.open(place.one.connection.host.uri)
+    connect = libvirt.open(place.one.connection.host.where)
     theirs = connect.storagePoolLookupByName(pool.key.name)
     for name in (file, f"{file}.complete"):
         theirs.createXML(render_volume(name, capacity=MEBI, file_format="raw"), 0)

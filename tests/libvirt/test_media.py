@@ -31,14 +31,14 @@ def medium(iso: Path) -> Medium:
 
 
 def files_in_pool(connection: LibvirtConnection, rack: Rack) -> list[str]:
-    connect = libvirt.open(connection.host.uri)
+    connect = libvirt.open(connection.host.where)
     pool = connect.storagePoolLookupByName(rack.pool.key.name)
     pool.refresh(0)
     return sorted(v.name() for v in pool.listAllVolumes(0) if v.name().startswith("media-"))
 
 
 def drive_of(connection: LibvirtConnection, rack: Rack, *, live: bool) -> str:
-    domain = libvirt.open(connection.host.uri).lookupByUUID(rack.uuid.bytes)
+    domain = libvirt.open(connection.host.where).lookupByUUID(rack.uuid.bytes)
     text: str = domain.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE)
     return text
 

@@ -20,6 +20,7 @@ import pytest
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Host
+from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Image, Key, Kind, Machine, MachineNic, Resource
 from nospoon.providers.base import Medium
@@ -96,7 +97,7 @@ async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
         return iso
 
     connection = LibvirtConnection(
-        Host("mine", uri=session.uri),
+        Host("mine", Libvirt(session.uri)),
         "kit",
         LocalRunner(),
         open_image,
@@ -230,7 +231,7 @@ async def test_a_machine_that_boots_an_iso_which_is_not_there_is_refused(
         raise ProviderError(wanted)
 
     bare = LibvirtConnection(
-        Host("mine", uri=session.uri), "kit", LocalRunner(), open_image,
+        Host("mine", Libvirt(session.uri)), "kit", LocalRunner(), open_image,
         records=str(tmp_path / "records"), verdicts=tmp_path, opened=session.uri,
     )  # fmt: skip
     with pytest.raises(ProviderError, match="given none"):

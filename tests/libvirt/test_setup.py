@@ -41,7 +41,7 @@ async def test_setup_is_entered_once_and_then_the_disk_boots(
     both = (SETUP_SCREEN, DISK)
     await machines.power(rack.uuid, PowerCommand.ON, SETUP_ONCE)
     assert await listener.hears(*both) == SETUP_SCREEN
-    libvirt.open(connection.host.uri).lookupByUUID(rack.uuid.bytes).reset(0)
+    libvirt.open(connection.host.where).lookupByUUID(rack.uuid.bytes).reset(0)
     assert await listener.hears(*both) == DISK
 
     await machines.power(rack.uuid, PowerCommand.RESET, SETUP_ONCE)

@@ -10,6 +10,7 @@ import pytest
 
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.connections import Libvirt
 from nospoon.model.host_facts import HostFacts, Route
 from nospoon.plan import identity
 from nospoon.plan.allocate import Allocations, Occupied, allocate
@@ -86,7 +87,7 @@ def test_two_libvirtds_of_one_machine_do_not_both_make_the_bridge_of_a_network()
             f"networks: {{lan: {{{network}}}}}\nnodes: [{{host: a}}, {{host: b}}]"
         )
         a, b = cluster.hosts
-        cluster = replace(cluster, hosts=(a, replace(b, uri=second)))
+        cluster = replace(cluster, hosts=(a, replace(b, connection=Libvirt(second))))
         facts = {"a": FACTS, "b": replace(FACTS, managed_networks="session" not in second)}
         facts = {k: replace(v, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
                  for k, v in facts.items()}  # fmt: skip

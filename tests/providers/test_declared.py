@@ -10,12 +10,12 @@ import pytest
 
 import nospoon
 from nospoon.model.cluster import Host
-from nospoon.model.connections import BootMethod, ConnectionKind
+from nospoon.model.connections import BootMethod, Libvirt, Simulated
 
 SOURCES = Path(nospoon.__file__).parent
 MAY_BRANCH = frozenset({"providers", "clusterfile"})
 AT_THE_SEAM = frozenset({
-    "model/cluster.py",  # what a host's kind and settings mean becomes a value once
+    "store/hosts.py",  # a record becomes the value
     "daemon/connections.py",  # the value becomes an open connection
 })  # fmt: skip
 NAMES = frozenset({"ConnectionKind", "Libvirt", "Simulated"})
@@ -78,8 +78,8 @@ def test_a_branch_would_be_found(written: str) -> None:
 
 
 def test_what_each_connection_declares() -> None:
-    system, session = Host("a"), Host("b", uri="qemu:///session")
-    simulated = Host("c", ConnectionKind.SIMULATED, uri="")
+    system, session = Host("a"), Host("b", Libvirt("qemu:///session"))
+    simulated = Host("c", Simulated())
     assert system.declares.has_bridges
     assert system.declares.boot is BootMethod.NATIVE
     assert not session.declares.has_networks
@@ -94,9 +94,9 @@ def test_what_each_connection_declares() -> None:
 
 
 def test_a_server_is_one_under_each_of_its_names() -> None:
-    by_uri = Host("a", uri="qemu+ssh://kvm1/system", ssh="ssh://kvm1")
-    assert by_uri.server == Host("b", uri="qemu+ssh://kvm1/system").server
+    by_uri = Host("a", Libvirt("qemu+ssh://kvm1/system"), ssh="ssh://kvm1")
+    assert by_uri.server == Host("b", Libvirt("qemu+ssh://kvm1/system")).server
     assert Host("a").server == Host("b").server != by_uri.server
     assert Host("a", ssh="kvm1").server != Host("a").server
-    twins = [Host(name, ConnectionKind.SIMULATED, uri="") for name in "cd"]
+    twins = [Host(name, Simulated()) for name in "cd"]
     assert twins[0].server != twins[1].server

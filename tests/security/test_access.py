@@ -15,7 +15,7 @@ from nospoon.clusterfile.load import load
 from nospoon.daemon.grants import read_grants
 from nospoon.errors import Forbidden, HostUnreachable, SpecError, UsageError
 from nospoon.model.cluster import Host
-from nospoon.model.connections import ConnectionKind
+from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.model.grants import DEFAULTS, GrantedHost, Grants
 from nospoon.plan.access import violations
@@ -55,7 +55,7 @@ def cluster(host: str) -> str:
 @pytest.mark.parametrize("uri", GOOD_URIS)
 def test_libvirt_uris_of_the_known_forms_are_taken_and_written_back(uri: str) -> None:
     assert str(LibvirtUri.parse(uri)) == uri
-    assert load(cluster(f"{{libvirt: '{uri}'}}"), file="f").hosts[0].uri == uri
+    assert load(cluster(f"{{libvirt: '{uri}'}}"), file="f").hosts[0].where == uri
 
 
 @pytest.mark.parametrize("uri", BAD_URIS)
@@ -101,7 +101,7 @@ async def test_a_uri_from_an_earlier_store_is_not_opened(tmp_path: Path) -> None
         raise AssertionError(sha256)
 
     ran = tmp_path / "ran"
-    host = Host("old", uri=f"qemu+ext:///system?command=/usr/bin/touch&x={ran}")
+    host = Host("old", Libvirt(f"qemu+ext:///system?command=/usr/bin/touch&x={ran}"))
     connection = LibvirtConnection(
         host, "d", LocalRunner(), no_image, records="/x", verdicts=tmp_path
     )
@@ -115,19 +115,19 @@ KVM1 = GrantedHost(LibvirtUri.parse("qemu+ssh://kvm1/system"), SshDestination.pa
 
 MAY_USE = (
     Host("a"),
-    Host("a", ConnectionKind.SIMULATED, uri=""),
-    Host("a", uri="qemu+ssh://kvm1/system"),
-    Host("a", uri="qemu+ssh://KVM1/system", ssh="ssh://root@kvm1"),
+    Host("a", Simulated()),
+    Host("a", Libvirt("qemu+ssh://kvm1/system")),
+    Host("a", Libvirt("qemu+ssh://KVM1/system"), ssh="ssh://root@kvm1"),
 )
 MAY_NOT_USE = (
-    Host("a", ConnectionKind.SIMULATED, uri="", ssh="kvm1"),
-    Host("a", uri="qemu:///session"),
+    Host("a", Simulated(), ssh="kvm1"),
+    Host("a", Libvirt("qemu:///session")),
     Host("a", ssh="root@kvm1"),
-    Host("a", uri="qemu+ssh://kvm1/system", ssh="root@kvm2"),
-    Host("a", uri="qemu+ssh://kvm1/session", ssh="root@kvm1"),
-    Host("a", uri="qemu+ssh://root@kvm1/system"),
-    Host("a", uri="qemu+tls://kvm1/system"),
-    Host("a", uri="qemu+ssh://kvm1/system?command=x"),
+    Host("a", Libvirt("qemu+ssh://kvm1/system"), ssh="root@kvm2"),
+    Host("a", Libvirt("qemu+ssh://kvm1/session"), ssh="root@kvm1"),
+    Host("a", Libvirt("qemu+ssh://root@kvm1/system")),
+    Host("a", Libvirt("qemu+tls://kvm1/system")),
+    Host("a", Libvirt("qemu+ssh://kvm1/system?command=x")),
 )
 
 
@@ -259,7 +259,7 @@ async def test_a_members_stored_cluster_on_an_unlisted_host_is_shown_and_not_con
     tmp_path: Path,
 ) -> None:
     text = "cluster: old\nhosts: {s: simulated}\nnodes: [{name: n}]\n"
-    far = Host("s", uri="qemu+ssh://kvm1/system", ssh="root@kvm1")
+    far = Host("s", Libvirt("qemu+ssh://kvm1/system"), ssh="root@kvm1")
     async with a_daemon(tmp_path) as asked:
         assert (await asked.up(OWNER, text)).status == 202
         (row,) = await asked.daemon.database.call(stored.all_nodes)

@@ -17,7 +17,7 @@ from nospoon.clusterfile.grants import load_grants
 from nospoon.control.access import Access
 from nospoon.errors import HostUnreachable
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.connections import ConnectionKind
+from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.grants import DEFAULTS
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine, OwnerTag
@@ -67,7 +67,7 @@ async def test_a_member_sees_those_that_are_listed() -> None:
 
 async def test_simulated_machines_are_everybodys() -> None:
     access = Access(frozenset({ROOT}), read=lambda: DEFAULTS)
-    host = Host("sim", kind=ConnectionKind.SIMULATED, uri="")
+    host = Host("sim", Simulated())
     assert await seen(access, MEMBER, host) == ["lab-1", "lab-2", "payroll"]
 
 
@@ -77,7 +77,7 @@ async def test_a_member_hears_of_no_nodes_of_other_users() -> None:
     own, other = (OwnerTag("d", UUID(int=9), uid=uid) for uid in (MEMBER, MEMBER + 1))
     tags = (own, other, None)
     made = tuple(replace(e, tag=t, made=True) for e, t in zip(MACHINES, tags, strict=True))
-    for host in (HERE, Host("sim", kind=ConnectionKind.SIMULATED, uri="")):
+    for host in (HERE, Host("sim", Simulated())):
         found = await access.adoptable(MEMBER, host, made)
         assert [each.name for each in found or ()] == ["lab-1"]
         assert await access.adoptable(ROOT, host, made) == made
@@ -97,7 +97,7 @@ async def test_an_adopted_machine_that_is_no_longer_listed_is_not_reached() -> N
     )
     assert await judged(access, MEMBER, replace(payroll, adopted="")) == ""
     assert await judged(access, ROOT, payroll) == ""
-    far = Host("far", uri="qemu+ssh://kvm1/system")
+    far = Host("far", Libvirt("qemu+ssh://kvm1/system"))
     assert "members may not use host far" in await judged(access, MEMBER, lab, far)
 
 
@@ -108,7 +108,7 @@ async def test_whom_libvirt_lets_manage_machines_adopts_all_of_this_machine_and_
     access = Access(frozenset({ROOT}), manages=manages)
     assert await seen(access, MEMBER) == ["lab-1", "lab-2", "payroll"]
     assert await seen(access, MEMBER + 1) == []
-    far = Host("far", uri="qemu+ssh://kvm1/system")
+    far = Host("far", Libvirt("qemu+ssh://kvm1/system"))
     assert await seen(access, MEMBER, far) == [], "there root's keys would be used"
     payroll = MACHINES[2].machine
     assert await judged(access, MEMBER, payroll) == ""

@@ -15,7 +15,7 @@ from nospoon.control.hosts import IDLE, Hosts
 from nospoon.control.recent_hosts import MOST_NAMES, MOST_SIMULATED, RecentHosts
 from nospoon.errors import Conflict, SpecError
 from nospoon.model.cluster import BmcAddressing, BmcProtocol, Cluster, Host, Network, Node
-from nospoon.model.connections import ConnectionKind
+from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.grants import DEFAULTS
 from nospoon.plan.access import MOST_NETWORKS, violations
 from nospoon.plan.pdus import plug
@@ -79,7 +79,7 @@ def test_a_section_has_so_many_entries(section: str) -> None:
 
 def test_a_members_cluster_has_so_many_networks_on_real_hosts() -> None:
     networks = tuple(Network(f"n{number}") for number in range(MOST_NETWORKS + 1))
-    real, simulated = Host("r"), Host("s", ConnectionKind.SIMULATED)
+    real, simulated = Host("r"), Host("s", Simulated())
     cluster = Cluster("c", (real,), networks, (), ())
     (found,) = violations(cluster, DEFAULTS)
     assert (found.path, "65" in found.message) == (("networks",), True)
@@ -94,16 +94,16 @@ def test_a_member_names_a_host_in_few_ways() -> None:
         recent.ask(1, [Host(f"h{number}")])
     recent.ask(1, [Host("h0")])
     recent.ask(2, [Host("more")])
-    recent.ask(1, [Host("more", uri="qemu+ssh://a/system")])
+    recent.ask(1, [Host("more", Libvirt("qemu+ssh://a/system"))])
     for _ in range(2):
         with pytest.raises(Conflict, match="more than 8 ways within 5 minutes"):
             recent.ask(1, [Host("more")])
-    recent.ask(1, [Host(f"s{n}", ConnectionKind.SIMULATED) for n in range(MOST_SIMULATED)])
+    recent.ask(1, [Host(f"s{n}", Simulated()) for n in range(MOST_SIMULATED)])
     with pytest.raises(Conflict, match="simulated hosts"):
-        recent.ask(1, [Host("s", ConnectionKind.SIMULATED)])
+        recent.ask(1, [Host("s", Simulated())])
     now[0] = IDLE
     recent.ask(1, [Host("more")])
-    recent.ask(1, [Host("s", ConnectionKind.SIMULATED)])
+    recent.ask(1, [Host("s", Simulated())])
 
 
 async def test_no_host_is_opened_for_a_plan_that_names_one_twice(

@@ -20,7 +20,7 @@ from nospoon.control.recent_hosts import MOST_NAMES, RecentHosts
 from nospoon.errors import Conflict, NospoonError, ProviderError, SpecError, UsageError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.connections import ConnectionKind, OpenStack
+from nospoon.model.connections import OpenStack, Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Image, Machine, MachineNic
 from nospoon.providers.answers import MAX_TOLD
@@ -34,8 +34,8 @@ from nospoon.testing.fake_cloud import FakeCloud, Rule, connected, fake_cloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 NETWORK = BootPlan((BootDevice.NETWORK,), (BootDevice.NETWORK,))
-RACK = Host("rack", ConnectionKind.SIMULATED, uri="")
-OTHER = Host("other", ConnectionKind.SIMULATED, uri="")
+RACK = Host("rack", Simulated())
+OTHER = Host("other", Simulated())
 
 
 def machine(uuid: UUID, *, asks: bool) -> Machine:
@@ -263,7 +263,7 @@ def test_each_login_of_a_member_counts_as_a_name() -> None:
 
     def host(login: str) -> Host:
         at = OpenStack("mine", "http://keystone p", login=login)
-        return Host("cloud", ConnectionKind.OPENSTACK, uri="", openstack=at)
+        return Host("cloud", at)
 
     for number in range(MOST_NAMES):
         recent.ask(1000, [host(str(number))])

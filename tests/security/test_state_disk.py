@@ -17,6 +17,7 @@ from nospoon.clusterfile.simulated import MOST_CONSOLE
 from nospoon.control.saved import MOST_CLUSTERS, save
 from nospoon.control.space import text_of
 from nospoon.errors import Conflict, SpecError
+from nospoon.model.connections import Simulated, Simulation
 from nospoon.plan.allocate import Allocations
 from nospoon.providers.recorder import MOST_RECORD, MOST_WAITING, Recorder
 from nospoon.runtime.tasks import Tasks
@@ -163,7 +164,7 @@ async def test_what_clusters_hold_is_known_without_their_files(tmp_path: Path) -
 def test_a_simulated_guest_says_at_most_so_much(said: str, *, taken: bool) -> None:
     text = f"cluster: c\nhosts: {{s: {{simulated: {{console: {said}}}}}}}\nnodes: [{{}}]\n"
     if taken:
-        assert load(text, file="f").hosts[0].simulation.console == said
+        assert load(text, file="f").hosts[0].connection == Simulated(Simulation(console=said))
         return
     with pytest.raises(SpecError, match="expected at most 65536 bytes, got 80000"):
         load(text, file="f")

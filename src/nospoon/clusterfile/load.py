@@ -36,7 +36,7 @@ from nospoon.model.cluster import (
     Overcommit,
     PduAddressing,
 )
-from nospoon.model.connections import ConnectionKind, Simulation
+from nospoon.model.connections import ConnectionSpec, Libvirt, Simulated, Simulation
 from nospoon.model.ironic import IronicPlace
 
 DEFAULT_HOST = "here"
@@ -150,29 +150,27 @@ def _host(name: str, section: HostSection, default_uri: str) -> Host:
     if section.openstack is not None:
         return Host(
             name=name,
-            kind=ConnectionKind.OPENSTACK,
-            uri="",
-            openstack=connection(section.openstack)[0],
+            connection=connection(section.openstack)[0],
             drained=section.drained,
             overcommit=ONCE,
             physnets=tuple(sorted(section.physnets.items())),
         )
-    if section.simulated is not None:
-        kind, uri = ConnectionKind.SIMULATED, ""
-    else:
-        kind, uri = ConnectionKind.LIBVIRT, section.libvirt or default_uri
     over = section.overcommit
     return Host(
         name=name,
-        kind=kind,
-        uri=uri,
+        connection=_connection(section, default_uri),
         ssh=section.ssh,
         drained=section.drained,
-        simulation=_simulation(section.simulated),
         overcommit=Overcommit(over.cpus, over.memory, over.disk),
         physnets=tuple(sorted(section.physnets.items())),
         address=str(section.address or _address_in(section.ssh)),
     )
+
+
+def _connection(section: HostSection, default_uri: str) -> ConnectionSpec:
+    if section.simulated is not None:
+        return Simulated(_simulation(section.simulated))
+    return Libvirt(section.libvirt or default_uri)
 
 
 def _address_in(ssh: str) -> str:
@@ -187,9 +185,7 @@ def _address_in(ssh: str) -> str:
     return ""
 
 
-def _simulation(section: SimulatedSection | None) -> Simulation:
-    if section is None:
-        return Simulation()
+def _simulation(section: SimulatedSection) -> Simulation:
     return Simulation(
         power_on=section.power_on,
         power_off=section.power_off,

@@ -15,7 +15,7 @@ from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.importers.written import name_of, write
 from nospoon.model.cluster import Host
-from nospoon.model.connections import ConnectionKind, OpenStack
+from nospoon.model.connections import Libvirt, OpenStack, Simulated
 from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume, is_adopted
 
 FILE = "(recovered)"
@@ -95,12 +95,14 @@ def _filtered(machines: Iterable[Observed]) -> set[str]:
 
 
 def _host(host: Host, settings: Callable[[str], Mapping[str, Any]]) -> dict[str, Any]:
-    if host.kind is ConnectionKind.SIMULATED:
-        machines = list(host.simulation.machines)
-        return {"simulated": {"machines": machines} if machines else True}
-    if host.openstack is not None:
-        return {"openstack": _openstack(host.openstack, settings(host.openstack.login))}
-    return {"libvirt": host.uri, **({"ssh": host.ssh} if host.ssh else {})}
+    match host.connection:
+        case Simulated(simulation):
+            machines = list(simulation.machines)
+            return {"simulated": {"machines": machines} if machines else True}
+        case OpenStack() as cloud:
+            return {"openstack": _openstack(cloud, settings(cloud.login))}
+        case Libvirt(uri):
+            return {"libvirt": uri, **({"ssh": host.ssh} if host.ssh else {})}
 
 
 def _openstack(cloud: OpenStack, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,13 +25,17 @@ def with_new_logins(known: Iterable[Host], now: Iterable[Host]) -> tuple[Host, .
     """Hosts of before, with the logins that a file has for the same projects now: those of before
     may be refused since.
     """
-    given = {each.openstack.at: each.openstack.login for each in now if each.openstack is not None}
+    given = {each.machine: each.connection.login for each in now if each.connection.login}
     return tuple(
-        replace(each, openstack=replace(each.openstack, login=given[each.openstack.at]))
-        if each.openstack is not None and each.openstack.at in given
+        _with_login(each, given[each.machine])
+        if each.connection.login and each.machine in given
         else each
         for each in known
     )
+
+
+def _with_login(host: Host, login: str) -> Host:
+    return replace(host, connection=host.connection.with_login(login))
 
 
 class Logins:
@@ -56,16 +60,14 @@ class Logins:
             while len(mine) > MOST_PLANNED:
                 del mine[next(iter(mine))]
         hosts = tuple(
-            replace(host, openstack=replace(host.openstack, login=names[host.name]))
-            if host.openstack is not None
-            else host
+            _with_login(host, names[host.name]) if host.name in names else host
             for host in cluster.hosts
         )
         return replace(cluster, hosts=hosts, logins=())
 
     def sealed(self, hosts: Iterable[Host]) -> dict[str, bytes]:
         """The logins of these hosts as the store keeps them; from now on they are remembered."""
-        names = {each.openstack.login for each in hosts if each.openstack is not None}
+        names = {each.connection.login for each in hosts} - {""}
         with self._lock:
             found = {name: self._settings(name) for name in names if self._settings(name)}
             self._kept |= found

@@ -17,7 +17,7 @@ from nospoon.runtime import clock
 MOST_NAMES, MOST_SIMULATED = 8, 1000
 """Names of one real host; simulated hosts, of which each name is another one."""
 
-Place = tuple[str, str, str]
+Place = tuple[str, ...]
 
 
 class RecentHosts:
@@ -51,9 +51,9 @@ class RecentHosts:
 
 def _name(host: Host) -> str:
     """A cloud has one for each login."""
-    return host.login or host.name
+    return host.connection.login or host.name
 
 
 def _place(host: Host) -> Place:
     """All clouds of a user are one: each login there has threads of its own."""
-    return (host.kind, "", "") if host.login else host.place
+    return (host.connection.kind,) if host.connection.login else host.place

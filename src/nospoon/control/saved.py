@@ -105,7 +105,8 @@ def refuse_other_simulation(
     """
     simulated = {each.name: each for each in cluster.hosts if not each.declares.is_real}
     for other in others(simulated.keys()) if simulated else ():
-        if not other.declares.is_real and other.simulation != simulated[other.name].simulation:
+        mine = simulated[other.name].connection
+        if not other.declares.is_real and other.connection != mine:
             raise Conflict(
                 f"host {other.name}: another user has machines there, simulated with other "
                 "settings",

@@ -162,7 +162,7 @@ class Survey:
 
 def _add_owner(owners: dict[tuple[str, ...], frozenset[int]], host: Host, uid: int) -> None:
     """Whoever has things in a cloud."""
-    if host.openstack is not None:
+    if host.connection.login:
         owners[host.server] = owners.get(host.server, frozenset()) | {uid}
 
 

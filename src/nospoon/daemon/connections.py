@@ -56,8 +56,8 @@ class Connections:
     def connect(self, host: Host) -> Connection:
         """A new one. Nobody is asked anything yet."""
         match host.connection:
-            case Simulated():
-                return self.simulations.connect(host, self.records)
+            case Simulated() as simulated:
+                return self.simulations.connect(host, simulated, self.records)
             case Libvirt():
                 return self._libvirt(host)
             case OpenStack() as cloud:

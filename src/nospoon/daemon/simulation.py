@@ -12,6 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 from nospoon.model.cluster import Host
+from nospoon.model.connections import Simulated
 from nospoon.providers.recorder import RecordSpace
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.providers.simulated.guests import Guests
@@ -46,7 +47,7 @@ class Simulations:
         self._connections: dict[str, SimulatedConnection] = {}
         self._kept: dict[str, int] = {}
 
-    def connect(self, host: Host, records: Path) -> SimulatedConnection:
+    def connect(self, host: Host, simulated: Simulated, records: Path) -> SimulatedConnection:
         """The host's world, as it was left."""
         kept = self._directory / f"{host.name}.json"
         world = World.load(kept.read_bytes()) if kept.exists() else World()
@@ -59,7 +60,7 @@ class Simulations:
             world=world,
             records=records,
             record_space=self._record_space,
-            simulation=host.simulation,
+            simulation=simulated.simulation,
             guests=self._guests,
             is_probed=self._is_probed,
         )

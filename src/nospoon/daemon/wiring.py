@@ -463,7 +463,7 @@ class Daemon:
 
     def _restore_logins(self, connection: sqlalchemy.Connection) -> None:
         """Those of hosts that some cluster has; others were left by clusters that are gone."""
-        named = {each.openstack.login for each in stored.all_hosts(connection) if each.openstack}
+        named = {each.connection.login for each in stored.all_hosts(connection)} - {""}
         logins.keep(connection, named)
         self.logins.restore(logins.all_of_them(connection))
 
@@ -549,7 +549,7 @@ class Daemon:
         found = self.bmcs.listeners.violations(bmcs, coming=coming)
         boots = any(isinstance(each.shape, NetbootService) for each in resources)
         obstacle = dnsmasq.obstacle() if boots else None
-        serving = ((each.name, each.simulation.agents) for each in hosts)
+        serving = ((each.name, each.connection.agents) for each in hosts)
         agents = (
             f"host {name}: {why}"
             for name, behaviour in serving
@@ -560,7 +560,7 @@ class Daemon:
         clouds = [
             f"host {host.name}: boot_address: {reason}"
             for host in hosts
-            if host.boot_address and (reason := self._unanswerable(host.boot_address))
+            if (address := host.connection.boot_address) and (reason := self._unanswerable(address))
         ]
         return [*found, *([str(obstacle)] if obstacle is not None else []), *agents, *clouds]
 

@@ -12,15 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.connections import (
-    ConnectionKind,
-    ConnectionSpec,
-    Declared,
-    Libvirt,
-    OpenStack,
-    Simulated,
-    Simulation,
-)
+from nospoon.model.connections import USUAL, ConnectionSpec, Declared
 from nospoon.model.ironic import Enrolment, IronicPlace
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.nova import WantedFlavor
@@ -82,50 +74,20 @@ class Overcommit:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A place with capacity. `ssh` names how to run commands there; "" is this machine.
+    """A place with capacity, and the connection by which machines are made there.
 
-    `uri` is the libvirt connection URI, "" for other kinds. `physnets` maps a physical network
+    `ssh` names how to run commands there; "" is this machine. `physnets` maps a physical network
     to an existing bridge of this host, or network of this cloud. `address`: by which the other
-    hosts reach it, "" unknown. `openstack`: of the kind of that name.
+    hosts reach it, "" unknown.
     """
 
     name: str
-    kind: ConnectionKind = ConnectionKind.LIBVIRT
-    uri: str = "qemu:///system"
+    connection: ConnectionSpec = USUAL
     ssh: str = ""
     physnets: tuple[tuple[str, str], ...] = ()
     drained: bool = False
     overcommit: Overcommit = Overcommit()
-    simulation: Simulation = field(default_factory=Simulation)
     address: str = ""
-    openstack: OpenStack | None = None
-
-    @property
-    def connection(self) -> ConnectionSpec:
-        """How machines are made there."""
-        match self.kind:
-            case ConnectionKind.OPENSTACK:
-                assert self.openstack is not None, "hosts of this kind are made with it"
-                return self.openstack
-            case ConnectionKind.LIBVIRT:
-                return Libvirt(self.uri)
-            case ConnectionKind.SIMULATED:
-                return Simulated(self.simulation)
-
-    @property
-    def login(self) -> str:
-        """The name of its login, "" for a host that has none."""
-        return self.openstack.login if self.openstack is not None else ""
-
-    @property
-    def boot_address(self) -> str:
-        """Where its boot images ask, "" for a host that has none."""
-        return self.openstack.boot_address if self.openstack is not None else ""
-
-    @property
-    def zone(self) -> str:
-        """Availability zone of its machines, "" for the usual one, and where there are none."""
-        return self.openstack.zone if self.openstack is not None else ""
 
     @property
     def declares(self) -> Declared:
@@ -138,11 +100,9 @@ class Host:
         return str(self.connection)
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def place(self) -> tuple[str, ...]:
         """Where it leads: the same under each of its names."""
-        if self.openstack is not None:  # who has another login there may see other things
-            return self.kind, self.openstack.at, self.openstack.login
-        return self.kind, self.uri, self.ssh
+        return (*self.connection.place, self.ssh)
 
     @property
     def server(self) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar, Self
 from urllib.parse import parse_qs, urlsplit
 
 from nospoon.model.agent import Agents
@@ -88,11 +89,56 @@ class Simulation:
     machines: tuple[str, ...] = ()
 
 
+class _Usual:
+    """What a connection says of itself where it has nothing else to say."""
+
+    __slots__ = ()
+
+    @property
+    def socket(self) -> str:
+        """Of the daemon there, by its path; "" for the usual one, and where there is none."""
+        return ""
+
+    @property
+    def login(self) -> str:
+        """The name of its login, "" where there is none."""
+        return ""
+
+    def with_login(self, login: str) -> Self:
+        """The same with another login. Raises `ValueError` where there is none."""
+        raise ValueError(f"no login at {self}: got {login}")
+
+    @property
+    def boot_address(self) -> str:
+        """Where its boot images ask, "" where there are none."""
+        return ""
+
+    @property
+    def zone(self) -> str:
+        """Availability zone of its machines, "" for the usual one, and where there are none."""
+        return ""
+
+    @property
+    def agents(self) -> Agents | None:
+        """Of machines that boot what a deployer gives them; None where they are their own."""
+        return None
+
+    @property
+    def behaviour(self) -> object | None:
+        """Settings that hold for machines that are there already; None for none."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
-class Libvirt:
+class Libvirt(_Usual):
     """A libvirtd of QEMU, by its URI. A session has no rights: user-mode networks, a boot ISO."""
 
     uri: str
+    kind: ClassVar = ConnectionKind.LIBVIRT
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return self.kind, self.uri
 
     @property
     def declares(self) -> Declared:
@@ -110,7 +156,6 @@ class Libvirt:
 
     @property
     def socket(self) -> str:
-        """That the URI names, "" for none."""
         return "".join(parse_qs(urlsplit(self.uri).query).get("socket", [])[:1])
 
     @property
@@ -123,10 +168,23 @@ class Libvirt:
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class Simulated(_Usual):
     """Machines in the daemon's own memory."""
 
-    simulation: Simulation
+    simulation: Simulation = field(default_factory=Simulation)
+    kind: ClassVar = ConnectionKind.SIMULATED
+
+    @property
+    def agents(self) -> Agents | None:
+        return self.simulation.agents
+
+    @property
+    def behaviour(self) -> Simulation:
+        return self.simulation
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return (self.kind,)
 
     @property
     def declares(self) -> Declared:
@@ -146,7 +204,7 @@ class Simulated:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenStack:
+class OpenStack(_Usual):
     """A project of an OpenStack cloud. `cloud`: what its file calls it. `at`: where it leads, of
     Keystone's URL, region, and who logs in to which project, without secrets; `login` names the
     secrets.
@@ -162,6 +220,14 @@ class OpenStack:
     flavors: tuple[str, ...] = ()
     zone: str = ""
     boot_address: str = ""
+    kind: ClassVar = ConnectionKind.OPENSTACK
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return self.kind, self.at, self.login  # who has another login may see other things
+
+    def with_login(self, login: str) -> Self:
+        return replace(self, login=login)
 
     @property
     def declares(self) -> Declared:
@@ -169,7 +235,7 @@ class OpenStack:
 
     @property
     def daemon(self) -> tuple[str, ...]:
-        """Two names of one login are one host; who has another one may see other things."""
+        """Two names of one login are one host."""
         return self.at, self.login
 
     @property
@@ -181,6 +247,8 @@ class OpenStack:
 
 
 ConnectionSpec = Libvirt | Simulated | OpenStack
+USUAL = Libvirt("qemu:///system")
+"""Of a host that says nothing else."""
 SYSTEM = Declared(is_real=True, networking=Networking.BRIDGES, boot=BootMethod.NATIVE)
 SESSION = Declared(is_real=True, networking=Networking.USER_MODE, boot=BootMethod.SCRIPT)
 IN_MEMORY = Declared(is_real=False, networking=Networking.SIMULATED, boot=BootMethod.NATIVE)

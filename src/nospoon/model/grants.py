@@ -60,7 +60,7 @@ class Grants:
 
     def why_not_host(self, host: Host) -> str:
         """Why members may not use a host, "" where they may."""
-        if host.login:
+        if host.connection.login:
             return ""  # it is the file's, and no other is used
         if not host.declares.is_real:
             return "" if not host.ssh else "a simulated host runs no commands by ssh"

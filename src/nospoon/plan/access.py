@@ -45,10 +45,11 @@ def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
     why = grants.why_not_host(host)
     if why:
         yield Violation(("hosts", host.name, "libvirt"), unlisted(host, why))
-    if host.boot_address and not grants.has_network(_alone(host.boot_address)):
+    asked_at = host.connection.boot_address
+    if asked_at and not grants.has_network(_alone(asked_at)):
         path = ("hosts", host.name, "openstack", "boot_address")
-        yield Violation(path, _foreign(host.boot_address))
-    agents = host.simulation.agents
+        yield Violation(path, _foreign(asked_at))
+    agents = host.connection.agents
     if agents is None:
         return
     path = ("hosts", host.name, "simulated", "agents")

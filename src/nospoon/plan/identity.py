@@ -13,7 +13,6 @@ import re
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from nospoon.model.cluster import Node
-from nospoon.model.connections import Libvirt
 
 COMMUNITY_BYTES = 15
 BRIDGE_NAME_LENGTH = 15
@@ -101,11 +100,10 @@ def pool_name(cluster: UUID, name: str) -> str:
     return f"nospoon-{name}-{cluster.hex[:8]}"
 
 
-def pool_end(uri: str) -> str:
-    """What the directory of a pool ends in, by its host's URI: a libvirtd with a socket of its own
-    may be beside another, and have the same file system.
+def pool_end(socket: str) -> str:
+    """What the directory of a pool ends in, by the socket that its host names: a libvirtd with one
+    of its own may be beside another, and have the same file system.
     """
-    socket = Libvirt(uri).socket
     return f"-{hashlib.sha256(socket.encode()).hexdigest()[:8]}" if socket else ""
 
 

@@ -98,7 +98,7 @@ def _of_host(host: Host) -> dict[str, object]:
         "address": host.address,
         "drained": host.drained,
         **_flat("overcommit", host.overcommit),
-        **_flat("simulated", host.simulation),
+        **_flat(host.connection.kind, host.connection.behaviour),
     }
 
 

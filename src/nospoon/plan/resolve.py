@@ -122,7 +122,7 @@ class _Resolver:
     def _storage(self, host: Host) -> Iterator[Resource]:
         """What machines' disks are made in and of, and what machines boot that ask us."""
         if host.declares.has_pools:
-            end = identity.pool_end(host.uri)
+            end = identity.pool_end(host.connection.socket)
             path = f"{self.around.pool_roots[host.name]}/{self.pool}{end}"
             yield Resource(self._pool_key(host.name), Pool(path=path))
             yield from self._images(host.name)
@@ -132,7 +132,7 @@ class _Resolver:
                 yield Resource(boot_image(host.name, firmware), image)
 
     def _boot_url(self, host: Host) -> str:
-        address = host.boot_address
+        address = host.connection.boot_address
         shown = f"[{address}]" if ":" in address else address
         return f"http://{shown}:{self.around.boot_port}"
 
@@ -365,7 +365,7 @@ class _Resolver:
             ipv6=node.firmware is not Firmware.BIOS
             and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
             flavor=size.name if size is not None else "",
-            zone=host.zone,
+            zone=host.connection.zone,
         )
 
     def _disk(self, node: Node, host: Host, uuid: UUID, index: int) -> MachineDisk:

@@ -17,6 +17,7 @@ from nospoon.model.resources import Machine
 from nospoon.model.sharing import Shared
 from nospoon.plan.allocate import Allocations
 from nospoon.store import tables
+from nospoon.store.hosts import host_of, record_of
 
 clusters, cluster_hosts, nodes = tables.clusters, tables.cluster_hosts, tables.nodes
 
@@ -229,20 +230,20 @@ def hosts_of(connection: Connection, cluster_id: UUID) -> list[Host]:
     """Where a cluster may have things, by name."""
     of_it = select(cluster_hosts).where(cluster_hosts.c.cluster_id == str(cluster_id))
     rows = connection.execute(of_it.order_by(cluster_hosts.c.name))
-    return [msgspec.convert(row.host, Host) for row in rows]
+    return [host_of(row.host) for row in rows]
 
 
 def all_hosts(connection: Connection) -> list[Host]:
     """Where some cluster may have things."""
     rows = connection.execute(select(cluster_hosts.c.host)).scalars()
-    return [msgspec.convert(each, Host) for each in rows]
+    return [host_of(each) for each in rows]
 
 
 def put_hosts(connection: Connection, cluster_id: UUID, hosts: Sequence[Host]) -> None:
     """Remember these, as they are now; others that are known stay."""
     _drop_hosts(connection, cluster_id, [host.name for host in hosts])
     for host in hosts:
-        encoded = msgspec.to_builtins(host)
+        encoded = record_of(host)
         values = {"cluster_id": str(cluster_id), "name": host.name, "host": encoded}
         connection.execute(insert(cluster_hosts).values(values))
 
@@ -342,7 +343,7 @@ _ACCOUNT = ("username", "password", "source", "k_g", "pdu_secret")
 
 def settle(connection: Connection, uuid: UUID, host: Host) -> None:
     """From now on a node is on this host."""
-    encoded = msgspec.to_builtins(host)
+    encoded = record_of(host)
     connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(host=encoded))
 
 
@@ -381,7 +382,7 @@ def _node(row: Row[Any], words: Shared) -> NodeRow:
     return NodeRow(
         cluster_id=words.one(UUID(row.cluster_id)),
         name=row.name,
-        host=words.one(msgspec.convert(words.text(row.host), Host)),
+        host=words.one(host_of(words.text(row.host))),
         machine=msgspec.convert(words.text(row.machine), Machine),
         profile=words.one(row.profile),
         username=words.one(row.username),
@@ -399,7 +400,7 @@ def _node_values(row: NodeRow) -> dict[str, Any]:
         "cluster_id": str(row.cluster_id),
         "name": row.name,
         "source": str(row.source),
-        "host": msgspec.to_builtins(row.host),
+        "host": record_of(row.host),
         "machine": msgspec.to_builtins(row.machine),
         "profile": row.profile,
         "username": row.username,

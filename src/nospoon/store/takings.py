@@ -11,6 +11,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Text, cast, select
 
 from nospoon.model.cluster import Host
 from nospoon.store import tables
+from nospoon.store.hosts import host_of
 
 nodes, bmcs = tables.nodes, tables.bmcs
 
@@ -44,7 +45,7 @@ def _takings(connection: Connection, which: ColumnElement[bool]) -> Iterator[Tak
     hosts: dict[str, Host] = {}
     for row in connection.execute(_TAKINGS.where(which)):
         if row.host not in hosts:
-            hosts[row.host] = msgspec.json.decode(row.host, type=Host)
+            hosts[row.host] = host_of(msgspec.json.decode(row.host))
         disks = tuple(row.disks or ()) if row.uuid is not None else None
         yield Taking(row.name, hosts[row.host], row.cpus, row.memory, disks)
 

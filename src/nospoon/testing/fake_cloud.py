@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from nospoon.model.cluster import Host
-from nospoon.model.connections import ConnectionKind, OpenStack
+from nospoon.model.connections import OpenStack
 from nospoon.providers.openstack.around import AtHome, everywhere
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.drives import KeptMedia
@@ -380,7 +380,7 @@ async def connected(
 
     at = OpenStack("mine", "http://keystone p")
     made = OpenStackConnection(
-        Host("cloud", ConnectionKind.OPENSTACK, uri="", openstack=at),
+        Host("cloud", at),
         "kit",
         lambda: cloud.settings,
         reach=ANYWHERE,

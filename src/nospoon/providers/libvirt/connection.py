@@ -53,7 +53,9 @@ class LibvirtConnection:
         opened: str = "",
     ) -> None:
         self.host, self._runner, self._deployment = host, runner, deployment
-        self._hypervisor = Hypervisor(opened or host.uri, host.name, refused=_refused(host, opened))
+        self._hypervisor = Hypervisor(
+            opened or host.where, host.name, refused=_refused(host, opened)
+        )
         self._kvm = KvmTrial(self._hypervisor, runner, trial, verdicts)
         self._machines = MachineDriver(
             self._hypervisor,
@@ -165,7 +167,7 @@ def _refused(host: Host, opened: str) -> str:
     which libvirt would run programs.
     """
     try:
-        LibvirtUri.parse(host.uri if not opened else "qemu:///system")
+        LibvirtUri.parse(host.where if not opened else "qemu:///system")
     except ValueError as error:
         return f"host {host.name}: {error}"
     return ""

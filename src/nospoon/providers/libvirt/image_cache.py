@@ -101,7 +101,7 @@ class ImageCache:
         if known is not None:
             known.undefine()
         path = PurePosixPath(parse_pool(parsed(beside.XMLDesc(0))).path).parent
-        shape = Pool(f"{path}/{self._name}{identity.pool_end(self.hypervisor.uri)}")
+        shape = Pool(f"{path}/{self._name}{identity.pool_end(Libvirt(self.hypervisor.uri).socket)}")
         return made_pool(connect, self.hypervisor.host, self._name, shape, self.tag)
 
     def turn(self) -> asyncio.Lock:

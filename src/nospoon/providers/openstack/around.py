@@ -10,6 +10,7 @@ from uuid import UUID
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.cluster import Host
+from nospoon.model.connections import OpenStack
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Shape
 from nospoon.providers.openstack.api import Api, Service
 from nospoon.providers.openstack.tags import Tagged, of_description
@@ -26,6 +27,12 @@ def everywhere(machine: UUID) -> bool:  # noqa: ARG001  (any)
     return True
 
 
+def cloud_of(host: Host) -> OpenStack:
+    """What a host of this kind leads to."""
+    assert isinstance(host.connection, OpenStack), "a host of this kind"
+    return host.connection
+
+
 @dataclass(slots=True)
 class Around:
     """`host`: as the cluster file describes the cloud. `pause`: seconds from one look at something
@@ -38,6 +45,11 @@ class Around:
     build_image: BuildImage
     pause: float = 0.5
     at_home: AtHome = everywhere
+
+    @property
+    def cloud(self) -> OpenStack:
+        """What the file says of it now."""
+        return cloud_of(self.host)
 
     def is_own(self, tagged: Tagged | None, cluster: UUID | None) -> bool:
         """Whether a thing with this tag is of this deployment, and of the cluster, None for any."""

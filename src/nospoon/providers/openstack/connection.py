@@ -18,7 +18,14 @@ from nospoon.plan.words import listed
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.openstack.api import PARALLEL, Api, Service
-from nospoon.providers.openstack.around import Around, AtHome, BuildImage, everywhere, tag_of
+from nospoon.providers.openstack.around import (
+    Around,
+    AtHome,
+    BuildImage,
+    cloud_of,
+    everywhere,
+    tag_of,
+)
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
 from nospoon.providers.openstack.networks import NetworkDriver
@@ -61,9 +68,8 @@ class OpenStackConnection:
         record_space: RecordSpace | None = None,
         serve: Callable[[], object] = lambda: None,
     ) -> None:
-        assert host.openstack is not None, "a host of this kind"
         self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=f"cloud {host.name}")
-        self._api = Api(host.openstack.cloud, settings, Means(self._threads, reach))
+        self._api = Api(cloud_of(host).cloud, settings, Means(self._threads, reach))
         self._around = Around(self._api, host, deployment, build_image, pause, at_home)
         self._tasks = Tasks(f"cloud {host.name}")
         self._recorder = Recorder(records, self._tasks, record_space)
@@ -84,7 +90,6 @@ class OpenStackConnection:
         return self._machines
 
     async def capabilities(self) -> Capabilities:
-        assert self._around.host.openstack is not None, "a host of this kind"
         return Capabilities(
             kinds=frozenset(self._drivers),
             firmwares=frozenset(FIRMWARES),
@@ -93,7 +98,7 @@ class OpenStackConnection:
             managed_networks=True,
             accelerator="nova",
             anti_spoofing=True,
-            identity=" ".join(self._around.host.openstack.daemon),
+            identity=" ".join(self._around.cloud.daemon),
             console=Console.TAIL,
             rules=RULES,
         )
@@ -139,8 +144,7 @@ class OpenStackConnection:
         ]
         if len(found) > MOST_FLAVORS:
             raise ProviderError(f"cloud {self._api.name} has more than {MOST_FLAVORS} flavors")
-        assert self._around.host.openstack is not None, "a host of this kind"
-        allowed = self._around.host.openstack.flavors
+        allowed = self._around.cloud.flavors
         names = {name for each in found for name in (each.name, each.id)}
         missing = [name for name in allowed if name not in names]
         if missing:

@@ -69,8 +69,7 @@ class ServerDriver:
         self._consoles: dict[UUID, Known] = {}
         self._started: set[UUID] = set()
         self._restless = 0.0
-        cloud = around.host.openstack
-        self._user = -2 - int(cloud.login[:8] or "0", 16) if cloud is not None else None
+        self._user = -2 - int(around.cloud.login[:8] or "0", 16)
 
     @property
     def drives(self) -> ServerDriver:

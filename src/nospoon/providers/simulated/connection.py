@@ -9,7 +9,7 @@ from uuid import UUID
 
 from nospoon.model.capabilities import Capabilities, ChangeRule
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.connections import Simulation
+from nospoon.model.connections import Simulated, Simulation
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
@@ -123,7 +123,8 @@ class SimulatedConnection:
         return strangers.found(self.around)
 
     def configure(self, host: Host) -> None:
-        self.around.simulation = host.simulation
+        assert isinstance(host.connection, Simulated), "a host of this kind"
+        self.around.simulation = host.connection.simulation
 
     async def check(self) -> None:
         self.around.begin("check")

@@ -1,0 +1,82 @@
+"""Hosts as the store has them: flat records, in which stores of earlier versions have them too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from nospoon.model.cluster import Host, Overcommit
+from nospoon.model.connections import (
+    ConnectionKind,
+    ConnectionSpec,
+    Libvirt,
+    OpenStack,
+    Simulated,
+    Simulation,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """`uri`, `simulation` and `openstack`: of the connection, by its `kind`."""
+
+    name: str
+    kind: ConnectionKind = ConnectionKind.LIBVIRT
+    uri: str = ""
+    ssh: str = ""
+    physnets: tuple[tuple[str, str], ...] = ()
+    drained: bool = False
+    overcommit: Overcommit = field(default_factory=Overcommit)
+    simulation: Simulation = field(default_factory=Simulation)
+    address: str = ""
+    openstack: OpenStack | None = None
+
+    @property
+    def connection(self) -> ConnectionSpec:
+        match self.kind:
+            case ConnectionKind.LIBVIRT:
+                return Libvirt(self.uri)
+            case ConnectionKind.SIMULATED:
+                return Simulated(self.simulation)
+            case ConnectionKind.OPENSTACK:
+                if self.openstack is None:
+                    raise ValueError(f"host {self.name} is kept without its cloud")
+                return self.openstack
+
+
+def record_of(host: Host) -> dict[str, Any]:
+    """What the store keeps of a host, as JSON has it."""
+    of_connection = {
+        "uri": host.where if isinstance(host.connection, Libvirt) else "",
+        "simulation": host.connection.behaviour or Simulation(),
+        "openstack": host.connection if isinstance(host.connection, OpenStack) else None,
+    }
+    found: dict[str, Any] = msgspec.to_builtins(
+        {
+            "name": host.name,
+            "kind": host.connection.kind,
+            "ssh": host.ssh,
+            "physnets": host.physnets,
+            "drained": host.drained,
+            "overcommit": host.overcommit,
+            "address": host.address,
+        }
+        | of_connection
+    )
+    return found
+
+
+def host_of(record: object) -> Host:
+    """The host of a record. Raises `msgspec.ValidationError`."""
+    kept = msgspec.convert(record, _Record)
+    return Host(
+        name=kept.name,
+        connection=kept.connection,
+        ssh=kept.ssh,
+        physnets=kept.physnets,
+        drained=kept.drained,
+        overcommit=kept.overcommit,
+        address=kept.address,
+    )
