@@ -63,6 +63,30 @@ def test_a_plan_makes_nothing_and_says_what_up_will_try(tmp_path: Path) -> None:
             assert "`up` tries KVM with a Linux guest" in done.stdout
 
 
+def test_one_host_has_real_and_simulated_machines(rack: Rack) -> None:
+    nodes = "{firmware: bios, memory: 64MiB, disks: [16MiB], host"
+    libvirt = "hosts: {here: {libvirt: 'qemu:///system'}}\nnetworks: {lan: {}}\n"
+    name, bmc = rack.name(), rack.bmc()
+    alone = f"{libvirt}nodes: [{nodes}: here, name: a}}]\n"
+    file = rack.file(f"cluster: {name}\n{bmc}{alone}", f"{name}.yaml")
+    rack.run("up", "--yes", file)
+    both = libvirt.replace("'}}", "', simulated: true}}")
+    more = f"{both}nodes: [{nodes}: here, name: a}}, {nodes}: 'here:simulated', name: b}}]\n"
+    rack.file(f"cluster: {name}\n{bmc}{more}", f"{name}.yaml")
+    planned = rack.run("plan", file).stdout
+    assert "machine b on here:simulated" in planned
+    assert " a on here" not in planned, "who is there stays"
+    rack.run("up", "--yes", file)
+    rack.run("node", "power", f"{name}/b", "on")
+    listed = rack.run("node", "list", "--cluster", name).stdout
+    assert [line.split()[2:4] for line in listed.splitlines()[1:]] == [
+        ["here", "off"],
+        ["here:simulated", "on"],
+    ]
+    rack.run("down", "--yes", name)
+    assert name not in virsh("list", "--all", "--name")
+
+
 @contextmanager
 def serving(directory: Path) -> Iterator[str]:
     """An HTTP server on loopback; its URL."""

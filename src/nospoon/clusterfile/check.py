@@ -9,6 +9,7 @@ from nospoon.clusterfile.addresses import addresses
 from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hardware import HardwareSection
+from nospoon.clusterfile.hosts import connections_of
 from nospoon.clusterfile.models import HostSection
 from nospoon.clusterfile.references import (
     LocalFile,
@@ -22,6 +23,7 @@ from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
+from nospoon.model.connections import ConnectionKind
 from nospoon.model.ironic import Standing
 from nospoon.model.passwords import is_hash
 from nospoon.plan.enrol import DRIVERS
@@ -151,10 +153,6 @@ def _layers(sections: Sections) -> Iterator[tuple[Path, HardwareSection]]:
             yield ("nodes", index, "overrides", name), override
 
 
-CONNECTIONS = ("libvirt", "simulated", "openstack")
-"""The ways to make machines on a host, of which it has one."""
-
-
 MOST_CLOUDS = 32
 """Hosts of a file that are clouds: the daemon keeps a login and threads for each."""
 
@@ -175,14 +173,12 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
         message = f"expected at most {MOST_CLOUDS} clouds, got {clouds}"
         yield Complaint(("hosts",), message, "Make several clusters of it")
     for name, host in sections.hosts.items():
-        given = [key for key in CONNECTIONS if getattr(host, key) not in (None, "")]
-        if len(given) > 1:
-            got = "both" if len(given) == 2 else "all"
-            message = f"expected one of {' and '.join(given)}, got {got}"
-            yield Complaint(("hosts", name), message)
+        if host.openstack is not None and len(given := connections_of(host)) > 1:
+            message = f"a cloud is a host of its own: expected no {given[0]} beside openstack"
+            yield Complaint(("hosts", name, given[0]), message, "Make two hosts of it")
         if host.openstack is not None:
             yield from _of_cloud(name, host)
-        if host.simulated is not None and host.ssh:
+        if connections_of(host) == [ConnectionKind.SIMULATED] and host.ssh:
             message = "a simulated host is in the daemon: expected no ssh"
             yield Complaint(("hosts", name, "ssh"), message, "Drop `ssh` or `simulated`")
     for name, network in sections.networks.items():

@@ -55,6 +55,7 @@ SERIAL_PATTERN = r"^([A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]*[A-Za-z0-9_.+-])?)?$"
 MAX_NAME = 63
 """Characters of a name: a label of DNS (RFC 1035 §2.3.4)."""
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+PLACE_PATTERN = NAME_PATTERN.removesuffix("$") + r"(:[a-z]+)?$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 
 
@@ -319,3 +320,5 @@ Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
 """The key of a label, as Kubernetes has them."""
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 """A name by RFC 1123 §2.1, in lower case: it becomes a host name and part of a domain's name."""
+Place = Annotated[str, Field(pattern=PLACE_PATTERN)]
+"""The name of a host, or of a connection that it has besides its first."""

@@ -6,6 +6,7 @@ Syntax errors end it, for nothing can be said of the rest; all other problems ar
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_address
 from itertools import chain, islice
@@ -16,6 +17,7 @@ from nospoon.clusterfile.check import check
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
 from nospoon.clusterfile.expand import Complaint, expand
 from nospoon.clusterfile.fields import NAME_PATTERN
+from nospoon.clusterfile.hosts import connections_of, places_of
 from nospoon.clusterfile.ironic import place
 from nospoon.clusterfile.models import HostSection, NetworkSection
 from nospoon.clusterfile.nova import wanted
@@ -36,7 +38,7 @@ from nospoon.model.cluster import (
     Overcommit,
     PduAddressing,
 )
-from nospoon.model.connections import ConnectionSpec, Libvirt, Simulated, Simulation
+from nospoon.model.connections import ConnectionKind, Libvirt, Simulated, Simulation
 from nospoon.model.ironic import IronicPlace
 
 DEFAULT_HOST = "here"
@@ -134,7 +136,9 @@ def _default_network(sections: Sections) -> str:
 
 def _hosts(sections: Sections, default_uri: str) -> tuple[Host, ...]:
     given = sections.hosts or {DEFAULT_HOST: HostSection()}
-    return tuple(_host(name, section, default_uri) for name, section in given.items())
+    return tuple(
+        host for name, section in given.items() for host in _host(name, section, default_uri)
+    )
 
 
 def _logins(sections: Sections) -> tuple[tuple[str, str], ...]:
@@ -146,31 +150,33 @@ def _logins(sections: Sections) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _host(name: str, section: HostSection, default_uri: str) -> Host:
-    if section.openstack is not None:
-        return Host(
-            name=name,
-            connection=connection(section.openstack)[0],
+def _host(name: str, section: HostSection, default_uri: str) -> Iterator[Host]:
+    """One for each of its connections."""
+    kinds = connections_of(section)
+    for kind, called in zip(kinds, places_of(name, section), strict=True):
+        usual = Host(
+            name=called,
             drained=section.drained,
-            overcommit=ONCE,
             physnets=tuple(sorted(section.physnets.items())),
         )
-    over = section.overcommit
-    return Host(
-        name=name,
-        connection=_connection(section, default_uri),
-        ssh=section.ssh,
-        drained=section.drained,
-        overcommit=Overcommit(over.cpus, over.memory, over.disk),
-        physnets=tuple(sorted(section.physnets.items())),
-        address=str(section.address or _address_in(section.ssh)),
-    )
-
-
-def _connection(section: HostSection, default_uri: str) -> ConnectionSpec:
-    if section.simulated is not None:
-        return Simulated(_simulation(section.simulated))
-    return Libvirt(section.libvirt or default_uri)
+        over = Overcommit(**dict(section.overcommit))
+        match kind:
+            case ConnectionKind.OPENSTACK:
+                assert section.openstack is not None, "it is one of its connections"
+                cloud, _ = connection(section.openstack)
+                yield replace(usual, connection=cloud, overcommit=ONCE)
+            case ConnectionKind.SIMULATED:
+                assert section.simulated is not None, "it is one of its connections"
+                simulated = Simulated(_simulation(section.simulated))
+                yield replace(usual, connection=simulated, overcommit=over)
+            case ConnectionKind.LIBVIRT:
+                yield replace(
+                    usual,
+                    connection=Libvirt(section.libvirt or default_uri),
+                    overcommit=over,
+                    ssh=section.ssh,
+                    address=str(section.address or _address_in(section.ssh)),
+                )
 
 
 def _address_in(ssh: str) -> str:

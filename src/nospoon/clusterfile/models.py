@@ -19,6 +19,7 @@ from nospoon.clusterfile.fields import (
     LabelValue,
     Name,
     Networks,
+    Place,
     Trait,
     Uri,
     Url,
@@ -186,7 +187,11 @@ class FlavorSection(HardwareSection):
 class NodeSection(HardwareSection):
     """What may be said of one node by name, under `overrides`."""
 
-    host: Name | None = Field(None, description="Host that it is made on; default: one that fits.")
+    host: Place | None = Field(
+        None,
+        description="Host that it is made on; default: one that fits. Of a host with two "
+        "connections, HOST is the first of libvirt and simulated, and HOST:simulated the other.",
+    )
     traits: Annotated[list[Trait], AfterValidator(each_once), Unique()] | None = Field(
         None, description="Traits such as CUSTOM_GOLD."
     )

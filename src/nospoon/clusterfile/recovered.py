@@ -47,7 +47,7 @@ def cluster_file(
     sections: dict[str, Any] = {
         "cluster": name,
         "id": str(id_),
-        "hosts": {host.name: _host(host, settings) for host in hosts},
+        "hosts": _hosts(hosts, settings),
         "networks": networks,
         "nodes": [
             {"name": node, "host": seen.key.host, **_machine(seen.shape, volumes, by_bridge)}
@@ -92,6 +92,16 @@ def _filtered(machines: Iterable[Observed]) -> set[str]:
         for nic in each.shape.nics
         if nic.sends_from is not None and nic.bridge
     }
+
+
+def _hosts(
+    hosts: Sequence[Host], settings: Callable[[str], Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """By what the file calls them: places of one host are together."""
+    found: dict[str, dict[str, Any]] = {}
+    for host in hosts:
+        found.setdefault(host.section, {}).update(_host(host, settings))
+    return found
 
 
 def _host(host: Host, settings: Callable[[str], Mapping[str, Any]]) -> dict[str, Any]:

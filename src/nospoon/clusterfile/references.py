@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nospoon.clusterfile.document import Path, Value, as_sequence
 from nospoon.clusterfile.expand import Complaint
 from nospoon.clusterfile.fields import MAX_SHOWN, wrong_in_url
+from nospoon.clusterfile.hosts import places_of
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
 
@@ -37,6 +38,7 @@ def references(sections: Sections) -> Iterator[Complaint]:
     names, hints = sections.names, Hints()
     networks = names["networks"] or frozenset({"provision"})
     hosts = names["hosts"] or frozenset({"here"})
+    hosts |= {place for each in sections.hosts.items() for place in places_of(*each)}
     for path, layer in _layers(sections.raw):
         for nic_path, network in _networks_of(path, layer):
             yield from hints.refers(nic_path, network, networks, "network")

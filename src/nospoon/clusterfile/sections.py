@@ -12,7 +12,14 @@ from pydantic_core import ErrorDetails
 
 from nospoon.clusterfile.bmcs import BmcSection
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document, Path, Value, as_sequence
-from nospoon.clusterfile.fields import LABEL_PATTERN, MAX_NAME, NAME_PATTERN, SERIAL_PATTERN, Name
+from nospoon.clusterfile.fields import (
+    LABEL_PATTERN,
+    MAX_NAME,
+    NAME_PATTERN,
+    PLACE_PATTERN,
+    SERIAL_PATTERN,
+    Name,
+)
 from nospoon.clusterfile.ironic import IronicSection
 from nospoon.clusterfile.models import (
     BootProfileSection,
@@ -298,6 +305,7 @@ _BOUNDS = {
 
 _FORMS = {
     NAME_PATTERN: "a name of lower-case letters, digits and hyphens, at most 63",
+    PLACE_PATTERN: "the name of a host, or HOST:CONNECTION",
     LABEL_PATTERN: "a label's key of letters, digits and ._/- between them, at most 63",
     SERIAL_PATTERN: "a serial number of letters, digits, ._+- and blanks between them",
 }

@@ -72,9 +72,16 @@ class Overcommit:
     disk: float = 10.0
 
 
+BESIDES = ":"
+"""Between the name of a host and the kind of a connection that it has besides its first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """A place with capacity, and the connection by which machines are made there.
+
+    What the file calls a host is several of these where it has several connections: the first has
+    the host's name, the others have their kind behind it, `here:simulated`.
 
     `ssh` names how to run commands there; "" is this machine. `physnets` maps a physical network
     to an existing bridge of this host, or network of this cloud. `address`: by which the other
@@ -88,6 +95,11 @@ class Host:
     drained: bool = False
     overcommit: Overcommit = Overcommit()
     address: str = ""
+
+    @property
+    def section(self) -> str:
+        """What the file calls it."""
+        return self.name.partition(BESIDES)[0]
 
     @property
     def declares(self) -> Declared:

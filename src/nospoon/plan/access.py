@@ -44,15 +44,15 @@ def violations(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
 def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
     why = grants.why_not_host(host)
     if why:
-        yield Violation(("hosts", host.name, "libvirt"), unlisted(host, why))
+        yield Violation(("hosts", host.section, "libvirt"), unlisted(host, why))
     asked_at = host.connection.boot_address
     if asked_at and not grants.has_network(_alone(asked_at)):
-        path = ("hosts", host.name, "openstack", "boot_address")
+        path = ("hosts", host.section, "openstack", "boot_address")
         yield Violation(path, _foreign(asked_at))
     agents = host.connection.agents
     if agents is None:
         return
-    path = ("hosts", host.name, "simulated", "agents")
+    path = ("hosts", host.section, "simulated", "agents")
     if not grants.has_network(_alone(agents.address)):
         yield Violation((*path, "address"), _foreign(agents.address))
     if not grants.has_ports(agents.port, agents.port):
@@ -66,7 +66,7 @@ def _of_tunnels(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
     for host in cluster.hosts:
         if host.declares.is_real and host.address and not grants.has_tunnels(host):
             message = f"tunnels of members may not lead to {host.address}"
-            yield Violation(("hosts", host.name, "address"), message)
+            yield Violation(("hosts", host.section, "address"), message)
 
 
 def _of_bridges(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
@@ -83,7 +83,7 @@ def _of_bridges(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
     for host in real:
         for physnet, link in host.physnets:
             if physnet in used and link not in grants.bridges:
-                path = ("hosts", host.name, "physnets", physnet)
+                path = ("hosts", host.section, "physnets", physnet)
                 yield Violation(path, _unlisted_bridge(link))
 
 
