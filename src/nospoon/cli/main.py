@@ -38,6 +38,7 @@ COMMANDS = {
     "recover": "Make a lost store again from what is on the hosts.",
     "snapshot": "Snapshots of a whole cluster: create, list, restore, delete.",
     "operation": "Long work: list, show, watch, cancel.",
+    "request": "Requests of lab schedulers (Beaker): check which machines they could have.",
     "export": "Write a cluster as what another tool reads: Ironic, Metal3, Ansible, ssh ...",
     "import": "Make a cluster file of what Tenks, TripleO or virtualbmc was given.",
     "vbmc": "The commands of virtualbmc, over its own configuration (~/.vbmc).",

@@ -1,0 +1,135 @@
+"""Recipes of a request: what each asks for of its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nospoon.lab import grammar
+from nospoon.lab.compare import Op, holds
+from nospoon.lab.element import Element
+from nospoon.lab.filter import ARCHES, Answer, Offer, Reason, Verdict, judge
+from nospoon.lab.grammar import Wrong
+
+LOGIC = ("and", "or", "not")
+SET, RECIPE, GUEST, REQUIRES = "recipeSet", "recipe", "guestrecipe", "hostRequires"
+CHILDREN: dict[str, frozenset[str]] = {
+    "job": frozenset({"notify", "whiteboard", SET}),
+    SET: frozenset({RECIPE}),
+    RECIPE: frozenset(
+        {
+            GUEST, REQUIRES, "autopick", "kickstart", "watchdog", "packages", "ks_appends", "repos",
+            "distroRequires", "distro", "partitions", "task", "reservesys",
+        }
+    ),
+}  # fmt: skip
+"""What may stand in each, by Beaker's schema; elements of other namespaces may, in a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """`set_path`: of the recipe set that it is of, its own where it is of none."""
+
+    at: Element
+    requires: Element
+    set_path: str
+
+
+def recipes(root: Element) -> list[Recipe]:
+    """Of a job, recipe set, recipe, or a bare `hostRequires`, in which `wrong` finds nothing."""
+    if root.name == REQUIRES:
+        return [Recipe(root, root, root.path)]
+    sets = [each for each in root.walk() if each.name == SET and not each.namespace]
+    within = [(each.path, recipe) for each in sets for recipe in each.children]
+    return [
+        Recipe(recipe, _required(recipe), path) for path, recipe in within or [(root.path, root)]
+    ]
+
+
+def _required(recipe: Element) -> Element:
+    found = recipe.find(REQUIRES)
+    assert found is not None, "each recipe has one: `wrong` finds those without"
+    return found
+
+
+def wrong(root: Element) -> Iterator[Wrong]:
+    """All that cannot be understood in a request."""
+    if root.name not in (*CHILDREN, REQUIRES) or root.namespace:
+        expected = ", ".join((*CHILDREN, REQUIRES))
+        yield Wrong(root, f"expected one of {expected}, got <{root.name}>")
+        return
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        if element.name == REQUIRES:
+            yield from grammar.wrong(element)
+            continue
+        yield from _unknown(element)
+        yield from _missing(element)
+        inner = (each for each in element.children if not each.namespace)
+        waiting.extend(each for each in inner if each.name in (*CHILDREN, REQUIRES))
+
+
+def _unknown(element: Element) -> Iterator[Wrong]:
+    allowed = CHILDREN[element.name]
+    for child in element.children:
+        if child.namespace and element.name != "job":
+            message = f"unknown element <{child.name}> of {child.namespace}"
+            yield Wrong(child, message, "Other namespaces may stand in <job> alone.")
+        elif not child.namespace and child.name not in allowed:
+            known = ", ".join(sorted(allowed))
+            yield Wrong(child, f"unknown element <{child.name}>", f"Known here: {known}.")
+
+
+def _missing(element: Element) -> Iterator[Wrong]:
+    needed = {"job": SET, SET: RECIPE, RECIPE: REQUIRES}[element.name]
+    given = sum(each.name == needed and not each.namespace for each in element.children)
+    if not given:
+        hint = "<hostRequires/> is any machine." if needed == REQUIRES else ""
+        yield Wrong(element, f"expected <{needed}> in <{element.name}>, got none", hint)
+    elif given > 1 and needed == REQUIRES:
+        yield Wrong(element, f"expected one <{REQUIRES}>, got {given}", "Write <and> around all.")
+
+
+def verdict(recipe: Recipe, offer: Offer) -> Verdict:
+    """Whether a lab may make a machine for a recipe, and of which flavor."""
+    precluded = tuple(_of_recipe(recipe.at))
+    found = judge(recipe.requires, offer)
+    if not precluded:
+        return found
+    of_filter = found.reasons if found.answer is Answer.PRECLUDED else ()
+    return Verdict(Answer.PRECLUDED, reasons=(*precluded, *of_filter))
+
+
+def _of_recipe(recipe: Element) -> Iterator[Reason]:
+    guest = recipe.find(GUEST)
+    if guest is not None:
+        yield Reason(guest, "guest recipes need a physical machine to run on")
+    distro = recipe.find("distroRequires")
+    if distro is not None and not _runs(distro):
+        why = f"dynamic machines run {' and '.join(ARCHES)}, which it does not allow"
+        yield Reason(distro, why)
+
+
+def _runs(distro: Element) -> bool:
+    """Whether a distribution may be for one of the architectures, whatever else it must be."""
+    inner = [_runs(each) for each in distro.children]
+    match distro.name:
+        case "distro_arch":
+            return _of_an_arch_here(distro)
+        case "or":
+            return any(inner) or not inner
+        case "not":
+            of_arch = all(each.name in (*LOGIC, "distro_arch") for each in distro.walk())
+            return not of_arch or not inner or not all(inner)
+        case _:
+            return all(inner)
+
+
+def _of_an_arch_here(arch: Element) -> bool:
+    try:
+        op = Op.read(arch.attributes.get("op", "="))
+    except ValueError:
+        return False
+    wanted = arch.attributes.get("value", "")
+    return any(holds(op, (each,), wanted) for each in ARCHES)

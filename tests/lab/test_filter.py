@@ -1,0 +1,192 @@
+"""Filters of requests: which flavors they leave, and why not others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nospoon.clusterfile.requests import read_request
+from nospoon.lab.filter import GIB, MIB, Answer, Disks, Offer, Verdict
+from nospoon.lab.recipe import verdict
+from nospoon.model.host_facts import SizeOffered
+
+
+def flavor(name: str, memory: int, cpus: int, disk: int) -> SizeOffered:
+    return SizeOffered(name, name, cpus, memory * MIB, disk * GIB)
+
+
+FLAVORS = (
+    flavor("large", 8192, 4, 80),
+    flavor("tiny", 512, 1, 1),
+    flavor("small", 2048, 1, 20),
+    flavor("medium", 4096, 2, 40),
+)
+LAB = Offer("lab.example.com", FLAVORS)
+BY_DISK = replace(LAB, disks=Disks.FLAVOR)
+
+
+def judged(inner: str, offer: Offer = LAB) -> Verdict:
+    text = inner if inner.startswith("<hostRequires") else f"<hostRequires>{inner}</hostRequires>"
+    (recipe,) = read_request(text.encode(), file="f.xml")
+    return verdict(recipe, offer)
+
+
+def names(inner: str, offer: Offer = LAB) -> list[str]:
+    return [each.name for each in judged(inner, offer).flavors]
+
+
+@pytest.mark.parametrize(
+    ("inner", "left"),
+    [
+        ("", "small medium large"),
+        ('<memory op="&gt;=" value="4096"/>', "medium large"),
+        ('<memory op="&gt;" value="4096"/>', "large"),
+        ('<memory op="&lt;=" value="4096"/>', "small medium"),
+        ('<memory op="&lt;" value="4096"/>', "small"),
+        ('<memory op="!=" value="4096"/>', "small large"),
+        ('<memory op="=" value="4096"/>', "medium"),
+        ('<memory op="==" value="4096"/>', "medium"),
+        ('<memory value="4096"/>', "medium"),
+        ('<system><memory op="&gt;=" value="4096"/></system>', "medium large"),
+        ('<cpu_count op="&gt;=" value="2"/>', "medium large"),
+        ('<cpu><cores op="&gt;=" value="2"/></cpu>', "medium large"),
+        ('<cpu><processors op="&gt;=" value="2"/></cpu>', "medium large"),
+        ('<and><memory value="4096"/><cpu_count value="2"/></and>', "medium"),
+        ('<or><memory value="4096"/><cpu_count value="4"/></or>', "medium large"),
+        ('<or><memory value="4096"/><pool value="p"/></or>', "medium"),
+        ('<not><memory value="4096"/></not>', "small large"),
+        ('<not><pool value="p"/></not>', "small medium large"),
+        ('<not><memory value="4096"/><pool value="p"/></not>', "small medium large"),
+        ("<not/>", "small medium large"),
+        ("<and/>", "small medium large"),
+        ("<system/>", "small medium large"),
+        ('<arch value="x86_64"/>', "small medium large"),
+        ('<system><arch value="i386"/></system>', "small medium large"),
+        ('<arch op="!=" value="s390x"/>', "small medium large"),
+        ('<arch op="like" value="x86%"/>', "small medium large"),
+        ('<labcontroller value="lab.example.com"/>', "small medium large"),
+        ('<hostlabcontroller op="!=" value="other"/>', "small medium large"),
+        ('<hypervisor value="KVM"/>', "small medium large"),
+        ('<system><hypervisor op="like" value="K_M"/></system>', "small medium large"),
+        ('<system_type value="Machine"/>', "small medium large"),
+        ('<hostRequires force=""/>', "small medium large"),
+    ],
+)
+def test_flavors_that_a_filter_leaves_come_smallest_first(inner: str, left: str) -> None:
+    assert names(inner) == left.split()
+    found = judged(inner)
+    assert found.answer is Answer.POSSIBLE
+    assert found.chosen == found.flavors[0]
+    shuffled = replace(LAB, flavors=FLAVORS[::-1])
+    assert judged(inner, shuffled).flavors == found.flavors
+
+
+@pytest.mark.parametrize(
+    ("inner", "at", "why"),
+    [
+        ('<memory op="&gt;=" value="16384"/>', "memory", "they have 2048, 4096, 8192"),
+        ('<memory value="4000"/>', "memory", 'Without op it must be equal: write op=">="'),
+        ('<cpu_count op="&gt;" value="4"/>', "cpu_count", "no flavor has > 4 CPUs"),
+        (
+            '<memory value="4096"/><cpu_count value="4"/>',
+            "hostRequires",
+            "none has all: <memory> medium; <cpu_count> large",
+        ),
+        ('<not><cpu_count op="&gt;=" value="1"/></not>', "not", "each flavor matches what is not"),
+        ('<labcontroller value="x"/>', "labcontroller", "is lab.example.com: expected = 'x'"),
+    ],
+)
+def test_a_filter_that_no_flavor_matches_says_at_which_element(
+    inner: str, at: str, why: str
+) -> None:
+    found = judged(inner)
+    assert found.answer is Answer.NO_FLAVOR
+    assert found.chosen is None
+    (reason,) = found.reasons
+    assert reason.at.name == at
+    assert why in reason.why
+
+
+HARDWARE = [
+    *(f'<{name} value="x"/>' for name in ("hostname", "group", "pool", "auto_prov", "host")),
+    *(f'<{name} op="&gt;=" value="2"/>' for name in ("numa_node_count", "diskcount")),
+    '<diskspace op="&gt;=" value="2" units="GB"/>',
+    '<device op="=" bus="pci"/>',
+    '<key_value key="HVM" op="=" value="1"/>',
+    *(
+        f'<system><{name} value="x"/></system>'
+        for name in (
+            "name", "lender", "model", "vendor", "owner", "user", "loaned", "location", "powertype",
+            "serial", "status", "added", "last_inventoried", "numanodes",
+        )
+    ),
+    '<system><compatible_with_distro arch="x86_64" osmajor="F30"/></system>',
+    *(
+        f'<cpu><{name} value="2"/></cpu>'
+        for name in (
+            "family", "model", "sockets", "stepping", "speed", "hyper", "model_name", "vendor",
+            "flag",
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("inner", HARDWARE)
+def test_any_other_hardware_requirement_precludes_and_is_named(inner: str) -> None:
+    found = judged(f"<and>{inner}</and>")
+    assert found.answer is Answer.PRECLUDED
+    (reason,) = found.reasons
+    assert f"<{reason.at.name}>" in reason.why
+    assert names(f'<or>{inner}<memory value="2048"/></or>') == ["small"]
+    assert judged(f"<or>{inner}</or>").answer is Answer.PRECLUDED
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [
+        ('<hostRequires force="h.example.com"/>', "names one machine"),
+        ('<hypervisor value=""/>', "here is KVM: expected = ''"),
+        ('<system_type value="Laptop"/>', "here is Machine: expected = 'Laptop'"),
+        ('<system><type op="!=" value="Machine"/></system>', "expected != 'Machine'"),
+        ('<arch value="ppc64le"/>', "here is x86_64 or i386: expected = 'ppc64le'"),
+        ('<arch op="!=" value="x86_64"/>', "here is x86_64 or i386"),
+        ("<or/>", "an empty <or> matches nothing"),
+    ],
+)
+def test_what_dynamic_machines_are_not_precludes_them(inner: str, why: str) -> None:
+    found = judged(inner)
+    assert found.answer is Answer.PRECLUDED
+    assert why in found.reasons[0].why
+
+
+@pytest.mark.parametrize(
+    "inner", ['<disk><size op="&gt;=" value="1"/></disk>', "<disk/>", '<diskcount value="1"/>']
+)
+@pytest.mark.parametrize("form", ["{}", "<not>{}</not>", "<not><or>{}</or></not>"])
+def test_recipes_that_ask_for_disks_get_no_dynamic_machine(inner: str, form: str) -> None:
+    found = judged(form.format(inner))
+    assert found.answer is Answer.PRECLUDED
+    assert "disk" in found.reasons[0].at.name
+
+
+@pytest.mark.parametrize(
+    ("inner", "left"),
+    [
+        ('<disk><size op="&gt;=" value="21474836480"/></disk>', "small medium large"),
+        ('<disk><size op="&gt;" value="20" units="GiB"/></disk>', "medium large"),
+        ('<disk><size op="&gt;" value="20" units="GB"/></disk>', "small medium large"),
+        ('<not><disk><size op="&gt;" value="20" units="GiB"/></disk></not>', "small"),
+        ('<not><disk><sector_size value="512"/></disk></not>', "small medium large"),
+        ("<disk/>", "small medium large"),
+    ],
+)
+def test_a_lab_may_take_the_size_of_a_disk_as_its_flavors(inner: str, left: str) -> None:
+    assert names(inner, BY_DISK) == left.split()
+
+
+def test_flavors_with_too_small_a_disk_install_nothing() -> None:
+    assert names("", replace(LAB, minimum_disk=0)) == ["tiny", "small", "medium", "large"]
+    none = judged("", replace(LAB, minimum_disk=100 * GIB))
+    assert none.answer is Answer.NO_FLAVOR
+    assert "none of 4 flavors has a disk of 100 GiB" in none.reasons[0].why

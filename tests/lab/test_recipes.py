@@ -1,0 +1,68 @@
+"""Recipes of jobs: what precludes a dynamic machine besides their filters."""
+
+from __future__ import annotations
+
+import pytest
+
+from nospoon.clusterfile.requests import read_request
+from nospoon.lab.filter import Answer, Offer
+from nospoon.lab.recipe import verdict
+from nospoon.model.host_facts import SizeOffered
+
+LAB = Offer("lab", (SizeOffered("m", "m", 1, 1 << 30, 20 << 30),))
+JOB = """
+<job xmlns:x="urn:x">
+  <x:note><x:y/></x:note>
+  <whiteboard>free text</whiteboard>
+  <recipeSet priority="High">
+    <recipe><hostRequires/><task name="/a"><params><param name="P"/></params></task></recipe>
+    <recipe><kickstart>lang en</kickstart><hostRequires/></recipe>
+  </recipeSet>
+  <recipeSet><recipe><hostRequires/></recipe></recipeSet>
+</job>
+"""
+
+
+def answer(recipe: str) -> tuple[Answer, list[str]]:
+    (found,) = read_request(f"<recipe>{recipe}</recipe>".encode(), file="f")
+    judged = verdict(found, LAB)
+    return judged.answer, [each.why for each in judged.reasons]
+
+
+def test_recipes_of_a_job_know_their_sets() -> None:
+    found = read_request(JOB.encode(), file="f")
+    assert [(each.at.path, each.set_path) for each in found] == [
+        ("job/recipeSet[1]/recipe[1]", "job/recipeSet[1]"),
+        ("job/recipeSet[1]/recipe[2]", "job/recipeSet[1]"),
+        ("job/recipeSet[2]/recipe", "job/recipeSet[2]"),
+    ]
+    assert {verdict(each, LAB).answer for each in found} == {Answer.POSSIBLE}
+
+
+def test_guest_recipes_need_a_physical_machine() -> None:
+    found, why = answer("<guestrecipe/><hostRequires><pool value='p'/></hostRequires>")
+    assert found is Answer.PRECLUDED
+    assert len(why) == 2
+    assert "guest recipes need a physical machine" in why[0]
+
+
+@pytest.mark.parametrize(
+    ("distro", "runs"),
+    [
+        ('<distro_arch op="=" value="x86_64"/>', True),
+        ('<distro_arch value="i386"/>', True),
+        ('<distro_arch value="aarch64"/>', False),
+        ('<distro_arch op="!=" value="x86_64"/>', True),  # i386 is left
+        ('<distro_arch op="like" value="x86%"/>', True),
+        ('<and><distro_family value="F"/><distro_arch value="s390x"/></and>', False),
+        ('<or><distro_arch value="s390x"/><distro_arch value="x86_64"/></or>', True),
+        ('<or><distro_arch value="s390x"/><distro_arch value="ppc64"/></or>', False),
+        ('<not><distro_arch value="s390x"/></not>', True),
+        ('<not><distro_family value="F"/></not>', True),
+        ("", True),
+    ],
+)
+def test_a_distribution_must_be_for_an_architecture_of_the_lab(distro: str, *, runs: bool) -> None:
+    found, why = answer(f"<distroRequires>{distro}</distroRequires><hostRequires/>")
+    assert found is (Answer.POSSIBLE if runs else Answer.PRECLUDED)
+    assert runs or "run x86_64 and i386" in why[0]
