@@ -205,3 +205,59 @@ def test_other_python_is_refused(text: str, message: str) -> None:
 def test_nothing_of_the_file_is_run(tmp_path: object) -> None:
     told = of_sushy(f"SUSHY_EMULATOR_LISTEN_IP = open('{tmp_path}/x', 'w').name\n" + SUSHY)
     assert "not a literal" in told.left_out[0]
+
+
+def of_both(conf: str, files: dict[str, str] | None = None, **served: str) -> Imported:
+    named = {f"{name}/config": text for name, text in served.items()}
+    beside = Source(".vbmc", "", "lab", files=named)
+    read = read_from(files or {})
+    return READERS["sushy-tools"](Source("sushy.conf", conf, "lab", read=read, beside=beside))
+
+
+ALL = "SUSHY_EMULATOR_LISTEN_PORT = 8000\n"
+BOTH = (BmcProtocol.IPMI, BmcProtocol.REDFISH)
+
+
+def test_a_machine_that_both_tools_served_speaks_both_at_its_ports() -> None:
+    """As metal3-dev-env runs them: sushy-tools has no list, virtualbmc a domain each."""
+    made = of_both(ALL, node_0=NODE_0)
+    cluster = load(made.text, file="f")
+    one, rest = cluster.adoptions
+    assert (one.machine, one.like.bmc, one.like.ipmi_port) == ("node_0", BOTH, 6230)
+    assert (one.like.credentials.username, one.like.credentials.password) == ("admin", "password")
+    assert (rest.match, rest.like.bmc) == ("*", (BmcProtocol.REDFISH,))
+    assert (str(cluster.addressing.address), cluster.addressing.redfish_port) == ("::", 8000)
+    assert not cluster.addressing.redfish_login
+    assert made.left_out == ()
+
+
+def test_lists_and_accounts_of_both_tools_are_put_together() -> None:
+    unit = "8b1b5a0e-0000-4000-8000-000000000001"
+    conf = (
+        f"{ALL}SUSHY_EMULATOR_ALLOWED_INSTANCES = ['node_0', 'other', '{unit}']\n"
+        "SUSHY_EMULATOR_AUTH_FILE = 'users'\nSUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\n"
+    )
+    alone = NODE_0.replace("node_0", "alone").replace("6230", "6231")
+    far = alone.replace("qemu:///system", "qemu+tls://kvm1/system").replace("6231", "6232")
+    far = far.replace("alone", "far").replace("::", "192.0.2.1")
+    made = of_both(conf, {"users": f"op:{HASH}\n"}, alone=alone, node_0=NODE_0, far=far)
+    cluster = load(made.text, file="f")
+    found = {each.machine: each.like for each in cluster.adoptions}
+    assert {name: like.bmc for name, like in found.items()} == {
+        "alone": (BmcProtocol.IPMI,),
+        "far": (BmcProtocol.IPMI,),
+        "node_0": BOTH,
+        "other": (BmcProtocol.REDFISH,),
+        unit: (BmcProtocol.REDFISH,),
+    }
+    assert [found[name].host for name in ("far", "node_0", "other")] == ["kvm1", "here", "here"]
+    assert found["node_0"].credentials.password == "password"
+    assert (found["other"].credentials.username, found["other"].credentials.password) == (
+        "op", HASH,
+    )  # fmt: skip
+    assert [each.partition(": ")[0] for each in made.left_out] == [
+        "SUSHY_EMULATOR_AUTH_FILE",
+        "far/config",
+        "SUSHY_EMULATOR_ALLOWED_INSTANCES",
+    ]
+    assert unit in made.left_out[-1]

@@ -377,8 +377,9 @@ def test_orphans_that_were_adopted_are_released_and_not_removed(rack: Rack, doma
 
 
 @pytest.mark.libvirt
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside sushy-emulator"])
 def test_what_virtualbmc_served_is_served_at_the_same_port_with_the_same_account(
-    rack: Rack, domain: Domain
+    rack: Rack, domain: Domain, *, beside: bool
 ) -> None:
     domain.define(BY_CLASS, guests.speaking_disk())
     port = rack.bmc().partition("ports: ")[2].split("-")[0].removesuffix("}")
@@ -392,12 +393,29 @@ def test_what_virtualbmc_served_is_served_at_the_same_port_with_the_same_account
     (place / "config").write_text(f"[VirtualBMC]\n{lines}")
     file = str(rack.directory / "imported.yaml")
     directory, name = str(rack.directory / ".vbmc"), rack.names[0]
-    rack.run("import", "--from", "virtualbmc", "--name", name, "-o", file, directory)
+    redfish = free_port(socket.SOCK_STREAM)
+    config = rack.directory / "conf.py"
+    config.write_text(
+        f"SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {redfish}\n"
+        f"SUSHY_EMULATOR_ALLOWED_INSTANCES = ['{domain.name}']\n"
+    )
+    source = ["--from", "virtualbmc", directory]
+    if beside:
+        source = ["--from", "sushy-tools", "--virtualbmc", directory, str(config)]
+    Path(file).unlink(missing_ok=True)
+    rack.run("import", "--name", name, "-o", file, *source)
     rack.run("up", "--yes", file)
     bmc = {"ipmi": f"127.0.0.1:{port}", "username": "admin", "password": "secret"}
     rack.ipmitool(bmc, "chassis", "power", "on")
     until(lambda: domain.state == "running")
     assert rack.ipmitool(bmc, "chassis", "power", "status").strip() == "Chassis Power is on"
+    if beside:
+        root = f"http://127.0.0.1:{redfish}"
+        system = sushy.Sushy(root, username="admin", password="secret").get_system(
+            f"/redfish/v1/Systems/{domain.uuid}"
+        )
+        system.reset_system(sushy.RESET_FORCE_OFF)
+        until(lambda: domain.state == "shut off")
 
 
 @pytest.mark.libvirt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from nospoon.cli.echo import echo, echo_file
 from nospoon.cli.output import writable, write_private
 from nospoon.errors import UsageError
 from nospoon.runtime.reasons import reason
+
+if TYPE_CHECKING:
+    from nospoon.clusterfile.importers import Source
 
 FORMATS = ("tenks", "instackenv", "ovb", "virtualbmc", "sushy-tools")
 MOST_DOMAINS = 10_000
@@ -46,6 +49,11 @@ MOST_DOMAINS = 10_000
     type=click.Path(exists=True, dir_okay=False),
     help="OVB: environment file of a role; repeatable.",
 )
+@click.option(
+    "--virtualbmc",
+    type=click.Path(exists=True, file_okay=False),
+    help="sushy-tools: directory of virtualbmc, which serves IPMI of the same machines.",
+)
 @click.option("--name", default="imported", show_default=True, help="Name of the cluster.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
 def command(
@@ -56,6 +64,7 @@ def command(
     cloud: str,
     env: tuple[str, ...],
     role: tuple[str, ...],
+    virtualbmc: str | None,
     name: str,
     out: str | None,
 ) -> None:
@@ -69,6 +78,8 @@ def command(
         raise click.UsageError("--cloud goes with --from tenks or ovb")
     if (env or role) and tool != "ovb":
         raise click.UsageError("--env and --role go with --from ovb")
+    if virtualbmc is not None and tool != "sushy-tools":
+        raise click.UsageError("--virtualbmc goes with --from sushy-tools")
     target = _new(out) if out is not None else None
     listed = {} if inventory is None else _listed(Path(inventory))
     beside = Path(file).with_name("state.yml")
@@ -77,7 +88,7 @@ def command(
         echo(f"Its cluster runs: nodes and their hosts are taken from {beside}", err=True)
     running = _text(state) if state is not None else ""
     if tool == "virtualbmc":
-        source = Source(Path(file).name, "", name, files=_configurations(Path(file)))
+        source = _of_virtualbmc(file, name)
     elif Path(file).is_dir():
         raise click.UsageError(f"{file} is a directory: expected a file")
     elif tool == "ovb":
@@ -87,9 +98,11 @@ def command(
         )
         source = Source(Path(file).name, _text(file), name, cloud=cloud, more=more, roles=roles)
     else:
+        served = _of_virtualbmc(virtualbmc, name) if virtualbmc is not None else None
         source = Source(
-            Path(file).name, _text(file), name, listed, running, cloud, read=text_beside(file)
-        )
+            Path(file).name, _text(file), name, listed, running, cloud,
+            read=text_beside(file), beside=served,
+        )  # fmt: skip
     imported = READERS[tool](source)
     for each in imported.left_out:
         echo(f"Not carried over: {each}", err=True)
@@ -98,6 +111,12 @@ def command(
         return
     write_private(target, imported.text.encode())
     echo(f"Wrote {out}. See what it would make: nospoon plan {out}", err=True)
+
+
+def _of_virtualbmc(directory: str, name: str) -> Source:
+    from nospoon.clusterfile.importers import Source  # noqa: PLC0415  (imports YAML)
+
+    return Source(Path(directory).name, "", name, files=_configurations(Path(directory)))
 
 
 def _configurations(directory: Path) -> dict[str, str]:

@@ -6,9 +6,11 @@ docs.openstack.org/sushy-tools/latest/user/dynamic-emulator.html. It is read, an
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
+from nospoon.clusterfile.importers import virtualbmc
 from nospoon.clusterfile.importers.written import Imported, Said, Source, name_of, write
 from nospoon.errors import UsageError
 from nospoon.model.passwords import is_hash
@@ -32,6 +34,7 @@ NEEDLESS: Mapping[str, str] = {
     "VOLUMES": "an adopted machine is given no volumes",
 }
 """Settings without a place here, and why none is needed."""
+ALLOWED, BOTH = "ALLOWED_INSTANCES", ["ipmi", "redfish"]
 TAKEN = frozenset({"LISTEN_IP", "LISTEN_PORT", "SSL_CERT", "SSL_KEY", "AUTH_FILE", "LIBVIRT_URI",
                    "ALLOWED_INSTANCES"})  # fmt: skip
 
@@ -49,19 +52,73 @@ def read(source: Source) -> Imported:
         why = NEEDLESS.get(name)
         if told[name] not in (None, False, {}, []):
             left_out.append(f"{PREFIX}{name}" + (f": {why}" if why else ""))
+    uri = str(told.get("LIBVIRT_URI") or SYSTEM)
+    bmc = _bmc(source, told, left_out)
+    allowed = [
+        str(each) for each in source.several(told.get("ALLOWED_INSTANCES"), f"{PREFIX}{ALLOWED}")
+    ]
+    if source.beside is None:
+        hosts, nodes = {uri: "here"}, list(_nodes(allowed, {"protocols": ["redfish"]}))
+    else:
+        hosts, nodes = _beside(source.beside, uri, bmc, allowed, left_out)
     sections = {
         "cluster": source.cluster,
-        "hosts": {"here": {"libvirt": told.get("LIBVIRT_URI") or SYSTEM}},
-        "bmc": _bmc(source, told, left_out),
-        "nodes": list(_nodes(source, told.get("ALLOWED_INSTANCES"))),
+        "hosts": {name: {"libvirt": each} for each, name in hosts.items()},
+        "bmc": bmc,
+        "nodes": nodes,
     }
+    stop = "sushy-emulator" if source.beside is None else "sushy-emulator and vbmcd"
+    stop = f"Stop {stop} before `nospoon up`, which needs their ports."
     heading = [
         f"Made from {source.file} by `nospoon import --from sushy-tools`.",
-        "Systems keep their ids. Stop sushy-emulator before `nospoon up`: it has this port.",
+        f"Systems keep their ids. {stop}",
     ]
     if left_out:
         heading += ["Not carried over:", *(f"  {each}" for each in left_out)]
     return Imported(write(sections, heading=heading), tuple(left_out))
+
+
+def _beside(
+    virtualbmcs: Source, uri: str, bmc: dict[str, Any], allowed: list[str], left_out: list[str]
+) -> tuple[dict[str, str], list[Any]]:
+    """Hosts and nodes, with the domains that virtualbmc serves too, by their names. A BMC that
+    speaks both has the account that IPMI had.
+    """
+    found = virtualbmc.domains(virtualbmcs)
+    address = virtualbmc.usual_address(found)
+    if address not in (bmc["address"], "::"):
+        left_out.append(f"{virtualbmcs.file}: address {address}: BMCs share {bmc['address']}")
+    if {address, bmc["address"]} == {"::", EVERYWHERE}:
+        bmc["address"] = "::"
+    hosts = virtualbmc.hosts_of([uri, *(each["libvirt_uri"] for each in found)])
+    if "password_hash" in bmc:
+        left_out.append(f"{PREFIX}AUTH_FILE: nodes of virtualbmc keep the account that it has")
+    nodes: list[Any] = []
+    for each in found:
+        node = virtualbmc.node(virtualbmcs, each, hosts, address, left_out)
+        listed = not allowed or each["domain_name"] in allowed
+        both = listed and each["libvirt_uri"] == uri
+        nodes.append({**node, "bmc": {**node["bmc"], "protocols": BOTH if both else ["ipmi"]}})
+    served = {each["domain_name"] for each in found if each["libvirt_uri"] == uri}
+    rest = [each for each in allowed if each not in served]
+    left_out += [
+        f"{PREFIX}{ALLOWED}: {each}: if virtualbmc serves it, write this UUID at `adopt` of its "
+        "node, protocols [ipmi, redfish], and drop the other node"
+        for each in rest
+        if _is_uuid(each)
+    ]
+    if rest or not allowed:
+        where = {} if len(hosts) == 1 else {"host": hosts[uri]}
+        nodes += _nodes(rest, {"protocols": ["redfish"]}, where)
+    return hosts, nodes
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _settings(source: Source, left_out: list[str]) -> dict[str, Any]:
@@ -124,12 +181,15 @@ def _account(source: Source, path: str, left_out: list[str]) -> dict[str, Any]:
     return {"username": name, "password_hash": usable[name]}
 
 
-def _nodes(source: Source, allowed: Any) -> Iterator[Any]:
-    bmc = {"protocols": ["redfish"]}
+def _nodes(
+    allowed: Sequence[str], bmc: Mapping[str, Any], where: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """`where`: the host, as a node says it."""
     if not allowed:
         yield Said(
-            {"adopt": {"match": "*"}, "bmc": bmc}, "every machine, as no list of them is given"
+            {"adopt": {"match": "*"}, **(where or {}), "bmc": bmc},
+            "every machine, as no list of them is given",
         )
         return
-    for each in source.several(allowed, f"{PREFIX}ALLOWED_INSTANCES"):
-        yield {"adopt": str(each), "name": name_of(each), "bmc": bmc}
+    for each in allowed:
+        yield {"adopt": each, "name": name_of(each), **(where or {}), "bmc": bmc}

@@ -29,13 +29,10 @@ SASL = ("libvirt_sasl_username", "libvirt_sasl_password")
 def read(source: Source) -> Imported:
     """A node for each domain, with its BMC's port and account."""
     left_out: list[str] = []
-    found = [_settings(source, place, text) for place, text in sorted(source.files.items())]
-    if not found:
-        raise UsageError(f"{source.file}: expected DOMAIN/config files, got none")
-    address = Counter(each["address"] for each in found).most_common(1)[0][0]
-    hosts = _hosts(each["libvirt_uri"] for each in found)
-    source.apart((each["domain_name"] for each in found), "domains")
-    nodes = [_node(source, each, hosts, address, left_out) for each in found]
+    found = domains(source)
+    address = usual_address(found)
+    hosts = hosts_of(each["libvirt_uri"] for each in found)
+    nodes = [node(source, each, hosts, address, left_out) for each in found]
     sections = {
         "cluster": source.cluster,
         "hosts": {name: {"libvirt": uri} for uri, name in hosts.items()},
@@ -49,6 +46,20 @@ def read(source: Source) -> Imported:
     if left_out:
         heading += ["Not carried over:", *(f"  {each}" for each in left_out)]
     return Imported(write(sections, heading=heading), tuple(left_out))
+
+
+def domains(source: Source) -> list[dict[str, str]]:
+    """Settings of each. Raises `UsageError` where there are none, or two that are called alike."""
+    found = [_settings(source, place, text) for place, text in sorted(source.files.items())]
+    if not found:
+        raise UsageError(f"{source.file}: expected DOMAIN/config files, got none")
+    source.apart((each["domain_name"] for each in found), "domains")
+    return found
+
+
+def usual_address(found: Iterable[Mapping[str, str]]) -> str:
+    """That of most BMCs."""
+    return Counter(each["address"] for each in found).most_common(1)[0][0]
 
 
 def _settings(source: Source, place: str, text: str) -> dict[str, str]:
@@ -70,7 +81,7 @@ def _settings(source: Source, place: str, text: str) -> dict[str, str]:
     return {**told, "place": place, "libvirt_uri": uri, "query": query}
 
 
-def _hosts(uris: Iterable[str]) -> dict[str, str]:
+def hosts_of(uris: Iterable[str]) -> dict[str, str]:
     """URI -> name of the host: `here`, or that in the URI."""
     hosts: dict[str, str] = {}
     for uri in dict.fromkeys(uris):
@@ -82,13 +93,14 @@ def _hosts(uris: Iterable[str]) -> dict[str, str]:
     return hosts
 
 
-def _node(
+def node(
     source: Source,
     told: Mapping[str, str],
     hosts: Mapping[str, str],
     address: str,
     left_out: list[str],
 ) -> dict[str, Any]:
+    """The node of a domain. `hosts`: URI -> name; `address`: that of the cluster's BMCs."""
     place = told["place"]
     if told["address"] != address:
         left_out.append(f"{place}: address {told['address']}: BMCs of a cluster share {address}")
@@ -103,5 +115,5 @@ def _node(
         "port": source.positive(told["port"], f"{place}: port"),
         **account(given, left_out),
     }
-    node = {"adopt": told["domain_name"], "name": name_of(told["domain_name"]), "bmc": bmc}
-    return node if len(hosts) == 1 else {**node, "host": hosts[told["libvirt_uri"]]}
+    made = {"adopt": told["domain_name"], "name": name_of(told["domain_name"]), "bmc": bmc}
+    return made if len(hosts) == 1 else {**made, "host": hosts[told["libvirt_uri"]]}

@@ -24,7 +24,7 @@ class Source:
     Tenks's state.yml, "" without. `cloud`: in which Tenks's nodes are to be enrolled, "" for none;
     or which OVB used. `more`: environment files of OVB after this one. `roles`: those of its roles.
     `files`: of a directory, path within it -> text. `read`: the text of a file that FILE names;
-    raises `UsageError`.
+    raises `UsageError`. `beside`: virtualbmc's directory, which served the same machines.
     """
 
     file: str
@@ -37,6 +37,7 @@ class Source:
     roles: Sequence[Source] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[str], str] | None = None
+    beside: Source | None = None
 
     def mapping(self) -> dict[str, Value]:
         """The file as a mapping. Raises `SpecError`, `UsageError`."""
