@@ -12,7 +12,7 @@ from measure import report
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.plan.placement import place
+from nospoon.plan.placement.placement import place
 
 CLUSTERS, NODES = 200, 14
 CPUS, MEMORY = 16, 32

@@ -14,7 +14,7 @@ from measure import report
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.plan.placement import place
+from nospoon.plan.placement.placement import place
 
 GIB = 1 << 30
 NODES, HOSTS = 10_000, 200

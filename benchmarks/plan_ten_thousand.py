@@ -12,8 +12,8 @@ import yaml
 from measure import report
 from nospoon.clusterfile.load import load
 from nospoon.model.resources import Observed, OwnerTag
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.diff import diff
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff.diff import diff
 from nospoon.plan.resolve import Surroundings, resolve
 
 COUNT = 10_000

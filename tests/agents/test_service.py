@@ -21,8 +21,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from nospoon.control.files import Files
-from nospoon.control.http_discs import HttpDiscs
+from nospoon.control.content.files import Files
+from nospoon.control.content.http_discs import HttpDiscs
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.inventory import Hardware
 from nospoon.providers.simulated.guests import Guest

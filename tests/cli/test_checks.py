@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.cli.checks import Finding, kvm, mending
-from nospoon.control import host_check
+from nospoon.control.maintenance import host_check
 from nospoon.model.capabilities import Capabilities
 
 CAN = Capabilities(

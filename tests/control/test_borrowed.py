@@ -7,7 +7,7 @@ import os
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.control.borrowed import existing_volumes, refuse_borrowers
+from nospoon.control.planning.borrowed import existing_volumes, refuse_borrowers
 from nospoon.errors import Forbidden
 
 WITH = load("cluster: c\nnodes: [{disks: [1GiB, {volume: default/data}]}]", file="x")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
-from nospoon.control.bundle import MASK, PIECE, cluster_as_json, masked
+from nospoon.control.maintenance.bundle import MASK, PIECE, cluster_as_json, masked
 
 PASSWORDS = st.text(min_size=4, max_size=20).filter(lambda text: text.strip("*") == text)
 

@@ -14,8 +14,8 @@ from stat import S_IMODE
 
 import pytest
 
-from nospoon.control.fetch import Access, Transfer, download
-from nospoon.control.files import Files
+from nospoon.control.content.fetch import Access, Transfer, download
+from nospoon.control.content.files import Files
 from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
 
 CONTENT = b"a kernel" * 1000

@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.control.host_boots import HostBoots
-from nospoon.control.hosts import Hosts
+from nospoon.control.fleet.host_boots import HostBoots
+from nospoon.control.fleet.hosts import Hosts
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from nospoon.control.hosts import EVENTS_AT_ONCE, Hosts
+from nospoon.control.fleet.hosts import EVENTS_AT_ONCE, Hosts
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState

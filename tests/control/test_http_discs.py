@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from uuid import uuid4
 
-from nospoon.control.files import Files
-from nospoon.control.http_discs import HttpDiscs
+from nospoon.control.content.files import Files
+from nospoon.control.content.http_discs import HttpDiscs
 from nospoon.runtime.tasks import Tasks
 from nospoon.testing.downloads import client_downloads
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.control.images import HEAD, format_of, image_facts
+from nospoon.control.content.images import HEAD, format_of, image_facts
 from nospoon.errors import UsageError
 
 pytestmark = pytest.mark.tools

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.control.logins import MOST_PLANNED, Logins, with_new_logins
+from nospoon.control.planning.logins import MOST_PLANNED, Logins, with_new_logins
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.connections import OpenStack

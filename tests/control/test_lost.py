@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.control.lost import LOOKS, refuse_lost
+from nospoon.control.fleet.lost import LOOKS, refuse_lost
 from nospoon.errors import HostUnreachable, PlanRefused
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag
 from nospoon.model.resources import Pool as Shape

@@ -12,11 +12,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.control.client_downloads import ClientDownloads
-from nospoon.control.fetch import FREE, Access, Terms, Transfer
-from nospoon.control.files import Files
-from nospoon.control.hosts import Hosts
-from nospoon.control.media import Media
+from nospoon.control.content.client_downloads import ClientDownloads
+from nospoon.control.content.fetch import FREE, Access, Terms, Transfer
+from nospoon.control.content.files import Files
+from nospoon.control.content.media import Media
+from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import Conflict
 from nospoon.providers.base import Medium
 

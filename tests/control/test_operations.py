@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from nospoon.control.operations import AT_ONCE, Ended, Operations, Running
+from nospoon.control.operations.operations import AT_ONCE, Ended, Operations, Running
 from nospoon.errors import Conflict
 from nospoon.runtime.tasks import Tasks
 from nospoon.store.database import Database

@@ -9,13 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from nospoon.control.journal import Journal
-from nospoon.control.pending import Pending, as_it_is, known_places, moving
+from nospoon.control.operations.journal import Journal
+from nospoon.control.planning.pending import Pending, as_it_is, known_places, moving
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Key, Kind, Machine
-from nospoon.plan.allocate import Allocations
-from nospoon.plan.order import Half
+from nospoon.plan.addresses.allocate import Allocations
+from nospoon.plan.order.order import Half
 from nospoon.store import clusters, operations
 from nospoon.store.clusters import ClusterRow, NodeRow, Source
 from nospoon.store.database import Database

@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.control.recover import Found, Kept, joined, snapshots_of
+from nospoon.control.maintenance.recover import Found, Kept, joined, snapshots_of
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host
 from nospoon.model.machine import KeptState
 from nospoon.model.resources import Machine, Observed, OwnerTag
-from nospoon.plan.addresses import known_addresses
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.found import completed, found_allocations
+from nospoon.plan.addresses.addresses import known_addresses
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.found import completed, found_allocations
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.store.clusters import NodeRow
 from nospoon.store.snapshots import Member, SnapshotRow, SnapshotState

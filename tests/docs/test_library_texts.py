@@ -19,7 +19,7 @@ from pydantic_core.core_schema import ErrorType
 
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.sections import wanted
-from nospoon.control.fetch import Access, Transfer, download
+from nospoon.control.content.fetch import Access, Transfer, download
 from nospoon.errors import NospoonError, SpecError
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.tls import why_unusable

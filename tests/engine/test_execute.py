@@ -17,13 +17,13 @@ from nospoon.engine.progress import Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.diff import diff, removal
-from nospoon.plan.enrol import PLACE
-from nospoon.plan.kinds import KINDS
-from nospoon.plan.order import Half
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff.diff import diff, removal
+from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.order.kinds import KINDS
+from nospoon.plan.order.order import Half
+from nospoon.plan.order.steps import Action, Plan, Step
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.steps import Action, Plan, Step
 from nospoon.providers.base import Driver
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import clock

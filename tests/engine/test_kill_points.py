@@ -20,11 +20,11 @@ from nospoon.engine.observe import observe
 from nospoon.engine.progress import Progress
 from nospoon.model.cluster import Cluster
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.diff import diff, removal
-from nospoon.plan.order import Half
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff.diff import diff, removal
+from nospoon.plan.order.order import Half
+from nospoon.plan.order.steps import Plan
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.steps import Plan
 from nospoon.providers.base import Driver
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.connection import RULES

@@ -10,8 +10,8 @@ import pytest
 from nospoon.clusterfile.load import load
 from nospoon.exports.inventory import Inventory, Place
 from nospoon.model.resources import Bmc, Key, Kind, Machine, Secrets
-from nospoon.plan.addresses import known_addresses
-from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.addresses import known_addresses
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.resolve import Surroundings, resolve
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")

@@ -16,7 +16,7 @@ from tests.exports.conftest import inventory_of
 
 from nospoon.clusterfile.importers import READERS, Source
 from nospoon.clusterfile.load import load
-from nospoon.control.exports import WRITERS
+from nospoon.control.planning.exports import WRITERS
 from nospoon.exports.formats import FORMATS
 from nospoon.exports.inventory import Inventory
 from nospoon.model.cluster import BmcProtocol, Firmware

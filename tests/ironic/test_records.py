@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.model.resources import OwnerTag
-from nospoon.plan.enrol import settings
+from nospoon.plan.enrollment.enrol import settings
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.errors import said
 

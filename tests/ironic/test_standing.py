@@ -9,7 +9,7 @@ import pytest
 
 from nospoon.model.ironic import IronicStanding, Standing
 from nospoon.model.resources import OwnerTag
-from nospoon.plan.enrol import settings
+from nospoon.plan.enrollment.enrol import settings
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.standing import (
     IN_USE,

@@ -16,7 +16,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Key, Kind, Link, Machine, OwnerTag, Resource
-from nospoon.plan.diff import field_changes
+from nospoon.plan.diff.diff import field_changes
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.capabilities import RULES
 from nospoon.providers.libvirt.hypervisor import Hypervisor

@@ -11,8 +11,8 @@ import pytest
 
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Ends, Machine
-from nospoon.plan.diff import diff
-from nospoon.plan.steps import Plan
+from nospoon.plan.diff.diff import diff
+from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.testing.conformance import PLAN, Bench, Rack, found

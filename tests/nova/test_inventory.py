@@ -16,7 +16,7 @@ import pytest
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Key, Kind, OwnerTag, Resource
-from nospoon.plan.enrol import PLACE
+from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.answers import words_of
 from nospoon.providers.nova.inventory import InventoryDriver
 from nospoon.testing.ironic import until

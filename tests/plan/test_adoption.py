@@ -12,7 +12,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import Key, Kind, Machine, OwnerTag, Resource
-from nospoon.plan.adoption import Claimed, adopt, as_remembered, changed_by_owners, node_name
+from nospoon.plan.diff.adoption import Claimed, adopt, as_remembered, changed_by_owners, node_name
 
 CLUSTER, OTHER = UUID(int=1), UUID(int=2)
 HOSTS = "cluster: c\nhosts: {a: {libvirt: 'qemu:///system'}, b: simulated}\n"

@@ -9,17 +9,17 @@ from uuid import UUID
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.control.enrolment import RULES
+from nospoon.control.fleet.enrolment import RULES
 from nospoon.model.cluster import Firmware
 from nospoon.model.ironic import ORPHANED, Held, IronicNode, IronicPort, IronicStanding
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.diff import diff, removal
-from nospoon.plan.enrol import values
-from nospoon.plan.in_ironic import against_held, are_enrolled, undeployed
-from nospoon.plan.order import Half, Move, MoveId, moves
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff.diff import diff, removal
+from nospoon.plan.diff.in_ironic import against_held, are_enrolled, undeployed
+from nospoon.plan.enrollment.enrol import values
+from nospoon.plan.order.order import Half, Move, MoveId, moves
+from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.steps import Action, Plan
 from nospoon.plan.text import plan_text
 
 CLUSTER = UUID(int=7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.plan.addresses.allocate import Allocations, Endpoint
 
 
 def at(address: str, ipmi: int, redfish: int = 8000) -> Allocations:

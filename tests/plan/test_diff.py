@@ -24,12 +24,12 @@ from nospoon.model.resources import (
     Shape,
     Volume,
 )
-from nospoon.plan.allocate import Endpoint
-from nospoon.plan.diff import diff, field_changes, removal
-from nospoon.plan.notes import Noted, written
-from nospoon.plan.order import Half, moves
-from nospoon.plan.pdus import Socket
-from nospoon.plan.steps import Action, Plan
+from nospoon.plan.addresses.allocate import Endpoint
+from nospoon.plan.addresses.notes import Noted, written
+from nospoon.plan.addresses.pdus import Socket
+from nospoon.plan.diff.diff import diff, field_changes, removal
+from nospoon.plan.order.order import Half, moves
+from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.text import plan_json, plan_text
 
 CLUSTER = UUID("00000000-0000-0000-0000-00000000abcd")

@@ -9,8 +9,8 @@ import pytest
 
 from nospoon.clusterfile.load import load
 from nospoon.model.resources import Bmc, Kind, Secrets
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.enrol import login, values
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.enrollment.enrol import login, values
 from nospoon.plan.identity import snmp_community
 from nospoon.plan.resolve import Surroundings, resolve
 

@@ -17,7 +17,7 @@ from nospoon.model.resources import (
     Machine,
 )
 from nospoon.plan import identity
-from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import Surroundings, resolve
 

@@ -9,7 +9,7 @@ import pytest
 from nospoon.model.cluster import Arch, Disk, Firmware, Node
 from nospoon.model.host_facts import HostFacts, SizeOffered
 from nospoon.model.resources import MachineDisk
-from nospoon.plan.flavors import chosen, lacking
+from nospoon.plan.placement.flavors import chosen, lacking
 from nospoon.testing.probed import MACHINE
 
 GIB = 1 << 30

@@ -9,7 +9,7 @@ from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster
 from nospoon.model.grants import DEFAULTS
 from nospoon.plan.access import violations
-from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 
 HEAD = "cluster: c\nhosts: {a: simulated}\nbmc: {ports: 7000-7002}\n"
 

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from nospoon.clusterfile.load import load
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource, Shape
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.diff import diff
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff.diff import diff
+from nospoon.plan.diff.targets import only
+from nospoon.plan.order.steps import Plan
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
-from nospoon.plan.steps import Plan
-from nospoon.plan.targets import only
 from nospoon.plan.text import plan_json, plan_text
 from nospoon.providers.simulated.connection import RULES
 

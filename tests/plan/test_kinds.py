@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from nospoon.model.resources import Key, Kind, Shape
-from nospoon.plan.kinds import KINDS, Named, whose
+from nospoon.plan.order.kinds import KINDS, Named, whose
 
 
 @pytest.mark.parametrize("kind", list(Kind))

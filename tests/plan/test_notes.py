@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.plan import notes
-from nospoon.plan.allocate import Endpoint
-from nospoon.plan.notes import Noted
-from nospoon.plan.pdus import Socket
+from nospoon.plan.addresses import notes
+from nospoon.plan.addresses.allocate import Endpoint
+from nospoon.plan.addresses.notes import Noted
+from nospoon.plan.addresses.pdus import Socket
 
 ports = st.integers(0, 65535)
 notes_of_nodes = st.builds(

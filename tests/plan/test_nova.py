@@ -9,8 +9,8 @@ import pytest
 from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError
 from nospoon.model.nova import NovaFlavor, NovaInventory
-from nospoon.plan.enrol import values
-from nospoon.plan.nova import in_nova, inventories, resource_name
+from nospoon.plan.enrollment.enrol import values
+from nospoon.plan.enrollment.nova import in_nova, inventories, resource_name
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 CLOUD = "cluster: dev\nhosts: {sim: simulated}\nironic: {cloud: {auth: {auth_url: 'http://h'}}}\n"

@@ -9,9 +9,9 @@ from uuid import UUID
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Cluster
 from nospoon.model.resources import Link
-from nospoon.plan.addresses import known_addresses, reserved
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.numbers import HostNumbers, in_order, of_host
+from nospoon.plan.addresses.addresses import known_addresses, reserved
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.numbers import HostNumbers, in_order, of_host
 from nospoon.plan.resolve import Surroundings, resolve
 
 LAN = "networks: {lan: {netboot: builtin, cidr: [10.9.0.0/29, 'fd00:9::/64']}}\n"

@@ -21,13 +21,13 @@ from nospoon.model.resources import (
     Reservation,
 )
 from nospoon.plan import identity
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.diff import diff
-from nospoon.plan.found_numbers import found_hosts, found_nics
-from nospoon.plan.occupants import occupants
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.found_numbers import found_hosts, found_nics
+from nospoon.plan.addresses.occupants import occupants
+from nospoon.plan.diff.diff import diff
+from nospoon.plan.diff.targets import only
+from nospoon.plan.order.steps import Action, Plan, Step
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.steps import Action, Plan, Step
-from nospoon.plan.targets import only
 from nospoon.providers.simulated.connection import RULES
 
 ID = UUID("00000000-0000-0000-0000-00000000abcd")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network
 
 from nospoon.model.cluster import BmcAddressing, BmcProtocol, Cluster, Node, PduAddressing
-from nospoon.plan.pdus import Socket, plug
+from nospoon.plan.addresses.pdus import Socket, plug
 
 FED = (BmcProtocol.PDU,)
 

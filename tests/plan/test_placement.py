@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.placement import place
-from nospoon.plan.room import Usage, demand
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.placement.placement import place
+from nospoon.plan.placement.room import Usage, demand
 
 GIB = 1 << 30
 FACTS = HostFacts(

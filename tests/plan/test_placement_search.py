@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host, Node, Overcommit, Strategy
 from nospoon.model.cluster import Placement as Rules
 from nospoon.model.host_facts import HostFacts
-from nospoon.plan.placement import place
-from nospoon.plan.room import Usage, demand
+from nospoon.plan.placement.placement import place
+from nospoon.plan.placement.room import Usage, demand
 
 GIB = 1 << 30
 EXACT = Overcommit(1, 1, 1)

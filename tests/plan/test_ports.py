@@ -9,7 +9,7 @@ import pytest
 
 from nospoon.model.cluster import BmcProtocol
 from nospoon.model.resources import Bmc, Key, Kind, Resource
-from nospoon.plan.ports import Neighbour, TakenPorts, against_ports, against_sharing
+from nospoon.plan.addresses.ports import Neighbour, TakenPorts, against_ports, against_sharing
 
 SHARED = Bmc(uuid4(), (BmcProtocol.REDFISH,), "127.0.0.1", 6230, 26999, "admin")
 POOLED = replace(SHARED, uuid=uuid4(), address="127.44.0.1", ipmi_port=623, pool="127.44.0.0/29")

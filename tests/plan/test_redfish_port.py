@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Cluster
-from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 
 ANOTHER = Occupied(redfish={("127.0.0.1", 8000), ("0.0.0.0", 8001), ("192.0.2.1", 8002)})
 """Others listen on these; the last one hinders nobody on loopback."""

@@ -13,7 +13,7 @@ from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.connections import Libvirt
 from nospoon.model.host_facts import HostFacts, Route
 from nospoon.plan import identity
-from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")

@@ -8,11 +8,11 @@ from uuid import UUID
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Cluster
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
-from nospoon.plan.allocate import Allocations, Occupied, allocate
-from nospoon.plan.diff import diff
-from nospoon.plan.order import Half, MoveId, moves
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff.diff import diff
+from nospoon.plan.order.order import Half, MoveId, moves
+from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.steps import Action, Plan
 from nospoon.plan.text import plan_json, plan_text
 
 CLUSTER = UUID("00000000-0000-0000-0000-00000000abcd")

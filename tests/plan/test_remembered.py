@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nospoon.clusterfile.load import load
-from nospoon.plan.remembered import Remembered, Said, remembered
+from nospoon.plan.order.remembered import Remembered, Said, remembered
 
 HEAD = "cluster: dev\nhosts: {h: simulated, i: simulated}\n"
 

@@ -19,7 +19,7 @@ from nospoon.model.resources import (
     Volume,
 )
 from nospoon.plan import identity
-from nospoon.plan.allocate import Allocations, Endpoint, Occupied, allocate
+from nospoon.plan.addresses.allocate import Allocations, Endpoint, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 

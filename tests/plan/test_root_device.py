@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nospoon.plan.root_device import GIB, KnownDisk, root_disk
+from nospoon.plan.enrollment.root_device import GIB, KnownDisk, root_disk
 
 DISKS = (
     KnownDisk("small", 2 * GIB, "S"),

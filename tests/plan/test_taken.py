@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
-from nospoon.plan.allocate import PRIVATE, SECOND_PRIVATE, Allocations, Occupied, allocate
-from nospoon.plan.taken import Taken
+from nospoon.plan.addresses.allocate import PRIVATE, SECOND_PRIVATE, Allocations, Occupied, allocate
+from nospoon.plan.addresses.taken import Taken
 
 networks = st.builds(
     lambda third, fourth, length: IPv4Network((f"172.{third}.{fourth}.0", length), strict=False),

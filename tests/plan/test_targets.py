@@ -19,9 +19,9 @@ from nospoon.model.resources import (
     Tunnel,
     Volume,
 )
-from nospoon.plan.diff import diff
-from nospoon.plan.steps import Plan
-from nospoon.plan.targets import elsewhere, only
+from nospoon.plan.diff.diff import diff
+from nospoon.plan.diff.targets import elsewhere, only
+from nospoon.plan.order.steps import Plan
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 POOL, LAN = Key(Kind.POOL, "h", "p"), Key(Kind.NETWORK, "h", "lan")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nospoon.services.bmcs.redfish.exchange import MAX_BODY
+from nospoon.services.bmcs.redfish.http.exchange import MAX_BODY
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import Answer, client, system_of
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.bmcs.redfish.delivery import BATCH, PATIENCE, WAITING, Deliveries
+from nospoon.services.bmcs.redfish.events.delivery import BATCH, PATIENCE, WAITING, Deliveries
 
 NOTICE = "some were lost"
 

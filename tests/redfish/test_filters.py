@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.model.machine import PowerCommand
-from nospoon.services.bmcs.redfish.filters import FilterError, UnknownFunction, matches, parse
+from nospoon.services.bmcs.redfish.http.filters import FilterError, UnknownFunction, matches, parse
 from nospoon.testing.bench import bench
 from nospoon.testing.redfish import SYSTEMS, client
 

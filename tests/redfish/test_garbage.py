@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from nospoon.bmc.events import Subscription
 from nospoon.bmc.users import User
 from nospoon.services.bmcs.ports import BmcConfig
-from nospoon.services.bmcs.redfish import accounts, certificate_service, submitted, subscribing
-from nospoon.services.bmcs.redfish.errors import RedfishError
+from nospoon.services.bmcs.redfish.events import subscribing
+from nospoon.services.bmcs.redfish.http import submitted
+from nospoon.services.bmcs.redfish.http.errors import RedfishError
+from nospoon.services.bmcs.redfish.resources import accounts, certificate_service
 from nospoon.testing.redfish import client, system_of
 
 from .test_accounts import BOB

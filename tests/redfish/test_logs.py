@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nospoon.bmc.log import MEANINGS, Kind, Record
 from nospoon.model.machine import PowerCommand
-from nospoon.services.bmcs.redfish.sel import CODES, SENSOR_TYPES, decoded
+from nospoon.services.bmcs.redfish.resources.sel import CODES, SENSOR_TYPES, decoded
 from nospoon.testing import dmtf_tools
 from nospoon.testing.bench import bench
 from nospoon.testing.redfish import client, system_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nospoon.services.bmcs.redfish import event_service
+from nospoon.services.bmcs.redfish.resources import event_service
 from nospoon.testing.bench import bench
 from nospoon.testing.redfish import client
 

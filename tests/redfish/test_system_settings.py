@@ -13,8 +13,8 @@ from nospoon.bmc.runtime import Settings
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import PowerCommand, PowerPolicy
 from nospoon.runtime import clock
-from nospoon.services.bmcs.redfish.actions import refuse_others
-from nospoon.services.bmcs.redfish.errors import RedfishError
+from nospoon.services.bmcs.redfish.http.errors import RedfishError
+from nospoon.services.bmcs.redfish.resources.actions import refuse_others
 from nospoon.testing.bench import ORDER, Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, client, system_of
 

@@ -13,7 +13,11 @@ from nospoon.bmc.runtime import OutletSettings, Runtime
 from nospoon.bmc.users import User
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerPolicy
-from nospoon.services.bmcs.redfish.actions import patch_chassis, patch_manager, patch_system
+from nospoon.services.bmcs.redfish.resources.actions import (
+    patch_chassis,
+    patch_manager,
+    patch_system,
+)
 from nospoon.services.bmcs.served import Served
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import client, system_of

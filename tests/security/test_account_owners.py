@@ -16,9 +16,9 @@ from tests.security.asked import OWNER as MEMBER
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.runtime import Settings
 from nospoon.bmc.users import ADMINISTRATOR, OWNER, User
-from nospoon.control.saved import refuse_collisions
+from nospoon.control.planning.saved import refuse_collisions
 from nospoon.errors import Stale
-from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.services.bmcs.accounts import SESSIONS_PER_NODE, Accounts
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.store.clusters import ClusterRow, Holding

@@ -14,7 +14,7 @@ import pytest
 from tests.security.asked import OWNER, a_daemon
 
 from nospoon.clusterfile.grants import load_grants
-from nospoon.control.access import Access
+from nospoon.control.planning.access import Access
 from nospoon.errors import HostUnreachable
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Libvirt, Simulated

@@ -32,7 +32,7 @@ from nospoon.model.resources import (
     Observed,
     OwnerTag,
 )
-from nospoon.plan.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.words import field_text

@@ -21,8 +21,8 @@ from nospoon.api.peer import Members
 from nospoon.clusterfile.compose import MAX_DEPTH, MAX_NODES, BoundError, compose
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
 from nospoon.clusterfile.load import load
-from nospoon.control.files import UPLOADS, Files
-from nospoon.control.planner import MOST_PROPOSED
+from nospoon.control.content.files import UPLOADS, Files
+from nospoon.control.planning.planner import MOST_PROPOSED
 from nospoon.errors import SpecError
 from nospoon.runtime.log_rate import LINES, RateLimitedLog
 from nospoon.runtime.slices import Slices

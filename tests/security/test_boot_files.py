@@ -16,7 +16,7 @@ import pytest
 from starlette.types import ASGIApp, Message
 from structlog.testing import capture_logs
 
-from nospoon.control.authority import Authority, Bootable
+from nospoon.control.fleet.authority import Authority, Bootable
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag, Reservation
 from nospoon.runtime.local_peers import TABLES, socket_in, user_of, written

@@ -14,14 +14,14 @@ from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.clusterfile.grants import load_grants
 from nospoon.clusterfile.load import load
-from nospoon.control.saved import refuse_anothers_bridges
+from nospoon.control.planning.saved import refuse_anothers_bridges
 from nospoon.errors import Conflict
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.access import violations
-from nospoon.plan.hosts import against_network
 from nospoon.plan.identity import bridge_name, made_for_a_cluster
+from nospoon.plan.placement.hosts import against_network
 
 VICTIM = bridge_name(UUID("11111111-2222-3333-4444-555555555555"), "lan")
 FACTS = HostFacts(

@@ -10,7 +10,7 @@ import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.clusterfile.load import load
-from nospoon.control.bundle import MAX_LEFT_OUT, MAX_TEXTS, Texts
+from nospoon.control.maintenance.bundle import MAX_LEFT_OUT, MAX_TEXTS, Texts
 from nospoon.errors import SpecError
 from nospoon.services.consoles.records import Records
 

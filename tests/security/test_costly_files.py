@@ -11,14 +11,14 @@ from tests.security.asked import OTHER, a_daemon
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.section import each_once
 from nospoon.clusterfile.sections import MOST
-from nospoon.control.hosts import IDLE, Hosts
-from nospoon.control.recent_hosts import MOST_NAMES, MOST_SIMULATED, RecentHosts
+from nospoon.control.fleet.hosts import IDLE, Hosts
+from nospoon.control.fleet.recent_hosts import MOST_NAMES, MOST_SIMULATED, RecentHosts
 from nospoon.errors import Conflict, SpecError
 from nospoon.model.cluster import BmcAddressing, BmcProtocol, Cluster, Host, Network, Node
 from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.grants import DEFAULTS
 from nospoon.plan.access import MOST_NETWORKS, violations
-from nospoon.plan.pdus import plug
+from nospoon.plan.addresses.pdus import plug
 
 LOCAL = "{libvirt: 'qemu:///system'}"
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from nospoon.services.bmcs.redfish.update import _VERSION
+from nospoon.services.bmcs.redfish.resources.update import _VERSION
 
 
 def patterns() -> list[tuple[re.Pattern[str], str]]:

@@ -11,10 +11,10 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from nospoon.services.bmcs.redfish import query
 from nospoon.services.bmcs.redfish.app import QUERIED_AT_ONCE, App, find
-from nospoon.services.bmcs.redfish.exchange import ROOT, Exchange
-from nospoon.services.bmcs.redfish.filters import FilterError, parse
+from nospoon.services.bmcs.redfish.http import query
+from nospoon.services.bmcs.redfish.http.exchange import ROOT, Exchange
+from nospoon.services.bmcs.redfish.http.filters import FilterError, parse
 from nospoon.testing.bench import Bench, bench, endpoint
 from nospoon.testing.redfish import SYSTEMS, client, system_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from nospoon.control.fetch import Access
+from nospoon.control.content.fetch import Access
 from nospoon.errors import ProviderError
 from nospoon.runtime.http import request
 from nospoon.runtime.tls import SESSIONS, client_context, private_key, private_pem

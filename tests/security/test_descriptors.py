@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OWNER, a_daemon
 
-from nospoon.control import planner
+from nospoon.control.planning import planner
 from nospoon.model.resources import Kind
 
 TEXT = """cluster: c

@@ -13,10 +13,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.control.client_downloads import ClientDownloads
-from nospoon.control.fetch import Access, Terms, Transfer
-from nospoon.control.files import PARTIAL, Files
-from nospoon.control.space import Space
+from nospoon.control.content.client_downloads import ClientDownloads
+from nospoon.control.content.fetch import Access, Terms, Transfer
+from nospoon.control.content.files import PARTIAL, Files
+from nospoon.control.content.space import Space
 from nospoon.errors import Conflict, OutOfSpace, ProviderError, Unfetchable
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks

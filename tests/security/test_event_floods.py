@@ -12,11 +12,18 @@ from structlog.testing import capture_logs
 from nospoon.errors import ProviderError
 from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.bmcs.redfish import submitted, subscribing
-from nospoon.services.bmcs.redfish.delivery import ALL_BYTES, LINE_BYTES, WAITING, _Line, _Stock
-from nospoon.services.bmcs.redfish.errors import RedfishError
-from nospoon.services.bmcs.redfish.jobs import Jobs
-from nospoon.services.bmcs.redfish.subscribing import MOST_ENTRIES
+from nospoon.services.bmcs.redfish.events import subscribing
+from nospoon.services.bmcs.redfish.events.delivery import (
+    ALL_BYTES,
+    LINE_BYTES,
+    WAITING,
+    _Line,
+    _Stock,
+)
+from nospoon.services.bmcs.redfish.events.subscribing import MOST_ENTRIES
+from nospoon.services.bmcs.redfish.http import submitted
+from nospoon.services.bmcs.redfish.http.errors import RedfishError
+from nospoon.services.bmcs.redfish.http.jobs import Jobs
 
 BODY: dict[str, Any] = {"Destination": "http://192.0.2.1/", "Protocol": "Redfish"}
 

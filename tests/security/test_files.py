@@ -15,8 +15,8 @@ import pytest
 from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.cli.output import write_private
-from nospoon.control.bundle import Whose, lines_of
-from nospoon.control.files import Files
+from nospoon.control.content.files import Files
+from nospoon.control.maintenance.bundle import Whose, lines_of
 from nospoon.daemon.instance import locked
 from nospoon.errors import UsageError
 from nospoon.runtime.hardening import restrict

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.control.images import image_facts
+from nospoon.control.content.images import image_facts
 from nospoon.errors import UsageError
 from nospoon.runtime import process
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.control.fetch import Access, Terms, Transfer, download
+from nospoon.control.content.fetch import Access, Terms, Transfer, download
 from nospoon.errors import Unfetchable
 from nospoon.runtime.handshakes import Tls
 from nospoon.runtime.limited_http import LimitedHttp

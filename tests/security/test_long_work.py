@@ -20,12 +20,12 @@ from nospoon.runtime.clock import monotonic
 from nospoon.runtime.json_depth import DEEPEST
 from nospoon.runtime.slices import Slices
 from nospoon.services.bmcs.accounts import MOST_SESSIONS, SESSIONS_PER_NODE, Accounts
-from nospoon.services.bmcs.redfish import metadata, query
 from nospoon.services.bmcs.redfish.app import MOST_AT_ONCE
-from nospoon.services.bmcs.redfish.exchange import MAX_BODY
-from nospoon.services.bmcs.redfish.listings import BATCH
-from nospoon.services.bmcs.redfish.query import MOST_EXPANDED
-from nospoon.services.bmcs.redfish.sessions import LARGEST
+from nospoon.services.bmcs.redfish.http import metadata, query
+from nospoon.services.bmcs.redfish.http.exchange import MAX_BODY
+from nospoon.services.bmcs.redfish.http.listings import BATCH
+from nospoon.services.bmcs.redfish.http.query import MOST_EXPANDED
+from nospoon.services.bmcs.redfish.resources.sessions import LARGEST
 from nospoon.testing.bench import Bench, bench, config, endpoint
 from nospoon.testing.redfish_app import Login, Redfish
 

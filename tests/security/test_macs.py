@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import cast
 from uuid import UUID, uuid4
 
-from nospoon.control.authority import Authority, Bootable
-from nospoon.control.fleet import Fleet, Member
-from nospoon.control.hosts import Hosts
+from nospoon.control.fleet.authority import Authority, Bootable
+from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.fleet.hosts import Hosts
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Host
 from nospoon.model.resources import Key, Kind, Machine, Resource
-from nospoon.plan.macs import against_macs
+from nospoon.plan.addresses.macs import against_macs
 from nospoon.testing.probed import MACHINE
 from nospoon.testing.rack import private_rack
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nospoon.control.fetch import Access, Terms, Transfer, download
+from nospoon.control.content.fetch import Access, Terms, Transfer, download
 from nospoon.errors import ProviderError, Unfetchable, UsageError
 from nospoon.runtime import reach as reaching
 from nospoon.runtime.http import request

@@ -21,7 +21,7 @@ from nospoon.bmc.users import ADMINISTRATOR, OWNER, User
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Machine
 from nospoon.model.volumes import AddedVolume
-from nospoon.plan.allocate import Allocations
+from nospoon.plan.addresses.allocate import Allocations
 from nospoon.protocols.ipmi.crypto import SUITES
 from nospoon.protocols.ipmi.session import Asked, Identity, Privilege, Session
 from nospoon.runtime.udp import Peer

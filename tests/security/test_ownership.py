@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import BaseRoute, Route
 from tests.security.asked import OTHER, OWNER, STRANGER, Asked, a_daemon
 
-from nospoon.control.snapshots import MOST
+from nospoon.control.operations.snapshots import MOST
 from nospoon.store import clusters, snapshots
 from nospoon.store.snapshots import SnapshotState
 

@@ -14,9 +14,9 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from nospoon.clusterfile.load import load
-from nospoon.control.authority import Authority, Bootable
-from nospoon.control.hosts import Hosts
-from nospoon.control.recent_hosts import MOST_NAMES, RecentHosts
+from nospoon.control.fleet.authority import Authority, Bootable
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.fleet.recent_hosts import MOST_NAMES, RecentHosts
 from nospoon.errors import Conflict, NospoonError, ProviderError, SpecError, UsageError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host

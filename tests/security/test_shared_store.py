@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import Connection, text
 from tests.security.asked import OTHER, OWNER, a_daemon
 
-from nospoon.control.saved import refuse_collisions, save
+from nospoon.control.planning.saved import refuse_collisions, save
 from nospoon.errors import Stale
-from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow, Holding
 from nospoon.store.database import Database

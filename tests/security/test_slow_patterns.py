@@ -12,14 +12,17 @@ import pytest
 
 from nospoon.protocols.agent.parameters import of_menu, per_mac
 from nospoon.runtime.json_depth import is_too_deep
-from nospoon.services.bmcs.redfish.methods import unknown_method
-from nospoon.services.bmcs.redfish.update import _version
+from nospoon.services.bmcs.redfish.http.methods import unknown_method
+from nospoon.services.bmcs.redfish.resources.update import _version
 
 LONG = 1 << 20
 SECONDS = 60
 """In which these take milliseconds, and hours where each character is looked at for each one."""
-METHODS, DEPTH = "nospoon.services.bmcs.redfish.methods", "nospoon.runtime.json_depth"
-PARAMETERS, UPDATE = "nospoon.protocols.agent.parameters", "nospoon.services.bmcs.redfish.update"
+METHODS, DEPTH = "nospoon.services.bmcs.redfish.http.methods", "nospoon.runtime.json_depth"
+PARAMETERS, UPDATE = (
+    "nospoon.protocols.agent.parameters",
+    "nospoon.services.bmcs.redfish.resources.update",
+)
 
 
 @pytest.mark.parametrize(

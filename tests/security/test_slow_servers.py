@@ -17,11 +17,11 @@ from tests.security.asked import OWNER, a_daemon
 
 from nospoon.clusterfile.fields import MAX_URL
 from nospoon.clusterfile.load import load
-from nospoon.control import files as filed
-from nospoon.control.fetch import Access, Terms, Transfer
-from nospoon.control.files import PER_OWNER, THREADS, Files
-from nospoon.control.operations import MOST_RUNNING, Ended, Running
-from nospoon.control.pace import Pace
+from nospoon.control.content import files as filed
+from nospoon.control.content.fetch import Access, Terms, Transfer
+from nospoon.control.content.files import PER_OWNER, THREADS, Files
+from nospoon.control.content.pace import Pace
+from nospoon.control.operations.operations import MOST_RUNNING, Ended, Running
 from nospoon.control.request import Request
 from nospoon.errors import Conflict, ProviderError, SpecError
 from nospoon.store.operations import OperationState

@@ -14,11 +14,11 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.simulated import MOST_CONSOLE
-from nospoon.control.saved import MOST_CLUSTERS, save
-from nospoon.control.space import text_of
+from nospoon.control.content.space import text_of
+from nospoon.control.planning.saved import MOST_CLUSTERS, save
 from nospoon.errors import Conflict, SpecError
 from nospoon.model.connections import Simulated, Simulation
-from nospoon.plan.allocate import Allocations
+from nospoon.plan.addresses.allocate import Allocations
 from nospoon.providers.recorder import MOST_RECORD, MOST_WAITING, Recorder
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.capacity import make_room

@@ -9,7 +9,7 @@ from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.clusterfile.load import load
 from nospoon.plan import identity
-from nospoon.plan.tunnels import against_identifiers
+from nospoon.plan.addresses.tunnels import against_identifiers
 
 MINE, THEIRS = UUID(int=1), UUID(int=2)
 

@@ -16,7 +16,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Machine
 from nospoon.model.volumes import AddedVolume
-from nospoon.plan.allocate import Allocations
+from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmc_log, clusters, event_services
 from nospoon.store.clusters import ClusterRow, NodeRow

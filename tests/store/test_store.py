@@ -23,7 +23,7 @@ from nospoon.errors import HostUnreachable, MissingTool, UsageError
 from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Bmc, Key, Kind, Machine, OwnerTag
-from nospoon.plan.allocate import Allocations, Endpoint
+from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmcs, clusters, operations, tables, takings
 from nospoon.store.clusters import ClusterRow, NodeRow

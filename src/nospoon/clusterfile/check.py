@@ -26,7 +26,7 @@ from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.ironic import Standing
 from nospoon.model.passwords import is_hash
-from nospoon.plan.enrol import DRIVERS
+from nospoon.plan.enrollment.enrol import DRIVERS
 from nospoon.plan.identity import RESERVED
 
 

@@ -16,7 +16,7 @@ from nospoon.clusterfile.fields import Url
 from nospoon.clusterfile.section import Flag, Section, Text, Whole
 from nospoon.errors import UsageError
 from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing, Way
-from nospoon.plan.enrol import settings
+from nospoon.plan.enrollment.enrol import settings
 
 INTERFACES = Literal[
     "bios", "boot", "console", "deploy", "firmware", "inspect", "management", "network", "power",

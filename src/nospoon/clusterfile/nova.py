@@ -9,7 +9,7 @@ from pydantic import Field
 from nospoon.clusterfile.fields import Duration, Trait
 from nospoon.clusterfile.section import Flag, Section, Text, Whole
 from nospoon.model.nova import WantedFlavor
-from nospoon.plan.enrol import settings
+from nospoon.plan.enrollment.enrol import settings
 
 Size = Annotated[Whole, Field(ge=0)]
 

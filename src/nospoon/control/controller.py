@@ -15,33 +15,33 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from nospoon import __version__
-from nospoon.control import bundle
-from nospoon.control import status as shown
-from nospoon.control.downloads import fetch_all
-from nospoon.control.exports import Exported, Exports
-from nospoon.control.files import Files
-from nospoon.control.fleet import Fleet
-from nospoon.control.host_check import Finding, HostChecker
-from nospoon.control.host_list import Listed, listed
-from nospoon.control.hosts import Hosts
-from nospoon.control.named_files import places_of
-from nospoon.control.nodes import Nodes
-from nospoon.control.operations import Operations
-from nospoon.control.orphans import Orphans
-from nospoon.control.owned import owned
-from nospoon.control.planner import Planner
-from nospoon.control.prepared import Prepared
-from nospoon.control.recover import Recovery
+from nospoon.control.content.files import Files
+from nospoon.control.content.named_files import places_of
+from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.fleet.owned import owned
+from nospoon.control.maintenance import bundle
+from nospoon.control.maintenance.host_check import Finding, HostChecker
+from nospoon.control.maintenance.orphans import Orphans
+from nospoon.control.maintenance.recover import Recovery
+from nospoon.control.maintenance.survey import Survey
+from nospoon.control.operations.downloads import fetch_all
+from nospoon.control.operations.nodes import Nodes
+from nospoon.control.operations.operations import Operations
+from nospoon.control.operations.snapshots import Snapshots
+from nospoon.control.operations.verify import Verifier
+from nospoon.control.operations.work import Removal, Up, Work
+from nospoon.control.planning import status as shown
+from nospoon.control.planning.exports import Exported, Exports
+from nospoon.control.planning.host_list import Listed, listed
+from nospoon.control.planning.planner import Planner
+from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
-from nospoon.control.snapshots import Snapshots
-from nospoon.control.survey import Survey
-from nospoon.control.verify import Verifier
-from nospoon.control.work import Removal, Up, Work
 from nospoon.errors import Conflict, NospoonError, PlanRefused, ProviderError, SpecError, Stale
 from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerState
-from nospoon.plan.in_ironic import undeployed
-from nospoon.plan.steps import Plan
+from nospoon.plan.diff.in_ironic import undeployed
+from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.plan.words import listed as listed_words
 from nospoon.runtime.clock import Clock

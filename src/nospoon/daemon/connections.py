@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from nospoon.control.files import Files
+from nospoon.control.content.files import Files
 from nospoon.daemon.builds import Builds
 from nospoon.daemon.remote import Remotes, copied
 from nospoon.daemon.simulation import Simulations

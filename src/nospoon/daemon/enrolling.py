@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from nospoon.control.discovery import DiscoveryDriver
-from nospoon.control.enrolment import Sought
-from nospoon.control.fleet import Fleet
-from nospoon.control.hosts import Hosts
+from nospoon.control.fleet.discovery import DiscoveryDriver
+from nospoon.control.fleet.enrolment import Sought
+from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.fleet.hosts import Hosts
 from nospoon.daemon.fenced import Require, fenced
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind
@@ -47,7 +47,7 @@ class Enrolling:
         force: bool,  # noqa: FBT001
         sought: Sought,
     ) -> Mapping[Kind, Driver]:
-        """As `nospoon.control.enrolment.IronicDrivers` says."""
+        """As `nospoon.control.fleet.enrolment.IronicDrivers` says."""
         drivers: dict[Kind, Driver] = dict(self._ironics.drivers(place, user, force=force))
         drivers[Kind.IRONIC_DISCOVERY] = DiscoveryDriver(
             sought.nodes,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid4
 
-from nospoon.control.hosts import Hosts
+from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import Gone
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.machine import PowerState

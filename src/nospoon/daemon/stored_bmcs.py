@@ -8,9 +8,9 @@ from uuid import UUID
 from sqlalchemy import Connection as Transaction
 
 from nospoon.bmc.log import Record
-from nospoon.control.accounts import pdu_secret, secrets_of
-from nospoon.control.fleet import Fleet
-from nospoon.control.pending import Pending
+from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.planning.accounts import pdu_secret, secrets_of
+from nospoon.control.planning.pending import Pending
 from nospoon.daemon.bmc_state import opened
 from nospoon.errors import Gone
 from nospoon.model.resources import Bmc, Key, OwnerTag, Resource, Secrets

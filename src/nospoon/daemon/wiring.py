@@ -20,30 +20,30 @@ import structlog
 
 from nospoon.api.app import create_app
 from nospoon.api.peer import Members, PeerHttp, PeerWebSocket
-from nospoon.control.access import Access
-from nospoon.control.authority import Authority
-from nospoon.control.client_downloads import ClientDownloads, Limits
+from nospoon.control.content.client_downloads import ClientDownloads, Limits
+from nospoon.control.content.files import Files
+from nospoon.control.content.http_discs import HttpDiscs
+from nospoon.control.content.media import Media
+from nospoon.control.content.space import text_of
 from nospoon.control.controller import Controller
-from nospoon.control.enrolment import Enrolment
-from nospoon.control.exports import Exports
-from nospoon.control.files import Files
-from nospoon.control.fleet import Fleet
-from nospoon.control.host_boots import HostBoots
-from nospoon.control.hosts import Hosts
-from nospoon.control.http_discs import HttpDiscs
-from nospoon.control.logins import Logins
-from nospoon.control.media import Media
-from nospoon.control.nodes import Nodes
-from nospoon.control.operations import Operations
-from nospoon.control.orphans import Orphans
-from nospoon.control.pending import Pending
-from nospoon.control.planner import Planner
-from nospoon.control.recover import Recovery
-from nospoon.control.snapshots import Snapshots
-from nospoon.control.space import text_of
-from nospoon.control.survey import Survey
-from nospoon.control.verify import Verifier
-from nospoon.control.work import Work
+from nospoon.control.fleet.authority import Authority
+from nospoon.control.fleet.enrolment import Enrolment
+from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.fleet.host_boots import HostBoots
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.maintenance.orphans import Orphans
+from nospoon.control.maintenance.recover import Recovery
+from nospoon.control.maintenance.survey import Survey
+from nospoon.control.operations.nodes import Nodes
+from nospoon.control.operations.operations import Operations
+from nospoon.control.operations.snapshots import Snapshots
+from nospoon.control.operations.verify import Verifier
+from nospoon.control.operations.work import Work
+from nospoon.control.planning.access import Access
+from nospoon.control.planning.exports import Exports
+from nospoon.control.planning.logins import Logins
+from nospoon.control.planning.pending import Pending
+from nospoon.control.planning.planner import Planner
 from nospoon.daemon.bmc_state import StoredRuntime
 from nospoon.daemon.builds import Builds
 from nospoon.daemon.connections import Connections

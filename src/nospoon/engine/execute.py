@@ -17,10 +17,10 @@ from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
 from nospoon.model.resources import Key, OwnerTag, is_adopted
-from nospoon.plan.enrol import PLACE
-from nospoon.plan.kinds import KINDS
-from nospoon.plan.order import Half, Move, MoveId, moves
-from nospoon.plan.steps import Action, Plan
+from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.order.kinds import KINDS
+from nospoon.plan.order.order import Half, Move, MoveId, moves
+from nospoon.plan.order.steps import Action, Plan
 from nospoon.providers.base import Adoption, Driver, MachineDriver
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nospoon.errors import HostUnreachable
 from nospoon.model.resources import Kind, Observed
-from nospoon.plan.enrol import PLACE
+from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.base import Driver
 
 Drivers = Mapping[tuple[str, Kind], Driver]

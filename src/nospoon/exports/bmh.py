@@ -12,7 +12,7 @@ from typing import Any
 from nospoon.exports.inventory import Inventory, Made, Place, Registered, unsaid
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Bmc
-from nospoon.plan.root_device import known_disks, root_disk
+from nospoon.plan.enrollment.root_device import known_disks, root_disk
 
 BOOT_MODES = {
     Firmware.BIOS: "legacy",

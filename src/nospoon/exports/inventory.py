@@ -9,7 +9,7 @@ from typing import Any
 from nospoon.model.cluster import Cluster, Host, Network, Node
 from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup
 from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource, Secrets
-from nospoon.plan.enrol import enrolled, login, nested, values
+from nospoon.plan.enrollment.enrol import enrolled, login, nested, values
 
 
 @dataclass(frozen=True, slots=True)

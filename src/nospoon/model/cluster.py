@@ -388,7 +388,7 @@ class Adoption:
 class Cluster:
     """What one file describes. `flavors`: the names of those that it defines. `adoptions` are among
     `nodes` once somebody has looked at the hosts. `logins`: host -> openstacksdk's settings of
-    its cloud, as JSON, until `control.logins` took them.
+    its cloud, as JSON, until `control.planning.logins` took them.
     """
 
     name: str

@@ -67,7 +67,7 @@ class OwnerTag:
     """Written on everything made. `token` names the action that made it, for a safe retry.
 
     `name` and `uid`: the cluster's, and its owner's; "" and None on what earlier versions made.
-    `note`: what `nospoon.plan.notes` says of a machine.
+    `note`: what `nospoon.plan.addresses.notes` says of a machine.
     """
 
     deployment: str

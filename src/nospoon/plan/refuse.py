@@ -18,9 +18,9 @@ from nospoon.model.cluster import (
 from nospoon.model.host_facts import HostFacts, Route
 from nospoon.model.machine import PowerPolicy
 from nospoon.plan import identity
-from nospoon.plan.allocate import Allocations
-from nospoon.plan.flavors import chosen
-from nospoon.plan.hosts import against_network, against_node
+from nospoon.plan.addresses.allocate import Allocations
+from nospoon.plan.placement.flavors import chosen
+from nospoon.plan.placement.hosts import against_network, against_node
 
 NOTHING_DECIDED = Allocations()
 

@@ -43,14 +43,15 @@ from nospoon.model.resources import (
     Volume,
     boot_image,
 )
-from nospoon.plan import identity, notes
-from nospoon.plan.addresses import reserved
-from nospoon.plan.allocate import Allocations, Endpoint
-from nospoon.plan.enrol import in_ironic
-from nospoon.plan.flavors import chosen
-from nospoon.plan.notes import Noted
-from nospoon.plan.nova import in_nova
-from nospoon.plan.numbers import number_of, of_host
+from nospoon.plan import identity
+from nospoon.plan.addresses import notes
+from nospoon.plan.addresses.addresses import reserved
+from nospoon.plan.addresses.allocate import Allocations, Endpoint
+from nospoon.plan.addresses.notes import Noted
+from nospoon.plan.addresses.numbers import number_of, of_host
+from nospoon.plan.enrollment.enrol import in_ironic
+from nospoon.plan.enrollment.nova import in_nova
+from nospoon.plan.placement.flavors import chosen
 
 NOBODY = ("", "")
 """The range for strangers on an overlay: each of its hosts would answer them all."""

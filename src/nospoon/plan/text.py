@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from nospoon.model.resources import Kind, Observed, is_adopted
-from nospoon.plan.remembered import Remembered
-from nospoon.plan.steps import Action, Plan, Step
+from nospoon.plan.order.remembered import Remembered
+from nospoon.plan.order.steps import Action, Plan, Step
 from nospoon.plan.words import HIDDEN, describe
 
 

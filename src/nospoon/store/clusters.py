@@ -15,7 +15,7 @@ from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
 from nospoon.model.resources import Machine
 from nospoon.model.sharing import Shared
-from nospoon.plan.allocate import Allocations
+from nospoon.plan.addresses.allocate import Allocations
 from nospoon.store import tables
 from nospoon.store.hosts import host_of, record_of
 

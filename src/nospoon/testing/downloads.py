@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 
-from nospoon.control.client_downloads import ClientDownloads, Limits
-from nospoon.control.files import Files
+from nospoon.control.content.client_downloads import ClientDownloads, Limits
+from nospoon.control.content.files import Files
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
 

@@ -18,10 +18,10 @@ from nospoon.api.leaving import unless_gone
 from nospoon.api.peer import Caller
 from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import ClusterRequest, DownRequest, VerifyRequest
+from nospoon.control.operations.work import Removal
 from nospoon.control.request import Request
-from nospoon.control.work import Removal
 from nospoon.model.ironic import Leaving
-from nospoon.plan.steps import Plan
+from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_json, plan_text
 from nospoon.runtime.freeing import free
 

@@ -11,7 +11,7 @@ from nospoon.api.peer import Caller
 from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import AdoptRequest, HostsRequest, ReapRequest
 from nospoon.control.controller import Controller
-from nospoon.control.survey import Scope
+from nospoon.control.maintenance.survey import Scope
 from nospoon.errors import Forbidden
 
 router = APIRouter(tags=["upkeep"])

@@ -28,7 +28,7 @@ from nospoon.model.resources import (
     Secrets,
     Shape,
 )
-from nospoon.plan.enrol import PLACE, login, values
+from nospoon.plan.enrollment.enrol import PLACE, login, values
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.records import TAG, Record

@@ -19,14 +19,14 @@ from nospoon.model.ironic import (
     Settings,
 )
 from nospoon.model.resources import OwnerTag
-from nospoon.plan.enrol import nested, settings, values
+from nospoon.plan.enrollment.enrol import nested, settings, values
 
 TAG = "nospoon"
 SECRETS = (
     "ipmi_password", "ipmi_hex_kg_key", "redfish_password", "snmp_community", "snmp_auth_key",
     "snmp_priv_key",
 )  # fmt: skip
-"""What `plan.enrol.login` tells drivers: another one has no need of it."""
+"""What `plan.enrollment.enrol.login` tells drivers: another one has no need of it."""
 Record = Mapping[str, Any]
 Operation = dict[str, Any]
 

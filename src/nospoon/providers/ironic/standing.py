@@ -17,7 +17,7 @@ import structlog
 from nospoon.errors import Conflict, Gone, NospoonError, ProviderError
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Settings, Standing
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
-from nospoon.plan.enrol import PLACE, settings, values
+from nospoon.plan.enrollment.enrol import PLACE, settings, values
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.drivers import (

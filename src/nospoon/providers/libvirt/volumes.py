@@ -11,7 +11,7 @@ import structlog
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource, Volume
-from nospoon.plan.kinds import whose
+from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import in_use
 from nospoon.providers.libvirt.domain_xml import domain_name
 from nospoon.providers.libvirt.elements import parsed

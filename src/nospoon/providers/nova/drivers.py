@@ -12,7 +12,7 @@ from uuid import UUID
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.nova import NovaFlavor
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
-from nospoon.plan.enrol import PLACE, settings, values
+from nospoon.plan.enrollment.enrol import PLACE, settings, values
 from nospoon.providers.nova.api import Api
 
 TAG = "nospoon:"

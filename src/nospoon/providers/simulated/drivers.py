@@ -9,7 +9,7 @@ from uuid import UUID
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.resources import Kind, Observed, OwnerTag, Resource, Shape, Volume
 from nospoon.plan import identity
-from nospoon.plan.kinds import whose
+from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import in_use
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Made

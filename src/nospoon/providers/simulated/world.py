@@ -22,7 +22,7 @@ from nospoon.model.resources import (
     Volume,
 )
 from nospoon.model.sharing import Shared
-from nospoon.plan.kinds import KINDS
+from nospoon.plan.order.kinds import KINDS
 
 MADE = (Kind.POOL, Kind.IMAGE, Kind.NETWORK, Kind.VOLUME, Kind.MACHINE)
 SHAPES: dict[Kind, type[Shape]] = {kind: KINDS[kind].shape for kind in MADE}

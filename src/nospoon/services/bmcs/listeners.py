@@ -29,7 +29,7 @@ from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.redfish.app import App
-from nospoon.services.bmcs.redfish.methods import RedfishHttp
+from nospoon.services.bmcs.redfish.http.methods import RedfishHttp
 from nospoon.services.bmcs.served import bind_address
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from nospoon.bmc.messages import AcLost, AcReturned, Answer, SettingsRequested, 
 from nospoon.bmc.pdu import apc, device
 from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
 from nospoon.model.resources import Outlet
-from nospoon.plan.enrol import PDU_USER
+from nospoon.plan.enrollment.enrol import PDU_USER
 from nospoon.plan.identity import snmp_community
 from nospoon.protocols.limit import OF_THE_DAEMON, Budget
 from nospoon.protocols.snmp.agent import Access, Agent

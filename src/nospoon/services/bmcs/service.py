@@ -61,10 +61,10 @@ from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
-from nospoon.services.bmcs.redfish import happenings
-from nospoon.services.bmcs.redfish.events import Events
-from nospoon.services.bmcs.redfish.jobs import Job, Jobs
-from nospoon.services.bmcs.redfish.listings import Listings
+from nospoon.services.bmcs.redfish.events import happenings
+from nospoon.services.bmcs.redfish.events.events import Events
+from nospoon.services.bmcs.redfish.http.jobs import Job, Jobs
+from nospoon.services.bmcs.redfish.http.listings import Listings
 from nospoon.services.bmcs.rmcp import Rmcp, identity
 from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.sol import SolLines

@@ -27,32 +27,9 @@ from starlette.types import Receive, Scope, Send
 from nospoon.runtime import clock
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.bmcs.accounts import Accounts
-from nospoon.services.bmcs.redfish import accounts as account_service
-from nospoon.services.bmcs.redfish import (
-    bios,
-    certificate_service,
-    errors,
-    event_service,
-    key_databases,
-    managers,
-    metadata,
-    query,
-    registries,
-    secure_boot,
-    sessions,
-    tasks,
-    update,
-    volumes,
-)
-from nospoon.services.bmcs.redfish import resources as shown
-from nospoon.services.bmcs.redfish.actions import (
-    patch_chassis,
-    patch_manager,
-    patch_system,
-    reset_system,
-)
-from nospoon.services.bmcs.redfish.errors import RedfishError
-from nospoon.services.bmcs.redfish.exchange import (
+from nospoon.services.bmcs.redfish.http import errors, metadata, query
+from nospoon.services.bmcs.redfish.http.errors import RedfishError
+from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
     ROOT,
     SAFE,
@@ -68,8 +45,29 @@ from nospoon.services.bmcs.redfish.exchange import (
     respond,
     tagged,
 )
-from nospoon.services.bmcs.redfish.logins import account_of, needs_no_login
-from nospoon.services.bmcs.redfish.parts import PARTS
+from nospoon.services.bmcs.redfish.http.logins import account_of, needs_no_login
+from nospoon.services.bmcs.redfish.resources import accounts as account_service
+from nospoon.services.bmcs.redfish.resources import (
+    bios,
+    certificate_service,
+    event_service,
+    key_databases,
+    managers,
+    registries,
+    secure_boot,
+    sessions,
+    tasks,
+    update,
+    volumes,
+)
+from nospoon.services.bmcs.redfish.resources import resources as shown
+from nospoon.services.bmcs.redfish.resources.actions import (
+    patch_chassis,
+    patch_manager,
+    patch_system,
+    reset_system,
+)
+from nospoon.services.bmcs.redfish.resources.parts import PARTS
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.service import BmcService

@@ -1,0 +1,1 @@
+"""Files of users and of the network: uploads, downloads, images, media, certificates."""

@@ -1,0 +1,112 @@
+"""The files that a cluster file names: where the copies are, and what the images among them hold.
+
+The daemon opens no path that a client names: files were uploaded before, URLs are fetched here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from nospoon.clusterfile.document import Document
+from nospoon.control.content.certificates import certificate_files, refuse_unusable
+from nospoon.control.content.fetch import told, url_of
+from nospoon.control.content.files import Files, is_url
+from nospoon.control.content.images import image_facts
+from nospoon.control.request import Request
+from nospoon.errors import ProviderError, UsageError
+from nospoon.model.cluster import Cluster
+from nospoon.plan.resolve import ImageFacts
+from nospoon.runtime.workers import Workers
+
+
+class NamedFiles:
+    """Finds the copies of the files that a cluster file names."""
+
+    def __init__(self, files: Files, workers: Workers) -> None:
+        self._files, self._workers = files, workers
+
+    async def of(
+        self, cluster: Cluster, request: Request, fetched: Mapping[str, str]
+    ) -> tuple[dict[str, str], dict[str, ImageFacts]]:
+        """Name -> digest of its content, and what the images among them are.
+
+        `fetched`: what URLs had when they were last fetched. Raises `UsageError`, `ProviderError`.
+        """
+        uploads = dict(request.uploads)
+        for name in _images_of(cluster) | _boot_files(cluster) | certificate_files(cluster):
+            known = (fetched if is_url(name) else uploads).get(name, "")
+            if not self._files.has(known):
+                known = await self._missing(name, request)
+            uploads[name] = known
+        if request.fetches:  # who only looks is told nothing of what expired meanwhile
+            await refuse_unusable(cluster, uploads, self._files, request, self._workers)
+        return uploads, await self._facts_of_images(cluster, uploads, request)
+
+    async def _facts_of_images(
+        self, cluster: Cluster, uploads: Mapping[str, str], request: Request
+    ) -> dict[str, ImageFacts]:
+        facts: dict[str, ImageFacts] = {}
+        refused: list[tuple[str, str]] = []
+        for name in sorted(_images_of(cluster)):
+            try:
+                path = self._files.path(uploads[name])
+                facts[name] = await image_facts(path, told(name), uploads[name])
+            except UsageError as error:
+                refused.append((name, str(error)))
+        refused += _too_small(cluster, facts)
+        if refused:
+            names = [name for name, _ in refused]
+            places = await self._workers.run(request.uid, places_of, request, names)
+            raise UsageError("\n".join(f"{places[name]}: {why}" for name, why in refused))
+        return facts
+
+    def to_fetch(self, cluster: Cluster, fetched: Mapping[str, str]) -> list[str]:
+        """The URLs that a file names and of whose content there is no copy."""
+        urls = {name for name in _images_of(cluster) | _boot_files(cluster) if is_url(name)}
+        here = {url for url in urls if self._files.has(fetched.get(url, ""))}
+        return sorted(url for url in urls - here if not self._files.fetched(url))
+
+    async def _missing(self, name: str, request: Request) -> str:
+        """The digest of what there is no copy of yet: a URL is fetched."""
+        if not request.fetches:
+            raise ProviderError(
+                f"the daemon's copy of {told(name)} is gone", hint="`nospoon up` brings it again."
+            )
+        if is_url(name):
+            return await self._files.fetch_once(name, owner=request.uid)
+        raise UsageError(
+            f"file {name} of the cluster file was not uploaded",
+            hint="Use the nospoon command, or PUT it to /v1/files first.",
+        )
+
+
+def places_of(request: Request, names: Sequence[str]) -> dict[str, str]:
+    """Where the file has each name. Run it in a thread: the file may be a long one."""
+    document = Document(request.text, request.file)
+    return {name: document.place_of(url_of(name)) for name in names}
+
+
+def _images_of(cluster: Cluster) -> set[str]:
+    return {disk.source for node in cluster.nodes for disk in node.disks if disk.image}
+
+
+def _boot_files(cluster: Cluster) -> set[str]:
+    named = (name for each in cluster.profiles for name in (each.kernel, *each.initrd))
+    return set(filter(None, named))
+
+
+def _too_small(cluster: Cluster, facts: Mapping[str, ImageFacts]) -> list[tuple[str, str]]:
+    """Each image, and why a disk cannot hold it."""
+    return [
+        (
+            disk.source,
+            (
+                f"node {node.name}: disk {index} of {disk.size} bytes is smaller than its image"
+                f" {PurePosixPath(disk.image).name} of {facts[disk.source].virtual_size} bytes"
+            ),
+        )
+        for node in cluster.nodes
+        for index, disk in enumerate(node.disks)
+        if disk.source in facts and disk.size and disk.size < facts[disk.source].virtual_size
+    ]

@@ -1,0 +1,1 @@
+"""What is known of hosts and machines while nothing is planned."""

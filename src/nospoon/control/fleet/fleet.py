@@ -1,0 +1,137 @@
+"""Every node that is known, whose it is and where it is; found by name, by path or by UUID."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from uuid import UUID
+
+from nospoon.clusterfile.nearest import nearest
+from nospoon.control.fleet.authority import Authority, Bootable
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.errors import NotFound, UsageError
+from nospoon.model.cluster import Host
+from nospoon.model.names import natural
+from nospoon.model.resources import Machine
+from nospoon.services.netboot.ports import ServedProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node and its owner. `profile`: what it boots from the network. `order`: sorts nodes by
+    cluster and name (node-2 before node-10), computed once, not for each list.
+    """
+
+    uid: int
+    cluster: str
+    cluster_id: UUID
+    node: str
+    host: Host
+    machine: Machine
+    profile: ServedProfile | None = None
+    order: tuple[tuple[str | int, ...], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", (natural(self.cluster), natural(self.node)))
+
+    @property
+    def uuid(self) -> UUID:
+        return self.machine.uuid
+
+    @property
+    def path(self) -> str:
+        return f"{self.cluster}/{self.node}"
+
+
+class Fleet:
+    """All members; what is put here is watched, and answered when it asks what to boot.
+
+    `reshape`: tells its BMC, if there is one, how the machine is described now.
+    """
+
+    def __init__(
+        self, hosts: Hosts, authority: Authority, reshape: Callable[[Machine], None]
+    ) -> None:
+        self._hosts, self._authority, self._reshape = hosts, authority, reshape
+        self._members: dict[UUID, Member] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def put(self, member: Member, *, reached: bool = True) -> None:
+        """`reached` false: its owner may not use it, so that nothing connects to its host."""
+        self._members[member.uuid] = member
+        if reached:
+            self._hosts.settle(member.uuid, member.host)
+        self._authority.put(Bootable(member.machine, member.profile))
+        self._reshape(member.machine)
+
+    def all(self) -> list[Member]:
+        return list(self._members.values())
+
+    def reach(self, may_use: Callable[[Member], bool]) -> None:
+        """Connect to the hosts of all nodes that their owners may use now, and to no others."""
+        for member in self._members.values():
+            if may_use(member):
+                self._hosts.settle(member.uuid, member.host)
+            else:
+                self._hosts.forget(member.uuid)
+
+    def drop(self, uuid: UUID) -> None:
+        self._members.pop(uuid, None)
+        self._hosts.forget(uuid)
+        self._authority.remove(uuid)
+
+    def get(self, uuid: UUID) -> Member | None:
+        return self._members.get(uuid)
+
+    def owner_of(self, uuid: UUID) -> int:
+        """Whose node a machine is; root's where it is none's any more."""
+        found = self._members.get(uuid)
+        return found.uid if found is not None else 0
+
+    def has_mac(self, mac: str, *, but: UUID) -> Member | None:
+        """A node of another cluster than this one with a NIC of this MAC."""
+        found = (self._members.get(uuid) for uuid in self._authority.holders(mac))
+        return next((each for each in found if each and each.cluster_id != but), None)
+
+    def bridges(self, *, but: UUID) -> frozenset[str]:
+        """Those into which nodes of other clusters than this one are plugged."""
+        others = (each for each in self._members.values() if each.cluster_id != but)
+        return frozenset(nic.bridge for each in others for nic in each.machine.nics)
+
+    def hosts_of_others(self, uid: int, names: Collection[str]) -> Iterator[Host]:
+        """Those of other users' nodes that have one of these names, once for each node."""
+        for each in self._members.values():
+            if each.uid != uid and each.host.name in names:
+                yield each.host
+
+    def pools(self, *, but: UUID) -> frozenset[str]:
+        """Those in which nodes of other clusters than this one have their disks."""
+        others = (each for each in self._members.values() if each.cluster_id != but)
+        return frozenset(each.machine.pool for each in others)
+
+    def of(self, uid: int, cluster: str = "") -> list[Member]:
+        """A user's nodes, all or of one cluster, by cluster and name (node-2 before node-10)."""
+        return sorted(self._of(uid, cluster), key=attrgetter("order"))
+
+    def _of(self, uid: int, cluster: str = "") -> list[Member]:
+        return [m for m in self._members.values() if m.uid == uid and cluster in ("", m.cluster)]
+
+    def find(self, uid: int, reference: str) -> Member:
+        """A user's node by name, cluster/name or UUID. Raises `NotFound` or `UsageError`."""
+        mine = self._of(uid)
+        found = [m for m in mine if reference in (m.node, m.path, str(m.uuid))]
+        if len(found) > 1:
+            paths = ", ".join(sorted(member.path for member in found))
+            raise UsageError(f"several nodes are named {reference!r}: {paths}")
+        if not found:
+            raise NotFound(f"no node {reference!r}", hint=_suggest(reference, mine))
+        return found[0]
+
+
+def _suggest(reference: str, members: Iterable[Member]) -> str:
+    names = [name for member in members for name in (member.node, member.path)]
+    near = nearest(reference, names)
+    return f"Did you mean {near!r}?" if near else "`nospoon node list` shows yours."

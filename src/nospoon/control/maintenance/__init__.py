@@ -1,0 +1,1 @@
+"""Looks at all that there is: orphans, recovery, checks, bundles."""

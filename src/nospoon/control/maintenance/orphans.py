@@ -1,0 +1,154 @@
+"""Orphans: what carries this deployment's tag and belongs to no cluster in the store.
+
+They are left by a database that was lost or put back from an older copy, and by hosts that were
+away when their cluster went. What other deployments made, and what has no tag, is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from nospoon.control.maintenance.survey import Scope, Seen, Survey
+from nospoon.control.operations.journal import Journal
+from nospoon.control.operations.operations import Ended, Operations, Running
+from nospoon.engine.execute import execute
+from nospoon.engine.progress import Outcome
+from nospoon.model.ironic import IronicPlace
+from nospoon.model.resources import Kind, Observed, OwnerTag
+from nospoon.plan import identity
+from nospoon.plan.diff.blank import orphaned
+from nospoon.plan.diff.diff import removal
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.users import NameOf, names_of, user_name
+from nospoon.store import clusters as stored
+from nospoon.store.database import Database
+from nospoon.store.operations import OperationRow, OperationState
+
+
+class Orphans:
+    """Finds orphans, and removes them when asked."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        survey: Survey,
+        operations: Operations,
+        clock: Clock,
+        name_of: NameOf = user_name,
+    ) -> None:
+        self.name_of = name_of
+        self._database, self._survey = database, survey
+        self._operations, self._clock = operations, clock
+
+    async def report(self, scope: Scope) -> dict[str, Any]:
+        """{"orphans": [row], "others": {host: {deployment: things}}, "away": {host: reason}}."""
+        seen = await self.find(scope)
+        uids = (each.tag.uid for host in seen for each, _ in host.found)
+        names = await names_of(uids, self.name_of)
+        return {
+            "orphans": [
+                _row(each, host, names[each.tag.uid]) for host in seen for each, _ in host.found
+            ],
+            "others": {each.name: each.others for each in seen if each.others},
+            "away": {each.name: each.away for each in seen if each.away},
+        }
+
+    async def find(self, scope: Scope) -> list[Seen]:
+        """What each host and Ironic has of clusters that are not in the store; all that are known
+        where the scope names no host.
+        """
+        seen = await self._survey.around(scope)
+        known = {row.id for row in await self._database.read(stored.outlines)}
+        return [
+            replace(each, found=tuple(f for f in each.found if f[0].tag.cluster not in known))
+            for each in seen
+        ]
+
+    async def reap(self, uid: int, scope: Scope, *, grace: float) -> OperationRow:
+        """Begin to remove them: those that are orphans now and still are after `grace` seconds."""
+        return await self._operations.start(
+            "reap",
+            cluster_id=identity.UPKEEP,
+            cluster="",
+            uid=uid,
+            work=lambda running: self._reap(running, scope, grace),
+        )
+
+    async def _reap(self, running: Running, scope: Scope, grace: float) -> Ended:
+        before = _names(await self.find(scope))
+        if not before:
+            return Ended(OperationState.DONE, "there are no orphans")
+        running.note(
+            f"{len(before)} orphans are removed in {grace:.0f} s; until then "
+            f"`nospoon operation cancel {running.row.id}` keeps them"
+        )
+        await asyncio.sleep(grace)
+        seen = [
+            replace(each, found=tuple(f for f in each.found if _name(f[0]) in before))
+            for each in await self.find(scope)
+        ]
+        outcomes: list[Outcome] = []
+        kept: set[UUID] = set()
+        for each in seen:
+            for cluster in each.clusters().keys() - kept:
+                outcomes.append(await self._remove(running, each, cluster))
+                # machines of nodes that are in use in Ironic are, too
+                if isinstance(each.place, IronicPlace) and not outcomes[-1].complete:
+                    kept.add(cluster)
+        failures = [failure for outcome in outcomes for failure in outcome.failures]
+        done = sum(outcome.done for outcome in outcomes)
+        if not failures:
+            return Ended(OperationState.DONE, f"{done} orphans are removed")
+        state = OperationState.PARTLY if done else OperationState.FAILED
+        why = "; ".join(f"{each.what}: {each.message}" for each in failures[:5])
+        return Ended(state, f"{done} orphans are removed, {len(failures)} are not: {why}")
+
+    async def _remove(self, running: Running, seen: Seen, cluster: UUID) -> Outcome:
+        """One cluster's on one host, unless somebody recovered it meanwhile."""
+        if await self._database.read(stored.get, cluster) is not None:
+            return Outcome(total=0)
+        found = seen.clusters()[cluster]
+        name = cluster_name(found)
+        return await execute(
+            removal(cluster=name, cluster_id=cluster, observed=map(orphaned, found), why="orphan"),
+            drivers=seen.drivers(cluster),
+            tag=OwnerTag(self._database.deployment, cluster, token=uuid4().hex),
+            journal=Journal(self._database, running.row.id, cluster, self._clock),
+            emit=running.emit,
+        )
+
+
+def cluster_name(found: Sequence[Observed]) -> str:
+    """The cluster's name as its tags tell, or the name of a pool of an earlier version; else its
+    id.
+    """
+    told = [each.tag.name for each in found if each.tag.name]
+    pools = [each.key.name for each in found if each.key.kind is Kind.POOL]
+    told += [name for pool in pools if (name := identity.cluster_of_pool(pool))]
+    return told[0] if told else str(found[0].tag.cluster)
+
+
+def _row(observed: Observed, seen: Seen, owner: str) -> dict[str, Any]:
+    tag = observed.tag
+    return {
+        "host": seen.name,
+        "kind": str(observed.key.kind),
+        "name": observed.key.name,
+        "cluster": cluster_name(seen.clusters()[tag.cluster]),
+        "owner": owner,
+        "running": "yes" if observed.running else "",
+        "cluster_id": str(tag.cluster),
+    }
+
+
+def _name(observed: Observed) -> tuple[UUID, str]:
+    return observed.tag.cluster, str(observed.key)
+
+
+def _names(seen: Sequence[Seen]) -> set[tuple[UUID, str]]:
+    return {_name(observed) for each in seen for observed, _ in each.found}

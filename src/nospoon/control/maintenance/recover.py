@@ -1,0 +1,493 @@
+"""Recovery: a lost store is made again from the tags of what is on the hosts.
+
+Tags tell of clusters, their ids, names and owners; of nodes and where they are; of networks'
+addresses; of where BMCs answered. What they do not tell is new or missing: passwords, and the file,
+in whose stead one is written of what was found, until the next `up` brings it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from nospoon.clusterfile.recovered import FILE, cluster_file, with_more
+from nospoon.control.fleet.enrolment import Enrolment
+from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.maintenance.orphans import cluster_name
+from nospoon.control.maintenance.survey import Scope, Seen, Survey
+from nospoon.control.operations.operations import Operations
+from nospoon.control.planning.accounts import random_password
+from nospoon.control.planning.logins import Logins
+from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound
+from nospoon.model.cluster import Cluster, Host
+from nospoon.model.ironic import IronicPlace
+from nospoon.model.machine import KeptState
+from nospoon.model.resources import Kind, Machine, Observed
+from nospoon.plan.addresses import notes
+from nospoon.plan.addresses.found import completed, found_allocations
+from nospoon.plan.order.kinds import KINDS
+from nospoon.runtime import running
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.users import NameOf, names_of, user_name
+from nospoon.store import clusters as stored
+from nospoon.store import logins as login_rows
+from nospoon.store import snapshots
+from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+from nospoon.store.snapshots import SnapshotRow, SnapshotState
+
+Kept = Sequence[tuple[NodeRow, Mapping[str, Mapping[str, KeptState]]]]
+"""Nodes, with their disks -> name -> the state that it keeps so called."""
+ONLY_IN_IRONIC = (
+    "not recovered: none of its hosts was looked at, or they have nothing of it; "
+    "`nospoon orphans --reap` removes its nodes from Ironic"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cluster of the store, before anything was looked at. `busy`: what is under way on it."""
+
+    row: ClusterRow
+    nodes: Sequence[NodeRow]
+    hosts: Sequence[Host]
+    busy: str = ""
+
+
+NOTHING_KNOWN: Mapping[UUID, Known] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is to be remembered of a cluster: its row, nodes that are `new`, and hosts. `lacking`:
+    hosts that may have more of it, and did not answer. `whole`: all hosts are known otherwise.
+    """
+
+    row: ClusterRow
+    new: Sequence[NodeRow]
+    hosts: Sequence[Host]
+    before: Known | None
+    lacking: Sequence[str]
+    whole: bool
+
+    @property
+    def nodes(self) -> list[NodeRow]:
+        """All that are known then."""
+        return [*(self.before.nodes if self.before is not None else ()), *self.new]
+
+    @property
+    def anything(self) -> bool:
+        """Whether rows say something new."""
+        return self.before is None or self.row is not self.before.row
+
+    @property
+    def said(self) -> str:
+        """How it went."""
+        how = "recovered" if self.before is None else "completed"
+        return f"{how} in part: no answer from {', '.join(self.lacking)}" if self.lacking else how
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One cluster as its tags tell of it: its things, each thing's host by the file's name, and the
+    Ironic that has nodes of it.
+    """
+
+    id: UUID
+    name: str
+    uid: int
+    things: tuple[Observed, ...]
+    hosts: tuple[Host, ...]
+    ironic: IronicPlace | None = None
+
+    @property
+    def machines(self) -> Iterator[tuple[Observed, Machine]]:
+        for each in self.things:
+            if isinstance(each.shape, Machine):
+                yield each, each.shape
+
+
+class Recovery:
+    """Makes rows of what the store does not know. Nothing on a host is changed."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        cipher: Cipher,
+        survey: Survey,
+        operations: Operations,
+        hosts: Hosts,
+        fleet: Fleet,
+        enrolment: Enrolment,
+        logins: Logins,
+        clock: Clock,
+        name_of: NameOf = user_name,
+    ) -> None:
+        self.name_of = name_of
+        self._database, self._cipher, self._survey = database, cipher, survey
+        self._hosts, self._fleet, self._clock = hosts, fleet, clock
+        self._operations, self._enrolment, self._logins = operations, enrolment, logins
+        self._one_at_a_time = asyncio.Lock()
+
+    async def recover(self, uid: int, scope: Scope, *, of: Cluster | None = None) -> dict[str, Any]:
+        """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}},
+        "running": [deployment]}: other deployments, and which of them have a daemon here.
+
+        `of`: a file's cluster, and no other. `uid`: the owner of clusters whose tags name none.
+        """
+        async with self._one_at_a_time:
+            known = await self._known()
+            seen = await self._survey.around(scope)
+            seen += await self._survey.look(Scope(_others(seen, known, of)))
+            away = [each.place for each in seen if each.away and isinstance(each.place, Host)]
+            rows = [
+                await self._taken_in(each, known.get(each.id), of, away)
+                for each in found_in(seen, uid, known)
+                if of is None or each.name == of.name
+            ]
+        rows = [row for row in rows if row]
+        names = await names_of((row["owner"] for row in rows), self.name_of)
+        return {
+            "clusters": [{**row, "owner": names[row["owner"]]} for row in rows],
+            "away": {each.name: each.away for each in seen if each.away},
+            "others": {each.name: each.others for each in seen if each.others},
+            "running": sorted({d for each in seen for d in each.others if running.runs(d)}),
+        }
+
+    async def adopt(self, deployment: str, scope: Scope) -> None:
+        """From its next start on the daemon is this deployment, whose state was lost.
+
+        Raises `Conflict` when it has clusters already or a daemon of that deployment runs on this
+        machine, `NotFound` when nothing carries that tag.
+        """
+        if running.runs(deployment):
+            raise Conflict(
+                f"a daemon of deployment {deployment} runs on this machine: its state is not lost",
+                hint="Use that daemon, or stop it before you take its deployment over.",
+            )
+        if await self._database.read(stored.outlines):
+            raise Conflict(
+                "this daemon has clusters: it cannot become another deployment",
+                hint="Recover with an empty state: set NOSPOON_STATE_DIR to a new directory.",
+            )
+        seen = await self._survey.around(scope)
+        if not any(deployment in each.others for each in seen):
+            raise NotFound(f"nothing there carries a tag of deployment {deployment!r}")
+        await self._database.adopt(deployment)
+
+    async def _known(self) -> dict[UUID, Known]:
+        return {
+            row.id: Known(
+                row,
+                await self._database.read(stored.nodes_of, row.id),
+                await self._survey.hosts_of(row),
+                self._operations.current(row.id),
+            )
+            for row in await self._database.read(stored.all_clusters)
+        }
+
+    async def _taken_in(
+        self, found: Found, known: Known | None, of: Cluster | None, away: Sequence[Host]
+    ) -> dict[str, Any]:
+        """What is told of it; nothing where all was known."""
+        busy = self._operations.current(found.id) or (known.busy if known is not None else "")
+        part = await asyncio.to_thread(self._part, found, known, of, away)
+        if busy:
+            return _told(found, part, 0, f"skipped: {busy} is under way") if part.anything else {}
+        refused = "" if found.hosts or known is not None else ONLY_IN_IRONIC
+        if part.anything and not refused:
+            settings = self._logins.sealed(part.hosts)
+            refused = await self._database.call(_save, part, settings)
+        if refused:
+            return _told(found, part, 0, refused)
+        for node in part.new:
+            self._fleet.put(_member(part.row, node))
+        new = {node.host.name: node.host for node in part.new}
+        await asyncio.gather(*(self._hosts.look(host) for host in new.values()))
+        try:
+            kept, said = await self._snapshots(part), part.said
+        except NospoonError as error:
+            kept, said = 0, f"{part.said}, but for its snapshots: {error}"
+        if not part.anything and not kept and said == part.said:
+            return {}
+        return _told(found, part, kept, said)
+
+    def _part(
+        self, found: Found, known: Known | None, of: Cluster | None, away: Sequence[Host]
+    ) -> Part:
+        """It writes, and perhaps reads, a cluster file: for a thread."""
+        if known is None:
+            return self._first(found, of, away)
+        return self._more(found, known, of, away)
+
+    def _first(self, found: Found, of: Cluster | None, away: Sequence[Host]) -> Part:
+        """Of a cluster that nobody knows; any host that is away may have more of it."""
+        hosts = _beside(found.hosts, of.hosts if of is not None else ())
+        row = ClusterRow(
+            id=found.id,
+            name=found.name,
+            uid=found.uid,
+            generation=max(each.tag.generation for each in found.things),
+            file=FILE,
+            text=self._sealed(self._text(found)),
+            uploads={},
+            allocations=found_allocations(found.things),
+            created=self._clock(),
+            enrolled=self._enrolment.sealed(found.ironic),
+        )
+        lacking = _among(away, hosts) if of is not None else [host.name for host in away]
+        nodes = self._nodes(found, found.hosts)
+        return Part(row, nodes, hosts, None, lacking, whole=of is not None)
+
+    def _more(self, found: Found, known: Known, of: Cluster | None, away: Sequence[Host]) -> Part:
+        """What is found and not known; what is known stays as it is."""
+        row, recovered = known.row, known.row.file == FILE
+        hosts = _beside(known.hosts, found.hosts)
+        hosts = _beside(hosts, of.hosts if of is not None and recovered else ())
+        names = {node.name for node in known.nodes}
+        new = [node for node in self._nodes(found, hosts) if node.name not in names]
+        ironic = found.ironic if not row.enrolled else None
+        if new or len(hosts) > len(known.hosts) or ironic is not None:
+            text = self._cipher.decrypt(row.text.encode())
+            row = replace(
+                row,
+                generation=row.generation + 1,
+                text=self._sealed(with_more(text, self._text(found))) if recovered else row.text,
+                allocations=completed(row.allocations, found.things, names),
+                enrolled=row.enrolled or self._enrolment.sealed(ironic),
+            )
+        sure = of is not None or not recovered
+        lacking = _among(away, hosts) if sure else [host.name for host in away]
+        return Part(row, new, hosts, known, lacking, whole=sure)
+
+    async def _snapshots(self, part: Part) -> int:
+        """Those that its machines' disks keep; how many are new, or have more nodes now."""
+        kept, silent = [], bool(part.lacking)
+        for node in part.nodes:
+            try:
+                port = self._hosts.driver(node.uuid).snapshots
+                kept.append((node, await port.list(node.uuid) if port is not None else {}))
+            except (HostUnreachable, Gone):
+                silent = True
+        known = {
+            each.name: each for each in await self._database.call(snapshots.of_cluster, part.row.id)
+        }
+        whole = part.whole and not silent
+        count = 0
+        for each in snapshots_of(part.row.id, kept):
+            before = known.get(each.name)
+            now = joined(before, each, whole=whole)
+            if now != before:
+                count += 1
+                await self._database.call(_put_snapshot, before, now)
+        return count
+
+    def _sealed(self, text: str) -> str:
+        return self._cipher.encrypt(text).decode()
+
+    def _text(self, found: Found) -> str:
+        return cluster_file(found.name, found.id, found.hosts, found.things, self._logins.of)
+
+    def _nodes(self, found: Found, hosts: Sequence[Host]) -> list[NodeRow]:
+        named = {host.name: host for host in hosts}
+        return [
+            NodeRow(
+                cluster_id=found.id,
+                name=each.key.name,
+                host=named[each.key.host],
+                machine=machine,
+                profile="",
+                username="",
+                password=self._cipher.encrypt(random_password()),
+            )
+            for each, machine in found.machines
+        ]
+
+
+def _others(
+    seen: Sequence[Seen], known: Mapping[UUID, Known], of: Cluster | None
+) -> tuple[Host, ...]:
+    """Hosts of clusters that are known, and that were found or are asked for, where nobody looked:
+    only who looks everywhere can tell what is lacking.
+    """
+    found = {id_ for each in seen for id_ in each.clusters()}
+    hosts = [
+        host
+        for id_, each in known.items()
+        if (id_ in found and of is None) or (of is not None and each.row.name == of.name)
+        for host in each.hosts
+    ]
+    asked = {each.place.server for each in seen if isinstance(each.place, Host)}
+    return tuple(host for host in hosts if host.server not in asked)
+
+
+def _beside(hosts: Sequence[Host], others: Iterable[Host]) -> list[Host]:
+    """And others that are neither called like one of these, nor lead where one does."""
+    names, places = {host.name for host in hosts}, {host.server for host in hosts}
+    return [
+        *hosts,
+        *(each for each in others if each.name not in names and each.server not in places),
+    ]
+
+
+def _among(away: Iterable[Host], hosts: Iterable[Host]) -> list[str]:
+    silent = {host.server for host in away}
+    return [host.name for host in hosts if host.server in silent]
+
+
+def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, Any]:
+    return {
+        "cluster": found.name,
+        "owner": found.uid,
+        "nodes": len(part.nodes),
+        "hosts": ", ".join(host.name for host in part.hosts),
+        "ironic": str(found.ironic or ""),
+        "bmcs": len(part.row.allocations.endpoints),
+        "snapshots": kept,
+        "said": said,
+        "cluster_id": str(found.id),
+    }
+
+
+def found_in(
+    seen: Sequence[Seen], uid: int, known: Mapping[UUID, Known] = NOTHING_KNOWN
+) -> list[Found]:
+    """The clusters of what was seen, under the hosts' names that their tags note, or that are
+    known.
+    """
+    things: dict[UUID, list[Observed]] = {}
+    hosts: dict[UUID, dict[str, Host]] = {}
+    ironics: dict[UUID, IronicPlace] = {}
+    for each in seen:
+        for id_, some in each.clusters().items():
+            if isinstance(each.place, IronicPlace):
+                ironics[id_] = each.place
+                things.setdefault(id_, []).extend(some)
+                continue
+            host = _home(each.place, some, known.get(id_))
+            things.setdefault(id_, []).extend(
+                replace(one, key=replace(one.key, host=host.name)) for one in some
+            )
+            if id_ not in known or any(not KINDS[one.key.kind].by_daemon for one in some):
+                hosts.setdefault(id_, {})[host.name] = host
+    return [
+        Found(
+            id_,
+            known[id_].row.name if id_ in known else cluster_name(some),
+            known[id_].row.uid if id_ in known else _owner(some, uid),
+            tuple(some),
+            tuple(hosts.get(id_, {}).values()),
+            ironics.get(id_),
+        )
+        for id_, some in things.items()
+        if any(each.key.kind is not Kind.IMAGE for each in some)  # those that no cluster uses
+    ]
+
+
+def _home(place: Host, things: Sequence[Observed], known: Known | None) -> Host:
+    hosts = {host.server: host for host in known.hosts} if known is not None else {}
+    if place.server in hosts:
+        return hosts[place.server]
+    noted = _noted_host([each for each in things if not KINDS[each.key.kind].by_daemon])
+    return replace(place, name=noted or place.name)
+
+
+def joined(before: SnapshotRow | None, found: SnapshotRow, *, whole: bool) -> SnapshotRow:
+    """A snapshot that is known, with members that are found besides. `whole`: all nodes that the
+    cluster may have were asked.
+    """
+    if before is None:
+        return found if whole else replace(found, state=SnapshotState.PARTLY)
+    half = found.state is SnapshotState.PARTLY
+    members = {member.machine for member in before.members}
+    more = tuple(member for member in found.members if member.machine not in members)
+    match before.state:
+        case SnapshotState.COMPLETE if more and (half or not whole):
+            state = SnapshotState.PARTLY
+        case SnapshotState.PARTLY if whole:
+            state = found.state
+        case _:
+            state = before.state
+    return replace(before, state=state, members=(*before.members, *more))
+
+
+def snapshots_of(cluster: UUID, kept: Kept) -> list[SnapshotRow]:
+    """Snapshots by what the disks of its nodes keep: those who have it were there. One that some
+    disk of theirs lacks was half taken or deleted, or a disk is newer; nobody can tell.
+    """
+    names = {name for _, disks in kept for states in disks.values() for name in states}
+    return [_snapshot(cluster, name, kept) for name in sorted(names)]
+
+
+def _snapshot(cluster: UUID, name: str, kept: Kept) -> SnapshotRow:
+    found = [
+        (node, {disk: of[name] for disk, of in disks.items() if name in of}, len(disks))
+        for node, disks in kept
+    ]
+    there = [(node, states) for node, states, _ in found if states]
+    half = any(0 < len(states) < disks for _, states, disks in found)
+    return SnapshotRow(
+        cluster,
+        name,
+        SnapshotState.PARTLY if half else SnapshotState.COMPLETE,
+        created=min(state.at for _, states in there for state in states.values()),
+        members=tuple(
+            snapshots.Member(
+                node.name, node.uuid, any(state.on for state in states.values()), tuple(states)
+            )
+            for node, states in there
+        ),
+    )
+
+
+def _noted_host(things: Sequence[Observed]) -> str:
+    """The name that the cluster's file gives the host on which these are."""
+    return next((host for each in things if (host := notes.read(each.tag.note).host)), "")
+
+
+def _owner(things: Sequence[Observed], uid: int) -> int:
+    told = next((each.tag.uid for each in things if each.tag.uid is not None), None)
+    return uid if told is None else told
+
+
+def _save(connection: Connection, part: Part, settings: Mapping[str, bytes]) -> str:
+    """Rows of one cluster, and the logins of its hosts; or the reason why there can be none."""
+    row, before = part.row, part.before
+    if before is None and stored.find(connection, uid=row.uid, name=row.name) is not None:
+        return "not recovered: a cluster of that name and owner is there, with another id"
+    now = stored.get(connection, row.id)
+    if (now and now.generation) != (before and before.row.generation):
+        return "skipped: it was changed meanwhile; recover it again"
+    stored.save(connection, row)
+    stored.put_nodes(connection, part.new)
+    known = {host.name for host in stored.hosts_of(connection, row.id)}
+    stored.put_hosts(connection, row.id, [h for h in part.hosts if h.name not in known])
+    login_rows.put(connection, settings)
+    return ""
+
+
+def _put_snapshot(connection: Connection, before: SnapshotRow | None, now: SnapshotRow) -> None:
+    if before is None:
+        snapshots.put(connection, now)
+        return
+    snapshots.set_members(connection, now)
+    snapshots.set_state(connection, before, now.state)
+
+
+def _member(row: ClusterRow, node: NodeRow) -> Member:
+    return Member(
+        uid=row.uid,
+        cluster=row.name,
+        cluster_id=row.id,
+        node=node.name,
+        host=node.host,
+        machine=node.machine,
+    )

@@ -1,0 +1,188 @@
+"""A look at hosts and Ironics for everything of this deployment, whatever cluster it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from nospoon.clusterfile.host_at import host_at
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.planning.planner import Planner
+from nospoon.engine.observe import Drivers, observe
+from nospoon.errors import NospoonError
+from nospoon.model.cluster import Host
+from nospoon.model.ironic import IronicPlace
+from nospoon.model.resources import Kind, Observed
+from nospoon.plan.order.kinds import KINDS
+from nospoon.providers.base import Driver
+from nospoon.providers.cloud_calls import ADMINISTRATION
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where one looks. `owners`: of clouds that users' files name, who has things there: tags there
+    that name others are not believed, for its users choose what a cloud answers.
+    """
+
+    hosts: tuple[Host, ...] = ()
+    ironics: tuple[IronicPlace, ...] = ()
+    owners: Mapping[tuple[str, ...], frozenset[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one host or Ironic has. `others`: other deployment -> how many things; `away`: why
+    nobody knows.
+    """
+
+    place: Host | IronicPlace
+    found: tuple[tuple[Observed, Driver], ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+    away: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the host; Ironic's are told by where they are."""
+        return self.place.name if isinstance(self.place, Host) else str(self.place)
+
+    def clusters(self) -> dict[UUID, list[Observed]]:
+        """What was found, by its cluster."""
+        result: dict[UUID, list[Observed]] = {}
+        for observed, _ in self.found:
+            result.setdefault(observed.tag.cluster, []).append(observed)
+        return result
+
+    def drivers(self, cluster: UUID) -> Drivers:
+        """The drivers that found the things of a cluster, under the hosts' names in their keys."""
+        return {
+            (observed.key.host, observed.key.kind): driver
+            for observed, driver in self.found
+            if observed.tag.cluster == cluster
+        }
+
+
+class Survey:
+    """Looks at hosts and Ironics. Changes nothing."""
+
+    def __init__(
+        self, *, database: Database, planner: Planner, hosts: Hosts, default_uri: str
+    ) -> None:
+        self._database, self._planner, self._hosts = database, planner, hosts
+        self._default_uri = default_uri
+
+    def given(self, uris: Mapping[str, str], file: str, text: str) -> Scope:
+        """Hosts and Ironic of a cluster file, and hosts that were named; none: this machine."""
+        cluster = self._planner.read(file, text, ADMINISTRATION) if text else None
+        hosts = list(cluster.hosts) if cluster is not None else []
+        hosts += [host_at(name, uri) for name, uri in uris.items()]
+        ironic = cluster.ironic if cluster is not None else None
+        here = host_at("here", self._default_uri)
+        return Scope(tuple(hosts) or (here,), (ironic,) if ironic is not None else ())
+
+    async def known(self) -> Scope:
+        """The hosts and Ironics of all clusters, and this machine."""
+        hosts, ironics = [host_at("here", self._default_uri)], []
+        access, owner = self._planner.access, dict[UUID, int]()
+        owners: dict[tuple[str, ...], frozenset[int]] = {}
+        for row in await self._database.read(stored.all_clusters):
+            owner[row.id] = row.uid
+            known = await self._planner.hosts_of(row)
+            hosts += [host for host in known if not access.why_not(row.uid, host)]
+            for host in known:
+                _add_owner(owners, host, row.uid)
+            ironics.append(self._planner.enrolment.place_of(row))
+        nodes = await self._database.read(stored.all_nodes)
+        for node in nodes:
+            _add_owner(owners, node.host, owner[node.cluster_id])
+        hosts += [row.host for row in nodes if not access.why_not(owner[row.cluster_id], row.host)]
+        by_place = {each.where: each for each in ironics if each is not None}
+        return Scope(tuple(_each_once(hosts)), tuple(by_place.values()), owners)
+
+    async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
+        """Where a cluster of the store may have things."""
+        return await self._planner.hosts_of(row)
+
+    async def around(self, scope: Scope) -> list[Seen]:
+        """As `look`, at all that are known where the scope names no host."""
+        return await self.look(scope if scope.hosts else await self.known())
+
+    async def look(self, scope: Scope) -> list[Seen]:
+        """What each has, Ironics first; things that several hosts show are told of once."""
+        ironics = await asyncio.gather(*(self._look_in(each) for each in scope.ironics))
+        hosts = _each_once(scope.hosts)
+        seen = await asyncio.gather(
+            *(self._look_at(host, scope.owners.get(host.server)) for host in hosts)
+        )
+        return [*ironics, *_told_once(seen)]
+
+    async def _look_in(self, place: IronicPlace) -> Seen:
+        """What is in an Ironic; what carries no tag of nospoon's is not looked at."""
+        enrolment = self._planner.enrolment
+        try:
+            drivers = enrolment.drivers(place, ADMINISTRATION)
+            found = [
+                (each, driver)
+                for key, driver in drivers.items()
+                for each in await observe({key: driver}, None)
+            ]
+            tags = Counter(
+                tag.deployment for tag, _ in await enrolment.nodes(place, ADMINISTRATION)
+            )
+        except NospoonError as error:
+            return Seen(place, away=str(error))
+        del tags[self._database.deployment]
+        return Seen(place, tuple(found), tags)
+
+    async def _look_at(self, host: Host, owners: frozenset[int] | None) -> Seen:
+        """`owners`: whose tags there are believed, None for all."""
+        try:
+            connection = self._hosts.use(host).connection
+            await connection.check()
+            drivers = self._planner.drivers([host])
+            tags = dict(await connection.deployments())
+            found = [
+                (each, driver)
+                for key, driver in drivers.items()
+                for each in await observe({key: driver}, None)
+                if owners is None or key[1] is Kind.BMC or each.tag.uid in owners
+            ]
+        except NospoonError as error:
+            return Seen(host, away=str(error))
+        except ImportError as error:
+            return Seen(host, away=f"{error.name} is not installed here")
+        tags.pop(self._database.deployment, None)
+        return Seen(host, tuple(found), tags)
+
+
+def _add_owner(owners: dict[tuple[str, ...], frozenset[int]], host: Host, uid: int) -> None:
+    """Whoever has things in a cloud."""
+    if host.connection.login:
+        owners[host.server] = owners.get(host.server, frozenset()) | {uid}
+
+
+def _each_once(hosts: Iterable[Host]) -> list[Host]:
+    """Libvirt's are known by their URI, simulated ones by name."""
+    by_place = {host.server: host for host in reversed(list(hosts))}
+    return list(reversed(by_place.values()))
+
+
+def _told_once(seen: Sequence[Seen]) -> list[Seen]:
+    told: set[object] = set()
+    result = []
+    for each in seen:
+        fresh = []
+        for observed, driver in each.found:
+            key = observed.key
+            place = None if KINDS[key.kind].by_daemon else each.name
+            name = (place, key, observed.tag.cluster)
+            if name not in told:
+                told.add(name)
+                fresh.append((observed, driver))
+        result.append(Seen(each.place, tuple(fresh), each.others, each.away))
+    return result

@@ -1,0 +1,1 @@
+"""Long work that is carried out, journalled and followed."""

@@ -1,0 +1,64 @@
+"""The engine's journal, kept in the store: intent before each driver call, outcome after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from nospoon.model.resources import Key
+from nospoon.plan.order.order import Half, MoveId
+from nospoon.runtime.clock import Clock
+from nospoon.store import clusters
+from nospoon.store import operations as stored
+from nospoon.store.clusters import NodeRow
+from nospoon.store.database import Database
+
+NOBODY: Mapping[MoveId, NodeRow] = {}
+
+
+class Journal:
+    """Of one operation on one cluster. `moving`: calls with the intent of which a node is known to
+    be elsewhere, in the same transaction; `moved` is told of it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        operation: UUID,
+        cluster_id: UUID,
+        clock: Clock,
+        *,
+        moving: Mapping[MoveId, NodeRow] = NOBODY,
+        moved: Callable[[NodeRow], None] | None = None,
+    ) -> None:
+        self._database, self._operation = database, operation
+        self._cluster_id, self._clock = cluster_id, clock
+        self._moving, self._moved = moving, moved
+
+    async def intend(self, key: Key, half: Half, token: str) -> int:
+        mover = self._moving.get((key, half))
+        entry = await self._database.call(
+            _intended,
+            mover,
+            operation=self._operation,
+            cluster_id=self._cluster_id,
+            key=key,
+            half=half,
+            token=token,
+            now=self._clock(),
+        )
+        if mover is not None and self._moved is not None:
+            self._moved(mover)
+        return entry
+
+    async def conclude(self, entry: int, error: str) -> None:
+        await self._database.call(stored.conclude, entry, error=error, now=self._clock())
+
+
+def _intended(connection: Connection, /, mover: NodeRow | None, **intent: Any) -> int:
+    if mover is not None:
+        clusters.settle(connection, mover.uuid, mover.host)
+    return stored.intend(connection, **intent)

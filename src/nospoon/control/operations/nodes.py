@@ -1,0 +1,232 @@
+"""Nodes and their BMCs: what is known of each, and what is done to one of them.
+
+Answers come from what the fleet and the BMC service know. Callers see what is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nospoon.bmc.faults import ABOUT, Fault
+from nospoon.bmc.runtime import Runtime
+from nospoon.control.content.media import Media
+from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.fleet.owned import owned
+from nospoon.control.operations.work import record_group
+from nospoon.control.planning import status as shown
+from nospoon.errors import NotFound
+from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.plan.identity import snmp_community
+from nospoon.runtime.paced import paced
+from nospoon.runtime.turns import Turns
+from nospoon.services.bmcs.service import BmcService
+from nospoon.services.consoles.service import Attached, ConsoleService
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import Account
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+AS_FILED = "as configured"
+UNCHANGED = {
+    (PowerCommand.ON, PowerState.ON): "already on, nothing changed; `cycle` or `reset` boots again",
+    (PowerCommand.OFF, PowerState.OFF): "already off, nothing changed",
+    (PowerCommand.SOFT, PowerState.OFF): "already off, nothing changed",
+}
+"""What is shown for a command that has no effect (IPMI and Redfish accept it as well)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """All parts are handed in by the composition root."""
+
+    database: Database
+    cipher: Cipher
+    hosts: Hosts
+    fleet: Fleet
+    bmcs: BmcService
+    consoles: ConsoleService
+    media: Media
+    turns: Turns = field(default_factory=Turns)
+
+    async def rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+        """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
+        if cluster:
+            await owned(self.database, uid=uid, name=cluster)
+        return [self._about(member) async for member in paced(self.fleet.of(uid, cluster))]
+
+    async def show(self, uid: int, reference: str) -> dict[str, Any]:
+        """Everything of one node, without its password."""
+        member = self.fleet.find(uid, reference)
+        return {**self._about(member), **shown.shape_json(member.machine, member.host.name)}
+
+    async def bmc_rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+        """A row a BMC, with credentials: for its owner only. Raises `NotFound` as `rows` does. One
+        list of each user at a time: they may be long.
+        """
+        async with self.turns.of("bmcs", str(uid)):
+            if cluster:
+                await owned(self.database, uid=uid, name=cluster)
+            known = await self.database.read(stored.accounts, uid=uid, cluster=cluster)
+            rows, slice_ = [], self.bmcs.slices.begin()
+            for member in self.fleet.of(uid, cluster):
+                await slice_.rest()
+                if member.uuid in known:  # else it came or went meanwhile
+                    rows.append(self._with_account(member, known[member.uuid]))
+            return rows
+
+    def _with_account(self, member: Member, account: Account) -> dict[str, Any]:
+        return {
+            **self._about(member),
+            "username": account.username,
+            "password": self.cipher.decrypt(account.password),
+            "k_g": self.cipher.decrypt(account.k_g) if account.k_g else "",
+            "pdu_secret": self._pdu_secret(member),
+            "pdu_community": self._pdu_community(member),
+        }
+
+    async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, Any]:
+        """A chassis command through the node's BMC: {"node", "result"}."""
+        member = self.fleet.find(uid, reference)
+        before = self.power_of(member)
+        result = await self.bmcs.power(member.uuid, command)
+        if result == "done":
+            result = UNCHANGED.get((command, before), result)
+        return {"node": member.path, "result": result}
+
+    async def fault(self, uid: int, reference: str, fault: Fault, seconds: float | None) -> None:
+        """From now on, for so many seconds or until cleared, this goes wrong with a node's BMC."""
+        member = self.fleet.find(uid, reference)
+        until = self.bmcs.now + seconds if seconds is not None else None
+        self.bmcs.set_fault(member.uuid, replace(fault, until=until))
+
+    async def faults(self, uid: int, reference: str) -> list[dict[str, Any]]:
+        """A row for each fault on demand of a node."""
+        member, now = self.fleet.find(uid, reference), self.bmcs.now
+        return [
+            {"kind": str(each.kind), "fault": each.text(now), "about": ABOUT[each.kind]}
+            for each in self.bmcs.faults(member.uuid)
+        ]
+
+    async def clear_faults(self, uid: int, reference: str) -> None:
+        """All is well again with a node's BMC."""
+        self.bmcs.clear_faults(self.fleet.find(uid, reference).uuid)
+
+    async def boot(
+        self,
+        uid: int,
+        reference: str,
+        *,
+        target: BootDevice | None,
+        enabled: OverrideEnabled,
+        mode: BootMode | None,
+    ) -> dict[str, Any]:
+        """Set the boot override that the node's BMC holds: {"node", "boot"}."""
+        member = self.fleet.find(uid, reference)
+        wanted = BootOverride(target, enabled, mode) if target is not None else BootOverride()
+        await self.bmcs.set_override(member.uuid, wanted)
+        return {"node": member.path, "boot": self._about(member)["boot"]}
+
+    async def insert(
+        self, uid: int, reference: str, url: str, *, username: str, password: str, verify: bool
+    ) -> dict[str, Any]:
+        """Fetch an image and put it into the node's CD drive: {"node", "media"}."""
+        member = self.fleet.find(uid, reference)
+        await self.media.insert(
+            member.uuid, url, username=username, password=password, verify=verify
+        )
+        return {"node": member.path, "media": url}
+
+    async def insert_uploaded(
+        self, uid: int, reference: str, sha256: str, name: str
+    ) -> dict[str, Any]:
+        """Put an uploaded image into the node's CD drive: {"node", "media"}."""
+        member = self.fleet.find(uid, reference)
+        await self.media.insert_uploaded(member.uuid, sha256, name, owner=uid)
+        return {"node": member.path, "media": name}
+
+    async def eject(self, uid: int, reference: str) -> dict[str, Any]:
+        """Empty the node's CD drive: {"node", "media"}."""
+        member = self.fleet.find(uid, reference)
+        await self.media.eject(member.uuid)
+        return {"node": member.path, "media": ""}
+
+    async def console(self, uid: int, reference: str) -> Attached:
+        """Attach to a node's console."""
+        member = self.fleet.find(uid, reference)
+        return await self.consoles.attach(member.uuid)
+
+    async def console_log(self, uid: int, reference: str, *, follow: bool) -> AsyncIterator[bytes]:
+        """The record of a node's console; of CLUSTER/NODE also after `down`, until its purge."""
+        try:
+            machine = self.fleet.find(uid, reference).uuid
+        except NotFound:
+            cluster, _, node = reference.partition("/")
+            kept = await self.consoles.kept(record_group(uid, cluster), node)
+            if kept is None:
+                raise
+            machine = kept
+        return self.consoles.read(machine, follow=follow)
+
+    def state(self, node: str, member: Member | None, state: str, *drift: str) -> dict[str, Any]:
+        """A row of `status`; `member` is None for a node that is not remembered."""
+        about = self._about(member) if member is not None else {}
+        return {
+            "node": node,
+            "host": about.get("host", ""),
+            "state": state,
+            "power": about.get("power", ""),
+            "boot": about.get("boot", ""),
+            "bmc": about.get("ipmi") or about.get("redfish", ""),
+            "drift": _joined(about.get("fault", ""), *drift),
+        }
+
+    def power_of(self, member: Member) -> PowerState:
+        """As it was seen last."""
+        last = self.hosts.last(member.uuid)
+        return last.power if last is not None else PowerState.UNKNOWN
+
+    def _fault_of(self, member: Member) -> str:
+        """What is wrong with its power, and what shall be wrong."""
+        served, now = self.bmcs.status(member.uuid), self.bmcs.now
+        demanded = (f"injected: {f.text(now)}" for f in self.bmcs.faults(member.uuid))
+        return _joined(served.power_fault if served is not None else "", *demanded)
+
+    def _pdu_secret(self, member: Member) -> str:
+        served = self.bmcs.status(member.uuid)
+        return served.config.pdu_secret if served is not None else ""
+
+    def _pdu_community(self, member: Member) -> str:
+        served = self.bmcs.status(member.uuid)
+        if served is None or served.bmc.outlet is None or not served.bmc.outlet.v2c:
+            return ""
+        return snmp_community(served.config.pdu_secret)
+
+    def _about(self, member: Member) -> dict[str, Any]:
+        served = self.bmcs.status(member.uuid)
+        return {
+            "node": member.node,
+            "cluster": member.cluster,
+            "host": member.host.name,
+            "power": str(self.power_of(member)),
+            "fault": self._fault_of(member),
+            "boot": _boot(served.aggregate.runtime) if served is not None else AS_FILED,
+            "media": served.aggregate.runtime.media if served is not None else "",
+            **(shown.endpoints(served.bmc) if served is not None else shown.NOWHERE),
+            "uuid": str(member.uuid),
+        }
+
+
+def _boot(runtime: Runtime) -> str:
+    """What a BMC's clients set, which goes before the file."""
+    override = runtime.override
+    if override.active:
+        return f"{override.target} ({override.enabled})"
+    return f"{', '.join(runtime.boot_order)} (BootOrder)" if runtime.boot_order else AS_FILED
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,135 @@
+"""Clusters as what other tools read: what is known of their nodes, put together and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.planning.accounts import secrets_of
+from nospoon.control.planning.planner import Planner
+from nospoon.errors import UsageError
+from nospoon.exports.formats import FORMATS, Syntax
+from nospoon.exports.inventory import Inventory, Place
+from nospoon.model.cluster import Cluster
+from nospoon.model.passwords import is_hash
+from nospoon.plan.addresses.addresses import known_addresses
+from nospoon.runtime.freeing import free
+from nospoon.runtime.paced import paced
+from nospoon.services.bmcs.service import BmcService
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A text, and what of the cluster is not in it."""
+
+    text: str
+    left_out: tuple[str, ...]
+
+
+class Exports:
+    """Writes clusters for other tools. No host is asked: one that is away does not hinder."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        cipher: Cipher,
+        planner: Planner,
+        fleet: Fleet,
+        bmcs: BmcService,
+    ) -> None:
+        self._database, self._cipher, self._planner = database, cipher, planner
+        self._fleet, self._bmcs = fleet, bmcs
+
+    async def export(self, row: ClusterRow, to: str) -> Exported:
+        """A cluster in one of `FORMATS`, with the passwords of its BMCs. Raises `UsageError`."""
+        if to not in FORMATS:
+            raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
+        cluster = await self._planner.stored_cluster(row)
+        if FORMATS[to].secrets and any(is_hash(n.credentials.password) for n in cluster.nodes):
+            raise UsageError(
+                f"{to} needs the passwords of BMCs, and cluster {row.name} has a hash alone",
+                hint="Write `bmc: {password: …}` in place of `password_hash`, and `nospoon up`.",
+            )
+        inventory = [await self._inventory(row, cluster)]
+        there = {each.name for each in inventory[0].places}
+        missing = [node.name for node in cluster.nodes if node.name not in there]
+        told = [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
+        text, left_out = await self._planner.workers.run(row.uid, _written, inventory[0], to)
+        del cluster
+        await free(inventory)
+        return Exported(text, (*told, *left_out))
+
+    async def _inventory(self, row: ClusterRow, cluster: Cluster) -> Inventory:
+        found = await self._database.read(stored.nodes_of, row.id)
+        rows = [{each.uuid: each for each in found}]
+        del found
+        members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
+        addresses = await self._planner.workers.run(
+            row.uid, known_addresses, cluster, row.allocations
+        )
+        places = []
+        async for node in paced(cluster.nodes):
+            member = members.get(node.name)
+            served = self._bmcs.status(member.uuid) if member is not None else None
+            if member is None or served is None:
+                continue
+            amount = len(member.machine.nics)
+            if node.adopted is None and amount != len(node.nics):
+                continue
+            nics = tuple(addresses.get((node.name, i), "") for i in range(amount))
+            secrets = secrets_of(rows[0][member.uuid], served.bmc.outlet, self._cipher)
+            places.append(
+                Place(node, member.host, member.machine, served.bmc, secrets, addresses=nics)
+            )
+        await free(rows)
+        return Inventory(cluster, tuple(places))
+
+
+def _written(inventory: Inventory, to: str) -> tuple[str, Sequence[str]]:
+    """The text, and what it has no place for."""
+    made = FORMATS[to].make(inventory)
+    return WRITERS[FORMATS[to].syntax](made.value), made.left_out
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Text that Ansible would take for a template is marked as none (its tag `!unsafe`)."""
+
+
+def _text(dumper: yaml.CSafeDumper, value: str) -> yaml.Node:
+    tag = "!unsafe" if "{{" in value or "{%" in value else "tag:yaml.org,2002:str"
+    return dumper.represent_scalar(tag, value)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(value: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def _documents(values: Sequence[Any]) -> str:
+    return yaml.dump_all(
+        values, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, explicit_start=True
+    )
+
+
+WRITERS: Mapping[Syntax, Callable[[Any], str]] = {
+    Syntax.JSON: _json,
+    Syntax.YAML: _yaml,
+    Syntax.YAML_STREAM: _documents,
+    Syntax.TEXT: str,
+}

@@ -1,0 +1,74 @@
+"""`host list`: the hosts of clusters, what is on them, and whether they answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.planning.planner import Planner
+from nospoon.errors import NospoonError
+from nospoon.model.cluster import Host
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import NodeRow
+from nospoon.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A host as the file of a cluster has it. `cpus`, `memory` (bytes): of its nodes there; `away`:
+    why it does not answer, "" when it does.
+    """
+
+    host: str
+    cluster: str
+    where: str
+    nodes: int
+    cpus: int
+    memory: int
+    drained: bool
+    away: str
+
+
+async def listed(database: Database, planner: Planner, hosts: Hosts, *, uid: int) -> list[Listed]:
+    """A row for each host of each cluster of this user."""
+    found = []
+    for cluster in await database.read(stored.all_clusters, uid=uid):
+        members: defaultdict[str, list[NodeRow]] = defaultdict(list)
+        for node in await database.read(stored.nodes_of, cluster.id):
+            members[node.host.name].append(node)
+        known = await planner.hosts_of(cluster)
+        found += [(host, cluster.name, members[host.name]) for host in known]
+    reasons = await asyncio.gather(
+        *(_away(hosts, host, refused=planner.access.why_not(uid, host)) for host, _, _ in found)
+    )
+    return [_row(*each, away) for each, away in zip(found, reasons, strict=True)]
+
+
+async def _away(hosts: Hosts, host: Host, *, refused: str) -> str:
+    if refused:
+        return refused
+    if not host.declares.is_real:
+        return ""
+    try:
+        await hosts.use(host).connection.check()
+    except NospoonError as error:
+        return str(error)
+    except ImportError as error:
+        return f"{error.name} is not installed here"
+    return ""
+
+
+def _row(host: Host, cluster: str, nodes: Sequence[NodeRow], away: str) -> Listed:
+    return Listed(
+        host=host.name,
+        cluster=cluster,
+        where=host.where,
+        nodes=len(nodes),
+        cpus=sum(node.machine.cpus for node in nodes),
+        memory=sum(node.machine.memory for node in nodes),
+        drained=host.drained,
+        away=away,
+    )

@@ -1,0 +1,88 @@
+"""Where a cluster has things: on the hosts of its file, and on those that it has not left yet.
+
+A host is remembered before anything is made there, and forgotten when a look at it found nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from nospoon.engine.observe import observe_reachable
+from nospoon.model.cluster import Host
+from nospoon.model.resources import Key, Kind, Observed
+from nospoon.plan.order.kinds import KINDS
+from nospoon.providers.base import Driver
+
+DriversOf = Callable[[Host], Mapping[Kind, Driver]]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """`known`: hosts on which there may be things of the cluster; `wanted`: those of its file."""
+
+    known: Sequence[Host]
+    wanted: Sequence[Host]
+
+    @property
+    def all(self) -> list[Host]:
+        """One host a name; the file's settings hold."""
+        named = {host.name: host for host in self.known} | {host.name: host for host in self.wanted}
+        return list(named.values())
+
+    @property
+    def left(self) -> bool:
+        """Whether the file names some of them no more."""
+        return len(self.all) > len(self.wanted)
+
+    @property
+    def moved(self) -> list[Host]:
+        """As they were: hosts that lead elsewhere now, under the same name."""
+        now = {host.name: host.place for host in self.wanted}
+        return [host for host in self.known if now.get(host.name, host.place) != host.place]
+
+
+async def against_moves(
+    places: Places, cluster: UUID, observed: Iterable[Observed], drivers_of: DriversOf
+) -> list[str]:
+    """Reasons why hosts may not lead elsewhere: something is left where they led before.
+
+    A host is the same one by another address if what is found there is found here too (`observed`).
+    """
+    if not places.moved:
+        return []
+    here = {each.key for each in observed}
+    reasons = []
+    for host in places.moved:
+        drivers = {
+            (host.name, kind): driver
+            for kind, driver in drivers_of(host).items()
+            if not KINDS[kind].by_daemon
+        }
+        found, away = await observe_reachable(drivers, cluster)
+        if away and not _any_on(host.name, here):
+            reasons.append(
+                f"host {host.name}: it is not known what is left at {_called(host)}, "
+                f"where it led before: {away[host.name]}"
+            )
+        left = {each.key for each in found} - here
+        if left:
+            reasons.append(_left_behind(host, left))
+    return reasons
+
+
+def _any_on(name: str, keys: Iterable[Key]) -> bool:
+    return any(key.host == name and not KINDS[key.kind].by_daemon for key in keys)
+
+
+def _left_behind(host: Host, left: Iterable[Key]) -> str:
+    some = ", ".join(f"{key.kind} {key.name}" for key in sorted(left)[:3])
+    return (
+        f"host {host.name} was {_called(host)}, and there is still what is the cluster's ({some}). "
+        "Take the cluster down first, or give the new host another name."
+    )
+
+
+def _called(host: Host) -> str:
+    return f"{host.where} by ssh {host.ssh}" if host.ssh else host.where

@@ -1,0 +1,648 @@
+"""From a request to a plan: read the file, look at the hosts, decide, resolve, compare.
+
+Nothing is changed here, so that a plan can be asked for as often as one likes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from ipaddress import IPv4Network, ip_interface
+from uuid import UUID, uuid4
+
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.nearest import nearest
+from nospoon.clusterfile.places import placed
+from nospoon.control.content.certificates import certificate_digest
+from nospoon.control.content.files import Files
+from nospoon.control.content.named_files import NamedFiles
+from nospoon.control.fleet import usage
+from nospoon.control.fleet.enrolment import RULES as ENROLMENT_RULES
+from nospoon.control.fleet.enrolment import Enrolment, Sought
+from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.fleet.lost import refuse_lost
+from nospoon.control.planning.access import Access
+from nospoon.control.planning.accounts import accounts_for
+from nospoon.control.planning.borrowed import existing_volumes, refuse_borrowers
+from nospoon.control.planning.logins import Logins, with_new_logins
+from nospoon.control.planning.pending import known_places
+from nospoon.control.planning.places import DriversOf, Places, against_moves
+from nospoon.control.planning.prepared import Prepared, Seen, claimed
+from nospoon.control.planning.reach import Surveyed, require, survey
+from nospoon.control.planning.saved import (
+    refuse_anothers_bridges,
+    refuse_anothers_pool,
+    refuse_more_nodes,
+    refuse_one_more,
+    refuse_other_simulation,
+)
+from nospoon.control.request import Request
+from nospoon.engine.observe import observe_reachable
+from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
+from nospoon.model.capabilities import Capabilities
+from nospoon.model.cluster import Cluster, Host
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.ironic import Way
+from nospoon.model.resources import Bmc, Key, Kind, Link, Machine, NetbootService, Resource
+from nospoon.plan import identity
+from nospoon.plan.access import overlapping_routes, public_addresses
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, redfish_of
+from nospoon.plan.addresses.found import completed
+from nospoon.plan.addresses.macs import against_macs
+from nospoon.plan.addresses.numbers import in_order
+from nospoon.plan.addresses.occupants import occupants
+from nospoon.plan.addresses.ports import (
+    Neighbour,
+    against_boot_servers,
+    against_many,
+    against_ports,
+    against_sharing,
+)
+from nospoon.plan.addresses.tunnels import against_identifiers
+from nospoon.plan.diff.adoption import adopt, as_remembered, changed_by_owners
+from nospoon.plan.diff.diff import Rules, diff
+from nospoon.plan.diff.in_ironic import against_held, are_enrolled
+from nospoon.plan.diff.losses import Members, lost_snapshots
+from nospoon.plan.diff.targets import elsewhere, only
+from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.enrollment.nova import inventories
+from nospoon.plan.order.remembered import LIVE, Remembered, Said, remembered
+from nospoon.plan.order.steps import Plan
+from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
+from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
+from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.providers import linux
+from nospoon.providers.base import Driver
+from nospoon.runtime.http_limits import LIMITS
+from nospoon.runtime.workers import Workers
+from nospoon.store import bmcs as bmc_rows
+from nospoon.store import clusters as stored
+from nospoon.store import snapshots
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
+    kind: {each.name: "live" for each in fields(shape)}
+    for kind, shape in ((Kind.BMC, Bmc), (Kind.NETBOOT, NetbootService))
+}
+"""The daemon serves these kinds itself: every field may change while they run."""
+
+THREADS = 4
+"""Users whose files and plans are worked on at a time; others wait, and nothing else does."""
+MOST_PROPOSED = 100
+"""Clusters of one user that are not there yet and whose ids stay the same from plan to plan."""
+MAX_NAMED = 200
+"""Characters of a name that nobody knows, in the message that says so."""
+
+PortsInUse = Callable[[], frozenset[tuple[str, int]]]
+CheckSockets = Callable[[Sequence[Resource], Collection[str], Sequence[Host]], Sequence[str]]
+"""Why resources on this machine that are to be served cannot be, nor what simulated hosts serve;
+the second are addresses that it will have by then. Called in a thread.
+"""
+
+
+def sockets_of_a_member() -> int:
+    """How many sockets the BMCs of one member may have: a quarter of the daemon's descriptors."""
+    return LIMITS.highest_descriptor // 4
+
+
+class Planner:
+    """Makes plans. All it knows it is handed."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        cipher: Cipher,
+        files: Files,
+        hosts: Hosts,
+        drivers_of: DriversOf,
+        ports_in_use: PortsInUse,
+        listening: PortsInUse,
+        holder_of_port: Callable[[int], str],
+        check_sockets: CheckSockets,
+        fleet: Fleet,
+        boot_port: Callable[[], int],
+        enrolment: Enrolment,
+        logins: Logins,
+        access: Access,
+        pool_root: str,
+        default_uri: str,
+        member_nodes: int,
+    ) -> None:
+        self.enrolment, self.access, self.logins = enrolment, access, logins
+        self.workers = Workers("planning", THREADS)
+        self._database, self._cipher, self._hosts = database, cipher, hosts
+        self._named = NamedFiles(files, self.workers)
+        self._drivers_of, self._ports_in_use, self._fleet = drivers_of, ports_in_use, fleet
+        self._boot_port, self._check_sockets = boot_port, check_sockets
+        self._holder_of_port, self._listening = holder_of_port, listening
+        self._pool_root, self._default_uri = pool_root, default_uri
+        self.member_nodes = member_nodes
+        self._proposed = defaultdict[int, dict[str, UUID]](dict)
+
+    def read(self, file: str, text: str, uid: int) -> Cluster:
+        """The cluster of a user's file. Raises `SpecError`."""
+        return self.logins.taken(load(text, file=file, default_uri=self._default_uri), uid)
+
+    async def cluster_of(self, request: Request) -> Cluster:
+        """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
+        return await self.workers.run(
+            request.uid, self.read, request.file, request.text, request.uid
+        )
+
+    async def prepare(
+        self, request: Request, cluster: Cluster, *, surveyed: Surveyed | None = None
+    ) -> Prepared:
+        """The plan for a request, whose file says `cluster`. `surveyed`: its hosts, where they were
+        just asked. Raises `PlanRefused` with every reason, each where its cause is in the file, and
+        `HostUnreachable`.
+        """
+        try:
+            return await self._prepared(request, cluster, surveyed)
+        except PlanRefused as refused:
+            reasons = await self.workers.run(
+                request.uid, placed, refused.reasons, request.text, request.file
+            )
+            raise PlanRefused(reasons) from refused
+
+    async def _prepared(
+        self, request: Request, cluster: Cluster, surveyed: Surveyed | None
+    ) -> Prepared:
+        seen = await self._look(await self._known(request, cluster, surveyed))
+        wanted = await self._wanted(request, seen)
+        require(request, seen.away, wanted.stranded)
+        plan = await self._compared(request, wanted)
+        if request.fetches:
+            await self._refuse_held(seen, plan)
+            _refuse(await self.workers.run(request.uid, self._unservable, seen, plan))
+        await self.workers.run(request.uid, _refuse_stale, request.fingerprint, plan)
+        return replace(wanted, plan=plan)
+
+    async def _known(self, request: Request, cluster: Cluster, surveyed: Surveyed | None) -> Seen:
+        """What is remembered, and what the hosts say of themselves."""
+        await self.access.check_file(request, cluster, self.workers)
+        _refuse(list(against_twins(cluster.hosts)))  # before anything is opened for each of them
+        refuse_borrowers(cluster, request.uid)
+        refuse_other_simulation(cluster, partial(self._fleet.hosts_of_others, request.uid))
+        earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
+        cluster_id = self._identity(cluster, earlier, request)
+        if earlier is None:
+            await self._refuse_anothers(cluster_id, request.uid)
+            await self._refuse_one_more(cluster_id, request.uid)
+        refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
+        refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
+        before = earlier.uploads if earlier is not None else {}
+        known = await self.hosts_of(earlier) if earlier is not None else ()
+        known = with_new_logins(known, cluster.hosts)
+        self.access.check_hosts(request.uid, known)
+        uploads, images = await self._named.of(cluster, request, before)
+        ask = partial(
+            self._ask, request.uid,
+            volumes=existing_volumes(cluster), adopts=bool(cluster.adoptions),
+        )  # fmt: skip
+        surveyed = surveyed or await survey(cluster.hosts, ask)
+        require(request, surveyed.away, stranded=())
+        rows = await self._database.read(stored.nodes_of, cluster_id)
+        unseen = self.access.unseen(request.uid)
+        looks = not request.fetches  # who only looks sees nodes that were lost, and why
+        found = adopt(
+            cluster, cluster_id, surveyed.all_facts, claimed(rows), unseen=unseen, lost=looks
+        )
+        _refuse(() if looks and rows else found.reasons)
+        cluster = found.cluster
+        await self._refuse_more_nodes(cluster, cluster_id, request.uid)
+        return Seen(
+            id=cluster_id,
+            uid=request.uid,
+            cluster=cluster,
+            earlier=earlier,
+            rows=rows,
+            adopted=found.machines,
+            skipped=(*found.skipped, *found.reasons),
+            uploads=uploads,
+            images=images,
+            surveyed=surveyed,
+            places=Places(known, cluster.hosts),
+        )
+
+    async def _look(self, known: Seen) -> Seen:
+        """What is there now, and who handles it; refuses to leave anything behind unseen."""
+        cluster, places = known.cluster, known.places
+        before, now = self.enrolment.place_of(known.earlier), cluster.ironic
+        answering = (host for host in places.all if host.name not in known.surveyed.away)
+        drivers = self.drivers(answering) | self.enrolment.drivers(
+            self.enrolment.joined(before, now), known.uid, sought=_sought(cluster, known.id)
+        )
+        observed, away = await observe_reachable(drivers, known.id)
+        if PLACE in away:
+            raise HostUnreachable(away[PLACE])
+        if known.earlier is None:
+            away |= await refuse_lost(
+                self._database, drivers, name=cluster.name, cluster=known.id, uid=known.uid
+            )
+        await self.enrolment.refuse_left_behind(
+            before, now, known.id, user=known.uid, here=[each.key for each in observed]
+        )
+        _refuse(await against_moves(places, known.id, observed, self._drivers_of))
+        away = {**away, **known.surveyed.away}
+        return replace(known, drivers=drivers, observed=tuple(observed), away=away)
+
+    async def _wanted(self, request: Request, seen: Seen) -> Prepared:
+        """What is to be, and where; how it comes about is not told yet."""
+        cluster, surveyed = seen.cluster, seen.surveyed
+        allocations = await self._allocate(request, seen)
+        rows = {row.uuid: row for row in seen.rows}
+        accounts = await self.workers.run(
+            seen.uid, accounts_for, cluster, seen.id, rows, self._cipher
+        )
+        around = Surroundings(
+            pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
+            images=seen.images,
+            credentials_keys={name: account.key for name, account in accounts.items()},
+            facts=surveyed.facts,
+            adopted=seen.adopted,
+            boot_port=self._boot_port(),
+            certificate=certificate_digest(cluster, seen.uploads),
+            made={
+                each.key.name: each.shape
+                for each in seen.observed
+                if isinstance(each.shape, Machine)
+            },
+        )
+        desired = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
+        neighbours = await self._neighbours(seen.id, request.uid)
+        own = [each.bmc for each in neighbours if each.uid == request.uid]
+        most = sys.maxsize if self.access.is_admin(request.uid) else sockets_of_a_member()
+        taken = await self.workers.run(
+            seen.uid,
+            lambda: [
+                *against_ports(desired.values(), neighbours),
+                *against_sharing(desired.values(), neighbours, seen.uid),
+                *against_many(desired.values(), own, most),
+                *against_macs(desired.values(), partial(self._holder, seen.id, request.uid)),
+            ],
+        )
+        _refuse(taken)
+        nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
+        return Prepared(seen, accounts, allocations, desired, nothing)
+
+    async def _refuse_held(self, seen: Seen, plan: Plan) -> None:
+        """Names and MACs that others have in Ironic: `up` would meet them half-way."""
+        place = seen.cluster.ironic
+        if place is not None and are_enrolled(plan.steps):
+            held = await self.enrolment.held(place, seen.uid)
+            _refuse(await self.workers.run(seen.uid, against_held, plan.steps, seen.observed, held))
+
+    def _unservable(self, seen: Seen, plan: Plan) -> Sequence[str]:
+        """Why this machine, or a host over ssh, cannot open the sockets that a plan needs: `up`
+        would meet it last.
+        """
+        cluster = seen.cluster
+        here = {host.name for host in cluster.hosts if not host.ssh}
+        made = [each for step in plan.steps if (each := step.desired) is not None]
+        links = [
+            each.shape for each in made if isinstance(each.shape, Link) and each.key.host in here
+        ]
+        machines = {each.key.host for each in made if each.key.kind is Kind.MACHINE}
+        coming = {
+            str(ip_interface(address).ip)
+            for link in links
+            for address in (link.address, link.address6)
+            if address
+        }
+        found = self._check_sockets(
+            [each for each in made if each.key.kind is Kind.BMC or each.key.host in here],
+            coming,
+            [host for host in cluster.hosts if host.name in machines],
+        )
+        return [*found, *against_boot_servers(plan.steps, seen.surveyed.facts)]
+
+    async def _said_before(self, earlier: ClusterRow) -> Cluster | None:
+        """The file of before; None for one of an earlier version, which alone understood it."""
+        try:
+            return await self.stored_cluster(earlier)
+        except SpecError:
+            return None
+
+    async def _decided(self, seen: Seen) -> Allocations:
+        """What was decided, with the nodes that are there and not remembered: a store that was lost
+        may be recovered in part, or not yet.
+        """
+        decided = await self._remembered(seen)
+        names = {row.name for row in seen.rows}
+        return await self.workers.run(seen.uid, completed, decided, seen.observed, names)
+
+    async def _remembered(self, seen: Seen) -> Allocations:
+        """Earlier versions numbered hosts in the order of their file."""
+        if seen.earlier is None:
+            return Allocations()
+        decided = await self.workers.run(
+            seen.uid, known_places, seen.earlier.allocations, seen.rows
+        )
+        before = None if decided.ends.low else await self._said_before(seen.earlier)
+        if before is None:
+            return decided
+        return replace(decided, ends=in_order([host.name for host in before.hosts]))
+
+    async def _compared(self, request: Request, wanted: Prepared) -> Plan:
+        """How what is becomes what is to be."""
+        seen, desired, facts = wanted.seen, wanted.desired, wanted.seen.surveyed
+        cluster = seen.cluster
+        notes, why = await self.workers.run(
+            seen.uid, lambda: (tuple(_all_notes(wanted)), _reasons(wanted))
+        )
+        plan = await self.workers.run(
+            seen.uid,
+            diff,
+            cluster=cluster.name,
+            cluster_id=seen.id,
+            desired=desired,
+            observed=seen.observed,
+            rules=_rules(facts.capabilities),
+            why=why,
+            notes=notes,
+        )
+        leavers = {row.name for row in seen.rows} - (names := {node.name for node in cluster.nodes})
+        _refuse_unknown(request.targets, names | leavers)
+        kept = await self._database.call(snapshots.of_cluster, seen.id)
+        nodes = {each.name: {m.node: m.disks for m in each.members} for each in kept}
+        plan, lost = await self.workers.run(seen.uid, _asked_for, request, wanted, plan, nodes)
+        leaves = not request.targets and (seen.places.left or bool(leavers))
+        again = self._says_something_new(request, seen)
+        owners = tuple(_by_owners(seen, desired))
+        return replace(
+            plan,
+            notes=(*plan.notes, *lost),
+            remembers=leaves or again or bool(owners),
+            remembered=(*owners, *(await self._said_anew(seen) if again else ())),
+            generation=seen.earlier.generation if seen.earlier else 0,
+        )
+
+    def _says_something_new(self, request: Request, seen: Seen) -> bool:
+        if seen.earlier is None:
+            return True
+        text = self._cipher.decrypt(seen.earlier.text.encode())
+        return text != request.text or dict(seen.uploads) != dict(seen.earlier.uploads)
+
+    async def _said_anew(self, seen: Seen) -> tuple[Remembered, ...]:
+        before = await self._said_before(seen.earlier) if seen.earlier is not None else None
+        if seen.earlier is None or before is None:
+            return ()
+        then, now = Said(before, seen.earlier.uploads), Said(seen.cluster, seen.uploads)
+        return await self.workers.run(seen.uid, remembered, then, now)
+
+    def drivers(self, hosts: Iterable[Host]) -> dict[tuple[str, Kind], Driver]:
+        """Every driver of these hosts."""
+        return {
+            (host.name, kind): driver
+            for host in hosts
+            for kind, driver in self._drivers_of(host).items()
+        }
+
+    async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
+        """Where a cluster may have things. Daemons before schema 0006 knew only the last file."""
+        known = await self._database.read(stored.hosts_of, row.id)
+        return known or (await self.stored_cluster(row)).hosts
+
+    async def stored_cluster(self, row: ClusterRow) -> Cluster:
+        """The cluster of a file that is in the store, with the machines of others that are its
+        nodes. Raises `SpecError`.
+        """
+        text = self._cipher.decrypt(row.text.encode())
+        cluster = await self.workers.run(row.uid, self.read, row.file, text, row.uid)
+        if not cluster.adoptions:
+            return cluster
+        rows = await self._database.read(stored.nodes_of, row.id)
+        return as_remembered(cluster, claimed(rows))
+
+    def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
+        if earlier is not None:
+            self._proposed[request.uid].pop(cluster.name, None)
+            if cluster.id is not None and cluster.id != earlier.id:
+                reason = (
+                    f"cluster {cluster.name} has id {earlier.id}, the file pins {cluster.id}. "
+                    "Take it down first, or drop `id:` from the file."
+                )
+                raise PlanRefused([reason])
+            return earlier.id
+        proposed = self._proposed[request.uid]
+        if cluster.name not in proposed:
+            proposed[cluster.name] = uuid4()
+        while len(proposed) > MOST_PROPOSED:
+            del proposed[next(iter(proposed))]
+        return cluster.id or request.cluster_id or proposed[cluster.name]
+
+    async def _refuse_anothers(self, cluster_id: UUID, uid: int) -> None:
+        """A file, or a client, may name any id: that of a cluster which is there is that one's."""
+        holder = await self._database.read(stored.get, cluster_id)
+        if holder is not None:
+            whose = f"your cluster {holder.name}" if holder.uid == uid else "another cluster"
+            raise PlanRefused(
+                [f"the id {cluster_id} is that of {whose}. Choose another `id:`, or drop it."]
+            )
+
+    async def _refuse_one_more(self, cluster_id: UUID, uid: int) -> None:
+        """As `up` does when it remembers the cluster."""
+        if not self.access.is_admin(uid):
+            own = await self._database.read(stored.listed, uid=uid)
+            refuse_one_more({id_ for id_, _, _ in own}, cluster_id)
+
+    async def _refuse_more_nodes(self, cluster: Cluster, cluster_id: UUID, uid: int) -> None:
+        if not self.access.is_admin(uid):
+            known = await self._database.read(stored.node_names, uid=uid)
+            names = {node.name for node in cluster.nodes}
+            refuse_more_nodes(known, cluster_id, names, self.member_nodes)
+
+    async def to_fetch(self, request: Request) -> list[str]:
+        """The URLs that a file names and of whose content there is no copy."""
+        cluster = await self.cluster_of(request)
+        earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
+        return self._named.to_fetch(cluster, earlier.uploads if earlier is not None else {})
+
+    async def _ask(
+        self, uid: int, host: Host, *, volumes: Collection[str], adopts: bool
+    ) -> tuple[Capabilities, HostFacts]:
+        can = await self._hosts.capabilities(host)
+        pools = self.pool_root_of(host)
+        facts = await self._hosts.facts(host, pools=pools, volumes=volumes)
+        if adopts:
+            machines = await self._hosts.adoptable(host)
+            facts = replace(facts, machines=await self.access.adoptable(uid, host, machines))
+        return can, facts
+
+    async def _allocate(self, request: Request, seen: Seen) -> Allocations:
+        cluster, facts = seen.cluster, seen.surveyed.all_facts
+        before = await self._decided(seen)
+        occupied = await self._occupied(request, seen)
+        allocations, reasons = await self.workers.run(
+            seen.uid,
+            lambda: allocate(
+                cluster, before, occupied, facts=facts, unmade=seen.unmade(before.hosts),
+                first_choice=seen.id.int, rebalance=request.rebalance,
+            ),
+        )  # fmt: skip
+        answering = {name: each for name, each in facts.items() if not each.away}
+        reasons += await self.workers.run(
+            seen.uid,
+            lambda: list(reasons_against(cluster, seen.id, allocations, answering, before=before)),
+        )
+        reasons += await self.workers.run(
+            seen.uid, lambda: list(against_identifiers(cluster, seen.id, occupied.names))
+        )
+        pool = cluster.addressing.pool
+        if pool is not None and not pool.is_loopback:
+            routes = await linux.routes_here()
+            reasons += against_pool(pool, allocations, routes)
+            if not self.access.is_admin(request.uid):
+                reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)
+        _refuse(reasons)
+        return allocations
+
+    async def _occupied(self, request: Request, seen: Seen) -> Occupied:
+        others = [each for each in await self._database.read(stored.holdings) if each.id != seen.id]
+        own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
+        told = seen.surveyed.facts.values()
+        routes = [route for fact in told for route in fact.routes if route.device not in own]
+        taken = {r.network for r in routes if isinstance(r.network, IPv4Network)}
+        taken = {each for each in taken if each.prefixlen}
+        taken |= {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
+        endpoints = {
+            (each.address, each.ipmi_port)
+            for row in others
+            for each in row.allocations.endpoints.values()
+        }
+        mine, foreign = set[tuple[str, int]](), set[tuple[str, int]]()
+        for row in others:
+            (mine if row.uid == seen.uid else foreign).update(redfish_of(row.allocations))
+        endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
+        return Occupied(
+            tuple(sorted(taken)),
+            endpoints | self._ports_in_use(),
+            holder=self._holder_of_port,
+            redfish=self._listening() - mine,
+            foreign=foreign,
+            names={row.id: row.allocations.cidrs.keys() for row in others},
+            usage=await usage.of_others(self._database, self._hosts, seen.id),
+            standing=await usage.standing(self._database, seen.id),
+            nics=await self.workers.run(
+                seen.uid,
+                tuple,
+                occupants(seen.observed, cluster=seen.cluster, targets=request.targets),
+            ),
+            unseen=seen.unseen,
+        )
+
+    async def _neighbours(self, cluster_id: UUID, uid: int) -> list[Neighbour]:
+        """The BMCs of other clusters; those of other users are not named."""
+        return [
+            Neighbour(
+                f"your cluster {tag.name}" if tag.uid == uid else "another cluster",
+                bmc,
+                tag.uid if tag.uid is not None else self._fleet.owner_of(bmc.uuid),
+            )
+            for _, bmc, tag in await self._database.read(bmc_rows.of_others, cluster_id)
+        ]
+
+    def _holder(self, cluster_id: UUID, uid: int, mac: str) -> str:
+        """Which other cluster has this MAC; that of another user is not named."""
+        member = self._fleet.has_mac(mac, but=cluster_id)
+        if member is None:
+            return ""
+        return f"your cluster {member.cluster}" if member.uid == uid else "another cluster"
+
+    def pool_root_of(self, host: Host) -> str:
+        """The directory on a host in which pools are made."""
+        return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
+
+
+def _by_owners(seen: Seen, desired: Mapping[Key, Resource]) -> Iterator[Remembered]:
+    """What owners of adopted machines changed of them."""
+    for node, changes in changed_by_owners(claimed(seen.rows), desired).items():
+        for each in changes:
+            what = f"{each.field} of node {node}, by its machine's owner"
+            yield Remembered("~", what, each.observed, each.desired, LIVE)
+
+
+def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:
+    discovered = (node for node in cluster.nodes if node.enrolment.way is Way.DISCOVER)
+    return Sought(
+        frozenset(identity.uuid_of(cluster_id, node) for node in discovered),
+        tuple(inventories(cluster, cluster_id)),
+        {each.name: each.wait for each in cluster.nova},
+    )
+
+
+def _refuse(reasons: Sequence[str]) -> None:
+    if reasons:
+        raise PlanRefused(reasons)
+
+
+def _refuse_stale(fingerprint: str, plan: Plan) -> None:
+    """`fingerprint`: of the plan that was agreed on, "" for none."""
+    if fingerprint and fingerprint != plan.fingerprint:
+        raise Stale(
+            "the plan is stale: something has changed since it was made",
+            hint="Look at a new one with `nospoon plan`.",
+        )
+
+
+def _refuse_unknown(targets: Iterable[str], names: Collection[str]) -> None:
+    for target in targets:
+        if target not in names:
+            near = nearest(target, names)
+            hint = f"Did you mean {near!r}?" if near else ""
+            raise UsageError(f"no node {target[:MAX_NAMED]!r} in the file", hint=hint)
+
+
+def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:
+    rules = {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
+    # a host may have the name that stands for Ironic: their kinds differ
+    return rules | {PLACE: {**rules.get(PLACE, {}), **ENROLMENT_RULES}}
+
+
+def _reasons(wanted: Prepared) -> dict[Key, str]:
+    """Why each machine is on its host, where there is a choice, or it has to leave another."""
+    hosts = {host.name for host in wanted.seen.cluster.hosts}
+    left = {row.name: row.host.name for row in wanted.seen.rows if row.host.name not in hosts}
+    return {
+        Key(Kind.MACHINE, host, name): "; ".join(
+            filter(None, (
+                f"{left[name]} is not in the file any more" if name in left else "",
+                wanted.allocations.why.get(name, "") if len(hosts) > 1 else "",
+            ))
+        )
+        for name, host in wanted.allocations.hosts.items()
+    }  # fmt: skip
+
+
+def _asked_for(
+    request: Request, wanted: Prepared, plan: Plan, snapshots: Mapping[str, Members]
+) -> tuple[Plan, Sequence[str]]:
+    """What of a plan can be done now, and is to be; and a note for each snapshot that it costs."""
+    plan = elsewhere(plan, wanted.seen.away, wanted.stranded)
+    plan = only(plan, wanted.desired, request.targets)
+    return plan, list(lost_snapshots(plan, snapshots))
+
+
+def _all_notes(wanted: Prepared) -> Iterator[str]:
+    cluster, facts = wanted.seen.cluster, wanted.seen.surveyed
+    yield from _notes(facts.capabilities)
+    yield from wanted.seen.skipped
+    yield from cautions(cluster, wanted.allocations, facts.facts)
+    yield from public_addresses(cluster)
+    yield from plain_redfish(wanted.desired.values())
+    yield from open_redfish(wanted.desired.values())
+
+
+def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:
+    for host, can in capabilities.items():
+        if can.accelerator == "tcg":
+            yield f"host {host} emulates CPUs (TCG), slowly: {can.accelerator_note}"
+        elif not can.accelerator:
+            yield f"host {host}: `up` tries KVM with a Linux guest before it makes a machine"

@@ -1,0 +1,1 @@
+"""Addresses, ports, MACs and networks: which are free, and who has them."""

@@ -1,0 +1,53 @@
+"""Addresses of nodes on networks whose DHCP is ours: by numbers that they keep (`numbers`), so
+that they fit also on several hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from itertools import islice
+
+from nospoon.model.cluster import Cluster, Host, Netboot, Network, Node
+from nospoon.plan.addresses.allocate import Allocations
+from nospoon.plan.addresses.numbers import FIRST6, nics_on, numbers_on, of_machines
+
+
+def reserved(
+    cluster: Cluster, network: Network, allocations: Allocations
+) -> Iterator[tuple[Node, int, str, str]]:
+    """Node, number of its NIC, and that NIC's IPv4 and IPv6 address ("" for none), for all NICs on
+    a network.
+    """
+    cidr, six = _cidr(allocations, network), network.cidr6
+    given = numbers_on(cluster, network, cidr, allocations.numbers, allocations.ends)
+    most = max(given.values(), default=-1) + 1
+    all_ = of_machines(cluster, network, cidr, allocations.ends) if cidr is not None else ()
+    four = list(islice(all_, most))
+    for node, index, key in nics_on(cluster, network):
+        number = given[key]
+        address6 = str(six[FIRST6 + number]) if six is not None else ""
+        yield node, index, str(four[number]) if number < len(four) else "", address6
+
+
+def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[str, int], str]:
+    """(node, number of its NIC) -> the address that it is given by DHCP of ours."""
+    hosts = {host.name: host for host in cluster.hosts}
+    return {
+        (node.name, index): address or address6
+        for network in cluster.networks
+        if network.netboot is Netboot.BUILTIN and not network.existing
+        for node, index, address, address6 in reserved(cluster, network, allocations)
+        if (address or address6)
+        if _serves(hosts.get(allocations.hosts.get(node.name, "")))
+    }
+
+
+def _cidr(allocations: Allocations, network: Network) -> IPv4Network | None:
+    text = allocations.cidrs.get(network.name)
+    return IPv4Network(text) if text else None
+
+
+def _serves(host: Host | None) -> bool:
+    """Whether there is DHCP of ours on a host."""
+    return host is not None and host.declares.has_bridges

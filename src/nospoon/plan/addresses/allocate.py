@@ -1,0 +1,407 @@
+"""What is decided once and then kept: placement, networks, BMC ports and addresses.
+
+`allocate` keeps every earlier decision that still fits and decides the rest in the order of the
+file, so that the same file gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address, IPv4Network
+from typing import TypeVar
+from uuid import UUID
+
+from nospoon.model.cluster import BmcProtocol, Cluster, Node
+from nospoon.model.host_facts import HostFacts
+from nospoon.plan.addresses.numbers import (
+    HostNumbers,
+    NumberOf,
+    host_numbers,
+    network_of,
+    node_of,
+    numbers,
+    of_host,
+)
+from nospoon.plan.addresses.occupants import Occupant, numbers_held
+from nospoon.plan.addresses.pdus import Socket, plug
+from nospoon.plan.addresses.ports import TakenPorts
+from nospoon.plan.addresses.taken import Taken
+from nospoon.plan.placement.placement import Placed, place
+from nospoon.plan.placement.room import Usage
+
+T = TypeVar("T")
+PRIVATE = IPv4Network("172.30.0.0/16")
+"""Where free networks are looked for: /24s in here, then in 10.213.0.0/16."""
+SECOND_PRIVATE = IPv4Network("10.213.0.0/16")
+IPMI_PORT = 623
+REDFISH_TRIED = 100
+"""Ports that are looked at for a free one where the file names none."""
+NOTHING_KNOWN: Mapping[str, HostFacts] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a BMC answers. `ipmi_port` 0: not by IPMI, `redfish_port` 0: not by Redfish."""
+
+    address: str
+    ipmi_port: int
+    redfish_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """Decisions of a cluster. `cidrs` by network name; `hosts`, `endpoints` and
+    `outlets` by node name; `why`: node name -> why it is on its host; `numbers` of NICs and
+    `ends`, the numbers of hosts, see `nospoon.plan.addresses.numbers`.
+    """
+
+    cidrs: Mapping[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
+    outlets: Mapping[str, Socket] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    ends: HostNumbers = field(default_factory=HostNumbers)
+
+    def keeping(self, before: Allocations, nodes: Collection[str]) -> Allocations:
+        """These, but for some nodes as they were before."""
+
+        def kept(now: Mapping[str, T], then: Mapping[str, T]) -> dict[str, T]:
+            others = {name: each for name, each in now.items() if name not in nodes}
+            return others | {name: each for name, each in then.items() if name in nodes}
+
+        return Allocations(
+            cidrs=self.cidrs,
+            hosts=kept(self.hosts, before.hosts),
+            endpoints=kept(self.endpoints, before.endpoints),
+            why=kept(self.why, before.why),
+            outlets=kept(self.outlets, before.outlets),
+            numbers=self.numbers,
+            ends=self.ends,
+        )
+
+    def with_leavers(self, before: Allocations, names: Collection[str]) -> Allocations:
+        """These, and where the BMCs of nodes answer that are not in the file any more: until they
+        are removed they keep that, also when they are put back.
+        """
+        return replace(
+            self,
+            endpoints={**_those(before.endpoints, names), **self.endpoints},
+            outlets={**_those(before.outlets, names), **self.outlets},
+        )
+
+    def without(self, names: Collection[str]) -> Allocations:
+        """These without those of nodes that are gone."""
+        return replace(
+            self,
+            endpoints={name: e for name, e in self.endpoints.items() if name not in names},
+            outlets={name: e for name, e in self.outlets.items() if name not in names},
+        )
+
+    def collides(self, other: Allocations) -> bool:
+        """Whether both were given the same port, outlet, or network of one host."""
+        return not (
+            _ports(self).isdisjoint(_ports(other))
+            and set(self.outlets.values()).isdisjoint(other.outlets.values())
+            and not (set(self.hosts.values()) & set(other.hosts.values()) and _overlap(self, other))
+        )
+
+    def shares_redfish(self, other: Allocations) -> bool:
+        """Whether Redfish of both answers at the same address and port, as that of one user may."""
+        held = TakenPorts(redfish_of(other))
+        return any(held.hinder(each) for each in redfish_of(self))
+
+
+def redfish_of(given: Allocations) -> set[tuple[str, int]]:
+    """Where Redfish answers."""
+    return {(e.address, e.redfish_port) for e in given.endpoints.values() if e.redfish_port}
+
+
+def _those(given: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    return {name: each for name, each in given.items() if name in names}
+
+
+def _ports(given: Allocations) -> set[tuple[str, int]]:
+    """UDP ports of IPMI; nodes with Redfish alone have none, and share their address."""
+    ends = given.endpoints.values()
+    return {(each.address, each.ipmi_port) for each in ends if each.ipmi_port}
+
+
+def _overlap(one: Allocations, other: Allocations) -> bool:
+    taken = Taken(IPv4Network(cidr) for cidr in other.cidrs.values())
+    return not all(taken.frees(IPv4Network(cidr)) for cidr in one.cidrs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """What others have: networks of all hosts' routes and other clusters; (address, port) pairs;
+    `usage` of hosts by other clusters, by the hosts' identity.
+
+    `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
+    other processes and users; clusters of one user share theirs. `foreign`: those of other users.
+    `names`: of other clusters' networks that have a CIDR, by the clusters' ids.
+
+    `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
+    machines have; `unseen`: nodes on hosts that are away, of which nobody knows what they have.
+    """
+
+    networks: tuple[IPv4Network, ...] = ()
+    endpoints: Collection[tuple[str, int]] = frozenset()
+    holder: Callable[[int], str] = lambda _: ""
+    redfish: Collection[tuple[str, int]] = frozenset()
+    foreign: Collection[tuple[str, int]] = frozenset()
+    names: Mapping[UUID, Collection[str]] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    standing: Mapping[str, Usage] = field(default_factory=dict)
+    nics: Sequence[Occupant] = ()
+    unseen: Collection[str] = ()
+
+
+def allocate(
+    cluster: Cluster,
+    earlier: Allocations,
+    occupied: Occupied,
+    *,
+    facts: Mapping[str, HostFacts] = NOTHING_KNOWN,
+    unmade: Collection[str] = (),
+    first_choice: int = 0,
+    rebalance: bool = False,
+) -> tuple[Allocations, list[str]]:
+    """The decisions for this file, and the reasons why some cannot be made.
+
+    `facts`: what is known of hosts, by name. `unmade`: nodes of which nothing has come to the host
+    that was decided. `rebalance`: place all nodes as if none was there.
+
+    `first_choice`: number of the /24 where the search for a free network begins. Taken from the
+    cluster's id, it keeps daemons that plan at the same moment from choosing the same one.
+    """
+    reasons: list[str] = []
+    before = {} if rebalance else earlier.hosts
+    there = {name: host for name, host in before.items() if name not in unmade}
+    placed, homeless = place(
+        cluster, there, facts, occupied.usage, planned=before, standing=occupied.standing
+    )
+    reasons += homeless
+    stays = {name: earlier.why.get(name, each.why) for name, each in placed.items()}
+    cidrs = dict(_networks(cluster, earlier, occupied, reasons, first_choice))
+    known = {*earlier.hosts.values()}
+    had, held = _had(cluster, cidrs, earlier, occupied)
+    ends = host_numbers(cluster, cidrs, earlier.ends, nics=had, standing=known)
+    given = numbers(cluster, cidrs, had, ends, standing=earlier.hosts, held=held)
+    reasons += (
+        *_hosts_left_out(cluster, cidrs, ends),
+        *_nics_left_out(cluster, cidrs, given, placed),
+    )
+    return (
+        Allocations(
+            cidrs=cidrs,
+            hosts={name: each.host for name, each in placed.items()},
+            why={
+                name: stays[name] if before.get(name) == each.host else each.why
+                for name, each in placed.items()
+            },
+            endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
+            outlets=dict(plug(cluster, earlier.outlets, occupied.endpoints, reasons)),
+            numbers=given,
+            ends=ends,
+        ),
+        reasons,
+    )
+
+
+def _had(
+    cluster: Cluster, cidrs: Mapping[str, str], earlier: Allocations, occupied: Occupied
+) -> tuple[dict[str, int], list[str]]:
+    """Numbers that NICs have, and those NICs that keep theirs. What DHCP gives one that stays goes
+    before what was decided, which an `up` may not have come to.
+    """
+    stay = [each for each in occupied.nics if each.stays]
+    found = numbers_held(cluster, cidrs, earlier.ends, occupied.nics)
+    lasting = numbers_held(cluster, cidrs, earlier.ends, stay)
+    unseen = (key for key in earlier.numbers if node_of(key) in occupied.unseen)
+    held = dict.fromkeys((*(each.key for each in stay), *unseen))
+    return {**found, **earlier.numbers, **lasting}, list(held)
+
+
+def _nics_left_out(
+    cluster: Cluster,
+    cidrs: Mapping[str, str],
+    given: NumberOf,
+    placed: Mapping[str, Placed],
+) -> Iterator[str]:
+    """Only where DHCP of ours serves: ten thousand simulated machines ask for no address."""
+    serving = {host.name for host in cluster.hosts if host.declares.has_bridges}
+    names = {name for name, each in placed.items() if each.host in serving}
+    for key, number in given.items():
+        cidr = cidrs.get(network_of(key)) if node_of(key) in names else None
+        if cidr is not None and number >= IPv4Network(cidr).num_addresses:
+            yield (
+                f"network {network_of(key)}: {cidr} has no address left for node {node_of(key)}. "
+                "Take a larger `cidr`."
+            )
+
+
+def _hosts_left_out(cluster: Cluster, cidrs: Mapping[str, str], ends: HostNumbers) -> Iterator[str]:
+    for network in cluster.networks:
+        if network.overlay is not None and network.name in cidrs:
+            cidr = IPv4Network(cidrs[network.name])
+            for host in cluster.hosts:
+                if of_host(cluster, network, cidr, ends, host.name) is None:
+                    yield (
+                        f"network {network.name}: {cidr} has no address left for host "
+                        f"{host.name}. Take a larger `cidr`."
+                    )
+
+
+def _networks(
+    cluster: Cluster,
+    earlier: Allocations,
+    occupied: Occupied,
+    reasons: list[str],
+    first_choice: int,
+) -> Iterator[tuple[str, str]]:
+    fixed = [net.cidr for net in cluster.networks if isinstance(net.cidr, IPv4Network)]
+    pool = cluster.addressing.pool
+    taken = Taken([*occupied.networks, *fixed, *((pool,) if pool else ())])
+    free = (each for each in _candidates(first_choice) if taken.frees(each))
+    for network in cluster.networks:
+        if network.existing:
+            continue
+        if network.cidr is not None:
+            yield network.name, str(network.cidr)
+        elif network.chosen:
+            before = earlier.cidrs.get(network.name)
+            kept = IPv4Network(before) if before is not None else None
+            chosen = kept if kept is not None and taken.frees(kept) else next(free, None)
+            if chosen is None:
+                reasons.append(
+                    f"network {network.name}: no free /24 in {PRIVATE} or {SECOND_PRIVATE}. "
+                    "Set its `cidr`."
+                )
+                continue
+            taken.add(chosen)
+            yield network.name, str(chosen)
+
+
+def _candidates(first_choice: int) -> Iterator[IPv4Network]:
+    """Each once: what was taken when it came up is taken for the networks after as well."""
+    private = list(PRIVATE.subnets(new_prefix=24))
+    begin = first_choice % len(private)
+    yield from (*private[begin:], *private[:begin], *SECOND_PRIVATE.subnets(new_prefix=24))
+
+
+def _endpoints(
+    cluster: Cluster, earlier: Allocations, occupied: Occupied, reasons: list[str]
+) -> Iterator[tuple[str, Endpoint]]:
+    nodes = [node for node in cluster.nodes if node.bmc]
+    redfish = _redfish_port(cluster, earlier, occupied)
+    given = {node.name: _given(cluster, node, redfish) for node in nodes if node.ipmi_port}
+    places = {(each.address, each.ipmi_port): name for name, each in given.items()}
+    kept = {
+        node.name: replace(earlier.endpoints[node.name], redfish_port=_of_node(node, redfish))
+        for node in nodes
+        if node.name in earlier.endpoints
+        and _still_fits(cluster, node, earlier)
+        and places.get(_place(earlier.endpoints[node.name]), node.name) == node.name
+    }
+    used = {*map(_place, kept.values()), *places}
+    free = _free_endpoints(cluster, used, occupied, redfish)
+    taken = TakenPorts(occupied.endpoints)
+    for node in nodes:
+        if node.name in kept:
+            yield node.name, kept[node.name]
+            continue
+        if node.name in given:
+            if taken.hinder(_place(given[node.name])):
+                reasons.append(_taken(node, given[node.name], occupied))
+            yield node.name, given[node.name]
+            continue
+        if cluster.addressing.pool is None and BmcProtocol.IPMI not in node.bmc:
+            address = str(cluster.addressing.address)
+            yield node.name, Endpoint(address, 0, _of_node(node, redfish))
+            continue
+        endpoint = next(free, None)
+        if endpoint is None:
+            reasons.append(
+                f"node {node.name}: no free BMC endpoint left. {_widen(cluster, occupied)}"
+            )
+            return
+        ipmi = endpoint.ipmi_port if BmcProtocol.IPMI in node.bmc else 0
+        yield node.name, Endpoint(endpoint.address, ipmi, _of_node(node, redfish))
+
+
+def _place(endpoint: Endpoint) -> tuple[str, int]:
+    return endpoint.address, endpoint.ipmi_port
+
+
+def _redfish_port(cluster: Cluster, earlier: Allocations, occupied: Occupied) -> int:
+    """The file's. Where it names none, that of before, else the first that is free from the usual
+    one on: another user may have that, of this machine or of this daemon.
+    """
+    addressing, address = cluster.addressing, str(cluster.addressing.address)
+    usual = addressing.redfish_port
+    if addressing.redfish_given or addressing.pool is not None:
+        return usual
+    before = (each for each in earlier.endpoints.values() if each.address == address)
+    known = next((each.redfish_port for each in before if each.redfish_port), 0)
+    if known and not TakenPorts(occupied.foreign).hinder((address, known)):
+        return known
+    taken = TakenPorts((*occupied.redfish, *occupied.foreign))
+    ports = range(usual, usual + REDFISH_TRIED)
+    return next((port for port in ports if not taken.hinder((address, port))), usual)
+
+
+def _given(cluster: Cluster, node: Node, redfish: int) -> Endpoint:
+    """Where the BMC answers of a node whose file says at which port."""
+    return Endpoint(str(cluster.addressing.address), node.ipmi_port, _of_node(node, redfish))
+
+
+def _of_node(node: Node, redfish: int) -> int:
+    """0 for a node whose BMC does not speak Redfish."""
+    return redfish if BmcProtocol.REDFISH in node.bmc else 0
+
+
+def _taken(node: Node, endpoint: Endpoint, occupied: Occupied) -> str:
+    has = occupied.holder(endpoint.ipmi_port)
+    return (
+        f"node {node.name}: port {endpoint.ipmi_port} at {endpoint.address} is in use"
+        f"{f' by {has}' if has else ''}. Free it, or choose another `bmc.port`."
+    )
+
+
+def _widen(cluster: Cluster, occupied: Occupied) -> str:
+    if cluster.addressing.pool is not None:
+        return f"Take a larger `bmc.pool` than {cluster.addressing.pool}."
+    first, last = cluster.addressing.ports
+    has = occupied.holder(first)
+    by = f", {first} by {has}" if has else ", maybe by nodes that leave"
+    return f"All of {first}-{last} are in use{by}: widen `bmc.ports`."
+
+
+def _still_fits(cluster: Cluster, node: Node, earlier: Allocations) -> bool:
+    endpoint, addressing = earlier.endpoints[node.name], cluster.addressing
+    if (endpoint.ipmi_port != 0) is not (BmcProtocol.IPMI in node.bmc):
+        return False
+    if addressing.pool is not None:
+        return IPv4Address(endpoint.address) in addressing.pool
+    first, last = (node.ipmi_port, node.ipmi_port) if node.ipmi_port else addressing.ports
+    in_range = endpoint.ipmi_port == 0 or first <= endpoint.ipmi_port <= last
+    return endpoint.address == str(addressing.address) and in_range
+
+
+def _free_endpoints(
+    cluster: Cluster, used: set[tuple[str, int]], occupied: Occupied, redfish: int
+) -> Iterator[Endpoint]:
+    addressing = cluster.addressing
+    taken: Callable[[tuple[str, int]], bool]
+    if addressing.pool is not None:
+        pairs = ((str(address), IPMI_PORT) for address in addressing.pool.hosts())
+        taken = occupied.endpoints.__contains__  # the socket of all addresses is shared
+    else:
+        first, last = addressing.ports
+        pairs = ((str(addressing.address), port) for port in range(first, last + 1))
+        taken = TakenPorts(occupied.endpoints).hinder
+    for pair in pairs:
+        if pair not in used and not taken(pair):
+            yield Endpoint(*pair, redfish)

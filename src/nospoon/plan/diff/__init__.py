@@ -1,0 +1,1 @@
+"""What is desired against what was observed: steps, and what they lose."""

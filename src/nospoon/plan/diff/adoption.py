@@ -1,0 +1,265 @@
+"""Machines that others made, as nodes: which of those on the hosts a file means, and why not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from uuid import UUID
+
+from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Node
+from nospoon.model.host_facts import Adoptable, HostFacts
+from nospoon.model.resources import Key, Kind, Machine, Resource, is_adopted
+from nospoon.plan.diff.diff import field_changes
+from nospoon.plan.order.steps import FieldChange
+
+MAX_NAME = 63
+_UNFIT = re.compile(r"[^a-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The cluster with its adopted nodes, what each of their machines is, why some cannot be
+    nodes, and which a pattern skips because of that.
+    """
+
+    cluster: Cluster
+    machines: Mapping[UUID, Adoptable] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A node that was adopted before: what is remembered of it while its host is away."""
+
+    host: str
+    node: str
+    machine: Machine
+
+
+def adopt(
+    cluster: Cluster,
+    cluster_id: UUID,
+    facts: Mapping[str, HostFacts],
+    claimed: Iterable[Claimed] = (),
+    *,
+    unseen: str = "",
+    lost: bool = False,
+) -> Found:
+    """The cluster with a node for each machine that its adoptions mean, in their order. Hosts that
+    are away have those that were `claimed` there. `unseen`: what is said where there is none.
+    `lost`: nodes that are no longer available are in it too, as they are remembered.
+    """
+    if not cluster.adoptions:
+        return Found(cluster)
+    known = list(claimed)
+    there = _there(cluster.hosts, facts, known, cluster_id)
+    nodes = [node for node in cluster.nodes if node.adopted is None]
+    reasons: list[str] = []
+    skipped: list[str] = []
+    machines: dict[UUID, Adoptable] = {}
+    held = {each.kept for each in there if each.kept}
+    taken = {node.name: "made by the file" for node in nodes}
+    for adoption in cluster.adoptions:
+        listed = [each for each in there if adoption.like.host in ("", each.host)]
+        meant = [each for each in listed if _means(adoption, each.found)]
+        renamed = _renamed(adoption, listed, known)
+        reasons += (
+            [renamed]
+            if renamed and not meant
+            else _unmet(adoption, meant, facts, cluster.hosts, unseen)
+        )
+        for each in meant:
+            called = f"{each.found.name} on host {each.host}"
+            if each.found.machine.uuid in machines:
+                continue  # an earlier adoption has it
+            node = _node(adoption, each, taken.keys() | held)
+            why = _hindrance(each.found, cluster_id, node.name)
+            if why and adoption.match:
+                skipped.append(f"adopt {adoption} skips {called}: {why}")
+            elif why:
+                reasons.append(f"nodes: adopt {adoption}: {called}: {why}")
+            elif node.name in taken:
+                reasons.append(
+                    f"nodes: adopt {adoption}: {called} would be node {node.name}, which is "
+                    f"{taken[node.name]}. Give one of them another `name`."
+                )
+            else:
+                taken[node.name] = called
+                machines[each.found.machine.uuid] = each.found
+                nodes.append(node)
+    for adoption, each in _lost(cluster, known, there, machines.keys()) if lost else ():
+        if each.found.machine.uuid not in machines and each.node not in taken:
+            taken[each.node] = each.found.name
+            machines[each.found.machine.uuid] = each.found
+            nodes.append(_node(adoption, each, frozenset()))
+    cluster = replace(cluster, nodes=tuple(nodes))
+    return Found(cluster, machines, tuple(reasons), tuple(skipped))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    host: str
+    found: Adoptable
+    node: str = ""
+    kept: str = ""
+    """The name of the node that it is of this cluster."""
+
+
+def _there(
+    hosts: Sequence[Host],
+    facts: Mapping[str, HostFacts],
+    claimed: Sequence[Claimed],
+    cluster_id: UUID,
+) -> list[_Place]:
+    """What is on the hosts, in their order; of those away, what is remembered."""
+    places: list[_Place] = []
+    for host in hosts:
+        known = facts.get(host.name)
+        if known is not None and not known.away:
+            places += [
+                _Place(host.name, each, kept=each.node if _has(cluster_id, each) else "")
+                for each in known.machines or ()
+            ]
+            continue
+        places += [
+            _Place(host.name, Adoptable(each.machine), each.node)
+            for each in claimed
+            if each.host == host.name
+        ]
+    return places
+
+
+def _has(cluster_id: UUID, found: Adoptable) -> bool:
+    return not found.made and found.tag is not None and found.tag.cluster == cluster_id
+
+
+def _means(adoption: Adoption, found: Adoptable) -> bool:
+    if adoption.match:
+        return fnmatchcase(found.name, adoption.match) and not found.made
+    return adoption.machine in (found.name, str(found.machine.uuid))
+
+
+def _lost(
+    cluster: Cluster,
+    claimed: Sequence[Claimed],
+    there: Sequence[_Place],
+    taken: AbstractSet[UUID],
+) -> Iterator[tuple[Adoption, _Place]]:
+    """What was claimed for adoptions that do not mean it now: renamed, or gone."""
+    kept = {each.found.machine.uuid: each.found for each in there if each.kept}
+    gone = [each for each in claimed if each.machine.uuid not in taken]
+    for adoption in cluster.adoptions:
+        for each in gone:
+            before = Adoptable(each.machine)
+            if adoption.like.host in ("", each.host) and _means(adoption, before):
+                now = kept.get(each.machine.uuid, before)
+                yield adoption, _Place(each.host, now, each.node)
+
+
+def _renamed(adoption: Adoption, listed: Sequence[_Place], claimed: Sequence[Claimed]) -> str:
+    """Why a machine that was claimed by its name is not found by it: it has another now."""
+    uuids = {c.machine.uuid for c in claimed if c.machine.adopted == adoption.machine}
+    for each in listed:
+        if adoption.machine and each.found.machine.uuid in uuids:
+            return (
+                f"nodes: adopt {adoption}: its owner renamed it: write {each.found.name!r}. "
+                "It keeps the name of its node."
+            )
+    return ""
+
+
+def _unmet(
+    adoption: Adoption,
+    meant: Sequence[_Place],
+    facts: Mapping[str, HostFacts],
+    hosts: Sequence[Host],
+    unseen: str,
+) -> Iterator[str]:
+    """Why no machine, or not just one, is meant."""
+    asked = [host.name for host in hosts if adoption.like.host in ("", host.name)]
+    known = {name: facts[name] for name in asked if name in facts and not facts[name].away}
+    if len(known) < len(asked):
+        return  # who is away may have it
+    if all(each.machines is None for each in known.values()):
+        yield (
+            f"nodes: adopt {adoption}: no machines of others can be on "
+            f"{', '.join(f'host {name}' for name in asked)}"
+        )
+    elif not meant:
+        names = sorted(each.name for one in known.values() for each in one.machines or ())
+        some = f"There: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}. " if names else ""
+        said = f"nodes: adopt {adoption}: no such machine on {', '.join(known)}. {some}{unseen}"
+        yield said.rstrip()
+    elif not adoption.match and len(meant) > 1:
+        where = " and ".join(each.host for each in meant)
+        yield f"nodes: adopt {adoption}: there is one on each of {where}. Name its `host`."
+
+
+def _hindrance(found: Adoptable, cluster_id: UUID, name: str) -> str:
+    if found.made:
+        return "nospoon made it: it is a node already."
+    if found.hindrance:
+        return found.hindrance
+    if found.tag is not None and found.tag.cluster != cluster_id:
+        return "it is a node of another cluster. Release it there first."
+    if found.node not in ("", name):
+        return (
+            f"it is node {found.node} of this cluster, and would be {name}. Keep its name, or "
+            "bring the cluster up without it first."
+        )
+    return ""
+
+
+def _node(adoption: Adoption, place: _Place, taken: AbstractSet[str]) -> Node:
+    """A machine that is a node already keeps the node's name where the file gives it no other, even
+    if its owner renamed it.
+    """
+    machine = place.found.machine
+    name = adoption.like.name or place.kept or node_name(place.found.name)
+    if adoption.match and name in taken and name != place.kept:
+        name = f"{name[: MAX_NAME - 9].rstrip('-')}-{str(machine.uuid)[:8]}"
+    return replace(
+        adoption.like,
+        name=place.node or name,
+        host=place.host,
+        cpus=machine.cpus,
+        memory=machine.memory,
+        arch=machine.arch,
+        firmware=machine.firmware,
+        tpm=machine.tpm,
+        boot_order=machine.boot_order,
+        adopted=Adopted(machine.uuid, machine.adopted),
+    )
+
+
+def node_name(machine: str) -> str:
+    """The name of a node whose machine is called so."""
+    return _UNFIT.sub("-", machine.lower()).strip("-")[:MAX_NAME].rstrip("-") or "machine"
+
+
+def as_remembered(cluster: Cluster, claimed: Iterable[Claimed]) -> Cluster:
+    """The cluster with the adopted nodes that it had when somebody last looked."""
+    known = list(claimed)
+    nobody = {host: HostFacts.of_one_away("not asked") for host in {each.host for each in known}}
+    return adopt(cluster, UUID(int=0), nobody, known).cluster
+
+
+def changed_by_owners(
+    before: Iterable[Claimed], desired: Mapping[Key, Resource]
+) -> dict[str, list[FieldChange]]:
+    """Node -> what is not as it was when it was adopted, or last brought up: its owner changed it.
+    The BMC tells it from the next `up` on.
+    """
+    found = {}
+    for each in before:
+        now = desired.get(Key(Kind.MACHINE, each.host, each.node))
+        if now is not None and now.shape != each.machine and is_adopted(now.shape):
+            found[each.node] = [
+                replace(change, field="name") if change.field == "adopted" else change
+                for change in field_changes(each.machine, now.shape, {})
+            ]
+    return found

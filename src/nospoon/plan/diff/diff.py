@@ -1,0 +1,260 @@
+"""Desired against observed: the steps that make one into the other.
+
+A field that differs asks the connection's rules how it may change. What a replaced resource is
+needed by and is running is replaced with it, for one cannot change a disk under a guest's feet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, replace
+from types import MappingProxyType
+from uuid import UUID
+
+from nospoon.model.ironic import Settings
+from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
+from nospoon.plan.addresses.notes import described, read
+from nospoon.plan.diff.blank import deployed_anew, orphaned
+from nospoon.plan.diff.held import held, with_addresses
+from nospoon.plan.diff.in_ironic import KEPT, firmware_changes, told, undeployed
+from nospoon.plan.diff.relocate import deletions, moved
+from nospoon.plan.order.kinds import KINDS
+from nospoon.plan.order.steps import Action, FieldChange, Plan, Step
+from nospoon.plan.words import HIDDEN, both_texts, listed
+
+Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
+"""Host -> kind -> field -> "live", "at power-off" or "replace" (the default)."""
+
+NO_RULES: Mapping[str, str] = MappingProxyType({})
+
+
+def diff(
+    *,
+    cluster: str,
+    cluster_id: UUID,
+    desired: Mapping[Key, Resource],
+    observed: Iterable[Observed],
+    rules: Rules,
+    notes: tuple[str, ...] = (),
+    why: Mapping[Key, str] | None = None,
+) -> Plan:
+    """The plan. Observed resources that nobody desires any more are deleted.
+
+    `why`: of things that are to be made, why where they are.
+    """
+    reasons = why or {}
+    found = {each.key: each for each in observed}
+    steps = _steps(desired, found, rules, reasons)
+    ends = {step.key for step in steps if step.action is Action.REPLACE}
+    renewed = with_addresses(desired, found, ends)
+    if renewed:
+        desired = {**desired, **renewed}
+        steps = _steps(desired, found, rules, reasons)
+    machines = {key.name for key in found if key.kind is Kind.MACHINE}
+    gone = [
+        each if key.name in machines else orphaned(each)
+        for key, each in found.items()
+        if key not in desired
+    ]
+    steps, gone = moved(steps, gone, reasons)
+    ends = {step.removes for step in steps if step.action is Action.REPLACE}
+    now, later = held(deletions(gone, desired), found.values(), ends)
+    steps = told(deployed_anew([*steps, *now], later, desired, found))
+    return Plan(
+        cluster=cluster,
+        cluster_id=cluster_id,
+        steps=tuple(steps),
+        later=tuple(later),
+        holding=tuple(renewed),
+        unchanged=len(desired) - sum(1 for step in steps if step.desired is not None),
+        notes=(
+            *notes,
+            *_waiting(desired, found, ends, rules),
+            *firmware_changes(steps, found),
+            *_forced(steps),
+        ),
+    )
+
+
+def _forced(steps: Iterable[Step]) -> Iterable[str]:
+    names = undeployed(steps)
+    if names:
+        yield f"deployed, and no longer in the file: {listed(names)}. `up` needs --force for this"
+
+
+def _steps(
+    desired: Mapping[Key, Resource],
+    found: Mapping[Key, Observed],
+    rules: Rules,
+    reasons: Mapping[Key, str],
+) -> list[Step]:
+    """For what is desired."""
+    steps = [
+        step
+        for key, resource in desired.items()
+        if (step := _step(resource, found.get(key), rules.get(key.host, {}).get(key.kind, {})))
+    ]
+    steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
+    steps += _unplugged(steps, desired, found)
+    return _with_disturbed(steps, desired, found)
+
+
+def _waiting(
+    desired: Mapping[Key, Resource],
+    found: Mapping[Key, Observed],
+    ends: AbstractSet[Key],
+    rules: Rules,
+) -> Iterable[str]:
+    """Notes on machines that run on with what they had, in the order of the file."""
+    late = {key for key, each in found.items() if each.live is not None} - ends
+    told = (
+        waiting(found[key], desired[key].shape, rules.get(key.host, {}).get(key.kind, {}))
+        for key in desired
+        if late and key in late
+    )
+    return filter(None, told)
+
+
+def waiting(
+    observed: Observed | None,
+    desired: Shape | None = None,
+    rules: Mapping[str, str] = NO_RULES,
+) -> str:
+    """What a running machine gets at its next power-off, "" when it has everything. `desired`: what
+    it is to be, where that is not what it is defined as now; what changes live by `rules` is none.
+    """
+    if observed is None or observed.live is None:
+        return ""
+    will = desired or observed.shape
+    at_once = {
+        each.field for each in field_changes(observed.shape, will, rules) if each.rule == "live"
+    }
+    listed = ", ".join(
+        f"{each.field} {each.observed} -> {each.desired}"
+        for each in field_changes(observed.live, will, {})
+        if each.field not in at_once
+    )
+    return f"{observed.key.name} has to be powered off for {listed}" if listed else ""
+
+
+def removal(
+    *, cluster: str, cluster_id: UUID, observed: Iterable[Observed], why: str = "down"
+) -> Plan:
+    """The plan that removes everything observed."""
+    steps = (
+        Step(Action.DELETE, each.key, why, observed=each)
+        for each in sorted(observed, key=lambda each: each.key)
+    )
+    return Plan(cluster=cluster, cluster_id=cluster_id, steps=tuple(told(steps, refused=KEPT)))
+
+
+def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) -> Step | None:
+    if found is None:
+        return Step(Action.CREATE, resource.key, "missing", desired=resource)
+    if found.shape == resource.shape:
+        if found.fault and KINDS[resource.key.kind].repaired:
+            return Step(Action.CHANGE, resource.key, found.fault, resource, found)
+        return _noted_anew(resource, found)
+    changes = tuple(field_changes(found.shape, resource.shape, rules))
+    names = ", ".join(change.field for change in changes)
+    differ = f"{names} {'differs' if len(changes) == 1 and _is_one(names) else 'differ'}"
+    if any(change.rule == "replace" for change in changes):
+        return Step(Action.REPLACE, resource.key, differ, resource, found, changes)
+    late = found.running and any(change.rule == "at power-off" for change in changes)
+    return Step(Action.CHANGE, resource.key, differ, resource, found, changes, late)
+
+
+def _is_one(name: str) -> bool:
+    """Whether a field's name is a singular."""
+    return not name.endswith("s") or name.endswith("ss")
+
+
+def _noted_anew(resource: Resource, found: Observed) -> Step | None:
+    """A tag that notes something else is written again; those of earlier versions noted nothing."""
+    if found.tag.note in ("", resource.note):
+        return None
+    was, will = (described(read(note)) for note in (found.tag.note, resource.note))
+    changes = (FieldChange("note in its tag", was, will, "live"),)
+    return Step(Action.CHANGE, resource.key, "its tag differs", resource, found, changes)
+
+
+def _explained(step: Step, reason: str) -> Step:
+    made = step.action is Action.CREATE
+    return replace(step, why=f"{step.why}; {reason}") if made and reason else step
+
+
+def field_changes(
+    observed: Shape, desired: Shape, rules: Mapping[str, str]
+) -> Iterable[FieldChange]:
+    """The fields in which two shapes of one kind differ."""
+    if type(observed) is not type(desired):
+        yield FieldChange("kind", type(observed).__name__, type(desired).__name__, "replace")
+        return
+    for field in (each for each in fields(desired) if each.compare):
+        before, after = getattr(observed, field.name), getattr(desired, field.name)
+        if before != after and field.name == "settings":
+            yield from _settings(before, after, rules.get(field.name, "replace"))
+        elif before != after:
+            shrinks = _shrinks(before, after, desired)
+            rule = "replace" if shrinks else rules.get(field.name, "replace")
+            name, secret = field.name, not field.repr
+            told = (HIDDEN, HIDDEN) if secret else both_texts(name, before, after)
+            yield FieldChange(name, *told, rule)
+
+
+def _settings(before: Settings, after: Settings, rule: str) -> Iterable[FieldChange]:
+    was, will = ({each.name: each.value for each in some} for some in (before, after))
+    for name in sorted(was.keys() | will.keys()):
+        if was.get(name) != will.get(name):
+            yield FieldChange(name, was.get(name, "none"), will.get(name, "none"), rule)
+
+
+def _shrinks(before: object, after: object, desired: Shape) -> bool:
+    """Nobody can take the end of a disk away and leave the rest whole."""
+    sizes = isinstance(before, int) and isinstance(after, int)
+    return isinstance(desired, Volume) and sizes and after < before  # type: ignore[operator]
+
+
+def _unplugged(
+    steps: Iterable[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
+) -> list[Step]:
+    """Services on networks of which a change makes the bridge again: they begin again on it."""
+    known = {step.key for step in steps}
+    again = {step.key for step in steps if step.key.kind is Kind.NETWORK and step.changes}
+    return [
+        Step(Action.CHANGE, key, f"{need} changes", resource, found[key])
+        for key, resource in desired.items()
+        if key.kind is Kind.NETBOOT and key in found and key not in known
+        for need in resource.needs
+        if need in again
+    ]
+
+
+def _with_disturbed(
+    steps: list[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
+) -> list[Step]:
+    """Running machines whose needs are replaced are replaced too."""
+    replaced = {step.key for step in steps if step.action is Action.REPLACE}
+    if not replaced:
+        return steps
+    at = {step.key: index for index, step in enumerate(steps)}
+    result = list(steps)
+    for key, resource in desired.items():
+        observed = found.get(key)
+        lost = [need for need in resource.needs if need in replaced]
+        if observed is None or not lost or not _disturbed(observed, lost):
+            continue
+        why = f"{lost[0]} is replaced"
+        step = Step(Action.REPLACE, key, why, resource, observed)
+        replaced.add(key)
+        if key in at:
+            result[at[key]] = step
+        else:
+            result.append(step)
+    return result
+
+
+def _disturbed(observed: Observed, lost: list[Key]) -> bool:
+    """A pool takes all that is in it along; a volume only a machine that runs."""
+    return observed.running or any(need.kind is Kind.POOL for need in lost)

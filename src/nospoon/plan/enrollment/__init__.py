@@ -1,0 +1,1 @@
+"""Nodes as Ironic and Nova are to have them."""

@@ -1,0 +1,1 @@
+"""Steps of a plan, and what each of them waits for."""

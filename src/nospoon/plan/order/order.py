@@ -1,0 +1,302 @@
+"""Steps -> moves and what each waits for.
+
+A replacement is two moves. A making move waits for the making moves of what it needs; a removing
+move waits for the removing moves of what needs it, and, where nothing comes in its place, for the
+changes of what needed it; a remaking waits for its own removal.
+
+A node that moves to another host exists once at any time, and loses nothing before it must
+(docs/adr/0009):
+
+    1. what its machine needs there is made: pool, images, networks, disks
+    2. its BMC and its machine are removed where they were
+    3. machine and BMC are made where they are to be
+    4. its disks are removed where they were
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from uuid import UUID
+
+from nospoon.model.ironic import (
+    BLANK,
+    IronicConnector,
+    IronicNode,
+    IronicPort,
+    IronicPortgroup,
+    IronicStanding,
+    IronicTarget,
+)
+from nospoon.model.resources import (
+    Bmc,
+    Image,
+    Key,
+    Kind,
+    Link,
+    Machine,
+    NetbootService,
+    Observed,
+    Port,
+    Volume,
+    boot_image,
+)
+from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.order.kinds import KINDS, whose
+from nospoon.plan.order.steps import Action, Plan, Step
+
+
+class Half(StrEnum):
+    """Whether a move removes or makes."""
+
+    REMOVE = "remove"
+    MAKE = "make"
+
+
+MoveId = tuple[Key, Half]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One driver call. `waits` are the moves that must have succeeded before."""
+
+    step: Step
+    half: Half
+    waits: tuple[MoveId, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """What is made or removed: a step that moves a thing has two of them."""
+        return self.step.removes if self.half is Half.REMOVE else self.step.key
+
+    @property
+    def id(self) -> MoveId:
+        return self.key, self.half
+
+
+def moves(plan: Plan) -> dict[MoveId, Move]:
+    """All moves of a plan, in an order that respects what each waits for."""
+    halves = {move.id: move for step in plan.steps for move in _halves(step)}
+    again = _upon_replaced(plan.steps)
+    changing = {step.key for step in plan.steps if step.action is Action.CHANGE} - again
+    there = [step.observed for step in plan.steps if step.observed is not None]
+    live = [replace(each, shape=each.live) for each in there if each.live is not None]
+    needed = dependents([*there, *live])  # a running machine has what it was started with, too
+    moving = _Moving(plan.steps)
+    blank = {step.key.name: step.key for step in plan.steps if _is_blank(step)}
+    parts: defaultdict[str, list[Key]] = defaultdict(list)
+    for step in plan.steps if blank else ():
+        if KINDS[step.key.kind].after_ironic:
+            parts[whose(step.key)].append(step.key)
+    unordered = {
+        id_: replace(
+            move,
+            waits=tuple(
+                each
+                for each in dict.fromkeys(
+                    (
+                        *_waits(move, needed),
+                        *_let_go(move, needed, changing),
+                        *moving.waits(move),
+                        *_told(move, blank),
+                        *_whole(move, blank, parts),
+                    )
+                )
+                if each in halves and each != id_
+            ),
+        )
+        for id_, move in halves.items()
+    }
+    return _sorted(unordered)
+
+
+def _halves(step: Step) -> list[Move]:
+    match step.action:
+        case Action.DELETE:
+            return [Move(step, Half.REMOVE)]
+        case Action.REPLACE:
+            return [Move(step, Half.REMOVE), Move(step, Half.MAKE)]
+        case Action.CREATE | Action.CHANGE:
+            return [Move(step, Half.MAKE)]
+
+
+def _waits(move: Move, needed: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
+    """What any move waits for, if it happens at all. All of a node that goes waits for Ironic, also
+    where the machine is gone by which it hangs together: somebody may use it.
+    """
+    if move.half is Half.REMOVE:
+        yield from ((key, Half.REMOVE) for key in needed.get(move.key, ()))
+        if move.step.action is Action.DELETE and KINDS[move.key.kind].after_release:
+            yield Key(Kind.IRONIC_STANDING, PLACE, whose(move.key)), Half.REMOVE
+        return
+    yield move.key, Half.REMOVE
+    assert move.step.desired is not None, "a making move has a desired resource"
+    yield from ((need, Half.MAKE) for need in move.step.desired.needs)
+
+
+def _let_go(
+    move: Move, needed: Mapping[Key, list[Key]], changing: Container[Key]
+) -> Iterable[MoveId]:
+    """Disks and networks that are removed for good go after the machines that had them are changed
+    to be without, for in between they could not start; portgroups after their ports.
+    """
+    if move.step.action is Action.DELETE and KINDS[move.key.kind].after_users:
+        yield from ((key, Half.MAKE) for key in needed.get(move.key, ()) if key in changing)
+
+
+def _is_blank(step: Step) -> bool:
+    standing = step.observed.shape if step.observed is not None else None
+    return isinstance(standing, IronicStanding) and standing.state == BLANK
+
+
+def _told(move: Move, blank: Mapping[str, Key]) -> Iterable[MoveId]:
+    """Ironic is told that nothing is on a node before anything of it happens."""
+    if KINDS[move.key.kind].after_ironic and (node := whose(move.key)) in blank:
+        yield blank[node], Half.REMOVE
+
+
+def _whole(
+    move: Move, blank: Mapping[str, Key], parts: Mapping[str, Sequence[Key]]
+) -> Iterable[MoveId]:
+    """It deploys when all of the node is there again."""
+    if move.half is Half.MAKE and blank.get(move.key.name) == move.key:
+        yield from ((key, Half.MAKE) for key in parts[move.key.name])
+
+
+def _upon_replaced(steps: Sequence[Step]) -> set[Key]:
+    """What is replaced, and what is to stand upon that: it can be changed only after removals."""
+    found: set[Key] = set()
+    more = {step.key for step in steps if step.action is Action.REPLACE}
+    while more:
+        found |= more
+        wanted = [each.desired for each in steps if each.desired and each.key not in found]
+        more = {each.key for each in wanted if not found.isdisjoint(each.needs)}
+    return found
+
+
+class _Moving:
+    """What the halves of things that move wait for besides."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._steps: dict[Key, Step] = {}
+        self._users: dict[str, list[Key]] = defaultdict(list)
+        for step in steps:
+            if step.moves_from:
+                self._steps[step.key] = step
+            for need in step.desired.needs if step.desired is not None else ():
+                if need.kind is Kind.VOLUME:
+                    self._users[need.name].append(step.key)
+
+    def waits(self, move: Move) -> Iterable[MoveId]:
+        key, step = move.key, move.step
+        if key.kind is Kind.VOLUME and move.half is Half.REMOVE:
+            users = self._users[key.name]
+            yield from ((user, Half.MAKE) for user in users if user.host != key.host)
+        elif step.moves_from and key.kind is not Kind.VOLUME:
+            if move.half is Half.MAKE:
+                yield step.removes, Half.REMOVE
+            else:
+                yield from ((need, Half.MAKE) for need in self._prepared(step))
+
+    def _prepared(self, step: Step) -> Iterable[Key]:
+        """All that is made before a machine, or its BMC, goes."""
+        for need in step.desired.needs if step.desired is not None else ():
+            user = self._steps.get(need)
+            if user is None or need.kind is Kind.VOLUME:
+                yield need
+            else:
+                yield from self._prepared(user)
+
+
+def bridges(observed: Iterable[Observed]) -> dict[tuple[str, str], Key]:
+    """Host and bridge -> the network that it is."""
+    return {
+        (each.key.host, each.shape.bridge): each.key
+        for each in observed
+        if isinstance(each.shape, Link)
+    }
+
+
+def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
+    """What is needed -> who needs it, read from the shapes as they were found."""
+    links = bridges(observed)
+    machines = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Machine)}
+    ports = {
+        (each.key.host, each.shape.mac): each.key
+        for each in observed
+        if isinstance(each.shape, Port)
+    }
+    bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
+    enrolled, parts = _enrolled(observed)
+    result: dict[Key, list[Key]] = defaultdict(list)
+    for each in observed:
+        host = each.key.host
+        match each.shape:
+            case Machine(pool=pool, disks=disks, nics=nics):
+                needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
+                needs += [links[host, n.bridge] for n in nics if (host, n.bridge) in links]
+                needs += [ports[host, n.mac] for n in nics if (host, n.mac) in ports]
+                needs.append(Key(Kind.POOL, host, pool))
+                needs.append(boot_image(host, each.shape.firmware))
+            case Volume(pool=pool, image=image):
+                needs = [Key(Kind.POOL, host, pool)]
+                needs += [Key(Kind.IMAGE, host, image)] if image else []
+            case Image(pool=pool):
+                needs = [Key(Kind.POOL, host, pool)]
+            case NetbootService(bridge=bridge) | Port(network=bridge):
+                needs = [links[host, bridge]] if (host, bridge) in links else []
+            case Bmc(uuid=uuid):
+                needs = [machines[uuid]] if uuid in machines else []
+            case IronicNode(uuid=uuid):
+                needs = [bmcs[uuid]] if uuid in bmcs else []
+            case IronicPortgroup(node=node) | IronicConnector(node=node) | IronicTarget(node=node):
+                needs = [enrolled[node]] if node in enrolled else []
+            case IronicPort(node=node, portgroup=group):
+                needs = [enrolled[id_] for id_ in (node, group) if id_ in enrolled]
+            case IronicStanding(node=node):
+                needs = parts[node]
+            case _:
+                needs = []
+        for need in dict.fromkeys(needs):
+            result[need].append(each.key)
+    return result
+
+
+def _enrolled(observed: Sequence[Observed]) -> tuple[dict[UUID | None, Key], dict[UUID, list[Key]]]:
+    """Ironic's UUIDs -> keys, and a node's -> the keys of all that it has there, itself too."""
+    keys: dict[UUID | None, Key] = {}
+    parts: dict[UUID, list[Key]] = defaultdict(list)
+    for each in observed:
+        match each.shape:
+            case IronicNode(uuid=uuid):
+                keys[uuid] = each.key
+                parts[uuid].append(each.key)
+            case IronicPortgroup() | IronicPort() | IronicConnector() | IronicTarget():
+                keys[each.shape.uuid] = each.key
+                parts[each.shape.node].append(each.key)
+            case _:
+                pass
+    return keys, parts
+
+
+def _sorted(unordered: dict[MoveId, Move]) -> dict[MoveId, Move]:
+    """A topological order that keeps the plan's own where it can. There is always one: raises
+    `AssertionError` otherwise.
+    """
+    result: dict[MoveId, Move] = {}
+    opened: set[MoveId] = set()
+    for start in unordered:
+        stack = [start]
+        while stack:
+            top = stack[-1]
+            missing = [each for each in unordered[top].waits if each not in result]
+            if top in result or not missing:
+                result.setdefault(top, unordered[top])
+                stack.pop()
+            else:
+                assert top not in opened, f"{top[1]} {top[0]} waits for itself"
+                opened.add(top)
+                stack.extend(missing)
+    return result

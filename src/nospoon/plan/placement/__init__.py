@@ -1,0 +1,1 @@
+"""Which host a node is on."""

@@ -1,0 +1,161 @@
+"""What a node or a network asks of a host that it has or has not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nospoon.model.cluster import (
+    Arch,
+    Cluster,
+    Disk,
+    Firmware,
+    Host,
+    Netboot,
+    Network,
+    Node,
+    Switch,
+)
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.resources import ExistingVolume
+from nospoon.plan.identity import made_for_a_cluster
+from nospoon.plan.placement.flavors import lacking
+from nospoon.plan.words import size
+
+LEADS_NOWHERE = (
+    "it is made without addresses and leads nowhere, so that the boot image cannot ask the daemon. "
+    "Plug one NIC into a network that exists (`physnet`), and that reaches `boot_address`."
+)
+
+
+def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
+    """Why a host cannot have a node, whatever else is on it; one that is there already, it can."""
+    if node.adopted is not None:
+        return
+    if node.firmware not in facts.firmwares:
+        yield f"no firmware {node.firmware} there. {_choices(facts.firmwares)}"
+    if node.arch not in facts.archs:
+        yield f"no emulator for {node.arch} there. {_choices(facts.archs)}"
+    if node.tpm and not facts.tpm:
+        yield "no TPM there. Install swtpm and swtpm-tools, or leave `tpm` out."
+    if why := lacking(node, facts):
+        yield why
+    if facts.sizes is not None and any(disk.image for disk in node.disks):
+        yield "disks of servers begin blank there. Leave `image` out, and deploy from the network."
+    if facts.memory and node.memory > facts.memory:
+        have = facts.memory >> 20 << 20
+        yield f"wants {size(node.memory)} of memory, the host has {size(have)}."
+    for disk in node.disks:
+        if disk.volume:
+            yield from _against_volume(disk, facts.volumes.get(disk.volume))
+
+
+def _against_volume(disk: Disk, found: ExistingVolume | None) -> Iterator[str]:
+    """QEMU is told the format: a guest may write into a raw volume what looks like another."""
+    if found is None:
+        pool = disk.volume.partition("/")[0]
+        yield f"no volume {disk.volume} in an active storage pool. See `virsh vol-list {pool}`."
+    elif found.managed:
+        yield f"volume {disk.volume} is nospoon's own, of a cluster. Choose one that is yours."
+    elif disk.format == "qcow2" != found.format:
+        yield f"volume {disk.volume} is {found.format}, no qcow2. Write `format: raw`."
+    elif disk.format == "raw" and found.format == "qcow2":
+        yield (
+            f"volume {disk.volume} is a qcow2 by its first bytes. Write `format: qcow2`, if it is "
+            "one of yours; a guest that had it as raw may have made it look so."
+        )
+
+
+def against_networks(
+    node: Node, cluster: Cluster, host: Host, facts: HostFacts
+) -> Iterator[tuple[str, str]]:
+    """(Network, why a host cannot plug a node of it in)."""
+    wanted = {nic.network for nic in node.nics}
+    if host.declares.has_boot_image and wanted:
+        made = {each.name for each in cluster.networks if not each.existing}
+        if wanted <= made:
+            yield min(wanted), LEADS_NOWHERE
+    for network in cluster.networks:
+        if network.name in wanted:
+            for why in against_network(network, host, facts):
+                yield network.name, why
+
+
+def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a host cannot have a network."""
+    if host.declares.has_ports:
+        yield from _against_ports(network, host, facts)
+        return
+    unprivileged = f"host {host.name} is unprivileged (qemu:///session) and"
+    if not facts.managed_networks:
+        if network.existing:
+            yield f"{unprivileged} may not plug into bridges. Use qemu:///system."
+        elif network.cidr is not None or network.cidr6 is not None:
+            yield (
+                f"{unprivileged} has user-mode networking only. Leave `cidr` out, or use "
+                "qemu:///system."
+            )
+        if network.anti_spoofing:
+            yield f"{unprivileged} may not filter what guests send. Use qemu:///system."
+    elif network.anti_spoofing and not facts.anti_spoofing:
+        yield (
+            f"host {host.name} has no network filter clean-traffic, by which `anti_spoofing` "
+            "works. Install libvirt-daemon-config-nwfilter there and restart libvirtd (see "
+            "`virsh nwfilter-list`), or leave `anti_spoofing` out."
+        )
+    if network.existing:
+        yield from _against_bridge(network, host, facts)
+
+
+def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a cloud cannot have a network, or plug into an existing one."""
+    if network.netboot is Netboot.BUILTIN:
+        yield f"host {host.name} is a cloud, where nospoon serves no DHCP. Leave `netboot` out."
+    if network.nat:
+        yield f"host {host.name} is a cloud, where nospoon makes no routers. Leave `nat` out."
+    if network.vlan is not None:
+        yield f"host {host.name} is a cloud, whose administrator makes VLANs. Leave `vlan` out."
+    name = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
+    if not network.existing or facts.networks is None:
+        return
+    if not name:
+        yield f"host {host.name} maps no network to physical network {network.physnet}."
+    elif name not in facts.networks:
+        yield (
+            f"host {host.name} has no network {name} that its project sees. See `openstack network "
+            "list`, or leave `bridge` and `physnet` out to have an isolated network made."
+        )
+
+
+def _against_bridge(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a host cannot plug into somebody else's bridge."""
+    bridge = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
+    if made_for_a_cluster(bridge) or made_for_a_cluster(facts.bridge(bridge)):
+        yield (
+            f"host {host.name}: {bridge} is, or is plugged into, a bridge that nospoon makes for "
+            "one cluster, and for no other. Name a bridge that you made."
+        )
+    elif facts.links is None:
+        return
+    elif not bridge:
+        yield f"host {host.name} maps no bridge to physical network {network.physnet}."
+    elif bridge not in facts.links:
+        yield (
+            f"host {host.name} has no bridge {bridge}. Make it there, or leave `bridge` and "
+            "`physnet` out to have an isolated network made."
+        )
+    elif network.switch is Switch.OVS and bridge not in facts.ovs_bridges:
+        yield (
+            f"host {host.name}: {bridge} is not an Open vSwitch bridge. See `ovs-vsctl list-br`, "
+            "install openvswitch-switch there, or leave `switch: ovs` out."
+        )
+    elif network.switch is not Switch.OVS and bridge in facts.ovs_bridges:
+        yield f"host {host.name}: {bridge} is a bridge of Open vSwitch. Write `switch: ovs`."
+    elif network.switch is not Switch.OVS and facts.bridge(bridge) not in facts.bridges:
+        yield (
+            f"host {host.name}: {bridge} is an interface in no bridge. "
+            "`nospoon host setup` makes one for it."
+        )
+
+
+def _choices(values: frozenset[Firmware] | frozenset[Arch]) -> str:
+    return f"It has {', '.join(sorted(values)) or 'none'}; see `nospoon doctor`."

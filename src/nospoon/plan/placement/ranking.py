@@ -1,0 +1,89 @@
+"""Hosts as strategies like them, while they fill.
+
+    spread    the host with the fewest nodes
+    balance   the host whose scarcest resource is least used
+    pack      the host whose scarcest resource is most used
+
+Of those that are liked alike, the first of the file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+from nospoon.model.cluster import Strategy
+from nospoon.plan.placement.room import Demand, Rooms
+from nospoon.plan.words import counted
+
+Ranked = tuple[float, int, str]
+"""How a strategy likes a host (least is best), its number, its name."""
+
+
+class Ranking:
+    """All hosts as each strategy orders them. One that has no room for a demand has none for those
+    of its kind that come later.
+    """
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._ranked: dict[Strategy, list[Ranked]] = {}
+        self._at: dict[Strategy, dict[str, Ranked]] = {}
+        self._fit: dict[object, set[str]] = {}
+
+    def best(self, demand: Demand) -> tuple[str, int]:
+        """The host that is liked best of those that fit, "" for none, and how many those are."""
+        fit = self._fit.get(demand.kind)
+        if fit is None:
+            names = demand.hosts or self._rooms.places
+            fit = {name for name in names if not self._rooms.against(demand, name)}
+            self._fit[demand.kind] = fit
+        for _, _, name in self._of(demand.strategy) if fit else ():
+            if name in fit:
+                if not self._rooms.against(demand, name):
+                    return name, len(fit)
+                fit.remove(name)
+        return "", 0
+
+    def changed(self, host: str) -> None:
+        """Something was put on a host, or on another of the same machine."""
+        for strategy, ranked in self._ranked.items():
+            at = self._at[strategy]
+            for name in self._rooms.machine(host).places:
+                del ranked[bisect_left(ranked, at[name])]
+                at[name] = self._rank(strategy, name)
+                insort(ranked, at[name])
+
+    def _of(self, strategy: Strategy) -> list[Ranked]:
+        if strategy not in self._ranked:
+            at = {name: self._rank(strategy, name) for name in self._rooms.places}
+            self._at[strategy], self._ranked[strategy] = at, sorted(at.values())
+        return self._ranked[strategy]
+
+    def _rank(self, strategy: Strategy, name: str) -> Ranked:
+        place = self._rooms.places[name]
+        return score(strategy, self._rooms, name), place.order, name
+
+
+def score(strategy: Strategy, rooms: Rooms, name: str) -> float:
+    """The lowest is liked best. Only packing likes a host better the fuller it is."""
+    count = rooms.places[name].count
+    match strategy:
+        case Strategy.SPREAD:
+            return count
+        case Strategy.BALANCE:
+            return rooms.share(name) or count * 1e-9
+        case Strategy.PACK:
+            return -rooms.share(name) or -count * 1e-9
+
+
+def explained(rooms: Rooms, demand: Demand, name: str, candidates: int) -> str:
+    """Why a host was chosen, before anything is put there."""
+    percent = f"{rooms.share(name):.0%}"
+    strategy = demand.strategy
+    why = {
+        Strategy.SPREAD: f"fewest nodes ({rooms.places[name].count})",
+        Strategy.BALANCE: f"least used ({percent})",
+        Strategy.PACK: f"most used with enough capacity ({percent})",
+    }[strategy]
+    fit = "fits" if candidates == 1 else "fit"
+    return f"{strategy}: {why} of {counted(candidates, 'host')} that {fit}"

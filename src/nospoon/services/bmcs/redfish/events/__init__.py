@@ -1,0 +1,1 @@
+"""Events: what happened, and how it is delivered."""

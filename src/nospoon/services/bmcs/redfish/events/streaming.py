@@ -1,0 +1,32 @@
+"""Server-sent events on the wire (WHATWG HTML §9.2, DSP0266 §13.5.6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, MutableMapping
+
+import msgspec
+
+from nospoon.services.bmcs.redfish.events.events import Stream
+
+HEARTBEAT = 30.0
+"""Seconds of silence after which a comment tells both sides whether the other is there."""
+
+
+async def sent(stream: Stream, known: MutableMapping[str, Stream]) -> AsyncIterator[bytes]:
+    """The stream's events as they come; it is among those `known` until it ends, by either side."""
+    known[stream.id] = stream
+    try:
+        yield b": nospoon\n\n"
+        while True:
+            try:
+                async with asyncio.timeout(HEARTBEAT):
+                    event = await stream.queue.get()
+            except TimeoutError:
+                yield b": still here\n\n"
+                continue
+            if event is None:
+                return
+            yield b"id: %s\ndata: %s\n\n" % (str(event["Id"]).encode(), msgspec.json.encode(event))
+    finally:
+        del known[stream.id]

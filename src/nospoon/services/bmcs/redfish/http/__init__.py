@@ -1,0 +1,1 @@
+"""Requests and answers: what every resource is read and written by."""

@@ -1,0 +1,290 @@
+"""Query parameters (DSP0266 §7.3): `$filter`, `$expand`, `$select`, `$top`, `$skip` and `only`.
+
+They work on a body that was made without them; what is expanded is asked for like any resource, by
+the same caller, who has to log in for that. A page of expanded members has at most `PAGE`; the next
+one is linked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+from urllib.parse import urlencode
+
+from nospoon.services.bmcs.redfish.http import errors, filters
+
+PAGE = 200
+MAX_LEVELS = 3
+MOST_EXPANDED, LONGEST_EXPANDED = 1000, 4 << 20
+"""Resources in one answer, and bytes of JSON after which no more are; further ones stay links."""
+KNOWN = frozenset({"$filter", "$expand", "$select", "$top", "$skip", "only"})
+_EXPAND = re.compile(r"(?P<what>[.*~])(\(\$levels=(?P<levels>[0-9]{1,9})\))?\Z")
+_COUNT = re.compile(r"[0-9]+\Z")
+LARGEST = (1 << 31) - 1
+"""Of `$top` and `$skip`."""
+_ELSEWHERE = frozenset({"$expand", "$filter", "only"})
+"""Those whose answer depends on other resources, too."""
+_ALWAYS = ("@odata.id", "@odata.type", "@odata.etag", "@odata.context")
+
+Fetch = Callable[[str], Awaitable[dict[str, Any] | None]]
+"""The body of a resource for this caller, None when there is none."""
+
+
+Rest = Callable[[], Awaitable[None]]
+"""Lets others have their turn on the loop."""
+
+
+async def at_once() -> None:
+    """No rest: for work that is short."""
+
+
+async def apply(
+    body: dict[str, Any],
+    query: Mapping[str, str],
+    fetch: Fetch,
+    rest: Rest = at_once,
+    *,
+    size: Callable[[], int] = lambda: 0,
+) -> dict[str, Any]:
+    """The body as it was asked for. `size`: bytes fetched so far. Raises `RedfishError`."""
+    _check(query)
+    if "only" in query:
+        return await _only(body, fetch)
+    if "$filter" in query:
+        body = await _filtered(body, query["$filter"], fetch, rest)
+    expand = _expansion(query["$expand"]) if "$expand" in query else None
+    body = _page(body, query, limit=PAGE if expand is not None else None)
+    if expand is not None:
+        what, levels = expand
+        body = await _expanded(body, what, levels, _bounded(fetch, rest, size))
+    if "$select" in query:
+        body = await _selected(body, query["$select"], rest)
+    return body
+
+
+def looks_elsewhere(query: Mapping[str, str]) -> bool:
+    """Whether the answer may change while the resource itself stays as it is."""
+    return not _ELSEWHERE.isdisjoint(query)
+
+
+def _check(query: Mapping[str, str]) -> None:
+    for name in query:
+        if name.startswith("$") and name not in KNOWN:
+            raise _unsupported(name)
+    if query.get("only"):
+        raise _bad("only", query["only"], "no value: it has none")
+    if "only" in query and len(KNOWN.intersection(query)) > 1:
+        raise _not_together()
+
+
+async def _only(body: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
+    """The one member of a collection; of more or none, the collection."""
+    if "Members" not in body:
+        raise _not_on_resource()
+    members = body["Members"]
+    return await fetch(members[0]["@odata.id"]) or body if len(members) == 1 else body
+
+
+def filter_of(text: str, known: AbstractSet[str] | None = None) -> filters.Expression:
+    """`$filter` as it was given, of `known` properties if told. Raises `RedfishError`."""
+    try:
+        found = filters.parse(text)
+    except filters.UnknownFunction as error:
+        raise errors.general(501, f"The query parameter $filter: {error}.") from None
+    except filters.FilterError as error:
+        raise _bad("$filter", text, f"a filter: {error}") from None
+    if known is not None and not filters.properties(found) <= known:
+        raise _bad("$filter", text, f"a filter of {', '.join(sorted(known))}")
+    return found
+
+
+async def _filtered(body: dict[str, Any], text: str, fetch: Fetch, rest: Rest) -> dict[str, Any]:
+    """Members of which it is true, and their count; members that are there in full stay so."""
+    expression = filter_of(text)
+    if "Members" not in body:
+        raise _not_on_resource()
+    kept = []
+    for each in body["Members"]:
+        await rest()
+        found = await fetch(each["@odata.id"]) if set(each) == {"@odata.id"} else each
+        if found is not None and filters.matches(expression, found):
+            kept.append(each)
+    return {**body, "Members": kept, "Members@odata.count": len(kept)}
+
+
+def _expansion(text: str) -> tuple[str, int]:
+    match = _EXPAND.match(text)
+    levels = int(match["levels"] or 1) if match is not None else 0
+    if match is None or not 1 <= levels <= MAX_LEVELS:
+        raise _bad("$expand", text, f"one of ., * and ~, with $levels from 1 to {MAX_LEVELS}")
+    return match["what"], levels
+
+
+def page(body: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+    """A collection as `$top` and `$skip` want it. Raises `RedfishError`."""
+    return _page(body, query, limit=None)
+
+
+def _page(body: dict[str, Any], query: Mapping[str, str], *, limit: int | None) -> dict[str, Any]:
+    asked = "$top" in query or "$skip" in query
+    if "Members" not in body:
+        if asked:
+            raise _not_on_resource()
+        return body
+    skip, members = _count("$skip", query, 0), body["Members"]
+    top = _count("$top", query, len(members))
+    size = min(top, limit) if limit is not None else top
+    rest = top - size if "$top" in query else len(members) - skip - size
+    result = {**body, "Members": members[skip : skip + size]}
+    if limit is not None and rest > 0 and skip + size < len(members):
+        more = {**query, "$skip": str(skip + size)}
+        if "$top" in query:
+            more["$top"] = str(rest)
+        result["Members@odata.nextLink"] = f"{body['@odata.id']}?{urlencode(more, safe='$.*~()=')}"
+    return result
+
+
+def _count(name: str, query: Mapping[str, str], default: int) -> int:
+    text = query.get(name)
+    if text is None:
+        return default
+    if not _COUNT.match(text):
+        raise _bad(name, text, "a whole number, at least 0")
+    if len(text) > len(str(LARGEST)) or int(text) > LARGEST:
+        raise _out_of_range(name, text, f"0 to {LARGEST}")
+    return int(text)
+
+
+def _bounded(fetch: Fetch, rest: Rest, size: Callable[[], int]) -> Fetch:
+    """The same, in slices, and not without an end."""
+    fetched, before = itertools.count(), size()
+
+    async def found(path: str) -> dict[str, Any] | None:
+        await rest()
+        is_full = next(fetched) >= MOST_EXPANDED or size() - before >= LONGEST_EXPANDED
+        return None if is_full else await fetch(path)
+
+    return found
+
+
+async def _expanded(body: dict[str, Any], what: str, levels: int, fetch: Fetch) -> dict[str, Any]:
+    """`.`: what is below; `~`: what `Links` name; `*`: both."""
+    result = {}
+    for name, value in body.items():
+        inside = name in {"Links", "Actions"}
+        if name == "Actions" or (inside and what == ".") or (not inside and what == "~"):
+            result[name] = value
+        elif inside:
+            result[name] = {
+                key: await _followed(item, what, levels, fetch) for key, item in value.items()
+            }
+        else:
+            result[name] = await _followed(value, what, levels, fetch)
+    return result
+
+
+async def _followed(value: Any, what: str, levels: int, fetch: Fetch) -> Any:
+    if isinstance(value, list):
+        return [await _followed(item, what, levels, fetch) for item in value]
+    if not isinstance(value, dict) or set(value) != {"@odata.id"}:
+        return value
+    found = await fetch(value["@odata.id"])
+    if found is None:
+        return value
+    if levels == 1:
+        return found
+    if "Members" in found:  # as a collection that is asked for itself, it comes in pages
+        found = _page(found, {"$expand": what}, limit=PAGE)
+    return await _expanded(found, what, levels - 1, fetch)
+
+
+async def _selected(body: dict[str, Any], text: str, rest: Rest) -> dict[str, Any]:
+    """Top-level properties and `A/B` below them; members of a collection one by one."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise _bad("$select", text, "names of properties")
+    members, are_links = list[dict[str, Any]](), True
+    for each in body.get("Members", ()):
+        await rest()
+        members.append(_kept(each, names))
+        are_links = are_links and each.keys() == {"@odata.id"}
+    return _kept(body, names) if are_links else {**body, "Members": members}
+
+
+def _kept(body: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    result = {name: body[name] for name in _ALWAYS if name in body}
+    for name in names:
+        first, _, rest = name.partition("/")
+        if first not in body:
+            continue
+        inner = body[first]
+        if rest and isinstance(inner, dict):
+            before = result.get(first, {})
+            result[first] = {**before, **_kept(inner, [rest])}
+        else:
+            result[first] = inner
+    return result
+
+
+def _bad(name: str, value: str, expected: str) -> errors.RedfishError:
+    return errors.RedfishError(
+        400,
+        "QueryParameterValueFormatError",
+        f"The value '{value}' for the parameter {name} is not a format that the parameter can "
+        "accept.",
+        args=(value, name),
+        resolution=f"Give {expected}.",
+    )
+
+
+def _not_on_resource() -> errors.RedfishError:
+    """For a query parameter of collections on something else."""
+    return errors.RedfishError(
+        400,
+        "QueryNotSupportedOnResource",
+        "Querying is not supported on the requested resource.",
+        resolution="Remove the query parameters, which are for collections.",
+    )
+
+
+def _unsupported(name: str) -> errors.RedfishError:
+    """For one that begins with `$` and that nobody knows (DSP0266 §7.3.1)."""
+    return errors.RedfishError(
+        501,
+        "QueryParameterUnsupported",
+        f"Query parameter '{name}' is not supported.",
+        args=(name,),
+        resolution="Correct or remove the query parameter and resubmit the request.",
+    )
+
+
+def _not_together() -> errors.RedfishError:
+    return errors.RedfishError(
+        400,
+        "QueryCombinationInvalid",
+        "Two or more query parameters in the request cannot be used together.",
+        resolution="Give `only` alone.",
+    )
+
+
+def _out_of_range(name: str, value: str, range_: str) -> errors.RedfishError:
+    return errors.RedfishError(
+        400,
+        "QueryParameterOutOfRange",
+        f"The value '{value}' for the query parameter {name} is out of range {range_}.",
+        args=(value, name, range_),
+        resolution="Reduce the value for the query parameter to a value that is within range.",
+    )
+
+
+def not_on_operation() -> errors.RedfishError:
+    """For a query parameter with another method than GET."""
+    return errors.RedfishError(
+        400,
+        "QueryNotSupportedOnOperation",
+        "Querying is not supported with the requested operation.",
+        resolution="Remove the query parameters and resubmit the request.",
+    )

@@ -1,0 +1,82 @@
+"""SubmitTestEvent: an event that a client makes up (EventService v1.12).
+
+What the client leaves out is not in the event either; to find out who wants it, it counts as the
+registry's test message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from nospoon.bmc import events
+from nospoon.bmc.events import EventType, Happening, Message
+from nospoon.bmc.log import Severity
+from nospoon.runtime import clock
+from nospoon.services.bmcs.redfish.http import errors
+from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+
+LARGEST = 4096
+"""Bytes of JSON of an event that a client makes up: each subscription may keep many of them."""
+_HEALTHS = tuple(str(each) for each in Severity)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_A_TIME = "a date and time with its offset (RFC 3339), as 2026-01-31T12:00:00Z"
+SUBMIT = Action(
+    "EventService.SubmitTestEvent",
+    (
+        Parameter(
+            "MessageId",
+            required=True,
+            like=re.compile(r"\w+\.\d+\.\d+\.\w+", re.ASCII),
+            shape="a registry, its version and a key, as ResourceEvent.1.3.TestMessage",
+        ),
+        # it begins a server-sent event, whose lines end so (WHATWG HTML §9.2.5)
+        Parameter("EventId", like=re.compile(r"[^\x00-\x1f\x7f]+"), shape="one line of text"),
+        Parameter("EventTimestamp", like=_TIME, shape=_A_TIME),
+        Parameter("EventType", allowed=tuple(str(each) for each in EventType)),
+        Parameter("Severity", allowed=_HEALTHS),
+        Parameter("MessageSeverity", allowed=_HEALTHS),
+        Parameter("Message"),
+        Parameter("MessageArgs", list),
+        Parameter("OriginOfCondition"),
+        Parameter("EventGroupId", int),
+    ),
+)
+
+
+def event(body: Mapping[str, Any]) -> tuple[Happening, dict[str, Any]]:
+    """What happened, for filters, and its record as it is told. Raises `RedfishError`."""
+    if len(msgspec.json.encode(body)) > LARGEST:
+        raise errors.too_large()
+    given = SUBMIT.read(body)
+    _check(given)
+    args = given.get("MessageArgs", [])
+    message = Message(
+        given["MessageId"],
+        given.get("Message", ""),
+        EventType(given.get("EventType", events.TEST.type)),
+        Severity(given.get("MessageSeverity", given.get("Severity", events.TEST.severity))),
+    )
+    origin = given.get("OriginOfCondition", "")
+    what = Happening(
+        message, origin, "EventService", clock.unix(), tuple(args), id=given.get("EventId", "")
+    )
+    told = {**given, "OriginOfCondition": {"@odata.id": origin}} if origin else given
+    if "Message" in given:
+        told = {**told, "Message": message.told(what.args)}
+    return what, told
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    args = given.get("MessageArgs", [])
+    if not all(isinstance(each, str) for each in args):
+        raise SUBMIT.wrong_type("MessageArgs", args)
+    time = given.get("EventTimestamp")
+    try:
+        datetime.fromisoformat(time or "2026-01-01")
+    except ValueError:
+        raise SUBMIT.wrong_format("EventTimestamp", time, _A_TIME) from None

@@ -1,0 +1,1 @@
+"""One module per resource: what it shows, what can be patched, its routes."""

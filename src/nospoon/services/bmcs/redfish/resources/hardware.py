@@ -1,0 +1,146 @@
+"""A system's parts: processors, memory, storage, and secure boot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nospoon.model.cluster import Arch
+from nospoon.services.bmcs.redfish.http.exchange import OK, ref, resource
+
+if TYPE_CHECKING:
+    from nospoon.services.bmcs.served import Served
+
+MIB = 1 << 20
+CONTROLLER = "0"
+RAID_TYPES = ("RAID0", "RAID1", "RAID5", "RAID6", "RAID10")
+PROTOCOLS = {"sata": "SATA", "scsi": "SAS", "virtio": "PCIe", "usb": "USB"}
+ARCHITECTURES = {Arch.X86_64: ("x86", "x86-64"), Arch.AARCH64: ("ARM", "ARM-A64")}
+
+
+def _system(served: Served) -> str:
+    return f"Systems/{served.bmc.uuid}"
+
+
+def _drives(served: Served) -> str:
+    return f"Chassis/{served.bmc.uuid}/Drives"
+
+
+def processors(served: Served) -> list[str]:
+    """One socket; the machine's CPUs are its cores."""
+    del served
+    return ["CPU0"]
+
+
+def processor(served: Served, member: str) -> dict[str, Any] | None:
+    """Processor."""
+    if member not in processors(served):
+        return None
+    architecture, instructions = ARCHITECTURES[served.config.machine.arch]
+    cpus = served.config.machine.cpus
+    return {
+        **resource("Processor", f"{_system(served)}/Processors/{member}", member, member),
+        "ProcessorType": "CPU",
+        "ProcessorArchitecture": architecture,
+        "InstructionSet": instructions,
+        "Manufacturer": "QEMU",
+        "Socket": member,
+        "TotalCores": cpus,
+        "TotalThreads": cpus,
+        "Status": OK,
+    }
+
+
+def memories(served: Served) -> list[str]:
+    """One module with all of it."""
+    del served
+    return ["DIMM0"]
+
+
+def memory(served: Served, member: str) -> dict[str, Any] | None:
+    """Memory."""
+    if member not in memories(served):
+        return None
+    return {
+        **resource("Memory", f"{_system(served)}/Memory/{member}", member, member),
+        "MemoryType": "DRAM",
+        "MemoryDeviceType": "DDR4",
+        "CapacityMiB": served.config.machine.memory // MIB,
+        "Manufacturer": "QEMU",
+        "Status": OK,
+    }
+
+
+def storages(served: Served) -> list[str]:
+    """One subsystem, where there is a disk."""
+    return [CONTROLLER] if served.config.machine.disks else []
+
+
+def drives(served: Served) -> list[str]:
+    """By their place in the machine."""
+    return [str(index) for index in range(len(served.config.machine.disks))]
+
+
+def storage(served: Served, member: str) -> dict[str, Any] | None:
+    """Storage: the disks, and the volume that each of them is."""
+    if member not in storages(served):
+        return None
+    path = f"{_system(served)}/Storage/{member}"
+    return {
+        **resource("Storage", path, member, "Storage"),
+        "Drives": [ref(f"{_drives(served)}/{index}") for index in drives(served)],
+        "Drives@odata.count": len(served.config.machine.disks),
+        "Volumes": ref(f"{path}/Volumes"),
+        "Controllers": ref(f"{path}/Controllers"),
+        "Status": OK,
+    }
+
+
+def controllers(served: Served) -> list[str]:
+    """One for all disks."""
+    return storages(served)
+
+
+def controller(served: Served, member: str) -> dict[str, Any] | None:
+    """StorageController: every disk is a volume, and clients make further ones."""
+    if member not in storages(served):
+        return None
+    path = f"{_system(served)}/Storage/{CONTROLLER}/Controllers/{member}"
+    buses = sorted({PROTOCOLS[disk.bus] for disk in served.config.machine.disks})
+    return {
+        **resource("StorageController", path, member, "Storage Controller"),
+        "Manufacturer": "QEMU",
+        "SupportedDeviceProtocols": buses,
+        "SupportedRAIDTypes": list(RAID_TYPES),
+        "Status": OK,
+    }
+
+
+def drive(served: Served, member: str) -> dict[str, Any] | None:
+    """Drive: a disk by its place."""
+    if member not in drives(served):
+        return None
+    index, path = int(member), f"{_system(served)}/Storage/{CONTROLLER}"
+    disk = served.config.machine.disks[index]
+    return {
+        **resource("Drive", f"{_drives(served)}/{member}", member, disk.volume),
+        "CapacityBytes": size_of(served, index),
+        "Protocol": PROTOCOLS[disk.bus],
+        **_medium(disk.rotation_rate),
+        "BlockSizeBytes": 512,
+        "SerialNumber": disk.serial,
+        "Manufacturer": "QEMU",
+        "Model": "QEMU HARDDISK",
+        "FailurePredicted": False,
+        "Status": OK,
+        "Links": {"Volumes": [ref(f"{path}/Volumes/{member}")]},
+    }
+
+
+def _medium(rate: int) -> dict[str, Any]:
+    """Drive, MediaType and RotationSpeedRPM; one that tells its guest nothing counts as SSD."""
+    return {"MediaType": "HDD", "RotationSpeedRPM": rate} if rate > 1 else {"MediaType": "SSD"}
+
+
+def size_of(served: Served, index: int) -> int | None:
+    sizes = served.bmc.disk_sizes
+    return sizes[index] if index < len(sizes) else None

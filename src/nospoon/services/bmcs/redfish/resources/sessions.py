@@ -1,0 +1,93 @@
+"""SessionService: who logged in, and may be logged out (DSP0266 §13.3.4)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.responses import Response
+
+from nospoon.runtime import clock
+from nospoon.services.bmcs.accounts import RedfishSession
+from nospoon.services.bmcs.redfish.http import errors
+from nospoon.services.bmcs.redfish.http.exchange import (
+    ODATA,
+    ROOT,
+    Exchange,
+    Resource,
+    check_match,
+    collection,
+    long,
+    respond,
+    tagged,
+)
+from nospoon.services.bmcs.redfish.http.listings import ordered
+from nospoon.services.bmcs.redfish.http.logins import account_of
+from nospoon.services.bmcs.redfish.resources import resources as shown
+
+SESSIONS = "SessionService/Sessions"
+LARGEST = 16 << 10
+"""Bytes of a body that comes from who has not logged in."""
+
+
+async def _session_service(exchange: Exchange) -> Response:
+    return tagged(exchange, shown.session_service())
+
+
+async def _sessions(exchange: Exchange) -> Response:
+    found = list[str]()
+    for some in exchange.accounts.sessions(
+        exchange.account, place=exchange.place, now=clock.monotonic()
+    ):
+        await exchange.rest()
+        found.extend(each.id for each in some)
+    ids = await ordered(found, exchange.rest)
+    paths = [f"{SESSIONS}/{each}" for each in ids]
+    return await long(exchange, collection("Session", SESSIONS, ()), paths)
+
+
+async def _create_session(exchange: Exchange) -> Response:
+    body = await exchange.body()
+    for name in ("UserName", "Password"):
+        if name not in body:
+            raise errors.missing_property(name)
+        if not isinstance(body[name], str):
+            raise errors.wrong_type(name, body[name] if name != "Password" else "…")
+    account = await account_of(exchange, body["UserName"], body["Password"])
+    made = exchange.accounts.log_in(
+        account, body["UserName"], place=exchange.place, now=clock.monotonic()
+    )
+    location = f"{ROOT}/{SESSIONS}/{made.id}"
+    headers = {"X-Auth-Token": made.token, "Location": location}
+    return respond(shown.session(made), status=201, headers=headers)
+
+
+def _session_of(exchange: Exchange) -> RedfishSession:
+    wanted, now = exchange.request.path_params["session"], clock.monotonic()
+    found = exchange.accounts.find_session(exchange.account, wanted, place=exchange.place, now=now)
+    if found is None:
+        raise errors.not_found(exchange.path)
+    return found
+
+
+async def _session(exchange: Exchange) -> Response:
+    return tagged(exchange, shown.session(_session_of(exchange)))
+
+
+async def _delete_session(exchange: Exchange) -> Response:
+    gone = _session_of(exchange)
+    check_match(exchange, partial(shown.session, gone))
+    exchange.accounts.log_out(gone)
+    return Response(status_code=204, headers=ODATA)
+
+
+RESOURCES = (
+    Resource(f"{ROOT}/SessionService", {"GET": _session_service}),
+    Resource(
+        f"{ROOT}/{SESSIONS}",
+        {"GET": _sessions, "POST": _create_session},
+        frozenset({"POST"}),
+        LARGEST,
+    ),
+    Resource(f"{ROOT}/{SESSIONS}/Members", {"POST": _create_session}, frozenset({"POST"}), LARGEST),
+    Resource(f"{ROOT}/{SESSIONS}/{{session}}", {"GET": _session, "DELETE": _delete_session}),
+)
