@@ -90,8 +90,8 @@ async def test_a_change_to_a_redfish_port_in_use_leaves_the_bmc_where_it_was(
                 probe.bind(("127.0.0.1", moved.bmc.ipmi_port))
         assert await answers(each)
         assert s.is_served(each.bmc)
-        assert s.at((each.bmc.address, each.bmc.ipmi_port)) is not None
-        assert each.bmc.uuid in s.redfish_at((each.bmc.address, each.bmc.redfish_port))
+        assert s.registry.at((each.bmc.address, each.bmc.ipmi_port)) is not None
+        assert each.bmc.uuid in s.registry.redfish_at((each.bmc.address, each.bmc.redfish_port))
         await s.put(moved)
         assert await answers(moved)
         assert not await answers(each)

@@ -171,12 +171,12 @@ async def test_an_outlet_that_is_off_silences_the_bmc_and_its_return_starts_the_
         bmc = pdu.configs[0].bmc
         pdu.machines.report(bmc.uuid, MachineChange.STARTED, PowerState.ON)
         place = (bmc.address, bmc.ipmi_port)
-        assert pdu.service.at(place) is not None
+        assert pdu.service.registry.at(place) is not None
         await pdu.snmp("snmpset", f"{RPDU}.1", "i", "2")
-        assert pdu.service.at(place) is None
+        assert pdu.service.registry.at(place) is None
         assert pdu.store.saved[-1][1].has_power is False, "durable before it is answered"
         await pdu.snmp("snmpset", f"{RPDU}.1", "i", "1")
-        assert pdu.service.at(place) is not None
+        assert pdu.service.registry.at(place) is not None
         await pdu.until([PowerCommand.OFF, PowerCommand.ON])
 
 

@@ -389,10 +389,11 @@ async def test_bmcs_on_any_address_answer_on_each_of_them() -> None:
         anywhere = replace(one, bmc=replace(one.bmc, address="0.0.0.0"))
         await rack.service.put(anywhere)
         for address in ("127.0.0.1", "127.0.0.9"):
-            found = rack.service.at((address, one.bmc.ipmi_port))
+            found = rack.service.registry.at((address, one.bmc.ipmi_port))
             assert found is not None
             assert found.bmc.uuid == one.bmc.uuid
-            assert rack.service.redfish_at((address, one.bmc.redfish_port)) == {one.bmc.uuid}
+            there = rack.service.registry.redfish_at((address, one.bmc.redfish_port))
+            assert there == {one.bmc.uuid}
             line = Line(address, one.bmc.ipmi_port)
             await line.log_in(anywhere)
             line.socket.close()

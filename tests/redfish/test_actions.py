@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.services.bmcs.redfish.http.errors import RedfishError
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.testing.bench import Bench
 from nospoon.testing.redfish import client, system_of
 

@@ -8,8 +8,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.services.bmcs.redfish.http.encoding import encoded, long_tag_of, pieces, tag_of
-from nospoon.services.bmcs.redfish.http.listings import BATCH
+from nospoon.services.bmcs.redfish.messages.encoding import encoded, long_tag_of, pieces, tag_of
+from nospoon.services.bmcs.redfish.messages.listings import BATCH
 
 LINK = {"@odata.id": "/redfish/v1/x"}
 RESOURCE = {**LINK, "Name": "x"}

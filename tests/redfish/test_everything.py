@@ -96,7 +96,7 @@ async def test_whatever_is_asked_is_answered_with_what_is_wrong(seed: int) -> No
     statuses = set()
     async with bench(2, firmware=Firmware.UEFI_SECURE, restart_seconds=0) as b:
         await b.service.put(with_disk(b.first))
-        app, more = App(b.service, b.service.listeners.accounts), bodies(chance)
+        app, more = App(b.service.redfish, b.service.listeners.accounts), bodies(chance)
         for resource in RESOURCES:
             if resource.path.endswith("/SSE"):
                 continue  # it has no end

@@ -17,7 +17,7 @@ from nospoon.bmc.users import User
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.redfish.events import subscribing
 from nospoon.services.bmcs.redfish.http import submitted
-from nospoon.services.bmcs.redfish.http.errors import RedfishError
+from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.services.bmcs.redfish.resources import accounts, certificate_service
 from nospoon.testing.redfish import client, system_of
 

@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish.http import query
-from nospoon.services.bmcs.redfish.http.errors import RedfishError
+from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.testing.bench import bench
 from nospoon.testing.redfish import SYSTEMS, Client, client, system_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from nospoon.services.bmcs.redfish.http.errors import REGISTRY
+from nospoon.services.bmcs.redfish.messages.errors import REGISTRY
 from nospoon.services.bmcs.redfish.resources.registries import REGISTRIES
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import client

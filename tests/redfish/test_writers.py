@@ -61,7 +61,7 @@ async def test_what_others_change_while_a_system_is_patched_stays(late: int) -> 
         await _change(b, users=(ANOTHER,), kg="00ff", outlet=OutletSettings(reboot=9))
 
     async with bench(1) as b:
-        await asyncio.gather(patch_system(b.service, served(b), EVERYTHING), another())
+        await asyncio.gather(patch_system(b.service.redfish, served(b), EVERYTHING), another())
         after = served(b).aggregate.runtime
         assert after == served(b).saved
         settings = after.settings
@@ -82,17 +82,17 @@ async def test_an_override_that_others_set_while_the_uri_is_stored_is_not_undone
         await b.service.set_override(b.first.bmc.uuid, usb)
 
     async with bench(1) as b:
-        await asyncio.gather(patch_system(b.service, served(b), body), another())
+        await asyncio.gather(patch_system(b.service.redfish, served(b), body), another())
         assert served(b).saved.override == usb
 
 
 async def test_a_chassis_and_a_manager_lose_nobodys_change_either() -> None:
     async with bench(1) as b:
         await asyncio.gather(
-            patch_chassis(b.service, served(b), {"AssetTag": "T-2"}),
-            patch_manager(b.service, served(b), {"DateTime": "2030-01-01T12:00:00Z"}, {}),
+            patch_chassis(b.service.redfish, served(b), {"AssetTag": "T-2"}),
+            patch_manager(b.service.redfish, served(b), {"DateTime": "2030-01-01T12:00:00Z"}, {}),
             _change(b, users=(ANOTHER,)),
-            patch_system(b.service, served(b), {"PowerRestorePolicy": "LastState"}),
+            patch_system(b.service.redfish, served(b), {"PowerRestorePolicy": "LastState"}),
         )
         settings = served(b).saved.settings
         assert (settings.asset_tag, settings.policy) == ("T-2", PowerPolicy.PREVIOUS)

@@ -13,8 +13,9 @@ from starlette.types import Message, Receive
 
 from nospoon.services.bmcs.redfish.app import QUERIED_AT_ONCE, App, find
 from nospoon.services.bmcs.redfish.http import query
-from nospoon.services.bmcs.redfish.http.exchange import ROOT, Exchange
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.filters import FilterError, parse
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.testing.bench import Bench, bench, endpoint
 from nospoon.testing.redfish import SYSTEMS, client, system_of
 
@@ -85,7 +86,7 @@ def ask(b: Bench, app: App, query_string: bytes, reader: Reader) -> Any:
 
 async def test_an_account_has_so_many_long_answers_under_way_until_they_are_read() -> None:
     async with bench(1) as b, asyncio.TaskGroup() as group, asyncio.timeout(20):
-        app = App(b.service, b.service.listeners.accounts)
+        app = App(b.service.redfish, b.service.listeners.accounts)
         readers = [Reader() for _ in range(QUERIED_AT_ONCE + 1)]
         *first, last = readers
         for each in first:
@@ -117,7 +118,7 @@ async def test_long_lists_are_not_decoded_for_their_queries(path: str) -> None:
             "query_string": b"$select=Id", "headers": [],
             "server": (bmc.address, bmc.redfish_port), "client": None,
         }  # fmt: skip
-        exchange = Exchange(Request(scope, nothing_more()), b.service, accounts)
+        exchange = Exchange(Request(scope, nothing_more()), b.service.redfish, accounts)
         assert exchange.log_in(accounts.find(endpoint(b.first), bmc.username, b.first.password))
         found = find(f"{ROOT}/{path}")
         assert found is not None

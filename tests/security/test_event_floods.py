@@ -22,8 +22,8 @@ from nospoon.services.bmcs.redfish.events.delivery import (
 )
 from nospoon.services.bmcs.redfish.events.subscribing import MOST_ENTRIES
 from nospoon.services.bmcs.redfish.http import submitted
-from nospoon.services.bmcs.redfish.http.errors import RedfishError
-from nospoon.services.bmcs.redfish.http.jobs import Jobs
+from nospoon.services.bmcs.redfish.messages.errors import RedfishError
+from nospoon.services.bmcs.redfish.messages.jobs import Jobs
 
 BODY: dict[str, Any] = {"Destination": "http://192.0.2.1/", "Protocol": "Redfish"}
 

@@ -36,7 +36,7 @@ from nospoon.protocols.snmp.pdu import Binding, Message, Pdu, Type, Version, wri
 from nospoon.protocols.snmp.usm import User
 from nospoon.runtime.fair_worker import MOST_OF_SOURCE
 from nospoon.runtime.udp import Peer
-from nospoon.services.bmcs.redfish.http.exchange import ROOT
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.testing.bench import bench, config, free_port
 from nospoon.testing.console import Console
 from nospoon.testing.redfish import SYSTEMS, client

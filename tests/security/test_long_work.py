@@ -21,10 +21,11 @@ from nospoon.runtime.json_depth import DEEPEST
 from nospoon.runtime.slices import Slices
 from nospoon.services.bmcs.accounts import MOST_SESSIONS, SESSIONS_PER_NODE, Accounts
 from nospoon.services.bmcs.redfish.app import MOST_AT_ONCE
-from nospoon.services.bmcs.redfish.http import metadata, query
+from nospoon.services.bmcs.redfish.http import query
 from nospoon.services.bmcs.redfish.http.exchange import MAX_BODY
-from nospoon.services.bmcs.redfish.http.listings import BATCH
 from nospoon.services.bmcs.redfish.http.query import MOST_EXPANDED
+from nospoon.services.bmcs.redfish.messages import metadata
+from nospoon.services.bmcs.redfish.messages.listings import BATCH
 from nospoon.services.bmcs.redfish.resources.sessions import LARGEST
 from nospoon.testing.bench import Bench, bench, config, endpoint
 from nospoon.testing.redfish_app import Login, Redfish
@@ -39,7 +40,7 @@ MANY = 40
 async def many_bmcs(count: int = MANY) -> AsyncIterator[Bench]:
     """One account may use them all; each slice is over at once."""
     async with bench(count) as b:
-        b.service.slices = Slices(seconds=0.0)
+        b.service.redfish.slices = Slices(seconds=0.0)
         for each in b.configs[1:]:
             await b.service.put(replace(each, password=b.first.password))
         yield b
@@ -147,7 +148,7 @@ async def test_a_system_is_found_by_its_name_without_a_look_at_the_others() -> N
             assert (await ask("GET", f"{ROOT}/Systems/{b.first.node}")).status == 404
             assert (await ask("GET", f"{ROOT}/Systems/renamed")).status == 307
             await b.service.remove(b.first.bmc.uuid)
-            assert list(b.service.named("renamed")) == []
+            assert list(b.service.registry.named("renamed")) == []
     few, many = calls
     assert 0 < many < few + MANY // 2
 
@@ -202,7 +203,7 @@ async def test_locations_of_certificates_are_made_once_and_again_when_one_comes(
     tmp_path: Path,
 ) -> None:
     async with bench(MANY, tls=tmp_path) as b:
-        b.service.slices = Slices(seconds=0.0)
+        b.service.redfish.slices = Slices(seconds=0.0)
         for each in b.configs:
             await b.service.put(replace(each, password=b.first.password))
         last = replace(b.configs[-1], password=b.first.password)
@@ -234,7 +235,7 @@ async def test_a_login_is_compared_with_many_hashes_in_slices_and_remembered_unt
     None
 ):
     async with bench(MANY) as b:
-        b.service.slices = Slices(seconds=0.0)
+        b.service.redfish.slices = Slices(seconds=0.0)
         password = b"one-password"
         for each in b.configs:
             text = bcrypt.hashpw(password, bcrypt.gensalt(4)).decode()
@@ -269,7 +270,7 @@ async def test_long_lists_are_made_in_slices_for_what_they_are_expanded_in() -> 
 async def test_an_account_has_a_bounded_number_of_requests_at_once_and_others_have_theirs() -> None:
     """Each waits for its slices until the last one has begun."""
     async with bench(2) as b:
-        b.service.slices = Slices(seconds=0.0)
+        b.service.redfish.slices = Slices(seconds=0.0)
         one, second = Redfish.of(b), b.configs[1]
         other = replace(one, login=Login(second.bmc.username, second.password))
         asked = f"{ROOT}/Systems?$expand=."
@@ -312,7 +313,7 @@ async def test_slices_go_round_those_whom_they_are_for() -> None:
 async def test_short_requests_of_one_moment_share_a_slice_and_wait_when_it_is_over() -> None:
     async def turns(seconds: float) -> int:
         async with bench(1) as b:
-            b.service.slices = Slices(seconds=seconds)
+            b.service.redfish.slices = Slices(seconds=seconds)
             ask = Redfish.of(b).ask
             work = asyncio.gather(*(ask("GET", f"{ROOT}/Managers") for _ in range(MANY)))
             return await turns_while(asyncio.wait_for(work, None))

@@ -11,8 +11,8 @@ import pytest
 
 from nospoon.errors import ProviderError
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.bmcs.redfish.http.errors import RedfishError
-from nospoon.services.bmcs.redfish.http.jobs import KEPT, LONGEST, RUNNING, Job, Jobs
+from nospoon.services.bmcs.redfish.messages.errors import RedfishError
+from nospoon.services.bmcs.redfish.messages.jobs import KEPT, LONGEST, RUNNING, Job, Jobs
 
 
 async def nothing() -> None:

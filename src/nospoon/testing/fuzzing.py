@@ -32,7 +32,7 @@ from nospoon.providers.libvirt.key_databases import key_databases, signatures
 from nospoon.providers.libvirt.varstore import BadVariables
 from nospoon.runtime.udp import Peer
 from nospoon.services.bmcs.redfish.http import query
-from nospoon.services.bmcs.redfish.http.errors import RedfishError
+from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.testing.bench import CLUSTER, ORDER
 from nospoon.testing.console import Console, setup
 

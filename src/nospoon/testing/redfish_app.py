@@ -46,7 +46,7 @@ class Redfish:
     def of(cls, b: Bench, login: Login | None = None) -> Redfish:
         """`login`: that of the first BMC, unless another one is given."""
         own = Login(b.first.bmc.username, b.first.password)
-        app = App(b.service, b.service.listeners.accounts)
+        app = App(b.service.redfish, b.service.listeners.accounts)
         return cls(app, (b.first.bmc.address, b.first.bmc.redfish_port), login or own)
 
     def at(self, config: BmcConfig) -> Redfish:

@@ -75,6 +75,11 @@ class Effects:
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
 
+    @property
+    def now(self) -> float:
+        """Of the aggregates' clock."""
+        return asyncio.get_running_loop().time()
+
     def ask(self, served: Served, event: Callable[[int], Event]) -> asyncio.Future[Answer]:
         """Feed an event that carries a ticket, at once; its answer comes."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

@@ -12,10 +12,11 @@ from enum import Enum
 from functools import lru_cache
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import structlog
+from starlette.types import ASGIApp
 
 from nospoon.errors import Conflict, NospoonError, ProviderError
 from nospoon.model.addresses import same_place
@@ -28,12 +29,8 @@ from nospoon.runtime.udp import ANY, Peer, UdpSocket, cannot_serve, family_of, p
 from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
-from nospoon.services.bmcs.redfish.app import App
 from nospoon.services.bmcs.redfish.http.methods import RedfishHttp
 from nospoon.services.bmcs.served import bind_address
-
-if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import BmcService
 
 LOOPBACK = IPv4Network("127.0.0.0/8")
 ROUTE_PROTOCOL = "242"
@@ -99,12 +96,12 @@ class Listeners:
         self,
         rmcp: Datagram,
         snmp: Datagram,
-        service: BmcService,
+        redfish: Callable[[], ASGIApp],
         certificates: Certificates | None,
         account_key: bytes,
     ) -> None:
         self._datagram = {_Kind.IPMI: rmcp, _Kind.SNMP: snmp}
-        self._service, self._certificates = service, certificates
+        self._redfish, self._certificates = redfish, certificates
         self._open: dict[_Need, _Shared] = {}
         self._opening: set[_Need] = set()
         self._lock = asyncio.Lock()
@@ -264,7 +261,7 @@ class Listeners:
         """Returned when it serves. Raises `ProviderError` and leaves nothing."""
         settings: dict[str, Any] = {"ws": "none", "http": RedfishHttp, **self._tls(need)}
         listener = _bound(need.address, need.port)
-        app, together = App(self._service, self.accounts), self._connections
+        app, together = self._redfish(), self._connections
         http = HttpServer(app, [listener], connections=together, **settings)
         try:
             await http.start()

@@ -23,11 +23,12 @@ from nospoon.runtime import clock
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import Peer, UdpSocket
+from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.registry import Registry
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
-    from nospoon.services.bmcs.service import BmcService
 
 log = RateLimitedLog()
 failed_logins = RateLimitedLog()
@@ -50,8 +51,8 @@ class _Served:
 class Pdus:
     """PDUs by id; made with their first outlet, gone with the last."""
 
-    def __init__(self, service: BmcService, tasks: Tasks) -> None:
-        self._service, self._tasks = service, tasks
+    def __init__(self, registry: Registry, effects: Effects, tasks: Tasks) -> None:
+        self._registry, self._effects, self._tasks = registry, effects, tasks
         self._pdus: dict[UUID, _Served] = {}
         self._by_place: dict[tuple[str, int], _Served] = {}
         self._strangers = Budget(OF_THE_DAEMON)
@@ -68,7 +69,7 @@ class Pdus:
         elif (known.secret, known.v2c) != (config.pdu_secret, outlet.v2c):
             known.secret, known.v2c = config.pdu_secret, outlet.v2c
             known.agent = self._agent(known.pdu, outlet, config)
-        now = self._service.now
+        now = self._effects.now
         known.pdu.plug(
             outlet.number, device.Outlet(config.bmc.uuid, config.node, served.aggregate), now
         )
@@ -86,7 +87,7 @@ class Pdus:
 
     def _made(self, outlet: Outlet, config: BmcConfig) -> _Served:
         serial = outlet.pdu.hex[:12].upper()
-        pdu = Pdu(name=outlet.name, serial=serial, started=self._service.now)
+        pdu = Pdu(name=outlet.name, serial=serial, started=self._effects.now)
         agent = self._agent(pdu, outlet, config)
         return _Served(pdu, agent, (outlet.address, outlet.port), config.pdu_secret, outlet.v2c)
 
@@ -97,7 +98,7 @@ class Pdus:
             user=User(PDU_USER.encode(), secret, secret),
             engine=ENGINE + outlet.pdu.bytes,
             boots=int(clock.unix()) & 0x7FFFFFFF,
-            started=self._service.now,
+            started=self._effects.now,
         )
         mib = TableMib(pdu, apc.COLUMNS, lambda each: each.rows)
         return Agent(access, mib, self._strangers)
@@ -107,7 +108,7 @@ class Pdus:
         served = self._by_place.get((peer.local, opened.port))
         if served is None:
             return
-        now, failed = self._service.now, served.agent.failed_logins
+        now, failed = self._effects.now, served.agent.failed_logins
         answer = served.agent.receive(
             data, source=peer.address, now=now, random=secrets.token_bytes
         )
@@ -131,15 +132,15 @@ class Pdus:
 
     def _effect(self, served: _Served, effect: Effect) -> asyncio.Future[Answer] | None:
         outlet = served.pdu.outlets[effect.outlet]
-        bmc = self._service.status(outlet.uuid)
+        bmc = self._registry.status(outlet.uuid)
         if bmc is None:
             return None
         match effect:
             case Switch(on=on):
-                return self._service.ask(bmc, AcReturned if on else AcLost)
+                return self._effects.ask(bmc, AcReturned if on else AcLost)
             case Configure(settings=settings):
                 changed = replace(bmc.aggregate.runtime.settings, outlet=settings)
-                return self._service.ask(bmc, lambda ticket: SettingsRequested(changed, ticket))
+                return self._effects.ask(bmc, lambda ticket: SettingsRequested(changed, ticket))
 
     def _set_timer(self, served: _Served) -> None:
         if served.timer is not None:
@@ -152,7 +153,7 @@ class Pdus:
 
     def _expired(self, served: _Served) -> None:
         served.timer = served.deadline = None
-        served.pdu.expire(self._service.now)
+        served.pdu.expire(self._effects.now)
         self._carry_out(served)
         self._set_timer(served)
 

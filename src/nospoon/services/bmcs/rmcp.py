@@ -18,13 +18,14 @@ from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Call, LoginFailed, Sen
 from nospoon.protocols.ipmi.session import Identity, Login, Privilege
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.udp import Peer, UdpSocket
+from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.lan import lan
 from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.registry import Registry
 from nospoon.services.bmcs.sol import SolLines
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
-    from nospoon.services.bmcs.service import BmcService
 
 
 failed_logins = RateLimitedLog()
@@ -39,12 +40,12 @@ UNSPECIFIED = 0xFF
 class Rmcp:
     """What the sockets of all BMCs call. `sol` None: there are no consoles."""
 
-    def __init__(self, service: BmcService, sol: SolLines | None) -> None:
-        self._service, self._sol = service, sol
+    def __init__(self, registry: Registry, effects: Effects, sol: SolLines | None) -> None:
+        self._registry, self._effects, self._sol = registry, effects, sol
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A datagram came; a BMC that nobody knows, or that has no AC power, is silent."""
-        served = self._service.at((peer.local, opened.port))
+        served = self._registry.at((peer.local, opened.port))
         if served is None:
             return
         if served.faults is None:
@@ -54,7 +55,7 @@ class Rmcp:
 
     def _take_badly(self, opened: UdpSocket, served: Served, data: bytes, peer: Peer) -> None:
         """There are faults on demand: some datagrams are not taken, or not now."""
-        now = self._service.now
+        now = self._effects.now
         if served.strike(_DROP, now) is not None:
             return
         refused = data[5:6] == OPEN_REQUEST and served.strike(_REFUSE, now) is not None
@@ -69,7 +70,7 @@ class Rmcp:
             """A BMC that went away meanwhile, or lost its AC power, is silent. What is on its way
             when faults are cleared is lost.
             """
-            if served.faults is faults and self._service.at((peer.local, opened.port)) is served:
+            if served.faults is faults and self._registry.at((peer.local, opened.port)) is served:
                 self._take(opened, served, data, peer, most)
 
         asyncio.get_running_loop().call_later(late.seconds, due)
@@ -83,7 +84,7 @@ class Rmcp:
         most: int = MAX_SESSIONS,
     ) -> None:
         """`most`: so many sessions there may be."""
-        now, active = self._service.now, served.endpoint.sol
+        now, active = self._effects.now, served.endpoint.sol
         served.endpoint.most = most
         for each in served.endpoint.receive(data, peer, now=now, random=secrets.token_bytes):
             match each:
@@ -107,7 +108,7 @@ class Rmcp:
             self._sol.check(served, active)
 
     def _call(self, opened: UdpSocket, served: Served, call: Call, peer: Peer) -> None:
-        if call.session and served.strike(_ERROR, self._service.now) is not None:
+        if call.session and served.strike(_ERROR, self._effects.now) is not None:
             sent = served.endpoint.reply(call, UNSPECIFIED, random=secrets.token_bytes)
             if sent is not None:
                 opened.send(sent.data, peer)
@@ -131,8 +132,8 @@ class Rmcp:
                     code = ipmi.CODES[answer.verdict]
                     reply(code, data if code == ipmi.OK else b"")
 
-                ticket = self._service.ticket(answered)
-                self._service.feed(served, replace(event, ticket=ticket))
+                ticket = self._effects.ticket(answered)
+                self._effects.feed(served, replace(event, ticket=ticket))
             case ipmi.Close(session=session):
                 reply(ipmi.OK)
                 served.endpoint.close(session)
@@ -168,7 +169,7 @@ class Rmcp:
             bmc=served.aggregate,
             identity=endpoint.identity,
             session=endpoint.sessions.get(call.session),
-            now=self._service.now,
+            now=self._effects.now,
             sessions=endpoint.sessions,
             lan=lambda: lan(served.config),
             sol=sol if self._sol is not None else None,

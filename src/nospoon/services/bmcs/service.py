@@ -5,8 +5,7 @@ running: no task, thread, process, and no descriptor where BMCs have addresses o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -56,15 +55,17 @@ from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
-from nospoon.services.bmcs.directory import Account, Directory
 from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
+from nospoon.services.bmcs.redfish.app import App
 from nospoon.services.bmcs.redfish.events import happenings
 from nospoon.services.bmcs.redfish.events.events import Events
-from nospoon.services.bmcs.redfish.http.jobs import Job, Jobs
-from nospoon.services.bmcs.redfish.http.listings import Listings
+from nospoon.services.bmcs.redfish.http.service import Service
+from nospoon.services.bmcs.redfish.messages.jobs import Job, Jobs
+from nospoon.services.bmcs.redfish.messages.listings import Listings
+from nospoon.services.bmcs.registry import Registry, is_at
 from nospoon.services.bmcs.rmcp import Rmcp, identity
 from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.sol import SolLines
@@ -98,13 +99,9 @@ class BmcService:
     ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._restart_seconds = restart_seconds
-        self._served: dict[UUID, Served] = {}
+        self.registry = Registry()
         self._strangers = Budgets(OF_THE_DAEMON)
         self._early: dict[UUID, MachineEvent] = {}
-        self._by_endpoint: dict[tuple[str, int], Served] = {}
-        self._redfish_at: dict[tuple[str, int], set[UUID]] = {}
-        self._directory = Directory()
-        self._named: dict[str, set[UUID]] = {}
         self._effects = Effects(
             machines,
             store,
@@ -113,21 +110,35 @@ class BmcService:
             noted=self._noted,
             end=self._end_sessions,
         )
-        self.media, self.jobs = media, Jobs(tasks, self._job_changed)
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
-        self._pdus = Pdus(self, tasks)
-        self.slices, self.listings = Slices(), Listings()
-        self.changes = 0
-        """How often BMCs came to an address of Redfish, or went from it."""
-        rmcp = Rmcp(self, self._sol).datagram
-        self.listeners = Listeners(rmcp, self._pdus.datagram, self, certificates, account_key)
+        self._pdus = Pdus(self.registry, self._effects, tasks)
+        rmcp = Rmcp(self.registry, self._effects, self._sol).datagram
+        self.listeners = Listeners(
+            rmcp,
+            self._pdus.datagram,
+            lambda: App(self.redfish, self.listeners.accounts),
+            certificates,
+            account_key,
+        )
         self.events = Events(
             store,
             tasks,
             self.listeners.accounts,
-            served_at=self.redfish_at,
-            is_at=self._redfish_is_at,
+            served_at=self.registry.redfish_at,
+            is_at=self.registry.redfish_is_at,
             reach=reach,
+        )
+        self.jobs, self.slices = Jobs(tasks, self._job_changed), Slices()
+        self.redfish = Service(
+            registry=self.registry,
+            effects=self._effects,
+            machines=machines,
+            media=media,
+            jobs=self.jobs,
+            events=self.events,
+            listeners=self.listeners,
+            slices=self.slices,
+            listings=Listings(),
         )
 
     async def restore_events(self) -> None:
@@ -141,10 +152,6 @@ class BmcService:
         """
         return self._effects.ask(served, event)
 
-    def ticket(self, resolve: Callable[[Answer], None]) -> int:
-        """Whose answer calls `resolve`."""
-        return self._effects.ticket(resolve)
-
     def feed(self, served: Served, event: Event) -> None:
         """Tell the aggregate, and carry out what it wants."""
         self._effects.feed(served, event)
@@ -152,14 +159,14 @@ class BmcService:
     @property
     def now(self) -> float:
         """Of the aggregates' clock."""
-        return asyncio.get_running_loop().time()
+        return self._effects.now
 
     async def put(self, config: BmcConfig) -> None:
         """Serve a BMC, or serve it as it is now described; runtime state goes on.
 
         Raises `ProviderError`; what was served before goes on then, or `is_served` denies it.
         """
-        known = self._served.get(config.bmc.uuid)
+        known = self.registry.status(config.bmc.uuid)
         accounts = self._accounts_of(known) if known is not None else self._accounts_before(config)
         await self.listeners.open(config.bmc, instead_of=known.bmc if known is not None else None)
         if known is not None and _where(known.bmc) != _where(config.bmc):
@@ -168,13 +175,10 @@ class BmcService:
         was = served.bmc
         self._describe(served, config)
         served.endpoint.renew(identity(config, served.aggregate.runtime, served.smbios))
-        self._served[config.bmc.uuid] = served
-        if config.bmc.ipmi_port:
-            self._by_endpoint[config.bmc.address, config.bmc.ipmi_port] = served
-        self._show_redfish(served)
+        self.registry.put(served)
         self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
         self._pdus.plug(served)
-        await self.events.follow(partial(_is_at, was), accounts, self._accounts_of(served))
+        await self.events.follow(partial(is_at, was), accounts, self._accounts_of(served))
         last = self._machines.last(config.bmc.uuid)
         if known is None and last is not None and last.power is not PowerState.UNKNOWN:
             self.feed(served, MachineReported(_seen(last)))
@@ -185,26 +189,12 @@ class BmcService:
         """A machine is described again, which is nothing to its BMC but what that tells of it and
         has it boot. Harmless when none is served.
         """
-        served = self._served.get(machine.uuid)
+        served = self.registry.status(machine.uuid)
         if served is not None and served.config.machine != machine:
             self._describe(served, replace(served.config, machine=machine))
 
-    def named(self, name: str) -> Iterable[UUID]:
-        """BMCs of nodes that are called so, or whose adopted machine is."""
-        return self._named.get(name, ())
-
-    def _name(self, uuid: UUID, before: BmcConfig, after: BmcConfig | None) -> None:
-        """Its names were those, and are these."""
-        for name in _names(before):
-            known = self._named.get(name, set())
-            known.discard(uuid)
-            if not known:
-                self._named.pop(name, None)
-        for name in _names(after) if after is not None else ():
-            self._named.setdefault(name, set()).add(uuid)
-
     def _describe(self, served: Served, config: BmcConfig) -> None:
-        self._name(config.bmc.uuid, served.config, config)
+        self.registry.name(config.bmc.uuid, served.config, config)
         served.config, machine = config, config.machine
         told = Reshaped(
             machine.boot_order,
@@ -232,13 +222,12 @@ class BmcService:
 
     async def remove(self, uuid: UUID) -> None:
         """Serve it no more; harmless when it was not."""
-        served = self._served.pop(uuid, None)
+        served = self.registry.pop(uuid)
         if served is None:
             return
         if served.timer is not None:
             served.timer.cancel()
         served.clear_faults()
-        self._name(uuid, served.config, None)
         self._end_sessions(served)
         self.jobs.forget(uuid)
         accounts = self._accounts_of(served)
@@ -247,7 +236,7 @@ class BmcService:
         while served.turn is not None:  # what was begun is kept before another goes on from it
             await asyncio.wait([served.turn])
         served.gone = True
-        await self.events.follow(partial(_is_at, served.bmc), accounts, {})
+        await self.events.follow(partial(is_at, served.bmc), accounts, {})
 
     def _accounts_of(self, served: Served | None) -> dict[int, bytes]:
         """Those of its users by number; {} of none."""
@@ -271,33 +260,31 @@ class BmcService:
     def _hide(self, served: Served) -> None:
         """Nobody finds it where it was."""
         bmc = served.bmc
-        self._by_endpoint.pop((bmc.address, bmc.ipmi_port), None)
-        self._hide_redfish(bmc)
-        self._directory.remove(bmc.uuid)
+        self.registry.hide(bmc)
         self.listeners.accounts.remove(bmc.uuid)
         self._pdus.unplug(bmc.outlet)
 
     def _saved(self, served: Served, before: Runtime) -> None:
         """What follows from runtime state that is durable now."""
         after = served.saved
-        if self._served.get(served.bmc.uuid) is not served:
+        if self.registry.status(served.bmc.uuid) is not served:
             return
         if after.settings is not before.settings:
             served.endpoint.renew(identity(served.config, after, served.smbios))
             self.listeners.accounts.put(served.config, after.settings.users)
-            self._list_users(served)
+            self.registry.list_users(served)
         if before.has_power and not after.has_power:
             self._end_sessions(served)
-            self._hide_redfish(served.bmc)
+            self.registry.hide_redfish(served.bmc)
         elif after.has_power and not before.has_power:
-            self._show_redfish(served)
+            self.registry.show_redfish(served)
         if self.events.asked:
             self.events.happened(served.bmc.uuid, happenings.of_runtime(served, before, after))
             if after.settings.users is not before.settings.users:
                 self._users_changed(served, before.settings.users, after.settings.users)
 
     def _users_changed(self, served: Served, before: Sequence[User], after: Sequence[User]) -> None:
-        numbered, here = self.listeners.accounts.numbered, partial(_is_at, served.bmc)
+        numbered, here = self.listeners.accounts.numbered, partial(is_at, served.bmc)
         had, have = (numbered(served.config, users) for users in (before, after))
         self._tasks.start(self.events.follow(here, had, have), name="follow users")
 
@@ -308,24 +295,6 @@ class BmcService:
     def _job_changed(self, job: Job) -> None:
         if self.events.asked:
             self.events.happened(job.system, [happenings.of_job(job)])
-
-    def _show_redfish(self, served: Served) -> None:
-        """Without AC power it answers nothing."""
-        self._list_users(served)
-        self.changes += 1
-        if served.aggregate.has_power:
-            self._redfish_at.setdefault(_redfish(served.bmc), set()).add(served.bmc.uuid)
-
-    def _hide_redfish(self, bmc: Bmc) -> None:
-        self.changes += 1
-        here = self._redfish_at.get(_redfish(bmc), set())
-        here.discard(bmc.uuid)
-        if not here:
-            self._redfish_at.pop(_redfish(bmc), None)
-
-    def _list_users(self, served: Served) -> None:
-        bmc, users = served.bmc, served.aggregate.runtime.settings.users
-        self._directory.put(bmc.uuid, _redfish(bmc), bmc.username, users)
 
     def set_fault(self, uuid: UUID, fault: Fault) -> None:
         """From now on this goes wrong. Raises `NotFound`."""
@@ -343,53 +312,19 @@ class BmcService:
 
     def faults(self, uuid: UUID) -> list[Fault]:
         """Those on demand that are not over."""
-        served = self._served.get(uuid)
+        served = self.registry.status(uuid)
         return served.faults.at(self.now) if served is not None and served.faults else []
 
     def status(self, uuid: UUID) -> Served | None:
-        return self._served.get(uuid)
-
-    def redfish_at(self, place: tuple[str, int]) -> AbstractSet[UUID]:
-        """BMCs that answer Redfish at this address and port; to be looked at, not kept."""
-        address, port = place
-        here: AbstractSet[UUID] = self._redfish_at.get(place, frozenset())
-        return here or self._redfish_at.get((_any(address), port), frozenset())
-
-    def endpoint(self, place: tuple[str, int]) -> tuple[str, int]:
-        """The address and port of BMCs that answer here, perhaps those of all addresses."""
-        return place if place in self._redfish_at else (_any(place[0]), place[1])
-
-    def users_at(self, place: tuple[str, int]) -> Mapping[Account, AbstractSet[UUID]]:
-        """Numbers and names of the users of BMCs that answer Redfish there, or would if they had
-        power, and the BMCs that have each; to be looked at, not kept.
-        """
-        address, port = place
-        return self._directory.at(*{(address, port), (_any(address), port)})
-
-    def having(self, name: str, endpoint: tuple[str, int]) -> int:
-        """How many of the BMCs there have a user of this name, as `users_at`."""
-        return self._directory.having(name, endpoint)
-
-    def _redfish_is_at(self, uuid: UUID, place: tuple[str, int]) -> bool:
-        served = self._served.get(uuid)
-        return served is not None and _is_at(served.bmc, place)
-
-    def all(self) -> Iterable[Served]:
-        return self._served.values()
-
-    def at(self, place: tuple[str, int]) -> Served | None:
-        """The BMC that answers IPMI at this address and port, while it can."""
-        address, port = place
-        served = self._by_endpoint.get(place) or self._by_endpoint.get((_any(address), port))
-        return served if served is not None and served.aggregate.answers else None
+        return self.registry.status(uuid)
 
     def is_served(self, bmc: Bmc) -> bool:
         """Whether this very shape is served now."""
-        served = self._served.get(bmc.uuid)
+        served = self.registry.status(bmc.uuid)
         return served is not None and served.bmc == bmc and self.listeners.serves(bmc)
 
     async def close(self) -> None:
-        for served in self._served.values():
+        for served in self.registry.all():
             if served.timer is not None:
                 served.timer.cancel()
         self._pdus.close()
@@ -399,7 +334,7 @@ class BmcService:
 
     def machine_event(self, event: MachineEvent) -> None:
         """Something happened to a machine."""
-        served = self._served.get(event.uuid)
+        served = self.registry.status(event.uuid)
         if served is not None:
             if event.smbios not in (None, served.smbios):
                 served.smbios = event.smbios
@@ -411,13 +346,13 @@ class BmcService:
 
     def host_seen(self, uuid: UUID, boot: str) -> None:
         """The host of a machine runs, and this is the id of its boot."""
-        served = self._served.get(uuid)
+        served = self.registry.status(uuid)
         if served is not None:
             self.feed(served, HostSeen(boot))
 
     async def boot_observed(self, uuid: UUID) -> None:
         """A machine that boots by script fetched what it shall boot."""
-        served = self._served.get(uuid)
+        served = self.registry.status(uuid)
         if served is not None:
             self.feed(served, BootObserved())
 
@@ -441,7 +376,7 @@ class BmcService:
         return await self._machines.key_databases(uuid)
 
     def _known(self, uuid: UUID) -> Served:
-        served = self._served.get(uuid)
+        served = self.registry.status(uuid)
         if served is None:
             raise NotFound(
                 f"no BMC is served for machine {uuid}", hint="`nospoon up` makes it again."
@@ -461,25 +396,6 @@ def _inventory(config: BmcConfig) -> Inventory:
         firmware=FIRMWARES[machine.firmware],
         adopted=bool(machine.adopted),
     )
-
-
-def _names(config: BmcConfig) -> set[str]:
-    return {config.node, config.machine.adopted} - {""}
-
-
-def _any(address: str) -> str:
-    """The address by which all of its family are listened on."""
-    return "::" if ":" in address else "0.0.0.0"  # noqa: S104  (somebody chose it)
-
-
-def _redfish(bmc: Bmc) -> tuple[str, int]:
-    return bmc.address, bmc.redfish_port
-
-
-def _is_at(bmc: Bmc, place: tuple[str, int]) -> bool:
-    """Whether it answers Redfish there, with AC power."""
-    address, port = place
-    return bmc.redfish_port == port and bmc.address in {address, _any(address)}
 
 
 def _seen(last: MachineEvent) -> MachineEvent:

@@ -27,11 +27,9 @@ from starlette.types import Receive, Scope, Send
 from nospoon.runtime import clock
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.bmcs.accounts import Accounts
-from nospoon.services.bmcs.redfish.http import errors, metadata, query
-from nospoon.services.bmcs.redfish.http.errors import RedfishError
+from nospoon.services.bmcs.redfish.http import query
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
-    ROOT,
     SAFE,
     Exchange,
     Handler,
@@ -46,6 +44,9 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.http.logins import account_of, needs_no_login
+from nospoon.services.bmcs.redfish.messages import errors, metadata
+from nospoon.services.bmcs.redfish.messages.errors import RedfishError
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import accounts as account_service
 from nospoon.services.bmcs.redfish.resources import (
     bios,
@@ -70,7 +71,7 @@ from nospoon.services.bmcs.redfish.resources.actions import (
 from nospoon.services.bmcs.redfish.resources.parts import PARTS
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.service import BmcService
+    from nospoon.services.bmcs.redfish.http.service import Service
 
 
 MOST_AT_ONCE = 512
@@ -99,7 +100,7 @@ class App:
     It finds its resources itself: a framework's routing took as long as the rest of an answer.
     """
 
-    def __init__(self, service: BmcService, accounts: Accounts) -> None:
+    def __init__(self, service: Service, accounts: Accounts) -> None:
         self._service, self._accounts = service, accounts
         self._in_progress: Counter[bytes] = Counter()
         """Requests of each account."""

@@ -23,9 +23,9 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.ports import RuntimeStore
 from nospoon.services.bmcs.redfish.events.delivery import Deliveries
-from nospoon.services.bmcs.redfish.http.exchange import ROOT
-from nospoon.services.bmcs.redfish.http.jobs import when
-from nospoon.services.bmcs.redfish.http.metadata import odata_type
+from nospoon.services.bmcs.redfish.messages.jobs import when
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 
 BEHIND = 256
 """Events that a stream may be behind; one that is further behind ends."""

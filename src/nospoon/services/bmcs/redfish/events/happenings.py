@@ -11,10 +11,10 @@ from nospoon.bmc.log import Kind, Record
 from nospoon.bmc.messages import Append, Erase
 from nospoon.bmc.runtime import Runtime
 from nospoon.runtime import clock
-from nospoon.services.bmcs.redfish.http.exchange import ROOT
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 
 if TYPE_CHECKING:
-    from nospoon.services.bmcs.redfish.http.jobs import Job
+    from nospoon.services.bmcs.redfish.messages.jobs import Job
     from nospoon.services.bmcs.served import Served
 
 MEANT = {

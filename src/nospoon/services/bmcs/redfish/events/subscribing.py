@@ -11,8 +11,8 @@ import msgspec
 
 from nospoon.bmc.events import PREFIXES, EventType, Filter, RetryPolicy, Subscription
 from nospoon.bmc.log import Severity
-from nospoon.services.bmcs.redfish.http import errors, uris
-from nospoon.services.bmcs.redfish.http.metadata import VERSIONS
+from nospoon.services.bmcs.redfish.messages import errors, uris
+from nospoon.services.bmcs.redfish.messages.metadata import VERSIONS
 
 MOST_ENTRIES, LARGEST = 64, 8192
 """Entries of each list of a subscription, and bytes of JSON of the whole."""

@@ -23,14 +23,15 @@ from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.slices import Slice
 from nospoon.services.bmcs.accounts import OPERATOR, Accounts, Place
-from nospoon.services.bmcs.redfish.http import errors
-from nospoon.services.bmcs.redfish.http.encoding import JSON, encoded, long_tag_of, tag_of
-from nospoon.services.bmcs.redfish.http.listings import BATCH, Rest, T, ordered
-from nospoon.services.bmcs.redfish.http.metadata import odata_type
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.encoding import JSON, encoded, long_tag_of, tag_of
+from nospoon.services.bmcs.redfish.messages.listings import BATCH, Rest, T, ordered
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 
 if TYPE_CHECKING:
+    from nospoon.services.bmcs.redfish.http.service import Service
     from nospoon.services.bmcs.served import Served
-    from nospoon.services.bmcs.service import BmcService
 
 PIECE = 64 << 10
 """Bytes of a long answer that are handed over at a time."""
@@ -50,7 +51,7 @@ class Exchange:
     """One request being answered: who asks. `account` b"": nobody who logged in."""
 
     request: Request
-    service: BmcService
+    service: Service
     accounts: Accounts
     account: bytes = b""
     username: str = ""
@@ -74,7 +75,7 @@ class Exchange:
     @property
     def place(self) -> Place:
         """The endpoint that was asked, of which there is one for all addresses of a wildcard."""
-        return self.service.endpoint(self.request.scope["server"])
+        return self.service.registry.endpoint(self.request.scope["server"])
 
     def served(self, system: str | None = None) -> Served:
         """The BMC that the path names, or that of this system, when this caller may see it."""
@@ -85,7 +86,7 @@ class Exchange:
             raise self._by_name(given) from None
         if str(uuid) != given.lower():  # there are other ways to write one (RFC 9562 §4)
             raise errors.not_found(self.path)
-        found = self.service.status(uuid)
+        found = self.service.registry.status(uuid)
         if found is None or not all(uuid in each for each in self._seen):
             raise errors.not_found(self.path)
         if self.request.method not in SAFE and not self._may_change(uuid):
@@ -99,7 +100,7 @@ class Exchange:
         """Where a node is that the path names, or whose machine is called so: sushy-emulator's
         clients may use names of machines (its AliasAccessError).
         """
-        found = [uuid for uuid in self.service.named(name) if self.sees(uuid)]
+        found = [uuid for uuid in self.service.registry.named(name) if self.sees(uuid)]
         if len(found) != 1:
             return errors.not_found(self.path)
         first, _, rest = self.path.partition(f"/{name}")
@@ -114,16 +115,16 @@ class Exchange:
 
     def check_awake(self) -> None:
         """A BMC with an address of its own answers nothing there while it restarts."""
-        here = self.service.redfish_at(self.request.scope["server"])
+        here = self.service.registry.redfish_at(self.request.scope["server"])
         if len(here) == 1:
-            served = self.service.status(next(iter(here)))
+            served = self.service.registry.status(next(iter(here)))
             if served is not None and served.aggregate.is_restarting:
                 raise errors.restarting()
 
     def _fail_on_demand(self, found: Served) -> None:
-        late = found.strike(HTTP_LATE, self.service.now)
+        late = found.strike(HTTP_LATE, self.service.effects.now)
         self.late = (found, late.seconds) if late is not None else self.late
-        fault = found.strike(HTTP, self.service.now)
+        fault = found.strike(HTTP, self.service.effects.now)
         if fault is not None:
             status = 500 if fault.kind is Kind.HTTP_500 else 503
             headers = {"Retry-After": f"{fault.seconds:.0f}"} if status == 503 else {}
@@ -147,7 +148,7 @@ class Exchange:
         return await self.service.listings.get(key, self._version, make)
 
     def _version(self) -> tuple[int, int]:
-        return self.accounts.changes, self.service.changes
+        return self.accounts.changes, self.service.registry.changes
 
     def sees(self, system: UUID) -> bool:
         """Whether this caller may see a system here."""
@@ -178,7 +179,7 @@ class Exchange:
         A BMC with an address of its own is seen there only, and alone.
         """
         own = self.accounts.systems(self.account)
-        return own, self.service.redfish_at(self.request.scope["server"])
+        return own, self.service.registry.redfish_at(self.request.scope["server"])
 
     async def begin(self) -> None:
         """Before any work: much of it at a time is done in several turns of the loop.
@@ -497,9 +498,6 @@ def member(make: Callable[[Served, str], dict[str, Any] | None]) -> Handler:
 
 def _others(exchange: Exchange) -> dict[str, str]:
     return {key: value for key, value in exchange.request.path_params.items() if key != "id"}
-
-
-ROOT = "/redfish/v1"
 
 
 def ref(path: str) -> dict[str, str]:

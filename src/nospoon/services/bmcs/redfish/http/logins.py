@@ -18,8 +18,8 @@ from socket import gethostname
 from nospoon.errors import Conflict
 from nospoon.model.addresses import peer_key
 from nospoon.runtime import clock
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import Exchange
+from nospoon.services.bmcs.redfish.messages import errors
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.%]+\]|[^:\[\]]+)(:[0-9]*)?")
 LONGEST = 72
@@ -61,7 +61,7 @@ def _count_guess(exchange: Exchange, username: str, password: str, *, needs_none
     because some need no login.
     """
     accounts, place = exchange.accounts, exchange.place
-    having = exchange.service.having(username, place)
+    having = exchange.service.registry.having(username, place)
     if having > 1 or (having and needs_none and not accounts.all_are_open(place)):
         pair, now = accounts.pair(0, username, password), clock.monotonic()
         accounts.guesses.failed(place, _source(exchange), username, pair, now=now)
@@ -84,7 +84,7 @@ async def _is_guess(exchange: Exchange, account: bytes, username: str) -> bool:
     """
     accounts, place = exchange.accounts, exchange.place
     bmc = accounts.untried(account, place)
-    if bmc is None or exchange.service.having(username, place) < 2:
+    if bmc is None or exchange.service.registry.having(username, place) < 2:
         return False
     await _wait(accounts.guesses.queue_user(place, bmc, username, now=clock.monotonic()))
     if accounts.untried(account, place) is not None:

@@ -12,7 +12,7 @@ import msgspec
 
 from nospoon.runtime.joined import Joined
 from nospoon.runtime.limited_http import INVALID, LimitedHttp
-from nospoon.services.bmcs.redfish.http import errors
+from nospoon.services.bmcs.redfish.messages import errors
 
 # A match begins at the first character of a token only, and gives none of it back: strangers send
 # what this looks through, and no other thread runs meanwhile.

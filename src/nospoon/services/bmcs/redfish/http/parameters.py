@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nospoon.services.bmcs.redfish.http.errors import RedfishError, told
+from nospoon.services.bmcs.redfish.messages.errors import RedfishError, told
 
 HIDDEN = "…"
 

@@ -14,7 +14,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import urlencode
 
-from nospoon.services.bmcs.redfish.http import errors, filters
+from nospoon.services.bmcs.redfish.http import filters
+from nospoon.services.bmcs.redfish.messages import errors
 
 PAGE = 200
 MAX_LEVELS = 3

@@ -17,8 +17,8 @@ from nospoon.bmc import events
 from nospoon.bmc.events import EventType, Happening, Message
 from nospoon.bmc.log import Severity
 from nospoon.runtime import clock
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.messages import errors
 
 LARGEST = 4096
 """Bytes of JSON of an event that a client makes up: each subscription may keep many of them."""

@@ -32,11 +32,9 @@ from nospoon.bmc.messages import Answer, SettingsRequested
 from nospoon.bmc.users import ADMINISTRATOR, LAST, OWNER, User
 from nospoon.errors import Conflict
 from nospoon.services.bmcs.accounts import LEAST_PRIVILEGE, OPERATOR
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
     OK,
-    ROOT,
     Exchange,
     Resource,
     check_match,
@@ -46,6 +44,8 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     respond,
     tagged,
 )
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _is_administrator(exchange: Exchange) -> bool:
 
 
 def _systems(exchange: Exchange) -> list[Served]:
-    found = (exchange.service.status(each) for each in exchange.systems())
+    found = (exchange.service.registry.status(each) for each in exchange.systems())
     return [each for each in found if each is not None]
 
 
@@ -137,7 +137,7 @@ async def _seen(exchange: Exchange) -> list[Account]:
 
 
 def _at(exchange: Exchange) -> Mapping[Account, AbstractSet[UUID]]:
-    return exchange.service.users_at(exchange.request.scope["server"])
+    return exchange.service.registry.users_at(exchange.request.scope["server"])
 
 
 async def _known(exchange: Exchange) -> dict[str, Account]:
@@ -174,7 +174,7 @@ async def _one(exchange: Exchange) -> _Account:
     rows = []
     for uuid in exchange.systems() & _at(exchange).get((number, name), frozenset()):
         await exchange.rest()
-        served = exchange.service.status(uuid)
+        served = exchange.service.registry.status(uuid)
         user = _user(served, number) if served is not None else None
         if served is not None and user is not None and user.name == name:
             rows.append((served, user))

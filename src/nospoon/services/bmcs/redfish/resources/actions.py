@@ -22,14 +22,14 @@ from nospoon.bmc.messages import (
 )
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerPolicy
-from nospoon.services.bmcs.redfish.http import errors, uris
 from nospoon.services.bmcs.redfish.http.exchange import CLOCK
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.messages import errors, uris
 from nospoon.services.bmcs.redfish.resources import resources as shown
 
 if TYPE_CHECKING:
+    from nospoon.services.bmcs.redfish.http.service import Service
     from nospoon.services.bmcs.served import Served
-    from nospoon.services.bmcs.service import BmcService
 
 STATUSES: Mapping[Verdict, int] = {
     Verdict.BUSY: 503,
@@ -73,7 +73,7 @@ def done(answer: Answer) -> None:
         raise errors.general(status, answer.reason or str(answer.verdict), headers=headers)
 
 
-async def reset_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+async def reset_system(service: Service, served: Served, body: dict[str, Any]) -> None:
     """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
     kind = RESET.read(body).get("ResetType", "ForceRestart")
     asked = PowerRequested(
@@ -82,26 +82,26 @@ async def reset_system(service: BmcService, served: Served, body: dict[str, Any]
     done(await service.ask(served, lambda ticket: replace(asked, ticket=ticket)))
 
 
-async def reset_manager(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+async def reset_manager(service: Service, served: Served, body: dict[str, Any]) -> None:
     """Manager.Reset: the BMC restarts, its machine goes on."""
     RESET_MANAGER.read(body)
     done(await service.ask(served, RestartRequested))
 
 
-async def reset_to_defaults(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+async def reset_to_defaults(service: Service, served: Served, body: dict[str, Any]) -> None:
     """Manager.ResetToDefaults: settings are as they were made, and the BMC restarts."""
     defaults = shown.MANAGER_DEFAULTS[TO_DEFAULTS.read(body)["ResetType"]]
     done(await service.ask(served, lambda ticket: RestartRequested(ticket, defaults)))
 
 
-async def patch_system(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+async def patch_system(service: Service, served: Served, body: dict[str, Any]) -> None:
     """Check everything first, then change."""
     refuse_others(body, (*LIGHTS, "Boot", "AssetTag", _POLICY), partial(shown.system, served))
     await _change(service, served, [*_boot(served, body), *_settings(served, body), *_light(body)])
 
 
 async def patch_manager(
-    service: BmcService, served: Served, body: dict[str, Any], known: Mapping[str, Any]
+    service: Service, served: Served, body: dict[str, Any], known: Mapping[str, Any]
 ) -> None:
     """`known`: how it looks. Its clock is that of the SEL (IPMI 2.0 §31.11), which has room for a
     time until 2106.
@@ -132,7 +132,7 @@ def _time(value: Any) -> float:
     return unix
 
 
-async def _change(service: BmcService, served: Served, wanted: Iterable[_Change]) -> None:
+async def _change(service: Service, served: Served, wanted: Iterable[_Change]) -> None:
     """All in one step, so that nobody else's change is lost; durable when this returns."""
 
     def asked(event: _Change) -> asyncio.Future[Answer]:
@@ -142,7 +142,7 @@ async def _change(service: BmcService, served: Served, wanted: Iterable[_Change]
         done(answer)
 
 
-async def patch_chassis(service: BmcService, served: Served, body: dict[str, Any]) -> None:
+async def patch_chassis(service: Service, served: Served, body: dict[str, Any]) -> None:
     """Its light and its tag are those of its system."""
     refuse_others(body, (*LIGHTS, "AssetTag"), partial(shown.chassis, served))
     await _change(service, served, [*_settings(served, body), *_light(body)])

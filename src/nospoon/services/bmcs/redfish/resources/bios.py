@@ -23,10 +23,8 @@ from nospoon.bmc.bios import (
 )
 from nospoon.bmc.messages import BiosRequested
 from nospoon.model.cluster import Firmware
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
-    ROOT,
     Exchange,
     Resource,
     check_match,
@@ -35,8 +33,10 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     resource,
     tagged,
 )
-from nospoon.services.bmcs.redfish.http.jobs import when
 from nospoon.services.bmcs.redfish.http.parameters import Action
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.jobs import when
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import secure_boot
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
 

@@ -21,10 +21,8 @@ from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.errors import Conflict, UsageError
 from nospoon.runtime.tls import Key
 from nospoon.services.bmcs.certificates import Wanted
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
-    ROOT,
     Exchange,
     Resource,
     linked,
@@ -35,8 +33,10 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     respond,
     tagged,
 )
-from nospoon.services.bmcs.redfish.http.jobs import when
 from nospoon.services.bmcs.redfish.http.parameters import HIDDEN, Action, Parameter
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.jobs import when
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import RETRY_AFTER
 from nospoon.services.bmcs.served import bind_address
 
@@ -115,7 +115,7 @@ async def _locations(exchange: Exchange) -> Response:
     path = f"{SERVICE}/CertificateLocations"
 
     def names(system: str) -> list[str]:
-        found = exchange.service.status(UUID(system))
+        found = exchange.service.registry.status(UUID(system))
         return [f"{system}/{_TAIL}"] if found is not None and found.bmc.tls else []
 
     def empty(count: int) -> dict[str, Any]:

@@ -26,11 +26,10 @@ from nospoon.services.bmcs.accounts import OPERATOR
 from nospoon.services.bmcs.redfish.events import subscribing
 from nospoon.services.bmcs.redfish.events.events import Stream, Wants
 from nospoon.services.bmcs.redfish.events.streaming import sent
-from nospoon.services.bmcs.redfish.http import errors, filters, query, submitted
+from nospoon.services.bmcs.redfish.http import filters, query, submitted
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
     OK,
-    ROOT,
     Exchange,
     Resource,
     check_match,
@@ -41,6 +40,8 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.http.parameters import Action
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import refuse_others
 
 SERVICE = "EventService"

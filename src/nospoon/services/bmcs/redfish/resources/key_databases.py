@@ -15,9 +15,7 @@ from starlette.responses import Response
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Firmware
 from nospoon.model.secure_boot import KeyDatabase, Signature
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
-    ROOT,
     Exchange,
     Resource,
     collection,
@@ -25,6 +23,8 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     resource,
     tagged,
 )
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.certificate_service import certificate
 
 X509 = "EFI_CERT_X509_GUID"
@@ -39,7 +39,7 @@ async def _databases(exchange: Exchange) -> tuple[str, Mapping[str, KeyDatabase]
     if served.config.machine.firmware is Firmware.BIOS:
         raise errors.not_found(exchange.path)
     try:
-        found = await exchange.service.key_databases(served.bmc.uuid)
+        found = await exchange.service.machines.key_databases(served.bmc.uuid)
     except NospoonError as error:
         raise errors.of(error) from None
     return f"Systems/{served.bmc.uuid}/SecureBoot/{DATABASES}", {each.name: each for each in found}

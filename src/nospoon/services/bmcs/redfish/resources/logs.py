@@ -8,19 +8,19 @@ from starlette.responses import Response
 
 from nospoon.bmc.log import CAPACITY, Record
 from nospoon.bmc.messages import LogEraseRequested
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
     CLOCK,
     ODATA,
     OK,
-    ROOT,
     Exchange,
     etag,
     ref,
     resource,
 )
-from nospoon.services.bmcs.redfish.http.jobs import when
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.jobs import when
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done
 from nospoon.services.bmcs.redfish.resources.sel import decoded
 

@@ -13,16 +13,10 @@ from starlette.responses import Response
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.errors import Obstacle, Unfetchable
-from nospoon.services.bmcs.redfish.http import errors, uris
-from nospoon.services.bmcs.redfish.http.exchange import (
-    OK,
-    ROOT,
-    Exchange,
-    check_match,
-    resource,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.exchange import OK, Exchange, check_match, resource, tagged
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.messages import errors, uris
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
 

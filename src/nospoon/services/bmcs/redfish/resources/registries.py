@@ -13,9 +13,7 @@ from typing import Any
 from starlette.responses import Response
 
 from nospoon.bmc.bios import REGISTRY as BIOS_ATTRIBUTES
-from nospoon.services.bmcs.redfish.http import errors, metadata
 from nospoon.services.bmcs.redfish.http.exchange import (
-    ROOT,
     Exchange,
     Resource,
     collection,
@@ -24,6 +22,8 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     respond,
     tagged,
 )
+from nospoon.services.bmcs.redfish.messages import errors, metadata
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import bios
 
 PUBLISHED = "https://redfish.dmtf.org/registries"

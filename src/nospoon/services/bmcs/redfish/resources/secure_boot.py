@@ -15,10 +15,8 @@ from starlette.responses import Response
 from nospoon.bmc.messages import SecureBootRequested
 from nospoon.bmc.secure_boot import SecureBoot
 from nospoon.model.cluster import Firmware
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
-    ROOT,
     Exchange,
     Resource,
     check_match,
@@ -28,6 +26,8 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.resources.resources import has_secure_boot
 

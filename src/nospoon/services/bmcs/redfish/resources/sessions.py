@@ -8,10 +8,8 @@ from starlette.responses import Response
 
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import RedfishSession
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
-    ROOT,
     Exchange,
     Resource,
     check_match,
@@ -20,8 +18,10 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     respond,
     tagged,
 )
-from nospoon.services.bmcs.redfish.http.listings import ordered
 from nospoon.services.bmcs.redfish.http.logins import account_of
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.listings import ordered
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import resources as shown
 
 SESSIONS = "SessionService/Sessions"

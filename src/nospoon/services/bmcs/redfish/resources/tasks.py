@@ -6,11 +6,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
     OK,
-    ROOT,
     Exchange,
     Resource,
     collection,
@@ -20,8 +18,10 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     respond,
     tagged,
 )
-from nospoon.services.bmcs.redfish.http.jobs import Job, when
-from nospoon.services.bmcs.redfish.http.listings import BATCH
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.jobs import Job, when
+from nospoon.services.bmcs.redfish.messages.listings import BATCH
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 
 TASKS = "TaskService/Tasks"
 MONITORS = "TaskService/TaskMonitors"

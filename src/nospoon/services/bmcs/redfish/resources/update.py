@@ -17,10 +17,8 @@ from starlette.responses import Response
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SoftwareRequested
 from nospoon.bmc.software import Component, Software, installed, staged
-from nospoon.services.bmcs.redfish.http import errors, uris
 from nospoon.services.bmcs.redfish.http.exchange import (
     OK,
-    ROOT,
     Exchange,
     Resource,
     listed,
@@ -29,6 +27,8 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.messages import errors, uris
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
 from nospoon.services.bmcs.redfish.resources.actions import done
 from nospoon.services.bmcs.redfish.resources.media import on_demand
@@ -36,8 +36,8 @@ from nospoon.services.bmcs.redfish.resources.resources import software_version
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.ports import Media
+    from nospoon.services.bmcs.redfish.http.service import Service
     from nospoon.services.bmcs.served import Served
-    from nospoon.services.bmcs.service import BmcService
 
 ABOUT = {Component.BMC: "nospoon's BMC", Component.BIOS: "the machine's firmware"}
 INVENTORY = "UpdateService/FirmwareInventory"
@@ -176,7 +176,7 @@ def _target(target: object) -> tuple[str, Component]:
 
 
 async def _update(
-    service: BmcService,
+    service: Service,
     media: Media,
     machines: list[Served],
     *,
@@ -202,7 +202,7 @@ async def _update(
         await _install(service, served, after)
 
 
-async def _install(service: BmcService, served: Served, after: Software) -> None:
+async def _install(service: Service, served: Served, after: Software) -> None:
     done(await service.ask(served, lambda ticket: SoftwareRequested(after, ticket)))
 
 

@@ -15,11 +15,9 @@ from starlette.responses import Response
 
 from nospoon.bmc.messages import VolumesRequested
 from nospoon.model.volumes import AddedVolume
-from nospoon.services.bmcs.redfish.http import errors
 from nospoon.services.bmcs.redfish.http.exchange import (
     ODATA,
     OK,
-    ROOT,
     Exchange,
     Resource,
     check_match,
@@ -29,6 +27,8 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     respond,
     tagged,
 )
+from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.resources.hardware import (
     CONTROLLER,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from nospoon.services.bmcs.redfish.http.listings import BATCH, Rest
+from nospoon.services.bmcs.redfish.messages.listings import BATCH, Rest
 
 JSON = msgspec.json.Encoder()
 _HASHED = 1 << 18

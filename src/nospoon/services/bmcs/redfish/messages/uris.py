@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+ROOT = "/redfish/v1"
+"""Of the service (DSP0266 §6.3)."""
 SCHEMES = ("http", "https")
 SHAPE = "http://HOST… or https://HOST…, without blanks, at most 8,000 characters"
 LONGEST = 8000

@@ -13,7 +13,7 @@ from nospoon.errors import NospoonError
 from nospoon.runtime import clock
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.bmcs.redfish.http import errors
+from nospoon.services.bmcs.redfish.messages import errors
 
 log = RateLimitedLog()
 LOGGED = 500

@@ -1,0 +1,1 @@
+"""What answers and events are made of: errors, types, URIs, jobs, long lists."""
