@@ -1,4 +1,4 @@
-"""scripts/setup, as far as it can be run without installing anything."""
+"""scripts/setup and scripts/demo, as far as they run without installing or starting anything."""
 
 from __future__ import annotations
 
@@ -26,3 +26,43 @@ def test_setup_waits_for_another_apt(tmp_path: Path) -> None:
     update, install = (tmp_path / "calls").read_text().splitlines()
     assert update == "-o DPkg::Lock::Timeout=300 update -q"
     assert install.startswith("-o DPkg::Lock::Timeout=300 install -q -y ")
+
+
+def test_setup_asks_for_no_password_where_sudo_needs_none(tmp_path: Path) -> None:
+    """`sudo -v` asks unless all rules of the user are NOPASSWD (verifypw in sudoers(5)). Users of
+    cloud images have such a rule and no password, but are in group `sudo` as well, which has none.
+    """
+    tools = {"id": "echo 1000", "sudo": '[ "$1" = -v ] && exit 1; [ "$1" = -n ] && shift; "$@"'}
+    for name, does in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    script = (ROOT / "scripts/setup").read_text()
+    begin, end = script.index("as_root() {"), script.index("install_packages() {")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail; {script[begin:end]}as_root echo done"],
+        env={**os.environ, "PATH": path}, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_the_demo_keeps_its_settings_under_sudo(tmp_path: Path) -> None:
+    """As `NOSPOON_BOOT_PORT=18069 make demo`, which the daemon's own error advises."""
+    tools = {"id": "echo 1000", "sudo": 'printf "%s\\n" "$@"'}
+    for name, does in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    script = tmp_path / "scripts/demo"
+    script.parent.mkdir()
+    script.write_text((ROOT / "scripts/demo").read_text())
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for name in tools:
+        (tmp_path / ".venv/bin" / name).symlink_to(tmp_path / name)
+    given = {"NOSPOON_BOOT_PORT": "18069", "NOSPOON_POOL_DIR": "/srv/my pools"}
+    done = subprocess.run(
+        ["bash", str(script)],
+        env={**os.environ, **given}, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert {"NOSPOON_BOOT_PORT=18069", "NOSPOON_POOL_DIR=/srv/my pools"} <= {
+        *done.stdout.splitlines()
+    }, done.stdout + done.stderr
