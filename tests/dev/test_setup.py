@@ -66,3 +66,26 @@ def test_the_demo_keeps_its_settings_under_sudo(tmp_path: Path) -> None:
     assert {"NOSPOON_BOOT_PORT=18069", "NOSPOON_POOL_DIR=/srv/my pools"} <= {
         *done.stdout.splitlines()
     }, done.stdout + done.stderr
+
+
+def test_the_demo_ends_where_a_node_does_not_power_on(tmp_path: Path) -> None:
+    """An accepted power-on may fail later, such as in a container without writable cgroups."""
+    off = 'echo "Chassis Power is off"'
+    row = "echo node-0 127.0.0.1:6230 admin x"
+    tools = {
+        "id": "echo 0", "ipmitool": off, "sleep": "", "cat": "",
+        "nospoon": f'case "$1" in bmc) {row};; status) echo "node-0 why it failed";; esac',
+    }  # fmt: skip
+    script = tmp_path / "scripts/demo"
+    script.parent.mkdir()
+    script.write_text((ROOT / "scripts/demo").read_text())
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for name, does in tools.items():
+        (tmp_path / ".venv/bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / ".venv/bin" / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(script)], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "node-0 is off after a minute" in done.stderr
+    assert "why it failed" in done.stderr
