@@ -35,6 +35,34 @@ def test_systemd_finds_nothing_wrong_with_the_units(uid: int, tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_units_name_a_python_and_a_socket_whose_paths_need_quotes(tmp_path: Path) -> None:
+    """As in `~/My projects/100%/nospoon/.venv/bin/python`."""
+    analyze = shutil.which("systemd-analyze")
+    assert analyze is not None
+    place = tmp_path / "My projects" / "100%n"
+    place.mkdir(parents=True)
+    python = place / "python"
+    python.symlink_to(sys.executable)
+    known = settings_for({"HOME": str(place), "NOSPOON_RUNTIME_DIR": str(place)}, uid=1000)
+    texts = units_for(known, {"HOME": str(place)}, python=str(python)).texts()
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    command = [analyze, "verify", "--man=no", *(str(tmp_path / name) for name in texts)]
+    done = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    quoted = str(place).replace("%", "%%")
+    assert f"\nListenStream={quoted}/nospoond.sock\n" in texts[SOCKET]
+    assert f'\nExecStart="{quoted}/python" -m nospoon.daemon.main\n' in texts[SERVICE]
+
+
+def test_the_service_has_the_runtime_directory_of_its_socket(tmp_path: Path) -> None:
+    """Else it would listen elsewhere, and commands at systemd's socket would wait for ever."""
+    known = settings_for({"NOSPOON_RUNTIME_DIR": str(tmp_path)}, uid=0)
+    texts = units_for(known, {}).texts()
+    assert f"\nListenStream={tmp_path}/nospoond.sock\n" in texts[SOCKET]
+    assert f'\nEnvironment="NOSPOON_RUNTIME_DIR={tmp_path}"\n' in texts[SERVICE]
+
+
 def test_the_systems_daemon_starts_when_addresses_of_bmcs_can_be_there(tmp_path: Path) -> None:
     """After= alone orders what something else pulls in (systemd.special(7))."""
     service = units_for(settings(0, tmp_path), {"HOME": str(tmp_path)}).texts()[SERVICE]

@@ -45,8 +45,9 @@ After={after}
 {wants}
 [Service]
 Type=notify
-ExecStart={python} -m nospoon.daemon.main
+ExecStart="{python}" -m nospoon.daemon.main
 ExecReload=/bin/kill -HUP $MAINPID
+Environment="NOSPOON_RUNTIME_DIR={runtime}"
 EnvironmentFile=-{environment}
 Restart=on-failure
 RestartSec=2
@@ -71,6 +72,7 @@ class Units:
     directory: Path
     environment: Path
     system: bool
+    python: str
 
     def texts(self) -> Mapping[str, str]:
         """File name -> content."""
@@ -80,13 +82,15 @@ class Units:
             socket_unit=SOCKET,
             after=" ".join(after),
             wants="Wants=network-online.target\n" if self.system else "",
-            python=sys.executable,
-            environment=self.environment,
+            python=_escaped(self.python),
+            runtime=_escaped(str(self.settings.runtime)),
+            environment=_escaped(str(self.environment)),
             watchdog=WATCHDOG_SECONDS,
             start=START_SECONDS,
             target="multi-user.target" if self.system else "default.target",
         )
-        return {SERVICE: service, SOCKET: _SOCKET.format(socket=self.settings.socket)}
+        socket = _escaped(str(self.settings.socket))
+        return {SERVICE: service, SOCKET: _SOCKET.format(socket=socket)}
 
     def are_installed(self) -> bool:
         return (self.directory / SERVICE).exists()
@@ -124,7 +128,14 @@ class Units:
         return self.system or (Path(f"/run/user/{os.getuid()}") / "systemd").is_dir()
 
 
-def units_for(settings: Settings, environment: Mapping[str, str]) -> Units:
+def _escaped(path: str) -> str:
+    """As a value of a unit, in quotes or without: `%` begins a specifier there (systemd.unit(5))."""
+    return path.replace("%", "%%")
+
+
+def units_for(
+    settings: Settings, environment: Mapping[str, str], *, python: str = sys.executable
+) -> Units:
     """The units of the daemon with these settings."""
     if settings.privileged:
         places = Path("/etc/systemd/system"), Path("/etc/default/nospoon")
@@ -132,4 +143,4 @@ def units_for(settings: Settings, environment: Mapping[str, str]) -> Units:
         home = Path(environment.get("HOME") or Path.home())
         config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
         places = config / "systemd/user", config / "nospoon/environment"
-    return Units(settings, *places, system=settings.privileged)
+    return Units(settings, *places, system=settings.privileged, python=python)

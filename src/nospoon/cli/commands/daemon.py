@@ -84,6 +84,7 @@ def install() -> None:
     if connect.answers(units.settings.socket):
         _stop(Client(units.settings.socket))
     units.systemctl("enable", "--now", SOCKET, SERVICE)
+    warn_of_ignored(Client(units.settings.socket), os.environ, units)
     if units.system:
         echo(f"{SERVICE} runs, and starts with the machine", err=True)
         return
