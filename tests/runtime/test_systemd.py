@@ -14,6 +14,7 @@ import pytest
 
 from nospoon.api.client import Client
 from nospoon.cli.units import SERVICE, SOCKET, units_for
+from nospoon.errors import NospoonError, UsageError
 from nospoon.runtime.systemd import feed_watchdog
 from nospoon.settings import Settings, settings_for
 
@@ -69,6 +70,67 @@ def test_the_systems_daemon_starts_when_addresses_of_bmcs_can_be_there(tmp_path:
     assert "\nWants=network-online.target\n" in service
     mine = units_for(settings(1000, tmp_path), {"HOME": str(tmp_path)}).texts()[SERVICE]
     assert "network-online" not in mine, "a user's manager has no such target"
+
+
+FAILING = '{"error": "TCP port 8069 is taken. Set it.", "event": "cannot start", "level": "error"}'
+
+
+def systemd_in(directory: Path, *, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`systemctl` and `journalctl` of a systemd whose service is in this state and cannot start."""
+    tools = {
+        "systemctl": f'case "$*" in *show*) echo {state};; *) echo failed. >&2; exit 1;; esac',
+        "journalctl": f"cat <<'END'\n{FAILING}\nMain process exited\nEND",
+    }
+    for name, does in tools.items():
+        (directory / name).write_text(f"#!/bin/sh\n{does}\n")
+        (directory / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("state", ["auto-restart", "failed"])
+def test_a_service_that_fails_again_and_again_is_not_waited_for(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd listens for it, so a request would wait for its whole deadline."""
+    systemd_in(tmp_path, state=state, monkeypatch=monkeypatch)
+    units = units_for(settings(0, tmp_path), {"HOME": str(tmp_path)})
+    with pytest.raises(NospoonError) as caught:
+        units.wait_until_started()
+    assert str(caught.value) == (
+        "the daemon does not start: TCP port 8069 is taken. Set it. Its log: "
+        "`journalctl --unit nospoond.service`. Its settings are in /etc/default/nospoon."
+    )
+    with pytest.raises(NospoonError, match="the daemon does not start: TCP port 8069 is taken"):
+        units.start()
+
+
+@pytest.mark.parametrize("state", ["running", "dead"])
+def test_a_service_that_runs_or_that_a_request_starts_is_used(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd_in(tmp_path, state=state, monkeypatch=monkeypatch)
+    units_for(settings(1000, tmp_path), {"HOME": str(tmp_path)}).wait_until_started()
+
+
+def test_install_names_settings_that_the_service_would_not_have(tmp_path: Path) -> None:
+    environment = {
+        "HOME": str(tmp_path), "NOSPOON_BOOT_PORT": "18069", "NOSPOON_POOL_DIR": "/srv/my pools",
+        "NOSPOON_DATABASE": "postgresql://nospoon:secret@db/it", "NOSPOON_RUNTIME_DIR": "/run/x",
+    }  # fmt: skip
+    units = units_for(settings_for(environment, uid=1000), environment)
+    with pytest.raises(UsageError) as caught:
+        units.require_settings(environment)
+    assert caught.value.message == (
+        "the service would not have this command's NOSPOON_BOOT_PORT, NOSPOON_DATABASE, "
+        "NOSPOON_POOL_DIR"
+    )
+    assert str(tmp_path / ".config/nospoon/environment") in caught.value.hint
+    units.environment.parent.mkdir(parents=True)
+    units.environment.write_text(
+        "# kept\nNOSPOON_BOOT_PORT=18069\nNOSPOON_POOL_DIR='/srv/my pools'\n"
+        "NOSPOON_DATABASE=postgresql://nospoon:secret@db/it\n"
+    )
+    units.require_settings(environment)
 
 
 def test_a_users_units_are_written_and_removed(tmp_path: Path) -> None:

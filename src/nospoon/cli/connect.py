@@ -11,7 +11,7 @@ from pathlib import Path
 from nospoon.api.client import Client
 from nospoon.cli.echo import echo
 from nospoon.cli.ignored import warn_of_ignored
-from nospoon.cli.units import SERVICE, units_for
+from nospoon.cli.units import Units, units_for
 from nospoon.errors import Forbidden, NospoonError
 from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_for
 
@@ -41,9 +41,21 @@ def running_client(system: Path = SYSTEM_SOCKET) -> Client | None:
     settings = current_settings()
     for path in _candidates(settings, system):
         mine = path == settings.socket
-        if answers(path) and (mine or not _refusal(path)):
+        if not answers(path):
+            continue
+        units = _units_at(path, settings)
+        if units.are_installed() and units.manager_runs():
+            units.wait_until_started()
+        if mine or not _refusal(path):
             return Client(path)
     return None
+
+
+def _units_at(path: Path, settings: Settings) -> Units:
+    """Of the daemon at this socket: this user's own, else root's."""
+    if path == settings.socket:
+        return units_for(settings, os.environ)
+    return units_for(settings_for({}, uid=0), {})
 
 
 def _refusal(path: Path) -> str:
@@ -90,7 +102,7 @@ def start(settings: Settings) -> None:
     units = units_for(settings, os.environ)
     if units.are_installed() and units.manager_runs():
         echo("Starting the daemon.", err=True)
-        units.systemctl("start", SERVICE)
+        units.start()
         return
     echo(f"Starting the daemon; its log is {settings.log_file}.", err=True)
     make_directory(settings.state, 0o711)

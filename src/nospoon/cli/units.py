@@ -7,21 +7,30 @@ written: `nospoon` starts the daemon itself there.
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nospoon.errors import MissingTool, NospoonError
-from nospoon.settings import Settings
+from nospoon.errors import MissingTool, NospoonError, UsageError
+from nospoon.settings import TABLE, Settings
 
 SERVICE, SOCKET = "nospoond.service", "nospoond.socket"
 WATCHDOG_SECONDS = 60
 """The event loop must report within this time; it does so twice as often."""
 START_SECONDS = 300
+SOCKETS_DIRECTORY = "NOSPOON_RUNTIME_DIR"
+"""The setting that the units themselves have."""
+STARTING = ("start-pre", "start", "start-post")
+FAILED = ("auto-restart", "failed")
+"""States of a service in systemd (`systemctl --state=help`). It may try the first of them again."""
+LOOK_SECONDS = 0.2
 RUNNING = Path("/run/systemd/system")
 """Exists exactly where systemd is the init (sd_booted(3))."""
 
@@ -110,16 +119,93 @@ class Units:
         for name in self.texts():
             (self.directory / name).unlink(missing_ok=True)
 
-    def systemctl(self, *argv: str) -> None:
-        """Run systemctl for this manager. Raises `NospoonError` with what it says."""
+    def require_settings(self, environment: Mapping[str, str]) -> None:
+        """Raises `UsageError` that names settings of this command which the service, whose
+        environment systemd makes, would not have.
+        """
+        given = {
+            each.variable: text
+            for each in TABLE
+            if each.variable != SOCKETS_DIRECTORY and (text := environment.get(each.variable))
+        }
+        kept = self._kept_settings() if given else {}
+        lacking = sorted(name for name, text in given.items() if kept.get(name) != text)
+        if lacking:
+            raise UsageError(
+                f"the service would not have this command's {', '.join(lacking)}",
+                hint=f"Write NAME=VALUE for each into {self.environment}, or unset it.",
+            )
+
+    def _kept_settings(self) -> Mapping[str, str]:
+        """What the environment file gives the service (EnvironmentFile= in systemd.exec(5))."""
+        try:
+            text = self.environment.read_text()
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise NospoonError(f"cannot read {self.environment}: {error}") from error
+        lines = [each.strip().partition("=") for each in text.splitlines()]
+        return {name.strip(): _unquoted(value.strip()) for name, _, value in lines}
+
+    def start(self) -> None:
+        """Start the service and wait until it is ready. Raises `NospoonError` with its reason."""
+        try:
+            self.systemctl("start", SERVICE)
+        except MissingTool:
+            raise
+        except NospoonError as error:
+            raise self._failure() from error
+
+    def wait_until_started(self) -> None:
+        """Return once the service does not start just now: it runs, or the first request at its
+        socket starts it. Raises `NospoonError` when it failed: systemd listens all the same, and no
+        request would be answered.
+        """
+        while (state := self._state()) in STARTING:
+            time.sleep(LOOK_SECONDS)
+        if state in FAILED:
+            raise self._failure()
+
+    def _state(self) -> str:
+        return self.systemctl("show", "--property=SubState", "--value", SERVICE).strip()
+
+    def _failure(self) -> NospoonError:
+        journal = f"journalctl{'' if self.system else ' --user'} --unit {SERVICE}"
+        reason = self._reason(journal.split())
+        return NospoonError(
+            f"the daemon does not start{f': {reason}' if reason else ''}",
+            hint=f"Its log: `{journal}`. Its settings are in {self.environment}.",
+        )
+
+    def _reason(self, journal: list[str]) -> str:
+        """What the daemon logged last before it ended, if this user may read that."""
+        command = [*journal, "--lines=40", "--output=cat", "--no-pager", "--quiet"]
+        try:
+            done = subprocess.run(command, text=True, capture_output=True, check=False)
+        except OSError:
+            return ""
+        for line in reversed(done.stdout.splitlines()):
+            if line.startswith("nospoond: "):
+                return line.removeprefix("nospoond: ")
+            if line.startswith("{") and '"cannot start"' in line:
+                return str(json.loads(line).get("error", ""))
+        return ""
+
+    def systemctl(self, *argv: str) -> str:
+        """Run systemctl for this manager; returns its output. Raises `NospoonError` with what it
+        says.
+        """
         program = shutil.which("systemctl")
         if program is None:
             raise MissingTool("systemctl is not installed", hint="Install the package systemd.")
         command = [program, *([] if self.system else ["--user"]), *argv]
-        done = subprocess.run(command, text=True, capture_output=True, check=False)
+        # The manager's bus is there. Shells of su and `sudo -u` lack the variable.
+        environment = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ}
+        done = subprocess.run(command, text=True, capture_output=True, check=False, env=environment)
         if done.returncode:
             said = (done.stderr or done.stdout).strip()
             raise NospoonError(f"`{' '.join(command)}` failed: {said}")
+        return done.stdout
 
     def manager_runs(self) -> bool:
         """Whether there is a systemd that these units can be given to."""
@@ -128,8 +214,17 @@ class Units:
         return self.system or (Path(f"/run/user/{os.getuid()}") / "systemd").is_dir()
 
 
+def _unquoted(value: str) -> str:
+    """A value of an environment file, which may stand in quotes as a shell has them."""
+    try:
+        words = shlex.split(value)
+    except ValueError:
+        return value
+    return words[0] if len(words) == 1 else value
+
+
 def _escaped(path: str) -> str:
-    """As a value of a unit, in quotes or without: `%` begins a specifier there (systemd.unit(5))."""
+    """As a value of a unit, where `%` begins a specifier (systemd.unit(5))."""
     return path.replace("%", "%%")
 
 

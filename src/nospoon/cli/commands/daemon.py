@@ -43,12 +43,18 @@ def start(foreground: bool) -> None:  # noqa: FBT001  (click passes options by n
 @command.command("stop")
 def stop() -> None:
     """Stop the daemon. Machines go on; BMCs are silent until it runs again."""
-    client = connect.running_client()
+    settings = connect.current_settings()
+    units = units_for(settings, os.environ)
+    try:
+        client = connect.running_client()
+    except NospoonError:
+        if units.are_installed() and units.manager_runs():  # it fails again and again
+            units.systemctl("stop", SOCKET, SERVICE)
+            return
+        raise
     if client is None:
         echo("no daemon runs", err=True)
         return
-    settings = connect.current_settings()
-    units = units_for(settings, os.environ)
     if client.socket_path == settings.socket and units.are_installed() and units.manager_runs():
         units.systemctl("stop", SOCKET, SERVICE)  # else its socket would start it again
         return
@@ -72,6 +78,7 @@ def install() -> None:
     For root the system's, for a user their own.
     """
     units = units_for(connect.current_settings(), os.environ)
+    units.require_settings(os.environ)
     units.write()
     if not units.manager_runs():
         echo(
@@ -81,10 +88,12 @@ def install() -> None:
         )
         return
     units.systemctl("daemon-reload")
-    if connect.answers(units.settings.socket):
+    units.systemctl("stop", SOCKET, SERVICE)
+    if connect.answers(units.settings.socket):  # a daemon that a command started
         _stop(Client(units.settings.socket))
-    units.systemctl("enable", "--now", SOCKET, SERVICE)
-    warn_of_ignored(Client(units.settings.socket), os.environ, units)
+    units.systemctl("enable", SOCKET, SERVICE)
+    units.systemctl("start", SOCKET)
+    units.start()
     if units.system:
         echo(f"{SERVICE} runs, and starts with the machine", err=True)
         return
