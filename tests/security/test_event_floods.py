@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from nospoon.errors import ProviderError
+from nospoon.errors import Obstacle, ProviderError, Unfetchable
 from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish.events import subscribing
@@ -22,6 +22,7 @@ from nospoon.services.bmcs.redfish.events.delivery import (
 )
 from nospoon.services.bmcs.redfish.events.subscribing import MOST_ENTRIES
 from nospoon.services.bmcs.redfish.http import submitted
+from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.services.bmcs.redfish.messages.jobs import Jobs
 
@@ -59,6 +60,26 @@ def test_an_event_that_a_client_makes_up_is_small() -> None:
     with pytest.raises(RedfishError) as refused:
         submitted.event({**body, "Message": "m" * submitted.LARGEST})
     assert refused.value.status == 413
+
+
+def test_arguments_that_name_one_another_are_not_written_out() -> None:
+    args = [*(f"%{n}" * 4 for n in range(2, 8)), "x"]
+    body = {"MessageId": "ResourceEvent.1.3.TestMessage", "Message": "%1 %8", "MessageArgs": args}
+    assert submitted.event(body)[1]["Message"] == "%2%2%2%2 %8"
+
+
+def test_a_text_that_names_a_long_argument_very_often_is_refused() -> None:
+    body = {"MessageId": "ResourceEvent.1.3.TestMessage", "MessageArgs": ["x" * 1000]}
+    assert submitted.event({**body, "Message": "%1"})
+    with pytest.raises(RedfishError) as refused:
+        submitted.event({**body, "Message": "%1" * 1000})
+    assert refused.value.status == 413
+
+
+def test_an_address_that_cannot_be_fetched_is_shown_as_it_is() -> None:
+    url = "http://192.0.2.1/" + "%2" * 100
+    failed = Unfetchable(f"cannot fetch {url}", url=url, why=Obstacle.UNAUTHORIZED)
+    assert len(errors.unfetchable(failed).message) < 3 * len(url)
 
 
 def test_what_waits_for_a_subscription_is_bounded_in_bytes() -> None:

@@ -50,8 +50,7 @@ SUBMIT = Action(
 
 def event(body: Mapping[str, Any]) -> tuple[Happening, dict[str, Any]]:
     """What happened, for filters, and its record as it is told. Raises `RedfishError`."""
-    if len(msgspec.json.encode(body)) > LARGEST:
-        raise errors.too_large()
+    _check_size(body)
     given = SUBMIT.read(body)
     _check(given)
     args = given.get("MessageArgs", [])
@@ -68,7 +67,13 @@ def event(body: Mapping[str, Any]) -> tuple[Happening, dict[str, Any]]:
     told = {**given, "OriginOfCondition": {"@odata.id": origin}} if origin else given
     if "Message" in given:
         told = {**told, "Message": message.told(what.args)}
+        _check_size(told)  # the text may name a long argument a thousand times
     return what, told
+
+
+def _check_size(event: Mapping[str, Any]) -> None:
+    if len(msgspec.json.encode(event)) > LARGEST:
+        raise errors.too_large()
 
 
 def _check(given: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from nospoon.bmc.events import filled
 from nospoon.errors import (
     Conflict,
     Gone,
@@ -347,9 +348,8 @@ def unfetchable(error: Unfetchable) -> RedfishError:
     """The image that a client named is not available: its request was wrong, not this service."""
     id_, text = _UNFETCHABLE[error.why]
     args = (error.url, error.message)[: text.count("%")]
-    for number, arg in enumerate(args, 1):
-        text = text.replace(f"%{number}", arg)
-    return RedfishError(400, id_, text, args=args, resolution=f"{error.message}.")
+    message = filled(text, args)
+    return RedfishError(400, id_, message, args=args, resolution=f"{error.message}.")
 
 
 def not_implemented(method: str) -> RedfishError:
