@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.model.machine import PowerCommand
-from nospoon.services.bmcs.redfish.http.filters import FilterError, UnknownFunction, matches, parse
+from nospoon.services.bmcs.redfish.http.filters import (
+    FilterError,
+    UnknownFunction,
+    comparisons,
+    compiled,
+    matches,
+    parse,
+)
 from nospoon.testing.bench import bench
 from nospoon.testing.redfish import SYSTEMS, client
 
@@ -59,6 +66,7 @@ BODY: dict[str, Any] = {
 )
 def test_a_filter_is_true_of_what_it_says(text: str, so: bool) -> None:  # noqa: FBT001
     assert matches(parse(text), BODY) is so
+    assert compiled(parse(text))(BODY) is so
 
 
 @pytest.mark.parametrize(
@@ -94,7 +102,7 @@ def test_garbage_is_read_or_refused(text: str) -> None:
         assert matches(parse(text), BODY) in {True, False}
 
 
-_NAMES = st.sampled_from(["PowerState", "Count", "Missing", "Status/Health"])
+_NAMES = st.sampled_from(["PowerState", "Count", "Missing", "Status/Health", "Modes", "Lit"])
 _VALUES = st.sampled_from(["'On'", "4", "null", "'OK'", "true"])
 _PARTS = st.tuples(_NAMES, st.sampled_from(["eq", "ne", "gt", "le"]), _VALUES).map(" ".join)
 
@@ -103,6 +111,14 @@ _PARTS = st.tuples(_NAMES, st.sampled_from(["eq", "ne", "gt", "le"]), _VALUES).m
 def test_and_or_and_not_follow_de_morgan(one: str, other: str) -> None:
     both = matches(parse(f"not ({one} and {other})"), BODY)
     assert both is matches(parse(f"not {one} or not ({other})"), BODY)
+
+
+@given(_PARTS, _PARTS, st.sampled_from(["and", "or", "and not", "or not"]), st.booleans())
+def test_a_compiled_filter_is_the_same(one: str, other: str, word: str, turn: bool) -> None:  # noqa: FBT001
+    one = " ".join(reversed(one.split())) if turn else one
+    wanted = parse(f"{one} {word} {other}")
+    assert compiled(wanted)(BODY) is matches(wanted, BODY)
+    assert comparisons(wanted) == 2
 
 
 async def test_a_collection_is_filtered_counted_and_expanded() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
+from tests.redfish.test_events import stream
 
 from nospoon.errors import Obstacle, ProviderError, Unfetchable
 from nospoon.runtime.log_rate import LINES
@@ -25,6 +27,9 @@ from nospoon.services.bmcs.redfish.http import submitted
 from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.services.bmcs.redfish.messages.jobs import Jobs
+from nospoon.services.bmcs.redfish.resources.event_service import MOST_COMPARISONS, MOST_FILTERED
+from nospoon.testing.bench import bench
+from nospoon.testing.redfish import client
 
 BODY: dict[str, Any] = {"Destination": "http://192.0.2.1/", "Protocol": "Redfish"}
 
@@ -74,6 +79,36 @@ def test_a_text_that_names_a_long_argument_very_often_is_refused() -> None:
     with pytest.raises(RedfishError) as refused:
         submitted.event({**body, "Message": "%1" * 1000})
     assert refused.value.status == 413
+
+
+def test_filters_do_not_look_at_thousands_of_places_of_one_event() -> None:
+    body = {"MessageId": "ResourceEvent.1.3.TestMessage"}
+    deep = "/redfish/v1/Managers/1/NetworkProtocol/HTTPS/Certificates/1"
+    assert submitted.event({**body, "OriginOfCondition": deep})
+    with pytest.raises(RedfishError) as refused:
+        submitted.event({**body, "OriginOfCondition": "/" * 1000})
+    assert refused.value.status == 400
+
+
+async def test_a_stream_has_a_short_filter() -> None:
+    async with bench(1) as b:
+        terms = "%20or%20".join(["EventType%20eq%201"] * (MOST_COMPARISONS + 1))
+        refused = await client(b.first).get(f"/redfish/v1/EventService/SSE?$filter={terms}")
+        assert refused.status == 400
+
+
+async def test_streams_with_filters_are_few_and_hold_up_no_queries() -> None:
+    """All of them are asked about each event, in one turn of the loop."""
+    async with bench(1) as b, AsyncExitStack() as streams, asyncio.timeout(60):
+        query = "?$filter=EventType%20eq%20'Alert'"
+        for _ in range(MOST_FILTERED):
+            await streams.enter_async_context(stream(b, query))
+        line = client(b.first)
+        refused = await line.get(f"/redfish/v1/EventService/SSE{query}")
+        assert (refused.status, refused.message) == (503, "EventSubscriptionLimitExceeded")
+        assert (await line.get("/redfish/v1/Systems?$expand=.")).status == 200
+        async with stream(b):
+            pass
 
 
 def test_an_address_that_cannot_be_fetched_is_shown_as_it_is() -> None:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from nospoon.bmc.log import Severity
 
@@ -180,7 +181,13 @@ class Filter:
 
 
 def _names(ids: tuple[str, ...], id_: str) -> bool:
-    return unversioned(id_) in {unversioned(each) for each in ids}
+    return bool(ids) and unversioned(id_) in _unversioned(ids)
+
+
+@lru_cache(maxsize=1024)
+def _unversioned(ids: tuple[str, ...]) -> frozenset[tuple[str, str]]:
+    """Each event is compared with the lists of hundreds of subscriptions."""
+    return frozenset(map(unversioned, ids))
 
 
 def unversioned(message_id: str) -> tuple[str, str]:

@@ -183,7 +183,7 @@ async def _answer(
         if method not in resource.open_ or _asks_for_more(exchange):
             await _log_in(exchange)
             admit(exchange)
-            if method == "GET" and _asks_for_more(exchange):
+            if method == "GET" and _asks_for_more(exchange) and not resource.endless:
                 await take_place(exchange)
         if method != "GET" and query.KNOWN.intersection(exchange.request.query_params):
             raise query.not_on_operation()

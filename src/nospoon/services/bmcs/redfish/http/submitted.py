@@ -42,7 +42,12 @@ SUBMIT = Action(
         Parameter("MessageSeverity", allowed=_HEALTHS),
         Parameter("Message"),
         Parameter("MessageArgs", list),
-        Parameter("OriginOfCondition"),
+        # filters look at all that it is below
+        Parameter(
+            "OriginOfCondition",
+            like=re.compile(r"[^/]*(?:/[^/]*){0,15}"),
+            shape="a path of at most 15 names",
+        ),
         Parameter("EventGroupId", int),
     ),
 )

@@ -46,8 +46,10 @@ from nospoon.services.bmcs.redfish.resources.actions import refuse_others
 
 SERVICE = "EventService"
 SUBSCRIPTIONS = f"{SERVICE}/Subscriptions"
-MOST = 32
-"""Subscriptions and streams of one account at one endpoint."""
+MOST, MOST_FILTERED = 32, 8
+"""Subscriptions and streams of one account at one endpoint, and streams with a filter."""
+MOST_COMPARISONS = 32
+"""Of a stream's filter."""
 _FILTERS = ("EventFormatType", "MessageId", "OriginResource", "RegistryPrefix", "ResourceType",
             "SubordinateResources")  # fmt: skip
 _FILTERABLE = frozenset({*_FILTERS, "EventType"})
@@ -162,13 +164,17 @@ async def _subscribe(exchange: Exchange) -> Response:
 
 def _check_room(exchange: Exchange) -> None:
     if len(_settings(exchange).subscriptions) + len(_streams(exchange)) >= MOST:
-        raise errors.RedfishError(
-            503,
-            "EventSubscriptionLimitExceeded",
-            "The event subscription failed due to the number of simultaneous subscriptions "
-            "exceeding the limit of the implementation.",
-            resolution="Remove other subscriptions and resubmit the request.",
-        )
+        raise _limit_exceeded()
+
+
+def _limit_exceeded() -> errors.RedfishError:
+    return errors.RedfishError(
+        503,
+        "EventSubscriptionLimitExceeded",
+        "The event subscription failed due to the number of simultaneous subscriptions "
+        "exceeding the limit of the implementation.",
+        resolution="Remove other subscriptions and resubmit the request.",
+    )
 
 
 def _destination(each: Subscription) -> dict[str, Any]:
@@ -277,6 +283,9 @@ async def _sse(exchange: Exchange) -> Response:
     text = exchange.request.query_params.get("$filter")
     wants = _wanting(query.filter_of(text, _FILTERABLE)) if text is not None else _everything
     _check_room(exchange)
+    filtered = sum(each.wants is not _everything for each in _streams(exchange).values())
+    if text is not None and filtered >= MOST_FILTERED:
+        raise _limit_exceeded()
     client = exchange.request.client
     stream = Stream(
         exchange.request.scope["server"],
@@ -313,11 +322,20 @@ def _everything(what: Happening) -> bool:
 
 
 def _wanting(expression: filters.Expression) -> Wants:
-    """What a filter of a stream accepts; `SubordinateResources` widens `OriginResource`."""
+    """What a filter of a stream accepts; `SubordinateResources` widens `OriginResource`.
+
+    All streams of all accounts are asked in one turn of the loop. Raises `RedfishError`.
+    """
+    number = filters.comparisons(expression)
+    if number > MOST_COMPARISONS:
+        raise errors.general(
+            400, f"Expected a $filter of at most {MOST_COMPARISONS} comparisons, got {number}."
+        )
+    fits = filters.compiled(expression)
 
     def wants(what: Happening) -> bool:
         places = ((what.origin, False), *((each, True) for each in what.origins))
-        return any(filters.matches(expression, _facts(what, *each)) for each in places)
+        return any(fits(_facts(what, *each)) for each in places)
 
     return wants
 
@@ -342,7 +360,7 @@ RESOURCES = (
     Resource(f"{ROOT}/{SERVICE}", {"GET": _service, "PATCH": _patch_service}),
     Resource(f"{ROOT}/{SERVICE}/Actions/{submitted.SUBMIT.name}", {"POST": _submit}),
     Resource(f"{ROOT}/{SERVICE}/Actions/{TEST.name}", {"POST": _test}),
-    Resource(f"{ROOT}/{SERVICE}/SSE", {"GET": _sse}),
+    Resource(f"{ROOT}/{SERVICE}/SSE", {"GET": _sse}, endless=True),
     Resource(_PLACE, {"GET": _subscriptions, "POST": _subscribe}),
     Resource(f"{_PLACE}/Members", {"POST": _subscribe}),
     Resource(
