@@ -6,6 +6,8 @@ A server's metadata may name any node, its id may be any UUID, and lists need no
 from __future__ import annotations
 
 import socket
+import sys
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -22,9 +24,18 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import OpenStack, Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
-from nospoon.model.resources import Image, Machine, MachineNic
+from nospoon.model.resources import Image, Machine, MachineNic, OwnerTag
 from nospoon.providers.answers import MAX_TOLD
+from nospoon.providers.openstack.api import LARGEST, MOST_PAGES
 from nospoon.providers.openstack.records import LONGEST_LOG
+from nospoon.providers.openstack.tags import (
+    LONGEST_VALUE,
+    Tagged,
+    described,
+    of_description,
+    of_properties,
+    properties,
+)
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.ports import ServedProfile
@@ -210,6 +221,44 @@ async def test_a_page_of_more_than_was_asked_for_is_refused(cloud: FakeCloud, be
     cloud.rules.append(Rule("GET /network/v2.0/networks", large))
     with pytest.raises(ProviderError, match="5000 of them"):
         await bench.connection.survey("", ())
+
+
+async def test_of_what_a_cloud_lists_only_what_is_needed_is_kept(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    junk = b"{}," * 40_000
+    numbers = iter(range(10_000))
+
+    def page() -> Response:
+        body = b'{"next": 1, "networks": [{"id": "n%d", "name": "n", "junk": [%s{}]}]}'
+        return Response(body % (next(numbers), junk), media_type="application/json")
+
+    cloud.rules.append(Rule("GET /network/v2.0/networks", page, times=10_000))
+    await bench.connection.check()  # what is imported for it is not counted
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProviderError, match="without an end"):
+            await bench.connection.survey("", ())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert cloud.calls["GET /network/v2.0/networks"] == MOST_PAGES
+    assert peak < 10 * 40_000 * sys.getsizeof({}), "a few pages, not all of them"
+
+
+async def test_an_answer_that_is_kept_whole_is_short(cloud: FakeCloud, bench: Bench) -> None:
+    cloud.rules.append(Rule("GET /compute/v2.1/limits", lambda: JSONResponse(["x" * LARGEST])))
+    with pytest.raises(ProviderError, match="expected 1048576 at most"):
+        await bench.connection.check()
+
+
+def test_long_tags_of_a_cloud_are_none_or_cut() -> None:
+    tag = OwnerTag("kit", uuid4(), 1, name="dev", uid=1000)
+    assert of_description(described(Tagged(tag, "n"))) is not None
+    assert of_description(described(Tagged(tag, "n" * 1000))) is None
+    found = of_properties(properties(Tagged(tag, "n" * 1000)))
+    assert found is not None
+    assert len(found.name) == LONGEST_VALUE
 
 
 async def test_words_of_a_cloud_are_cut(cloud: FakeCloud, bench: Bench) -> None:

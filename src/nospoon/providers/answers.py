@@ -38,17 +38,22 @@ class Answered:
 
 
 def answered(adapter: Any, path: str, method: str, **how: Any) -> Answered:
-    """What an adapter of keystoneauth's is answered. A connection that was kept may be closed by
-    the other end at any time: who only looks asks once more. Run it in a thread.
+    """What an adapter of keystoneauth's is answered, decoded. Run it in a thread."""
+    return decoded(received(adapter, path, method, **how))
+
+
+def received(adapter: Any, path: str, method: str, **how: Any) -> Any:
+    """The answer of requests. A connection that was kept may be closed by the other end at any
+    time: who only looks asks once more. Run it in a thread.
     """
     from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
 
     try:
-        return decoded(adapter.request(path, method, **how))
+        return adapter.request(path, method, **how)
     except exceptions.ConnectFailure:
         if method != "GET":
             raise
-        return decoded(adapter.request(path, method, **how))
+        return adapter.request(path, method, **how)
 
 
 def refusal(error: Exception) -> str:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
 from nospoon.errors import Gone, ProviderError
-from nospoon.providers.answers import answered, judged, words_of
+from nospoon.providers.answers import decoded, judged, received, words_of
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.paced import paced
@@ -22,12 +23,18 @@ from nospoon.runtime.paced import paced
 PARALLEL = 8
 PURPOSE = "use a cloud"
 TOO_MANY, UNAVAILABLE = 429, 503
+MARKER = 255
+"""Characters of one: an id."""
 TRIES = 4
 """Of a call that the cloud puts off (Retry-After)."""
 LONGEST_REST = 30.0
 """Seconds that a cloud may put a call off."""
 PAGE, MOST_PAGES, MOST_LISTED = 1000, 50, 20_000
 """Things of one collection: asked for at a time, pages of them, and all that are taken."""
+LARGEST_LIST = 128 << 20
+"""Bytes of all its pages: 20,000 servers are some 100 million."""
+LARGEST = 1 << 20
+"""Bytes of an answer that is kept as it is; of others only what was read stays."""
 
 
 class Service(StrEnum):
@@ -45,11 +52,14 @@ CALLED = {Service.NOVA: "Nova", Service.NEUTRON: "Neutron", Service.GLANCE: "Gla
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """`count`: of things in it; `values`: of those that count. `marker`: of the next one, or ""."""
+    """`count`: of things in it; `values`: of those that count. `marker`: of the next one, or "".
+    `size`: bytes of its answer.
+    """
 
     count: int
     values: list[Any]
     marker: str
+    size: int = 0
 
 
 def _as_it_is(value: Any) -> Any:
@@ -63,7 +73,7 @@ def _page(name: str, read: Callable[[Any], Any], answer: Any) -> _Page:
     links = answer.get(f"{name}_links") or ()
     goes_on = "next" in answer or any(each["rel"] == "next" for each in links)
     values = [value for each in things if (value := read(each)) is not None]
-    return _Page(len(things), values, str(things[-1]["id"]) if goes_on and things else "")
+    return _Page(len(things), values, str(things[-1]["id"])[:MARKER] if goes_on and things else "")
 
 
 class Api:
@@ -74,6 +84,7 @@ class Api:
         self._settings, self._reach = settings, means.reach
         self._calls = Calls(means.threads, parallel=PARALLEL)
         self._connection: Any = None
+        self._decoding = Lock()  # an answer takes many times its size until it is read
 
     async def call(
         self,
@@ -85,8 +96,9 @@ class Api:
         read: Callable[[Any], Any] = _as_it_is,
         **how: Any,
     ) -> Any:
-        """What `read` makes of the decoded answer, None for nothing, in the call's thread. What the
-        cloud puts off is asked again, as late as it says. `how`: more for requests.
+        """What `read` makes of the decoded answer, None for nothing, in the call's thread; without
+        it an answer of at most `LARGEST` bytes. What the cloud puts off is asked again, as late as
+        it says. `how`: more for requests.
         """
         for last in (*(False,) * (TRIES - 1), True):
             asked = partial(self._asked, service, method, path, body, how, read, last=last)
@@ -102,13 +114,13 @@ class Api:
         path: str,
         query: Mapping[str, Any] | None = None,
         *,
-        read: Callable[[Any], Any] = _as_it_is,
+        read: Callable[[Any], Any],
     ) -> AsyncIterator[Any]:
-        """Everything that a collection has, or what `read` makes of each, None left out, page by
-        page. Raises `ProviderError` for one without an end.
+        """What `read` makes of each thing of a collection, None left out, page by page: it should
+        keep little. Raises `ProviderError` for one without an end.
         """
         name = path.strip("/").partition("/")[0]
-        marker, found = "", 0
+        marker, found, size = "", 0, 0
         for _ in range(MOST_PAGES):
             parameters: dict[str, Any] = {"limit": PAGE, **(query or {})}
             parameters |= {"marker": marker} if marker else {}
@@ -116,22 +128,23 @@ class Api:
                 service, "GET", f"{path}?{urlencode(parameters)}", read=partial(_page, name, read)
             )
             found += page.count
+            size += page.size
             async for each in paced(page.values):
                 yield each
             if not page.marker:
                 return
-            if page.marker == marker or found > MOST_LISTED:
+            if page.marker == marker or found > MOST_LISTED or size > LARGEST_LIST:
                 break
             marker = page.marker
         raise ProviderError(
             f"{CALLED[service]} of cloud {self.name} lists {path} without an end, or more than "
-            f"{MOST_LISTED}"
+            f"{MOST_LISTED}, or {LARGEST_LIST >> 20} MiB"
         )
 
-    async def get(self, service: Service, path: str) -> Any:
-        """None for what is not there."""
+    async def get(self, service: Service, path: str, *, read: Callable[[Any], Any]) -> Any:
+        """What `read` makes of it, None for what is not there."""
         try:
-            return await self.call(service, "GET", path)
+            return await self.call(service, "GET", path, read=read)
         except Gone:
             return None
 
@@ -162,14 +175,20 @@ class Api:
         called, rests = CALLED[service], list[float]()
         with failures_of(f"{called} of cloud {self.name}", PURPOSE):
             watched = _Watched(self._adapter(service), rests)
-            answer = answered(watched, path, method, raise_exc=False, **more, **how)
-        put_off = answer.status_code == TOO_MANY or (
-            answer.status_code == UNAVAILABLE and method in {"GET", "DELETE", "PUT"}
+            raw = received(watched, path, method, raise_exc=False, **more, **how)
+        put_off = raw.status_code == TOO_MANY or (
+            raw.status_code == UNAVAILABLE and method in {"GET", "DELETE", "PUT"}
         )
         if put_off and not last:
             return None, min(LONGEST_REST, rests[-1])
-        said = f"{called}'s {method} {path.partition('?')[0]}"
-        return read(judged(answer, said, said=words_of)), None
+        said, size = f"{called}'s {method} {path.partition('?')[0]}", len(raw.content)
+        if read is _as_it_is and size > LARGEST:
+            raise ProviderError(
+                f"{said} was answered with {size} bytes: expected {LARGEST} at most"
+            )
+        with self._decoding:
+            value = read(judged(decoded(raw), said, said=words_of))
+        return (replace(value, size=size) if isinstance(value, _Page) else value), None
 
     def _adapter(self, service: Service) -> Any:
         if self._connection is None:

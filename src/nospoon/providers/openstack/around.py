@@ -13,7 +13,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Shape
 from nospoon.providers.openstack.api import Api, Service
-from nospoon.providers.openstack.tags import Tagged, of_description
+from nospoon.providers.openstack.tags import TAGGED, Tagged, kept
 
 BuildImage = Callable[[str], Awaitable[Path]]
 """URL that it asks at -> path of a boot image."""
@@ -70,8 +70,9 @@ class Around:
             )
 
     async def networks(self) -> list[Mapping[str, Any]]:
-        """All that the project sees."""
-        return [each async for each in self.api.listed(Service.NEUTRON, "/networks")]
+        """All that the project sees, with what is needed of each."""
+        listed = self.api.listed(Service.NEUTRON, "/networks", read=_network)
+        return [each async for each in listed]
 
     async def network(self, name: str) -> Mapping[str, Any]:
         """One by name or id. Raises `ProviderError`."""
@@ -85,6 +86,17 @@ class Around:
         )
 
 
+def port(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is needed of a port."""
+    names = ("id", "network_id", "mac_address", "device_id", "port_security_enabled")
+    return kept(record, *names)
+
+
+def _network(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return kept(record, "id", "name", "subnets", "mtu", "project_id")
+
+
 def tag_of(record: Mapping[str, Any]) -> Tagged | None:
-    """That of a network or port."""
-    return of_description(record.get("description"))
+    """That of a network or port, as they are kept."""
+    found: Tagged | None = record[TAGGED]
+    return found

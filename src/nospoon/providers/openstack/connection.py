@@ -132,16 +132,8 @@ class OpenStackConnection:
 
     async def _sizes(self) -> tuple[SizeOffered, ...]:
         """Flavors that the file allows. Raises `ProviderError` for names that the cloud has not."""
-        found = [
-            SizeOffered(
-                name=str(each["name"])[:LONGEST_NAME],
-                id=str(each["id"])[:LONGEST_NAME],
-                cpus=int(each["vcpus"]),
-                memory=int(each["ram"]) * MIB,
-                disk=int(each.get("OS-FLV-EXT-DATA:ephemeral", 0)) * GIB,
-            )
-            async for each in self._api.listed(Service.NOVA, "/flavors/detail")
-        ]
+        flavors = self._api.listed(Service.NOVA, "/flavors/detail", read=_size)
+        found = [each async for each in flavors]
         if len(found) > MOST_FLAVORS:
             raise ProviderError(f"cloud {self._api.name} has more than {MOST_FLAVORS} flavors")
         allowed = self._around.cloud.flavors
@@ -182,6 +174,16 @@ class OpenStackConnection:
         await self._tasks.close()
         self._recorder.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _size(flavor: Mapping[str, Any]) -> SizeOffered:
+    return SizeOffered(
+        name=str(flavor["name"])[:LONGEST_NAME],
+        id=str(flavor["id"])[:LONGEST_NAME],
+        cpus=int(flavor["vcpus"]),
+        memory=int(flavor["ram"]) * MIB,
+        disk=int(flavor.get("OS-FLV-EXT-DATA:ephemeral", 0)) * GIB,
+    )
 
 
 def _left(limits: Mapping[str, Any], most: str, used: str, own: int) -> int:

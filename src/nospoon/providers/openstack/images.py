@@ -15,7 +15,13 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.resources import BootImage, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
-from nospoon.providers.openstack.tags import PREFIX, Tagged, of_properties, properties
+from nospoon.providers.openstack.tags import (
+    PREFIX,
+    Tagged,
+    kept_properties,
+    of_properties,
+    properties,
+)
 from nospoon.providers.openstack.understood import understood
 
 URL, FIRMWARE = f"{PREFIX}url", f"{PREFIX}firmware"
@@ -107,9 +113,13 @@ class BootImageDriver:
         query = {f"{PREFIX}deployment": self._around.deployment}
         if cluster is not None:
             query[f"{PREFIX}cluster"] = str(cluster)
-        listed = self._around.api.listed(Service.GLANCE, "/images", query)
+        listed = self._around.api.listed(Service.GLANCE, "/images", query, read=_image)
         return [
             (record, tagged)
             async for record in listed
             if URL in record and (tagged := of_properties(record)) is not None
         ]
+
+
+def _image(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return kept_properties(record, "id", "status")

@@ -15,6 +15,7 @@ from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, tag_of
 from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.openstack.understood import understood
+from nospoon.runtime.paced import paced
 
 USUAL_MTU = Link(bridge="").mtu
 """Of the file's networks that name none: they have what their cloud gives them."""
@@ -33,7 +34,7 @@ class NetworkDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = []
-        for record in await self._around.networks():
+        async for record in paced(await self._around.networks()):
             tagged = tag_of(record)
             if tagged is not None and self._around.is_own(tagged, cluster):
                 fault = "" if record["subnets"] else "it has no subnet"

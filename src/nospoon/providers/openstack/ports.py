@@ -12,7 +12,7 @@ from uuid import UUID
 from nospoon.errors import Gone
 from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, tag_of
+from nospoon.providers.openstack.around import Around, port, tag_of
 from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.openstack.understood import understood
 
@@ -30,7 +30,7 @@ class PortDriver:
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         names = {each["id"]: str(each["name"]) for each in await self._around.networks()}
         found = []
-        async for record in self._around.api.listed(Service.NEUTRON, "/ports"):
+        async for record in self._around.api.listed(Service.NEUTRON, "/ports", read=port):
             tagged = tag_of(record)
             if tagged is None or not self._around.is_own(tagged, cluster):
                 continue
@@ -78,7 +78,7 @@ class PortDriver:
 
     async def _with(self, mac: str, network: str) -> list[Mapping[str, Any]]:
         query = {"mac_address": mac, "network_id": network}
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", query)
+        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         return [each async for each in listed]
 
 

@@ -107,8 +107,7 @@ class Roster:
         id_ = self._ids.get(machine)
         if id_ is None:
             return None
-        answer = await self._around.api.get(Service.NOVA, f"/servers/{id_}")
-        server = read(answer["server"]) if answer is not None else None
+        server = await self._around.api.get(Service.NOVA, f"/servers/{id_}", read=read_one)
         if server is None or server.machine != machine:
             self._ids.pop(machine, None)
             return None
@@ -155,6 +154,11 @@ def read(record: Mapping[str, Any]) -> Server | None:
         memory=int(flavor.get("ram", shape.memory >> 20)) << 20,
         made=MADE in metadata,
     )
+
+
+def read_one(answer: Mapping[str, Any]) -> Server | None:
+    """What Nova shows of one server."""
+    return read(answer["server"])
 
 
 def metadata(name: str, shape: Machine, tag: OwnerTag) -> dict[str, str]:

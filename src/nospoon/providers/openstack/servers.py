@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,11 +21,18 @@ from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, tag_of
+from nospoon.providers.openstack.around import Around, port, tag_of
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import BootImageDriver
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
-from nospoon.providers.openstack.roster import MADE, Roster, Server, metadata, read
+from nospoon.providers.openstack.roster import (
+    LONGEST_NAME,
+    MADE,
+    Roster,
+    Server,
+    metadata,
+    read_one,
+)
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
@@ -87,10 +95,10 @@ class ServerDriver:
         servers = await self._roster.servers(cluster)
         plugged: dict[str, set[str]] = {}
         if servers:
-            async for port in self._around.api.listed(Service.NEUTRON, "/ports"):
-                plugged.setdefault(port["device_id"], set()).add(port["mac_address"])
+            async for each in self._around.api.listed(Service.NEUTRON, "/ports", read=port):
+                plugged.setdefault(str(each["device_id"]), set()).add(str(each["mac_address"]))
         found = []
-        for each in servers:
+        async for each in paced(servers):
             macs = plugged.get(str(each.id), set())
             nics = tuple(nic for nic in each.shape.nics if nic.mac in macs)
             # one that was not made to the end has to be changed
@@ -153,7 +161,7 @@ class ServerDriver:
             "name": f"{tag.name}-{resource.key.name}",
             "imageRef": image,
             "flavorRef": await self._flavor(shape.flavor),
-            "networks": [{"port": port["id"]} for port in ports] or "none",
+            "networks": [{"port": each["id"]} for each in ports] or "none",
             "block_device_mapping_v2": [cd, *disks],
             "metadata": metadata(resource.key.name, shape, tag),
             **({"availability_zone": shape.zone} if shape.zone else {}),
@@ -171,8 +179,10 @@ class ServerDriver:
         """Once Nova has built it. Raises `ProviderError` with Nova's words where it has not."""
         end = clock.monotonic() + BUILD * self._around.pause
         while clock.monotonic() < end:
-            record = (await self._around.api.call(Service.NOVA, "GET", f"/servers/{id_}"))["server"]
-            server = read(record)
+            path = f"/servers/{id_}"
+            server: Server | None = await self._around.api.call(
+                Service.NOVA, "GET", path, read=read_one
+            )
             if server is None:
                 raise Gone(f"server {id_} went while it was built")
             if server.status == "ERROR":
@@ -183,7 +193,8 @@ class ServerDriver:
         raise ProviderError(f"server {id_} is not built after {BUILD * self._around.pause:.0f} s")
 
     async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> Mapping[str, Any]:
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", {"mac_address": mac})
+        query = {"mac_address": mac}
+        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         async for record in listed:
             if self._around.is_own(tag_of(record), tag.cluster):
                 found: Mapping[str, Any] = record
@@ -201,9 +212,9 @@ class ServerDriver:
         )
 
     async def _flavor(self, name: str) -> str:
-        async for each in self._around.api.listed(Service.NOVA, "/flavors"):
-            if each["name"] == name:
-                return str(each["id"])
+        listed = self._around.api.listed(Service.NOVA, "/flavors", read=partial(_called, name))
+        async for id_ in listed:
+            return str(id_)
         raise ProviderError(
             f"cloud {self._around.api.name} has no flavor {name} any more", hint="Plan again."
         )
@@ -218,9 +229,9 @@ class ServerDriver:
             await self._finish(shape.uuid)
         path = f"/servers/{server.id}"
         for nic in shape.nics:
-            port = await self._port(desired, nic.mac, tag)
-            if port["device_id"] != str(server.id):  # a port that goes is unplugged by Neutron
-                body = {"interfaceAttachment": {"port_id": port["id"]}}
+            own = await self._port(desired, nic.mac, tag)
+            if own["device_id"] != str(server.id):  # a port that goes is unplugged by Neutron
+                body = {"interfaceAttachment": {"port_id": own["id"]}}
                 await self._around.api.call(Service.NOVA, "POST", f"{path}/os-interface", body)
         tagged = {"metadata": {**metadata(desired.key.name, shape, tag), MADE: "yes"}}
         await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", tagged)
@@ -428,13 +439,12 @@ class ServerDriver:
             return
         path = f"/servers/{server.smbios}/action"
         try:
-            answer = await self._around.api.call(
-                Service.NOVA, "POST", path, {"os-getConsoleOutput": {}}
+            text = await self._around.api.call(
+                Service.NOVA, "POST", path, {"os-getConsoleOutput": {}}, read=_said
             )
         except (Gone, Conflict):
             return
         known = self._consoles.setdefault(machine, Known())
-        text = str(answer["output"])[-LONGEST_LOG:]
         fresh = await asyncio.to_thread(known.more, text, restarted=machine in self._started)
         if fresh:
             self._started.discard(machine)
@@ -456,6 +466,16 @@ CHANGES = {
     PowerState.OFF: MachineChange.SHUTDOWN,
     PowerState.FAILED: MachineChange.FAILED,
 }
+
+
+def _called(name: str, record: Mapping[str, Any]) -> str | None:
+    """The id of a flavor, if it has this name."""
+    return str(record["id"])[:LONGEST_NAME] if record["name"] == name else None
+
+
+def _said(answer: Mapping[str, Any]) -> str:
+    """The end of a console log; its thread is a call's."""
+    return str(answer["output"])[-LONGEST_LOG:]
 
 
 def _is_building(server: Server) -> bool:

@@ -20,6 +20,10 @@ PREFIX = "nospoon_"
 SAID = ("deployment", "cluster", "generation", "token", "owner", "uid", "name", "more")
 LONGEST_VALUE = 255
 """Of metadata, in characters, and of a description in Neutron."""
+MOST_VALUES = 128
+"""Of a thing's metadata (Nova's usual quota) that are looked at."""
+TAGGED = "tagged"
+"""Under this name a tag is kept with what else is kept of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,9 @@ def described(tagged: Tagged) -> str:
 
 def of_description(text: object) -> Tagged | None:
     """None for what nospoon did not write."""
-    parts = str(text or "").split(":")
+    if not isinstance(text, str) or len(text) > LONGEST_VALUE:
+        return None
+    parts = text.split(":")
     if len(parts) != PARTS or ":".join(parts[:2]) != FIRST:
         return None
     _, _, deployment, cluster, generation, uid, name, key, more = parts
@@ -73,7 +79,7 @@ def properties(tagged: Tagged) -> dict[str, str]:
 def of_properties(tagged: Mapping[str, Any]) -> Tagged | None:
     """None for what nospoon did not write."""
     try:
-        said = {key: str(tagged[f"{PREFIX}{key}"]) for key in SAID}
+        said = {key: str(_short(tagged[f"{PREFIX}{key}"])) for key in SAID}
         tag = OwnerTag(
             deployment=said["deployment"],
             cluster=UUID(said["cluster"]),
@@ -88,6 +94,26 @@ def of_properties(tagged: Mapping[str, Any]) -> Tagged | None:
     return Tagged(tag, said["name"], said["more"])
 
 
+def kept(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """These values of what a cloud lists, and its tag under `TAGGED`: what stays of it may be of
+    any length. A list counts as whether there is something in it.
+    """
+    found = {name: _short(record[name]) for name in names if name in record}
+    return found | {TAGGED: of_description(record.get("description"))}
+
+
+def kept_properties(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The same of an image, with properties that nospoon writes."""
+    own = [name for name in record if name.startswith(PREFIX)][:MOST_VALUES]
+    return {name: _short(record[name]) for name in (*own, *names) if name in record}
+
+
+def _short(value: object) -> object:
+    if isinstance(value, str):
+        return value[:LONGEST_VALUE]
+    return bool(value) if isinstance(value, list | dict) else value
+
+
 def in_pieces(name: str, text: str) -> dict[str, str]:
     """A long text as several values."""
     pieces = [text[at : at + LONGEST_VALUE] for at in range(0, len(text), LONGEST_VALUE)]
@@ -98,5 +124,6 @@ def whole(name: str, tagged: Mapping[str, Any]) -> str:
     """The text that was cut into pieces."""
     keys: Sequence[str] = [key for key in tagged if key.startswith(f"{PREFIX}{name}_")]
     return "".join(
-        str(tagged[key]) for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2]))
+        str(_short(tagged[key]))
+        for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2]))[:MOST_VALUES]
     )
