@@ -19,6 +19,8 @@ from nospoon.control.planning.saved import MOST_CLUSTERS, save
 from nospoon.errors import Conflict, SpecError
 from nospoon.model.connections import Simulated, Simulation
 from nospoon.plan.addresses.allocate import Allocations
+from nospoon.providers.base import Medium
+from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.recorder import MOST_RECORD, MOST_WAITING, Recorder
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.capacity import make_room
@@ -218,3 +220,50 @@ async def test_console_logs_of_gone_machines_leave_the_disk_its_reserve(tmp_path
         assert space.lacking() == space.reserve
         await asyncio.to_thread(make_room, records, asked.daemon.consoles.capacity)
         assert records.machines() == [kept["b"]]
+
+
+async def test_media_in_drives_of_clouds_count_to_the_quota_until_they_are_ejected(
+    tmp_path: Path,
+) -> None:
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, simulated("a"))).status == 202
+        machine = await a_machine(asked, OWNER)
+        before, upload = used(asked, OWNER), tmp_path / "disc"
+        upload.write_bytes(b"x" * 300_000)
+        drives = asked.daemon.cloud_media
+        await drives.insert(machine, Medium(str(upload), "ab" * 32))
+        upload.unlink()
+        assert used(asked, OWNER) == before + 300_000
+        assert used(asked, OTHER) == 0
+        asked.daemon.files.space.quota = 400_000
+        refused = await asked.up(OWNER, simulated("b", 200_000))
+        assert "of one user take" in refused.json["error"]["message"]
+        await drives.eject(machine)
+        assert used(asked, OWNER) == before
+
+
+async def a_machine(asked: Asked, uid: int) -> UUID:
+    """The one of this user, once it is made."""
+    async with asyncio.timeout(30):
+        while not (members := asked.daemon.fleet.of(uid)):  # noqa: ASYNC110  (it has no event)
+            await asyncio.sleep(0.01)
+    (member,) = members
+    return member.uuid
+
+
+async def test_a_medium_in_several_drives_is_kept_once(tmp_path: Path) -> None:
+    first, second, third = uuid4(), uuid4(), uuid4()
+    drives = KeptMedia(tmp_path / "media")
+    for machine, said in ((first, "ab"), (second, "ab"), (third, "cd")):
+        upload = tmp_path / "disc"
+        upload.write_text(said * 500)
+        await drives.insert(machine, Medium(str(upload), said * 32))
+        upload.unlink()
+    assert drives.size(lambda _: True) == 2000
+    assert drives.size(lambda machine: machine in {first, second}) == 1000
+    assert KeptMedia(tmp_path / "media").size(lambda _: True) == 2000
+    await drives.eject(first)
+    found = drives.path(second)
+    assert found is not None
+    assert found.read_text() == "ab" * 500
+    assert drives.size(lambda machine: machine == second) == 1000

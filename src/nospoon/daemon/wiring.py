@@ -161,6 +161,9 @@ class Daemon:
         settings, database = self._settings, self.database
         sockets = settings.runtime
         self.cloud_media = KeptMedia(settings.state / "cloud-media")
+        self.files.space.beside = lambda owner: self.cloud_media.size(
+            lambda machine: self._owner_of(machine) == owner
+        )
         self.remotes = Remotes(
             state=settings.state,
             sockets=sockets,

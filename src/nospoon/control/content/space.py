@@ -43,12 +43,15 @@ class Charge:
 
 @dataclass(slots=True)
 class Space:
-    """`reserve`, `quota`: bytes, 0 for none. Used by threads, too."""
+    """`reserve`, `quota`: bytes, 0 for none. `beside`: what an owner has in other directories.
+    Used by threads, too.
+    """
 
     directory: Path
     reserve: int = 0
     quota: int = 0
     free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
+    beside: Callable[[int], int] = lambda _: 0
     _charges: set[Charge] = field(default_factory=set)
     _files: defaultdict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -106,9 +109,10 @@ class Space:
 
     def used(self, owner: int) -> int:
         """Bytes of an owner: whole files, and what is under way."""
+        beside = self.beside(owner)
         with self._lock:
             under_way = sum(each.taken for each in self._charges if each.owner == owner)
-            return under_way + sum(self._files[owner].values())
+            return beside + under_way + sum(self._files[owner].values())
 
     def lacking(self) -> int:
         """Bytes that the disk has less free than the reserve."""
