@@ -139,11 +139,11 @@ class Units:
     def _kept_settings(self) -> Mapping[str, str]:
         """What the environment file gives the service (EnvironmentFile= in systemd.exec(5))."""
         try:
-            text = self.environment.read_text()
+            text = self.environment.read_text(errors="replace")
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
-            raise NospoonError(f"cannot read {self.environment}: {error}") from error
+        except OSError as error:
+            raise NospoonError(f"cannot read {self.environment}: {error.strerror}") from error
         lines = [each.strip().partition("=") for each in text.splitlines()]
         return {name.strip(): _unquoted(value.strip()) for name, _, value in lines}
 

@@ -369,9 +369,11 @@ async def fake_cloud() -> AsyncIterator[FakeCloud]:
 
 @asynccontextmanager
 async def connected(
-    cloud: FakeCloud, directory: Path, *, at_home: AtHome = everywhere
+    cloud: FakeCloud, directory: Path, *, at_home: AtHome = everywhere, pause: float = 0.01
 ) -> AsyncIterator[OpenStackConnection]:
-    """A connection to it under the host name `cloud`; what it keeps is in `directory`."""
+    """A connection to it under the host name `cloud`; what it keeps is in `directory`. `pause`: as
+    the connection's.
+    """
     (directory / "image.iso").write_bytes(b"an image".ljust(4096))
 
     async def build(url: str) -> Path:
@@ -387,7 +389,7 @@ async def connected(
         build_image=build,
         records=directory,
         media=KeptMedia(directory / "media"),
-        pause=0.01,
+        pause=pause,
         at_home=at_home,
     )
     try:
