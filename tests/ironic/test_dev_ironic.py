@@ -78,6 +78,20 @@ async def test_one_that_was_killed_is_started_again_with_its_nodes(
     assert await ironic.answers(again)
 
 
+async def test_one_that_got_sigterm_is_started_again_though_it_still_runs(
+    running_ironic: Ironic, cache: Path
+) -> None:
+    """It takes seconds to end, and answers some requests meanwhile."""
+    found = ironic.running(running_ironic.state)
+    assert found is not None
+    os.kill(found.process.pid, signal.SIGTERM)
+    caught = f" {found.process.pid} INFO cotyledon._service_manager [-] Caught SIGTERM"
+    until(lambda: caught in found.log_file.read_text())
+    again = await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)
+    assert again.process != found.process
+    assert await ironic.answers(again)
+
+
 async def test_a_port_that_somebody_has_is_told_before_anything_is_started(
     own_directory: Path, cache: Path, free_port: int
 ) -> None:

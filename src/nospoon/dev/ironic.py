@@ -84,8 +84,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with alone(state):
         found = _recorded(state)
-        if found is not None and found.whole and found.wanted == wanted:
-            await _answers(found)
+        if found is not None and found.whole and found.wanted == wanted and await _stays(found):
             return found
         await _refuse_taken(wanted, but=_held(found, wanted) if found is not None else ())
         made = await environment.ensure(cache, NAME, LOCK_FILE)
@@ -301,6 +300,28 @@ async def _stop(found: Ironic) -> None:
     await owned.stop(found.process, patience=STOP_SECONDS, with_session=True)
     await owned.stop(found.files, patience=STOP_SECONDS)
     (found.state / "ironic.json").unlink()
+
+
+async def _stays(found: Ironic) -> bool:
+    """Wait until one that runs already answers; False: it is about to end, by a signal that was
+    sent to it. It answers some requests even then.
+    """
+    if _is_ending(found):
+        return False
+    try:
+        await _answers(found)
+    except ProviderError:
+        if owned.is_alive(found.process):
+            raise
+        return False
+    return not _is_ending(found)
+
+
+def _is_ending(found: Ironic) -> bool:
+    """Whether its process has logged that it got SIGTERM, at which it stops its workers first."""
+    mark = f" {found.process.pid} INFO cotyledon._service_manager "
+    lines = found.log_file.read_text(errors="replace").splitlines()
+    return any(mark in line and "Caught SIGTERM" in line for line in reversed(lines))
 
 
 async def _answers(found: Ironic) -> None:
