@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,15 @@ import requests
 
 from nospoon.errors import HostUnreachable, NospoonError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import MAX_TEXT, MAX_TOLD, decoded, judged, words_of
+from nospoon.providers.answers import (
+    MAX_TEXT,
+    MAX_TOLD,
+    MOST_AT_ONCE,
+    MOST_NAMES,
+    decoded,
+    judged,
+    words_of,
+)
 from nospoon.providers.bounded_http import MAX_ANSWER, MAX_SECONDS, MAX_VALUES, BoundedAdapter
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.clouds import connection
@@ -186,3 +195,38 @@ def test_a_connection_is_bounded_and_has_no_proxy_of_the_daemon() -> None:
     assert session.trust_env is False
     assert {type(each) for each in session.adapters.values()} == {BoundedAdapter}
     assert made.session.verify in (True, os.environ.get("REQUESTS_CA_BUNDLE"))
+
+
+def test_a_long_answer_is_decoded_with_turns_for_other_threads() -> None:
+    """A decoder in C would hold the interpreter's lock: here another thread stops it half-way."""
+    body = b"[" + b'{"a": [1.5, "\xc3\xa9", null, true]},' * (MOST_AT_ONCE // 4) + b"-2e3]"
+    turns = list[int]()
+
+    class Decoding(threading.Thread):
+        value: object = None
+
+        def run(self) -> None:
+            sys.setprofile(lambda *_: turns.append(1))
+            self.value = decoded(answer_of(body)).json()
+
+    decoding = Decoding()
+    decoding.start()
+    decoding.join()
+    assert decoding.value == json.loads(body)
+    assert len(turns) > MOST_AT_ONCE // 4, "Python's own code ran for each of the objects"
+
+
+def test_one_object_of_a_long_answer_has_a_limited_number_of_names() -> None:
+    names = ",".join(f'"{number}": 1' for number in range(MOST_AT_ONCE + 1))
+    with pytest.raises(ValueError, match=f"of {MOST_AT_ONCE + 1} names: expected {MOST_NAMES}"):
+        decoded(answer_of(f"{{{names}}}".encode())).json()
+    with service(giving(f"{{{names}}}".encode())) as url:
+        answer = got(url)
+        with pytest.raises(ValueError, match="names: expected"):  # so keystoneauth reads tokens
+            answer.json()
+
+
+def answer_of(body: bytes) -> requests.Response:
+    answer = requests.Response()
+    answer.status_code, answer._content = 200, body
+    return answer

@@ -16,6 +16,7 @@ from keystoneauth1.session import TCPKeepAliveAdapter
 from typing_extensions import override
 
 from nospoon.providers import cloud_lines
+from nospoon.providers.answers import value_of
 from nospoon.providers.cloud_calls import within
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.reasons import OurWords
@@ -72,6 +73,7 @@ class BoundedAdapter(TCPKeepAliveAdapter):
         answer.raw.release_conn()
         answer._content, answer._content_consumed = body, True  # noqa: SLF001  (as iter_content would)
         answer.encoding = "utf-8"  # RFC 8259 §8.1
+        answer.json = lambda **_: value_of(body)  # type: ignore[method-assign]  # for keystoneauth
         return answer
 
     def _body(self, answer: requests.Response, deadline: float) -> bytes:
