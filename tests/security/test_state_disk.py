@@ -15,9 +15,10 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.simulated import MOST_CONSOLE
 from nospoon.control.content.space import text_of
-from nospoon.control.planning.saved import MOST_CLUSTERS, save
+from nospoon.control.planning.saved import MOST_CLUSTERS, MOST_LOGINS, save
 from nospoon.errors import Conflict, SpecError
-from nospoon.model.connections import Simulated, Simulation
+from nospoon.model.cluster import Host
+from nospoon.model.connections import OpenStack, Simulated, Simulation
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.providers.base import Medium
 from nospoon.providers.openstack.drives import KeptMedia
@@ -86,6 +87,29 @@ async def test_a_member_has_at_most_so_many_clusters(tmp_path: Path) -> None:
         await database.call(save, a_row("theirs", OTHER), [], [], limited=True)
         await database.call(save, more, [], [], limited=False)
         assert len(await database.call(stored.holdings, uid=OWNER)) == MOST_CLUSTERS + 1
+    finally:
+        database.close()
+
+
+async def test_a_member_has_at_most_so_many_logins_at_clouds(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+
+    def clouds(first: int, count: int) -> list[Host]:
+        numbers = range(first, first + count)
+        return [Host(f"h{n}", OpenStack("mine", "at", login=f"login-{n}")) for n in numbers]
+
+    first, second = a_row("first", OWNER), a_row("second", OWNER)
+    try:
+        await database.call(save, first, [], clouds(0, MOST_LOGINS), limited=True)
+        with pytest.raises(Conflict, match=f"have {MOST_LOGINS + 1} logins at clouds"):
+            await database.call(save, second, [], clouds(MOST_LOGINS, 1), limited=True)
+        await database.call(save, second, [], clouds(0, 2), limited=True)
+        changed = [replace(clouds(0, 1)[0], connection=OpenStack("mine", "at", login="new"))]
+        once_more = replace(second, generation=2)
+        with pytest.raises(Conflict, match=f"have {MOST_LOGINS + 1} logins at clouds"):
+            await database.call(save, once_more, [], changed, limited=True)
+        await database.call(save, once_more, [], changed, limited=False)
+        await database.call(save, a_row("b", OTHER), [], clouds(100, 1), limited=True)
     finally:
         database.close()
 

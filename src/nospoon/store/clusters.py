@@ -239,6 +239,16 @@ def all_hosts(connection: Connection) -> list[Host]:
     return [host_of(each) for each in rows]
 
 
+def logins_of(connection: Connection, *, uid: int) -> dict[tuple[UUID, str], str]:
+    """Names of logins at clouds that a user's clusters have, by cluster and host."""
+    query = select(cluster_hosts).join(clusters).where(clusters.c.uid == uid)
+    return {
+        (UUID(row.cluster_id), row.name): login
+        for row in connection.execute(query)
+        if (login := host_of(row.host).connection.login)
+    }
+
+
 def put_hosts(connection: Connection, cluster_id: UUID, hosts: Sequence[Host]) -> None:
     """Remember these, as they are now; others that are known stay."""
     _drop_hosts(connection, cluster_id, [host.name for host in hosts])

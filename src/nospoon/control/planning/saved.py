@@ -16,6 +16,8 @@ from nospoon.store.clusters import ClusterRow, Holding, NodeRow, Outline
 
 MOST_CLUSTERS = 100
 """Of one member; administrators may have more."""
+MOST_LOGINS = 64
+"""At clouds, of one member: each has threads and descriptors while nodes are there."""
 
 
 def save(
@@ -30,7 +32,7 @@ def save(
     compared: Collection[Outline] = (),
 ) -> None:
     """Raises `Stale` when others took what the plan chose, `Conflict` for an id that another has,
-    and for one more cluster, or more nodes, than a member may have (`limited`).
+    and for one more cluster, more nodes or more logins, than a member may have (`limited`).
 
     `settings`: of the hosts' logins. `compared`: clusters that have nothing of what this one was
     given (`refuse_collisions`). What others have is decoded here only where they came, or changed,
@@ -46,6 +48,9 @@ def save(
         refuse_one_more({each.id for each in others if each.uid == row.uid}, row.id)
         known = stored.node_names(connection, uid=row.uid)
         refuse_more_nodes(known, row.id, {each.name for each in nodes}, most_nodes)
+        wanted = {(row.id, each.name): login for each in hosts if (login := each.connection.login)}
+        if wanted:
+            refuse_more_logins(stored.logins_of(connection, uid=row.uid), wanted)
     stored.save(connection, row)
     stored.put_nodes(connection, nodes)
     stored.put_hosts(connection, row.id, hosts)
@@ -58,6 +63,21 @@ def refuse_one_more(own: Collection[UUID], cluster_id: UUID) -> None:
         raise Conflict(
             f"you have {len(own)} clusters, and members may have {MOST_CLUSTERS}",
             hint="Take one down first: `nospoon status` shows yours.",
+        )
+
+
+def refuse_more_logins(
+    known: Mapping[tuple[UUID, str], str], wanted: Mapping[tuple[UUID, str], str]
+) -> None:
+    """Raises `Conflict` where a cluster gets logins, and its member has too many then. `known`: of
+    all of that user's, by cluster and host.
+    """
+    count = len({*{**known, **wanted}.values()})
+    if count > MOST_LOGINS and not {*wanted.values()} <= {*known.values()}:
+        raise Conflict(
+            f"your clusters would have {count} logins at clouds, and members may have "
+            f"{MOST_LOGINS}",
+            hint="Take a cluster down first, or give clusters the same login.",
         )
 
 
