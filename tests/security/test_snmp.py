@@ -99,3 +99,16 @@ def test_a_bulk_request_looks_up_so_much_and_is_answered_with_so_much(
     assert len(answer) <= MAX_REPLY + 100, "what wraps it comes on top"
     assert mib.looked <= MAX_LOOKS
     assert read_message(answer).pdu.status == Status.NO_ERROR
+
+
+def test_a_set_names_an_object_once() -> None:
+    """One object may switch all outlets of a PDU: a request with sixty of them did it as often."""
+    ask, mib = agent(SECRET)
+    one, other = (Binding((1, 3, 6, number), ber.integer(1)) for number in (1, 2))
+    refused = ask(asked(SECRET, Pdu(Type.SET, 7, (one, other, one))))
+    assert refused is not None
+    answer = read_message(refused).pdu
+    assert (answer.status, answer.index) == (Status.INCONSISTENT_VALUE, 3)
+    assert not mib.sets
+    assert ask(asked(SECRET, Pdu(Type.SET, 7, (one, other)))) is not None
+    assert mib.sets == [one.oid, other.oid]

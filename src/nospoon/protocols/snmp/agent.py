@@ -336,8 +336,13 @@ class Agent:
                 return
 
     def _set(self, pdu: Pdu, now: float) -> Pdu:
+        """All or nothing. An object is named once: one may switch hundreds of outlets."""
+        named = set[Oid]()
         for number, each in enumerate(pdu.bindings, start=1):
             status = self.mib.check(each.oid, each.value)
+            if status is Status.NO_ERROR and each.oid in named:
+                status = Status.INCONSISTENT_VALUE
+            named.add(each.oid)
             if status is not Status.NO_ERROR:
                 return _failed(pdu, status, number)
         for each in pdu.bindings:

@@ -265,9 +265,11 @@ def _compiled(comparison: Comparison) -> Callable[[Mapping[str, Any]], bool]:
 
     def test(body: Mapping[str, Any]) -> bool:
         value = body.get(place)
-        if isinstance(value, list):
-            return any(map(fits, list(_below(value, ())) or [None]))
-        return fits(value)
+        if not isinstance(value, list):
+            return fits(value)
+        if not value or any(isinstance(each, list) for each in value):
+            value = list(_below(value, ())) or [None]
+        return any(map(fits, value))
 
     return test
 
