@@ -28,8 +28,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
+from uuid import UUID
 
-from bmc_requests import POWER_STATUS, Line, log_in, server
+from nospoon.services.bmcs.redfish.resources.event_service import MOST_COMPARISONS, MOST_FILTERED
+
+from bmc_requests import CLOSE_SESSION, POWER_STATUS, Line, log_in, server
 from measure import NOSPOON, private_daemon, timed
 from nospoon.runtime.heap import starting
 from nospoon.runtime.http_limits import raise_descriptor_limit
@@ -37,13 +40,22 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
-from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
+from nospoon.testing.bench import (
+    MemoryConsoles,
+    MemoryLine,
+    MemoryMachines,
+    MemoryStore,
+    config,
+    free_port,
+)
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 WORDS = sys.argv[2:]
 SECONDS = 5.0
 GOAL = 0.050
 ROOT = "/redfish/v1"
+EVENTS = f"{ROOT}/EventService"
+ACTIVATE, SOL = (0x06, 0x48), 0x01
 TERMS = 120
 IDLE = 3000
 PARALLEL, OF_SOURCE = 1000, 200
@@ -212,6 +224,45 @@ def parallel(to: BmcConfig) -> None:
             each.recv(1 << 16)
 
 
+def told(to: BmcConfig) -> None:
+    """Events that a client makes up: their arguments name one another, and their place is deep.
+    They are compared with the longest filters of as many streams as there may be.
+    """
+    term = quote("MessageId eq 'ResourceEvent'")
+    query = "?$filter=" + quote(" or ").join([term] * MOST_COMPARISONS)
+    login = base64.b64encode(f"{to.bmc.username}:{to.password}".encode()).decode()
+    head = f"GET {EVENTS}/SSE{query} HTTP/1.1\r\nHost: b\r\nAuthorization: Basic {login}\r\n\r\n"
+    place, held = (to.bmc.address, to.bmc.redfish_port), []
+    for _ in range(MOST_FILTERED):
+        held.append(socket.create_connection(place, 30))
+        held[-1].sendall(head.encode())
+    named = {
+        "MessageId": "ResourceEvent.1.3.TestMessage",
+        "Message": "%1",
+        "MessageArgs": [*(f"%{n}" * 10 for n in range(2, 8)), "x"],
+    }
+    deep = {**named, "OriginOfCondition": "/a" * 15}
+    deepest = {**named, "OriginOfCondition": "/" * 3000}
+    for body in (named, deep, deepest) * 10:
+        path = f"{EVENTS}/Actions/EventService.SubmitTestEvent"
+        ask(to, "POST", path, json.dumps(body).encode())
+    for each in held:
+        each.close()
+
+
+def typed(to: BmcConfig) -> None:
+    """Characters by SOL for a guest that reads nothing."""
+    line = Line(to.bmc.address, to.bmc.ipmi_port)
+    console = log_in(line, to)
+    line.ask(console.request(*ACTIVATE, bytes([1, 1, 0xC0, 0, 0, 0])))
+    for number in range(20_000):
+        console.sequence += 1
+        packet = bytes([number % 15 + 1, 0, 0, 0]) + b"x" * 200
+        line.socket.send(console.sealed(packet, kind=SOL))
+    line.ask(console.request(*CLOSE_SESSION, console.session.to_bytes(4, "little")))
+    line.socket.close()
+
+
 ATTACKS: tuple[tuple[str, Attack], ...] = (
     (f"$filter with {TERMS} terms", filtered),
     ("$expand of two levels", expanded),
@@ -229,6 +280,8 @@ ATTACKS: tuple[tuple[str, Attack], ...] = (
     ("$expand of the root, nested lists", nested_lists),
     ("CertificateLocations", locations),
     (f"{PARALLEL} parallel requests of one account", parallel),
+    ("test events and filters of streams", told),
+    ("SOL at a guest that reads nothing", typed),
 )
 
 
@@ -266,6 +319,20 @@ def under(attack: Attack, to: BmcConfig) -> Iterator[None]:
         for each in attackers:
             each.kill()
             each.join()
+
+
+class Silent(MemoryConsoles):
+    """Consoles of guests that never read what is typed."""
+
+    async def attach(self, machine: UUID) -> MemoryLine:
+        """Nothing that is written there is ever taken."""
+        line = await super().attach(machine)
+        line.write = self._never  # type: ignore[method-assign]
+        return line
+
+    async def _never(self, data: bytes) -> None:
+        del data
+        await asyncio.Event().wait()
 
 
 class Stalls:
@@ -320,7 +387,11 @@ def _bmcs(certificates: Certificates) -> float:
     async def serve() -> object:
         raise_descriptor_limit()
         service = BmcService(
-            MemoryMachines(), MemoryStore(), Tasks("bench"), certificates=certificates
+            MemoryMachines(),
+            MemoryStore(),
+            Tasks("bench"),
+            certificates=certificates,
+            consoles=Silent(),
         )
         with starting():  # as the daemon does
             for each in served:

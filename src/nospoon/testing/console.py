@@ -94,10 +94,10 @@ class Console:
         self.sequence += 1
         return self.sealed(message(netfn, command, data))
 
-    def sealed(self, payload: bytes) -> bytes:
-        """Any payload, with the sequence number at hand."""
+    def sealed(self, payload: bytes, *, kind: int = 0) -> bytes:
+        """Any payload, of this type (table 13-16), with the sequence number at hand."""
         body = self._encrypted(payload)
-        head = struct.pack("<BBIIH", 6, 0xC0, self.session, self.sequence, len(body))
+        head = struct.pack("<BBIIH", 6, 0xC0 | kind, self.session, self.sequence, len(body))
         pad = -(len(head) + len(body) + 2) % 4
         signed = head + body + b"\xff" * pad + bytes([pad, 7])
         return HEADER + signed + self._mac(self._k1, signed)[: _DIGESTS[self.suite][1]]

@@ -45,6 +45,8 @@ KINDS: Mapping[UUID, str] = {
 }
 _LIST = struct.Struct("<16sLLL")
 _OWNER = 16
+MOST = 4096
+"""Signatures of one database: Microsoft's dbx has some 500. The guest writes as many as fit."""
 
 
 def key_databases(flash: bytes) -> tuple[KeyDatabase, ...]:
@@ -61,7 +63,7 @@ def key_databases(flash: bytes) -> tuple[KeyDatabase, ...]:
 
 def signatures(data: bytes) -> Iterator[Signature]:
     """What is in one database. Raises `BadVariables`."""
-    place = 0
+    place = count = 0
     while place < len(data):
         try:
             guid, size, header, each = _LIST.unpack_from(data, place)
@@ -70,6 +72,9 @@ def signatures(data: bytes) -> Iterator[Signature]:
         first, end = place + _LIST.size + header, place + size
         if not (first <= end <= len(data) and each >= _OWNER and (end - first) % each == 0):
             raise BadVariables(f"the signature list at {place} contradicts itself")
+        count += (end - first) // each
+        if count > MOST:
+            raise BadVariables(f"it has a database of more than {MOST} signatures")
         kind = UUID(bytes_le=guid)
         for at in range(first, end, each):
             owner = UUID(bytes_le=data[at : at + _OWNER])
