@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from nospoon.runtime import loop
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import ANY, Peer, UdpSocket
@@ -63,7 +64,7 @@ def _serve(serve: Serve, ready: Connection) -> None:
         ready.send(kept is not None)
         await ended.wait()
 
-    asyncio.run(run())
+    loop.run(run())
 
 
 @contextmanager

@@ -30,8 +30,6 @@ from pathlib import Path
 from urllib.parse import quote
 from uuid import UUID
 
-from nospoon.services.bmcs.redfish.resources.event_service import MOST_COMPARISONS, MOST_FILTERED
-
 from bmc_requests import CLOSE_SESSION, POWER_STATUS, Line, log_in, server
 from measure import NOSPOON, private_daemon, timed
 from nospoon.runtime.heap import starting
@@ -39,6 +37,7 @@ from nospoon.runtime.http_limits import raise_descriptor_limit
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.ports import BmcConfig
+from nospoon.services.bmcs.redfish.resources.event_service import MOST_COMPARISONS, MOST_FILTERED
 from nospoon.services.bmcs.service import BmcService
 from nospoon.testing.bench import (
     MemoryConsoles,
@@ -255,10 +254,10 @@ def typed(to: BmcConfig) -> None:
     line = Line(to.bmc.address, to.bmc.ipmi_port)
     console = log_in(line, to)
     line.ask(console.request(*ACTIVATE, bytes([1, 1, 0xC0, 0, 0, 0])))
-    for number in range(20_000):
+    for number in range(2000):
         console.sequence += 1
         packet = bytes([number % 15 + 1, 0, 0, 0]) + b"x" * 200
-        line.socket.send(console.sealed(packet, kind=SOL))
+        line.ask(console.sealed(packet, kind=SOL))
     line.ask(console.request(*CLOSE_SESSION, console.session.to_bytes(4, "little")))
     line.socket.close()
 

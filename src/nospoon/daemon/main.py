@@ -17,7 +17,7 @@ import structlog
 from nospoon import __version__
 from nospoon.daemon.instance import listening, locked
 from nospoon.errors import NospoonError, Superseded, UsageError
-from nospoon.runtime import logs, systemd
+from nospoon.runtime import logs, loop, systemd
 from nospoon.runtime.hardening import protect_memory, restrict
 from nospoon.runtime.heap import starting
 from nospoon.runtime.http_limits import raise_descriptor_limit
@@ -49,7 +49,7 @@ def main() -> None:
     try:
         _prepare(settings)
         with locked(settings.pid_file), listening(settings.socket) as listener:
-            asyncio.run(_serve(settings, listener, arguments.ready_fd))
+            loop.run(_serve(settings, listener, arguments.ready_fd))
     except Superseded as error:
         log.error("superseded", why=str(error))
         _leave(1)
