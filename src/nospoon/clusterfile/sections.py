@@ -102,10 +102,11 @@ def _refuse_unknown_sections(
     known = list(ClusterFile.model_fields)
     for key in value:
         if key not in known and not found.hopeless:
+            hint = did_you_mean(key, known)
+            if key in NodeGroupSection.model_fields and not hint.startswith("Did"):
+                hint = f"`{key}` is for nodes: write it in an entry of `nodes`"
             found.problems.append(
-                document.problem(
-                    (key,), f"unknown key {shown(key)}", did_you_mean(key, known), at_key=True
-                )
+                document.problem((key,), f"unknown key {shown(key)}", hint, at_key=True)
             )
 
 
@@ -218,7 +219,8 @@ def translated(
             yield document.problem((*path, *inner), f"missing key {str(detail['loc'][-1])!r}")
         else:
             message, hint = _message(detail, secret=inner[-1:] in SECRETS)
-            if path[:1] == ("hosts",) and not inner and isinstance(value, str):
+            is_body = path[:1] == ("hosts",) and path[1:] != (value,)  # not the host's name
+            if is_body and not inner and isinstance(value, str):
                 hint = "Write `simulated`, or a libvirt URI as `{libvirt: URI}`"
             yield document.problem((*path, *inner), message, hint)
 
@@ -332,7 +334,16 @@ def _meant(detail: ErrorDetails, error: ValidationError) -> str:
     for part in path:
         field = section.model_fields.get(str(part))
         section = next(_sections(field.annotation), section) if field is not None else section
-    return did_you_mean(str(key), list(section.model_fields))
+    known = list(section.model_fields)
+    meant = OTHER_WORDS.get(str(key), "")
+    return did_you_mean(meant if meant in known else str(key), known)
+
+
+OTHER_WORDS: Mapping[str, str] = {
+    "network": "nics", "networks": "nics", "interfaces": "nics", "ram": "memory", "vcpus": "cpus",
+    "cores": "cpus", "replicas": "count",
+}  # fmt: skip
+"""Words of other tools -> keys that are not spelled like them."""
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
