@@ -83,7 +83,7 @@ def _tell(found: Any) -> None:
         echo(f"host {host} is not looked at: {reason}", err=True)
     for host, others in found["others"].items():
         for deployment, count in others.items():
-            echo(_about(host, deployment, count, found["running"]), err=True)
+            echo(describe_others(host, deployment, count, found["running"]), err=True)
     if any(row["said"].startswith(("recovered", "completed")) for row in found["clusters"]):
         echo(
             "BMCs have new passwords, except where the cluster file gives them, and are served "
@@ -92,8 +92,10 @@ def _tell(found: Any) -> None:
         )
 
 
-def _about(host: str, deployment: str, count: int, running: list[str]) -> str:
-    there = f"host {host}: {count} resources of deployment {deployment}"
+def describe_others(host: str, deployment: str, count: int, running: list[str]) -> str:
+    """What another deployment has on a host. `running`: those with a daemon on this machine."""
+    what = "1 resource" if count == 1 else f"{count} resources"
+    there = f"host {host}: {what} of deployment {deployment}"
     if deployment in running:
         return f"{there}, whose daemon runs on this machine"
     return f"{there}. If it has no daemon any more: nospoon recover --deployment {deployment}"
