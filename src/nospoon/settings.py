@@ -5,6 +5,7 @@ Root's daemon follows the FHS; a user's follows the XDG base directory specifica
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import stat
@@ -164,7 +165,7 @@ class Settings:
 
     @property
     def socket(self) -> Path:
-        return self.runtime / "nospoond.sock"
+        return self.runtime / SOCKET_NAME
 
     @property
     def pid_file(self) -> Path:
@@ -198,7 +199,7 @@ def settings_for(environment: Mapping[str, str], *, uid: int) -> Settings:
     read = _Reader(values)
     settings = Settings(
         state=read("NOSPOON_STATE_DIR", _absolute, ABSOLUTE, Path("/")),
-        runtime=read("NOSPOON_RUNTIME_DIR", _absolute, ABSOLUTE, Path("/")),
+        runtime=read("NOSPOON_RUNTIME_DIR", _for_socket, FOR_SOCKET, Path("/")),
         cache=read("NOSPOON_CACHE_DIR", _absolute, ABSOLUTE, Path("/")),
         pools=read("NOSPOON_POOL_DIR", _absolute, ABSOLUTE, Path("/")),
         database=values["NOSPOON_DATABASE"],
@@ -227,7 +228,27 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def misspelled(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variable that is no setting -> the setting that is spelled almost like it.
+
+    Others that begin with NOSPOON_ may belong to another program.
+    """
+    known = {each.variable.removeprefix(PREFIX): each.variable for each in TABLE}
+    given = {each.removeprefix(PREFIX) for each in environment if each.startswith(PREFIX)}
+    found = {}
+    for word in sorted(given - known.keys()):
+        for near in difflib.get_close_matches(word[:MOST_LETTERS].upper(), known, n=1, cutoff=0.8):
+            found[f"{PREFIX}{word}"] = known[near]
+    return found
+
+
+PREFIX = "NOSPOON_"
+MOST_LETTERS = 64
 ABSOLUTE = "an absolute path"
+SOCKET_NAME = "nospoond.sock"
+MOST_OF_DIRECTORY = 107 - len(f"/{SOCKET_NAME}")
+"""Bytes: the path of a Unix socket has at most 107 (unix(7): `sun_path` with its NUL)."""
+FOR_SOCKET = f"an absolute path of at most {MOST_OF_DIRECTORY} bytes, for the daemon's socket"
 
 
 class _Reader:
@@ -251,6 +272,13 @@ def _absolute(text: str) -> Path:
     path = Path(text)
     if not path.is_absolute():
         raise ValueError
+    return path
+
+
+def _for_socket(text: str) -> Path:
+    path = _absolute(text)
+    if len(os.fsencode(path)) > MOST_OF_DIRECTORY:
+        raise ValueError(text)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.errors import UsageError
-from nospoon.settings import TABLE, settings_for
+from nospoon.settings import MOST_OF_DIRECTORY, TABLE, misspelled, settings_for
 
 BROKEN = {
     "NOSPOON_STATE_DIR": "state",
@@ -88,3 +89,22 @@ def test_a_damaged_key_is_named_with_what_to_do(tmp_path: Path) -> None:
     assert f"cannot use the key {key}: it is not a whole key. Restore it" in done.stderr
     assert "`nospoon recover`" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_variable_spelled_almost_like_a_setting_is_named() -> None:
+    given = {"NOSPOON_STATEDIR": "/x", "NOSPOON_Boot_Port": "1", "NOSPOON_LOG": "info"}
+    others = {"NOSPOON_CLUSTER": "c", "NOSPOON_FILE": "f", "NOSPOON_": "", "STATE_DIR": "/x"}
+    assert misspelled({**given, **others}) == {
+        "NOSPOON_Boot_Port": "NOSPOON_BOOT_PORT",
+        "NOSPOON_STATEDIR": "NOSPOON_STATE_DIR",
+    }
+
+
+def test_a_runtime_directory_leaves_room_for_the_path_of_a_socket() -> None:
+    longest = "/" + "x" * (MOST_OF_DIRECTORY - 1)
+    settings = settings_for({"HOME": "/root", "NOSPOON_RUNTIME_DIR": longest}, uid=0)
+    with socket.socket(socket.AF_UNIX) as client, pytest.raises(FileNotFoundError):
+        client.connect(str(settings.socket))  # and not "AF_UNIX path too long"
+    for variable in ("NOSPOON_RUNTIME_DIR", "XDG_RUNTIME_DIR"):
+        with pytest.raises(UsageError, match=r"NOSPOON_RUNTIME_DIR: .* at most 93 bytes"):
+            settings_for({"HOME": "/home/me", variable: f"{longest}x"}, uid=1000)

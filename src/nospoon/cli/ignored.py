@@ -12,7 +12,7 @@ from nospoon.api.client import Client
 from nospoon.cli.echo import echo
 from nospoon.cli.units import SERVICE, Units
 from nospoon.errors import Forbidden, NospoonError
-from nospoon.settings import TABLE, digest
+from nospoon.settings import TABLE, digest, misspelled
 
 CHOOSES = "NOSPOON_RUNTIME_DIR"
 """The daemon was found by it."""
@@ -44,6 +44,12 @@ def warn_of_ignored(client: Client, environment: Mapping[str, str], units: Units
         _warn(other, f"set them in {units.environment}, then `{manager} restart {SERVICE}`.")
         return
     _warn(other, "stop it (`nospoon daemon stop`), and the next command starts one with them.")
+
+
+def warn_of_misspelled(environment: Mapping[str, str]) -> None:
+    """Name on stderr the variables that no setting has but one is meant by."""
+    for given, meant in misspelled(environment).items():
+        echo(f"Warning: there is no setting {given}. Did you mean {meant}?", err=True)
 
 
 def _warn(names: list[str], way_out: str) -> None:
