@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nospoon.providers.openstack.records import GAP, OVERLAP, Known
+from nospoon.providers.openstack.records import GAP, LONGEST_PAUSE, OVERLAP, Known
 
 TAIL = 100 << 10
 """What Nova gives of a log at most."""
@@ -43,3 +43,15 @@ def test_lines_that_repeat_are_told_as_often_as_they_came() -> None:
     assert known.more(same * 10, restarted=True) == same * 10
     assert known.more(same * 25, restarted=False) == same * 15
     assert len(known.end) <= OVERLAP
+
+
+def test_a_log_that_says_nothing_is_read_less_and_less_often_until_it_says_something() -> None:
+    known, now, pauses = Known(), 100.0, []
+    for _ in range(5):
+        known.rest(now, said=False, shortest=10)
+        pauses.append(known.due - now)
+        now = known.due
+    assert pauses == [10, 20, 40, 60, 60]
+    assert pauses[-1] == 10 * LONGEST_PAUSE
+    known.rest(now, said=True, shortest=10)
+    assert known.due == now

@@ -1,7 +1,7 @@
 """The event loop of the daemon: asyncio's, which takes a few events of its sockets at a time.
 
 asyncio itself takes all that are there, and calls what waits for them before it looks again, and
-before any timer. A stranger who closes thousands of connections at one moment would have the loop
+before any timer. A client that closes thousands of connections at one moment would have the loop
 for as long as the end of all of them takes. Linux hands out the rest next, in turn (epoll(7)).
 """
 
@@ -17,7 +17,7 @@ AT_ONCE = 64
 
 
 class _Few:
-    """`epoll`, but for how much it tells at once."""
+    """`epoll`, but for how much it reports at once."""
 
     def __init__(self, epoll: Any) -> None:
         self._epoll = epoll
@@ -30,7 +30,7 @@ class _Few:
 
 
 class FewAtOnce(selectors.EpollSelector):
-    """A selector that tells of `AT_ONCE` events at most."""
+    """A selector that reports `AT_ONCE` events at most."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,13 +16,29 @@ LONGEST_LOG = 128 << 10
 GAP = "\r\n[nospoon: something of this console is missing here]\r\n"
 
 
+LONGEST_PAUSE = 6
+"""Times the shortest, for logs that say nothing: there may be a thousand of them."""
+
+
 @dataclass(slots=True)
 class Known:
-    """What a log said last: its length, a digest of it, and its end."""
+    """What a log said last: its length, a digest of it, and its end. `due`: when it is read next,
+    on the monotonic clock; the longer it says nothing, the later.
+    """
 
     length: int = 0
     digest: bytes = b""
     end: str = ""
+    due: float = 0.0
+    pause: float = 0.0
+
+    def rest(self, now: float, *, said: bool, shortest: float) -> None:
+        """It was read. `said`: something was new. `shortest` in seconds: from a log that said
+        nothing to its next reading.
+        """
+        longest = shortest * LONGEST_PAUSE
+        self.pause = 0.0 if said else min(max(2 * self.pause, shortest), longest)
+        self.due = now + self.pause
 
     def more(self, log: str, *, restarted: bool) -> str:
         """What is new of a log, with a mark where something is missing; it is known from now on.

@@ -420,11 +420,17 @@ class ServerDriver:
         return clock.monotonic() < self._restless
 
     async def _read_consoles(self) -> None:
-        """Of those that are on; what one cannot be asked for is asked for again."""
-        on = [each.uuid for each in self._known.values() if each.power is PowerState.ON]
+        """Of those that are on and due; what one cannot be asked for is asked for again."""
+        on = [each.uuid for each in self._known.values() if self._is_due(each)]
         for first in range(0, len(on), CONSOLES):
             some = on[first : first + CONSOLES]
             await asyncio.gather(*(self._try_console(each) for each in some))
+
+    def _is_due(self, each: MachineEvent) -> bool:
+        if each.power is not PowerState.ON:
+            return False
+        known = self._consoles.get(each.uuid)
+        return known is None or each.uuid in self._started or clock.monotonic() >= known.due
 
     async def _try_console(self, machine: UUID) -> None:
         try:
@@ -446,6 +452,8 @@ class ServerDriver:
             return
         known = self._consoles.setdefault(machine, Known())
         fresh = await asyncio.to_thread(known.more, text, restarted=machine in self._started)
+        shortest = SELDOM * self._around.pause
+        known.rest(clock.monotonic(), said=bool(fresh), shortest=shortest)
         if fresh:
             self._started.discard(machine)
             self._recorder.take(machine, fresh.encode(), self._user)

@@ -69,11 +69,11 @@ def event(body: Mapping[str, Any]) -> tuple[Happening, dict[str, Any]]:
     what = Happening(
         message, origin, "EventService", clock.unix(), tuple(args), id=given.get("EventId", "")
     )
-    told = {**given, "OriginOfCondition": {"@odata.id": origin}} if origin else given
+    shown = {**given, "OriginOfCondition": {"@odata.id": origin}} if origin else given
     if "Message" in given:
-        told = {**told, "Message": message.told(what.args)}
-        _check_size(told)  # the text may name a long argument a thousand times
-    return what, told
+        shown = {**shown, "Message": message.told(what.args)}
+        _check_size(shown)  # the text may name a long argument a thousand times
+    return what, shown
 
 
 def _check_size(event: Mapping[str, Any]) -> None:
