@@ -6,6 +6,7 @@ import json
 import json.scanner
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
@@ -23,6 +24,8 @@ MOST_AT_ONCE = 150_000
 """Values that are decoded without a turn for other threads: 40 ms, if all are of one object."""
 MOST_NAMES = 50_000
 """In one object, of an answer with more values."""
+_LONG = Lock()
+"""One long answer is decoded at a time: the event loop waits for each thread that is at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ def value_of(body: bytes) -> Any:
     """What a body says as JSON. Raises `ValueError`, `RecursionError`. Run it in a thread."""
     if sum(body.count(each) for each in (b",", b"[", b"{")) <= MOST_AT_ONCE:
         return json.loads(body)
-    return _Slow().decode(body.decode(json.detect_encoding(body)))
+    with _LONG:
+        return _Slow().decode(body.decode(json.detect_encoding(body)))
 
 
 def said_json(text: str) -> Any:
