@@ -39,14 +39,22 @@ class Probe:
     initrd: Path
 
 
-def command_line(arch: Arch, *, report: str = "", after: str = "shell", ipv6: bool = False) -> str:
+def command_line(
+    arch: Arch, *, report: str = "", after: str = "shell", ipv6: bool = False, run: str = ""
+) -> str:
     """The kernel's command line. `report`: URL that takes the record ("${uuid}" is filled in by
     the probe). `after`: shell, poweroff or reboot, when it has told what it found. `ipv6`: it waits
-    for an address.
+    for an address. `run`: stands in the record, so that it is known for that of this boot.
     """
     words = [f"console={CONSOLE[arch]}", "quiet", "panic=10", f"nospoon.after={after}"]
     words += ["nospoon.ipv6=wait"] if ipv6 else []
+    words += [marked(run)] if run else []
     return " ".join([*words, f"nospoon.report={report}"] if report else words)
+
+
+def marked(run: str) -> str:
+    """The word of a command line that names a run."""
+    return f"nospoon.run={run}"
 
 
 async def build(cache: Path, *, arch: Arch = Arch.X86_64) -> Probe:

@@ -22,7 +22,7 @@ from nospoon.model.cluster import Arch
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Key, Machine, NetbootService, Resource
 from nospoon.plan.words import counted
-from nospoon.probe.build import Probe, command_line
+from nospoon.probe.build import Probe, command_line, marked
 from nospoon.probe.compare import Finding, compare
 from nospoon.probe.record import Finder, Record, decode
 from nospoon.runtime.clock import Clock
@@ -181,22 +181,24 @@ class Verifier:
         return Verdict(member, compare(machine, sizes, record))
 
     async def _boot(self, member: Member, probe: Probe | None) -> Record:
-        profile = _profile(member, probe)
+        if self._is_on(member.uuid):  # what is published now is for the probe alone
+            await self._power_off(member)
+        run = secrets.token_hex(16) if probe is not None else ""
+        profile = _profile(member, probe, run)
         offset = await self._consoles.size(member.uuid)
         reported = self._authority.probe(member.uuid, profile, secrets.token_urlsafe())
         await self._publish(member.uuid)
         await self._bmcs.set_override(member.uuid, NETWORK_ONCE)
-        command = PowerCommand.CYCLE if self._is_on(member.uuid) else PowerCommand.ON
-        await self._bmcs.power(member.uuid, command)
-        return await self._record(member, reported, offset)
+        await self._bmcs.power(member.uuid, PowerCommand.ON)
+        return await self._record(member, reported, offset, run)
 
     async def _record(
-        self, member: Member, reported: asyncio.Future[Mapping[str, Any]], offset: int
+        self, member: Member, reported: asyncio.Future[Mapping[str, Any]], offset: int, run: str
     ) -> Record:
-        """The record from the console or over HTTP, whichever comes first."""
+        """The record from the console or over HTTP, whichever comes first. `run`: of the probe."""
         stream = self._consoles.read(member.uuid, follow=True, offset=offset)
         async with Tasks(f"verify {member.path}") as tasks:
-            told = tasks.start(_first_record(stream), name="read the console")
+            told = tasks.start(_first_record(stream, run), name="read the console")
             either: set[asyncio.Future[Any]] = {told, reported}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if told.done():
@@ -221,22 +223,26 @@ class Verifier:
             await self._publish(member.uuid)
             await self._bmcs.set_override(member.uuid, found.override)
             await self._power_as_found(member, found)
-        except TimeoutError:
-            return f"it did not power off within {OFF_WITHIN:.0f} s"
         except NospoonError as error:
             return str(error)
         return ""
 
     async def _power_as_found(self, member: Member, found: _Found) -> None:
         """Power off what was off; what ran boots again as its BMC says."""
-        if not self._is_on(member.uuid):
-            return
         if found.on:
-            await self._bmcs.power(member.uuid, PowerCommand.CYCLE)
-            return
+            is_on = self._is_on(member.uuid)
+            await self._bmcs.power(member.uuid, PowerCommand.CYCLE if is_on else PowerCommand.ON)
+        elif self._is_on(member.uuid):
+            await self._power_off(member)
+
+    async def _power_off(self, member: Member) -> None:
+        """Raises `ProviderError` where it does not power off soon."""
         await self._bmcs.power(member.uuid, PowerCommand.OFF)
-        async with asyncio.timeout(OFF_WITHIN):
-            await self._hosts.until(member.uuid, PowerState.OFF)
+        try:
+            async with asyncio.timeout(OFF_WITHIN):
+                await self._hosts.until(member.uuid, PowerState.OFF)
+        except TimeoutError:
+            raise ProviderError(f"it did not power off within {OFF_WITHIN:.0f} s") from None
 
 
 class _Count:
@@ -260,22 +266,24 @@ class _Count:
         )
 
 
-async def _first_record(stream: AsyncIterator[bytes]) -> Record:
+async def _first_record(stream: AsyncIterator[bytes], run: str) -> Record:
+    """That of this run: until it is powered off, the guest that ran before may write another."""
     finder = Finder()
     async for chunk in stream:
-        if found := finder.feed(chunk):
-            return found[-1].record
+        for found in finder.feed(chunk):
+            if not run or marked(run) in found.record.cmdline.split():
+                return found.record
     raise ProviderError("the console ended before the probe's report")
 
 
-def _profile(member: Member, probe: Probe | None) -> ServedProfile:
+def _profile(member: Member, probe: Probe | None, run: str) -> ServedProfile:
     if probe is None:
         return ServedProfile(name="probe", kernel="", initrd=(), cmdline="")
     return ServedProfile(
         name="probe",
         kernel=ServedFile(str(probe.kernel), "probe-kernel"),
         initrd=(ServedFile(str(probe.initrd), "probe-initrd"),),
-        cmdline=command_line(member.machine.arch, ipv6=member.machine.ipv6),
+        cmdline=command_line(member.machine.arch, ipv6=member.machine.ipv6, run=run),
     )
 
 
