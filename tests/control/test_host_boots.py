@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence, Sized
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -12,14 +12,18 @@ import pytest
 
 from nospoon.control.fleet.host_boots import HostBoots
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.errors import ProviderError
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import boots
 from nospoon.runtime.tasks import Tasks
 
 HERE = Host("here", Libvirt("qemu:///system"))
+LINK = Link(bridge="ns0-lan")
+TAG = OwnerTag("deployment", uuid4(), 1, "token")
 ELSEWHERE = Host("elsewhere", Libvirt("qemu+tls://rack2/system"))
 
 
@@ -34,6 +38,40 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return state
 
 
+class Networks:
+    """Two networks of this host that ended with its former boot, one that runs, and one of another
+    host that is at fault. The first cannot be started.
+    """
+
+    kind = Kind.NETWORK
+
+    def __init__(self, told: Sized) -> None:
+        self._told, self.made = told, list[tuple[str, OwnerTag, int]]()
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        assert cluster is None
+        return [
+            Observed(Key(self.kind, host, name), LINK, TAG, fault=fault)
+            for host, name, fault in (
+                ("here", "fails", "the network is not started"),
+                ("here", "lan", "the network is not started"),
+                ("here", "runs", ""),
+                ("elsewhere", "other", "the network is not started"),
+            )
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        self.made.append((resource.key.name, tag, len(self._told)))
+        if resource.key.name == "fails":
+            raise ProviderError("cannot be started")
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        raise AssertionError(observed, desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        raise AssertionError(observed)
+
+
 class Told:
     """What BMCs were told, machine by machine."""
 
@@ -45,7 +83,15 @@ class Told:
             lambda _: None,
             sockets=sockets,
         )
-        self.boots = HostBoots(self.hosts, tasks, self.tell)
+        self.networks = Networks(self.told)
+        self.known = boots.here()
+        self.boots = HostBoots(
+            self.hosts,
+            tasks,
+            self.tell,
+            is_new=lambda _, boot: boot != self.known,
+            drivers_of=lambda _: {Kind.NETWORK: self.networks},
+        )
 
     def tell(self, machine: UUID, boot: str) -> None:
         self.told.append((machine, boot))
@@ -103,3 +149,22 @@ async def test_a_host_that_shuts_down_confirms_nothing(bmcs: Told, systemctl: Pa
     systemctl.write_text("running\n")
     bmcs.saw(later, PowerState.OFF, change=MachineChange.STOPPED)
     await bmcs.until(later)
+
+
+@pytest.mark.usefixtures("systemctl")
+async def test_networks_start_again_after_a_reboot_before_bmcs_know_of_it(bmcs: Told) -> None:
+    bmcs.known = "the boot before"
+    machine = bmcs.machine(HERE)
+    bmcs.saw(machine, PowerState.OFF, change=MachineChange.OBSERVED)
+    bmcs.boots.begin()
+    await bmcs.until(machine)
+    assert bmcs.networks.made == [("fails", TAG, 0), ("lan", TAG, 0)]
+
+
+@pytest.mark.usefixtures("systemctl")
+async def test_networks_that_a_person_stopped_are_not_started_in_the_same_boot(bmcs: Told) -> None:
+    machine = bmcs.machine(HERE)
+    bmcs.saw(machine, PowerState.OFF, change=MachineChange.OBSERVED)
+    bmcs.boots.begin()
+    await bmcs.until(machine)
+    assert not bmcs.networks.made

@@ -6,8 +6,10 @@ down, and the daemon that starts finds another boot id, which is mounted over th
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -100,6 +102,29 @@ def test_machines_of_libvirt_get_what_their_policies_say(rack: Rack) -> None:
         virsh("destroy", uuid)
     reboot(rack)
     restored(rack, name)
+
+
+@pytest.mark.libvirt
+def test_networks_run_again_before_machines_are_switched_on(rack: Rack) -> None:
+    """A reboot leaves neither bridges nor rules nor DHCP servers."""
+    name = rack.name()
+    path = rack.file(
+        f"cluster: {name}\nnetworks: {{lan: {{netboot: builtin}}}}\n{rack.bmc()}"
+        "nodes: [{name: n, memory: 64MiB, firmware: bios, disks: [16MiB]}]\n"
+    )
+    rack.run("up", "--yes", path)
+    rack.run("node", "power", f"{name}/n", "on")
+    until(lambda: powers(rack, name) == {"n": "on"})
+    uuid = rack.bmcs(name)["n"]["uuid"]
+    (file,) = (rack.directory / "state/netboot").glob("*/*/service.json")
+    service = json.loads(file.read_text())
+    rack.run("daemon", "stop")
+    virsh("destroy", uuid)
+    virsh("net-destroy", service["shape"]["bridge"])
+    os.kill(service["pid"], signal.SIGKILL)
+    reboot(rack)
+    until(lambda: powers(rack, name) == {"n": "on"})
+    rack.run("plan", "--detailed-exitcode", path)
 
 
 def policies(rack: Rack, name: str) -> tuple[str, str]:

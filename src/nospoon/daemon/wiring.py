@@ -215,7 +215,13 @@ class Daemon:
             account_key=self.cipher.derived("accounts"),
             reach=self.reach,
         )
-        self.host_boots = HostBoots(self.hosts, self._tasks, self.bmcs.host_seen)
+        self.host_boots = HostBoots(
+            self.hosts,
+            self._tasks,
+            self.bmcs.host_seen,
+            is_new=self.bmcs.is_new_boot,
+            drivers_of=self._drivers_of,
+        )
 
     def _wire_boot(self) -> None:
         """Who decides what a machine boots, and what serves it."""

@@ -3,12 +3,15 @@
 A machine that is found off may have been stopped by its host, which shuts down or has done so. Its
 host is asked which boot it is: the BMC learns it only from one that runs and does not shut down.
 A remote host without `ssh`, where no commands can be run, is not asked.
+
+A reboot also ends networks, their rules and DHCP servers, without which machines do not start. They
+are started again before BMCs know of the reboot.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import structlog
@@ -17,6 +20,8 @@ from nospoon.control.fleet.hosts import HostInUse, Hosts
 from nospoon.errors import Gone, NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.model.resources import Kind, Resource
+from nospoon.providers.base import Driver
 from nospoon.runtime import boots
 from nospoon.runtime.tasks import Tasks
 
@@ -28,12 +33,22 @@ Identity = tuple[str, ...]
 
 
 class HostBoots:
-    """`tell`: takes a machine and the id of the boot of its host. One question to a host at a time
-    is for all machines that wait for its answer.
+    """`tell`: takes a machine and the id of the boot of its host; `is_new`: whether its BMC knows
+    another boot. `drivers_of`: those of a host. One question to a host at a time is for all
+    machines that wait for its answer.
     """
 
-    def __init__(self, hosts: Hosts, tasks: Tasks, tell: Callable[[UUID, str], None]) -> None:
+    def __init__(
+        self,
+        hosts: Hosts,
+        tasks: Tasks,
+        tell: Callable[[UUID, str], None],
+        *,
+        is_new: Callable[[UUID, str], bool],
+        drivers_of: Callable[[Host], Mapping[Kind, Driver]],
+    ) -> None:
         self._hosts, self._tasks, self._tell = hosts, tasks, tell
+        self._is_new, self._drivers_of = is_new, drivers_of
         self._waiting: dict[Identity, set[UUID]] = {}
         self._asked: set[Identity] = set()
         self._begun = False
@@ -72,6 +87,8 @@ class HostBoots:
                 if not boot:
                     log.info("host shuts down", host=home.host.name, machines=len(machines))
                     continue
+                if any(self._is_new(machine, boot) for machine in machines):
+                    await self._start_networks(home.host)
                 for number, machine in enumerate(machines, 1):
                     self._tell(machine, boot)
                     if not number % TELL_AT_ONCE:
@@ -80,6 +97,20 @@ class HostBoots:
             log.warning("boot of host not known", host=home.host.name, why=str(error))
         finally:
             self._asked.discard(identity)
+
+    async def _start_networks(self, host: Host) -> None:
+        """What ended with the former boot, as it was tagged and defined there."""
+        drivers = self._drivers_of(host)
+        for driver in (drivers[kind] for kind in (Kind.NETWORK, Kind.NETBOOT) if kind in drivers):
+            for found in await driver.observe(None):
+                if not found.fault or found.key.host != host.name:
+                    continue
+                try:
+                    await driver.create(Resource(found.key, found.shape), found.tag)
+                except NospoonError as error:
+                    log.warning("not started after the reboot", what=str(found.key), why=str(error))
+                else:
+                    log.info("started after the reboot", what=str(found.key))
 
 
 def _identity(host: Host) -> Identity:

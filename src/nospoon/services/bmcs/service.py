@@ -350,6 +350,11 @@ class BmcService:
         if served is not None:
             self.feed(served, HostSeen(boot))
 
+    def is_new_boot(self, uuid: UUID, boot: str) -> bool:
+        """Whether the BMC of a machine knows another boot of its host."""
+        served = self.registry.status(uuid)
+        return served is not None and served.aggregate.runtime.host_boot not in {"", boot}
+
     async def boot_observed(self, uuid: UUID) -> None:
         """A machine that boots by script fetched what it shall boot."""
         served = self.registry.status(uuid)
