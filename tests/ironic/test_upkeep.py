@@ -60,7 +60,7 @@ def test_orphans_in_ironic_are_listed_and_reaped_and_others_are_let_be(
     rows = [row for row in json.loads(told.stdout) if row["kind"].startswith("ironic")]
     assert {row["kind"] for row in rows} == {"ironic-node", "ironic-port", "ironic-standing"}
     assert {(row["host"], row["cluster"]) for row in rows} == {(api.endpoint, name)}
-    assert f"1 things of deployment {STRANGER}" in told.stderr
+    assert f"1 resource of deployment {STRANGER}" in told.stderr
     rack.run("orphans", "--reap", "--yes", "--grace", "0.2", file)
     there = set(api.nodes())
     assert others <= there

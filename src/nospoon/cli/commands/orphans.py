@@ -12,6 +12,7 @@ from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import output_options, print_rows
+from nospoon.plan.words import counted
 
 COLUMNS = ("host", "kind", "name", "cluster", "owner", "running", "cluster_id")
 
@@ -56,7 +57,7 @@ def command(
 def _tell(found: Any) -> None:
     for host, others in found["others"].items():
         for deployment, count in others.items():
-            what = f"{count} things of deployment {deployment}"
+            what = f"{counted(count, 'resource')} of deployment {deployment}"
             echo(f"host {host}: {what}: left unchanged", err=True)
     for host, reason in found["away"].items():
         echo(f"host {host} is not looked at: {reason}", err=True)

@@ -14,6 +14,7 @@ from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import NospoonError
+from nospoon.plan.words import counted
 
 COLUMNS = (
     "cluster",
@@ -94,8 +95,7 @@ def _tell(found: Any) -> None:
 
 def describe_others(host: str, deployment: str, count: int, running: list[str]) -> str:
     """What another deployment has on a host. `running`: those with a daemon on this machine."""
-    what = "1 resource" if count == 1 else f"{count} resources"
-    there = f"host {host}: {what} of deployment {deployment}"
+    there = f"host {host}: {counted(count, 'resource')} of deployment {deployment}"
     if deployment in running:
         return f"{there}, whose daemon runs on this machine"
     return f"{there}. If it has no daemon any more: nospoon recover --deployment {deployment}"

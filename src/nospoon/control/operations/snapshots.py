@@ -22,6 +22,7 @@ from nospoon.control.operations.operations import Ended, Operations, Running
 from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound, ProviderError
 from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.plan.words import counted
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.service import BmcService
@@ -265,7 +266,8 @@ class Snapshots:
         on = [member for member in row.members if member.on]
         await self._each(running, on, self._on, "power on")
         await self._database.call(stored.set_state, row, SnapshotState.COMPLETE)
-        said = f"snapshot {row.name} is restored: {len(row.members)} nodes, {len(on)} of them on"
+        nodes = counted(len(row.members), "node")
+        said = f"snapshot {row.name} is restored: {nodes}, {len(on)} of them on"
         return Ended(OperationState.DONE, said)
 
     async def _delete(self, running: Running, row: SnapshotRow) -> Ended:
@@ -326,7 +328,7 @@ class Snapshots:
         async def all_of_them() -> list[NospoonError | None]:
             return await asyncio.gather(*(one(member) for member in members))
 
-        task = self._tasks.start(all_of_them(), name=f"{verb} {len(members)} nodes")
+        task = self._tasks.start(all_of_them(), name=f"{verb} {counted(len(members), 'node')}")
         try:
             results = await asyncio.shield(task)
         except asyncio.CancelledError:  # what was begun goes on in threads: hear it out
