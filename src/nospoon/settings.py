@@ -182,7 +182,7 @@ class Settings:
 
 
 READY, REFUSED = "ready", "refused: "
-"""What a daemon tells the command that started it; an error follows the second."""
+"""What a daemon sends to the command that started it; an error follows the second."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 GIB = 1 << 30
 T = TypeVar("T")

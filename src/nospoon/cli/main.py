@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
 
 
 def _nearest(name: str) -> str:
-    import difflib  # noqa: PLC0415  (only when somebody mistyped)
+    import difflib  # noqa: PLC0415  (only for a mistyped name)
 
     return next(iter(difflib.get_close_matches(name, COMMANDS, n=1)), "")
 

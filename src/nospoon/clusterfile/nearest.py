@@ -1,4 +1,4 @@
-"""The known word that somebody meant: bounded, for difflib compares each with each letter by letter
+"""The known word that was meant: bounded, for difflib compares each with each letter by letter
 and lets nothing else run meanwhile.
 """
 

@@ -52,7 +52,7 @@ UNAVAILABLE = 503
 
 
 def create_app(authority: BootAuthority, peers: Peers, *, ready: Callable[[], bool]) -> ASGIApp:
-    """The application; `ready` tells whether the authority knows its machines yet.
+    """The application; `ready` says whether the authority knows its machines yet.
 
     To be served by `HttpListeners`: GRUB wants header names as it knows them.
     """
