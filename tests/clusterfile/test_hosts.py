@@ -36,15 +36,16 @@ def test_the_first_of_two_connections_has_the_name_of_the_host(first: str) -> No
 
 def test_a_node_chooses_one_of_the_connections_of_a_host() -> None:
     hosts = "{here: {libvirt: 'qemu:///system', simulated: true}, there: simulated}"
-    nodes = "[{host: here}, {host: 'here:simulated'}, {host: there}]"
-    assert [each.host for each in read(hosts, nodes).nodes] == ["here", "here:simulated", "there"]
+    nodes = "[{host: here}, {host: 'here:simulated'}, {host: there}, {host: 'here:libvirt'}]"
+    found = [each.host for each in read(hosts, nodes).nodes]
+    assert found == ["here", "here:simulated", "there", "here"], "the first may be named, too"
 
 
 @pytest.mark.parametrize(
     ("host", "why"),
     [
-        ("there:simulated", "no host named 'there:simulated'. Did you mean 'here:simulated'?"),
-        ("here:libvirt", "no host named 'here:libvirt'. Known: here, here:simulated, there"),
+        ("there:libvirt", "no host named 'there:libvirt'"),
+        ("here:openstack", "no host named 'here:openstack'"),
         ("here:", "expected the name of a host, or HOST:CONNECTION, got 'here:'"),
     ],
 )

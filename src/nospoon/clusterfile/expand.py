@@ -14,6 +14,7 @@ from nospoon.clusterfile.bmcs import NodeBmcSection
 from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.fields import MAX_NAME, NAME_PATTERN
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
+from nospoon.clusterfile.hosts import place_named
 from nospoon.clusterfile.ironic import enrolment
 from nospoon.clusterfile.models import MAX_CLUSTER, NodeGroupSection
 from nospoon.clusterfile.section import shown
@@ -171,7 +172,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
     return Node(
         name=name,
         flavor=flavor_name or "default",
-        host=pick("host", ""),
+        host=place_named(pick("host", ""), sections.hosts),
         cpus=pick("cpus", 1),
         memory=pick("memory", DEFAULT_MEMORY),
         arch=pick("arch", Arch.X86_64),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nospoon.clusterfile.document import Path, Value, as_sequence
 from nospoon.clusterfile.expand import Complaint
 from nospoon.clusterfile.fields import MAX_SHOWN, wrong_in_url
-from nospoon.clusterfile.hosts import places_of
+from nospoon.clusterfile.hosts import place_named, places_of
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
 
@@ -43,7 +43,9 @@ def references(sections: Sections) -> Iterator[Complaint]:
         for nic_path, network in _networks_of(path, layer):
             yield from hints.refers(nic_path, network, networks, "network")
         yield from hints.refers((*path, "boot"), layer.get("boot"), names["boot"], "boot profile")
-        yield from hints.refers((*path, "host"), layer.get("host"), hosts, "host")
+        host = layer.get("host")
+        if not isinstance(host, str) or place_named(host, sections.hosts) not in hosts:
+            yield from hints.refers((*path, "host"), host, hosts, "host")
     for index, group in enumerate(as_sequence(sections.raw.get("nodes"))):
         if isinstance(group, dict):
             yield from _flavor(index, group.get("flavor"), names["flavors"], hints)
