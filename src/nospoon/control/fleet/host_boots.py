@@ -26,14 +26,14 @@ from nospoon.runtime import boots
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
-TELL_AT_ONCE = 8
-"""BMCs that are told before others have their turn."""
+NOTIFY_AT_ONCE = 8
+"""BMCs that are notified before others have their turn."""
 
 Identity = tuple[str, ...]
 
 
 class HostBoots:
-    """`tell`: takes a machine and the id of the boot of its host; `is_new`: whether its BMC knows
+    """`notify`: takes a machine and the id of the boot of its host; `is_new`: whether its BMC knows
     another boot. `drivers_of`: those of a host. One question to a host at a time is for all
     machines that wait for its answer.
     """
@@ -42,19 +42,19 @@ class HostBoots:
         self,
         hosts: Hosts,
         tasks: Tasks,
-        tell: Callable[[UUID, str], None],
+        notify: Callable[[UUID, str], None],
         *,
         is_new: Callable[[UUID, str], bool],
         drivers_of: Callable[[Host], Mapping[Kind, Driver]],
     ) -> None:
-        self._hosts, self._tasks, self._tell = hosts, tasks, tell
+        self._hosts, self._tasks, self._notify = hosts, tasks, notify
         self._is_new, self._drivers_of = is_new, drivers_of
         self._waiting: dict[Identity, set[UUID]] = {}
         self._asked: set[Identity] = set()
         self._begun = False
 
     def begin(self) -> None:
-        """All BMCs are served: tell them from now on, beginning with what was noted before."""
+        """All BMCs are served: notify them from now on, beginning with what was noted before."""
         self._begun = True
         for machines in list(self._waiting.values()):
             self._ask(self._hosts.host_of(next(iter(machines))))
@@ -90,8 +90,8 @@ class HostBoots:
                 if any(self._is_new(machine, boot) for machine in machines):
                     await self._start_networks(home.host)
                 for number, machine in enumerate(machines, 1):
-                    self._tell(machine, boot)
-                    if not number % TELL_AT_ONCE:
+                    self._notify(machine, boot)
+                    if not number % NOTIFY_AT_ONCE:
                         await asyncio.sleep(0)
         except NospoonError as error:  # it is asked again when its machines are seen again
             log.warning("boot of host not known", host=home.host.name, why=str(error))
