@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
+from nospoon.runtime.slices import Slices
 from nospoon.services.bmcs.redfish.app import QUERIED_AT_ONCE, App, find
 from nospoon.services.bmcs.redfish.http import query
 from nospoon.services.bmcs.redfish.http.exchange import Exchange
@@ -73,26 +75,43 @@ def nothing_more() -> Receive:
     return receive
 
 
-def ask(b: Bench, app: App, query_string: bytes, reader: Reader) -> Any:
+def ask(b: Bench, app: App, query_string: bytes, reader: Reader, path: str = SYSTEMS) -> Any:
     bmc = b.first.bmc
     login = base64.b64encode(f"{bmc.username}:{b.first.password}".encode())
     scope = {
-        "type": "http", "method": "GET", "scheme": "http", "path": SYSTEMS, "root_path": "",
+        "type": "http", "method": "GET", "scheme": "http", "path": path, "root_path": "",
         "query_string": query_string, "headers": [(b"authorization", b"Basic " + login)],
         "server": (bmc.address, bmc.redfish_port), "client": ("192.0.2.1", 1),
     }  # fmt: skip
     return app(scope, nothing_more(), reader.send)
 
 
-async def test_an_account_has_so_many_long_answers_under_way_until_they_are_read() -> None:
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("Systems", b"$expand=."),
+        ("Systems", b"$select=Members"),
+        ("Systems", b"$top=1"),
+        ("Systems", b"unknown"),
+        ("TaskService/Tasks", b""),
+        ("SessionService/Sessions", b""),
+        ("AccountService/Accounts", b""),
+        ("AccountService/Accounts/2", b""),
+    ],
+)
+async def test_an_account_has_so_many_long_answers_under_way_until_they_are_read(
+    path: str, asked: bytes
+) -> None:
+    """Each of thousands of BMCs in them takes memory until then."""
+    place = f"{ROOT}/{path}"
     async with bench(1) as b, asyncio.TaskGroup() as group, asyncio.timeout(20):
         app = App(b.service.redfish, b.service.listeners.accounts)
         readers = [Reader() for _ in range(QUERIED_AT_ONCE + 1)]
         *first, last = readers
         for each in first:
-            group.create_task(ask(b, app, b"$expand=.", each))
+            group.create_task(ask(b, app, asked, each, place))
             await each.begun.wait()
-        group.create_task(ask(b, app, b"$expand=.", last))
+        group.create_task(ask(b, app, asked, last, place))
         short = Reader()
         group.create_task(ask(b, app, b"", short))
         await short.begun.wait()  # short answers do not wait for long ones
@@ -104,7 +123,32 @@ async def test_an_account_has_so_many_long_answers_under_way_until_they_are_read
     assert all(each.body.startswith(b"{") for each in (*readers, short))
 
 
-@pytest.mark.parametrize("path", ["SessionService/Sessions", "TaskService/Tasks"])
+class Counted(Slices):
+    """Slices of no time, and how many there were."""
+
+    turns = 0
+
+    async def turn(self, key: Hashable) -> float:
+        self.turns += 1
+        return await super().turn(key)
+
+
+@pytest.mark.parametrize("path", ["AccountService/Accounts", "AccountService/Accounts/2"])
+async def test_accounts_are_looked_through_in_slices(path: str) -> None:
+    """Thousands of BMCs may have thirteen users each, all with other names."""
+    async with bench(1) as b:
+        line = client(b.first)
+        for number in range(5):
+            made = {"UserName": f"u{number}", "Password": "hunter2222", "RoleId": "Operator"}
+            assert (await line.ask("POST", f"{ROOT}/AccountService/Accounts", made)).status == 201
+        b.service.slices = slices = Counted(seconds=-1.0)
+        assert (await line.get(f"{ROOT}/{path}")).status == 200
+        assert slices.turns >= 3 * 6  # counted, seen and named
+
+
+@pytest.mark.parametrize(
+    "path", ["SessionService/Sessions", "TaskService/Tasks", "AccountService/Accounts"]
+)
 async def test_long_lists_are_not_decoded_for_their_queries(path: str) -> None:
     async with bench(1) as b:
         asked, accounts = client(b.first), b.service.listeners.accounts

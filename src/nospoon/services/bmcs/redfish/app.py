@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 MOST_AT_ONCE = 512
 """Requests of one account that one listener answers at the same time; others get 503."""
 QUERIED_AT_ONCE = 8
-"""Of those, with `$expand`, `$filter` or `only`; others wait. Each takes megabytes."""
+"""Of those, with a query, or of a list that is made for each; others wait: it takes megabytes."""
 VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -183,7 +183,7 @@ async def _answer(
         if method not in resource.open_ or _asks_for_more(exchange):
             await _log_in(exchange)
             admit(exchange)
-            if method == "GET" and _asks_for_more(exchange) and not resource.endless:
+            if method == "GET" and _may_be_long(resource, exchange):
                 await take_place(exchange)
         if method != "GET" and query.KNOWN.intersection(exchange.request.query_params):
             raise query.not_on_operation()
@@ -198,6 +198,12 @@ async def _answer(
     except RedfishError as error:
         response = _refused(error)
     return response
+
+
+def _may_be_long(resource: Resource, exchange: Exchange) -> bool:
+    """Whether megabytes may be made for this request alone: what a query asks of a list, too."""
+    asked = bool(exchange.request.scope["query_string"])
+    return (asked or resource.lists) and not resource.endless
 
 
 def _asks_for_more(exchange: Exchange) -> bool:

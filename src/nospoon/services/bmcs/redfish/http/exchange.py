@@ -248,7 +248,8 @@ Handler = Callable[[Exchange], Awaitable[Response]]
 class Resource:
     """A path and what its methods do. `open_`: methods that need no login.
 
-    `largest`: bytes of a body. `endless`: its answer takes as long as its client likes.
+    `largest`: bytes of a body. `endless`: its answer takes as long as its client likes. `lists`: it
+    is a list that is made for each request, perhaps of many megabytes.
     """
 
     path: str
@@ -256,6 +257,7 @@ class Resource:
     open_: frozenset[str] = frozenset()
     largest: int = MAX_BODY
     endless: bool = False
+    lists: bool = False
 
     @property
     def allowed(self) -> str:

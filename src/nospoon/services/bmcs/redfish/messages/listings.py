@@ -18,6 +18,7 @@ KEPT = 1 << 18
 """Names in all lists that are kept; those that nobody asked for longest give way."""
 
 T = TypeVar("T")
+S = TypeVar("S", str, tuple[int, str])
 Rest = Callable[[], Awaitable[None]]
 
 
@@ -58,17 +59,22 @@ class Listings:
 
 async def ordered(names: Iterable[object], rest: Rest) -> tuple[str, ...]:
     """As text, sorted. `names` stay as they are meanwhile."""
-    batches: list[list[str]] = [[]]
-    for each in names:
+    return tuple(await in_order(map(str, names), rest))
+
+
+async def in_order(items: Iterable[S], rest: Rest) -> list[S]:
+    """Sorted. `items` stay as they are meanwhile."""
+    batches: list[list[S]] = [[]]
+    for each in items:
         await rest()
         if len(batches[-1]) == BATCH:
             batches[-1].sort()
             batches.append([])
-        batches[-1].append(str(each))
+        batches[-1].append(each)
     batches[-1].sort()
-    found: list[str] = []
-    for name in merge(*batches):
-        found.append(name)
+    found: list[S] = []
+    for item in merge(*batches):
+        found.append(item)
         if len(found) % BATCH == 0:
             await rest()
-    return tuple(found)
+    return found

@@ -39,12 +39,14 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     Resource,
     check_match,
     collection,
+    long,
     ref,
     resource,
     respond,
     tagged,
 )
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.listings import in_order
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done
 
@@ -133,7 +135,7 @@ async def _seen(exchange: Exchange) -> list[Account]:
         await exchange.rest()
         if not seen.isdisjoint(systems):
             found.append(account)
-    return sorted(found)
+    return await in_order(found, exchange.rest)
 
 
 def _at(exchange: Exchange) -> Mapping[Account, AbstractSet[UUID]]:
@@ -142,20 +144,24 @@ def _at(exchange: Exchange) -> Mapping[Account, AbstractSet[UUID]]:
 
 async def _known(exchange: Exchange) -> dict[str, Account]:
     """Accounts that this caller may ask for, by id."""
-    shared, mine = _shared(exchange), _is_administrator(exchange)
-    return {
-        _id(number, name, shared): (number, name)
-        for number, name in await _seen(exchange)
-        if mine or name == exchange.username
-    }
+    shared, mine = await _shared(exchange), _is_administrator(exchange)
+    found: dict[str, Account] = {}
+    for number, name in await _seen(exchange):
+        await exchange.rest()
+        if mine or name == exchange.username:
+            found[_id(number, name, shared)] = number, name
+    return found
 
 
-def _shared(exchange: Exchange) -> frozenset[int]:
+async def _shared(exchange: Exchange) -> frozenset[int]:
     """Numbers that several names have, on all BMCs that are or would be at this endpoint.
 
     Those that the caller does not see count, too: one account has one URI for all who ask.
     """
-    names = Counter(number for number, _ in _at(exchange))
+    names = Counter[int]()
+    for number, _ in list(_at(exchange)):
+        await exchange.rest()
+        names[number] += 1
     return frozenset(number for number, count in names.items() if count > 1)
 
 
@@ -191,7 +197,11 @@ def _user(served: Served, number: int) -> User | None:
 
 
 async def _accounts(exchange: Exchange) -> Response:
-    return tagged(exchange, collection("ManagerAccount", ACCOUNTS, list(await _known(exchange))))
+    paths = list[str]()
+    for each in await _known(exchange):
+        await exchange.rest()
+        paths.append(f"{ACCOUNTS}/{each}")
+    return await long(exchange, collection("ManagerAccount", ACCOUNTS, ()), paths)
 
 
 async def _account(exchange: Exchange) -> Response:
@@ -253,7 +263,7 @@ async def _create(exchange: Exchange) -> Response:
         user = _changed(_names(taken, number), fresh, body)
         made = _Account(str(number), tuple((each, user) for each in _systems(exchange)))
         await _change(exchange, made, table.with_user)
-    made = replace(made, id=_id(number, user.name, _shared(exchange)))
+    made = replace(made, id=_id(number, user.name, await _shared(exchange)))
     headers = {"Location": f"{ROOT}/{ACCOUNTS}/{made.id}"}
     return respond(_shown(made), status=201, headers=headers)
 
@@ -300,7 +310,7 @@ async def _patched(exchange: Exchange, body: dict[str, Any]) -> Response:
     if body.get("Enabled"):
         _check_enabled(after)
     await _change(exchange, after, table.with_user)
-    after = replace(after, id=_id(after.user.id, after.user.name, _shared(exchange)))
+    after = replace(after, id=_id(after.user.id, after.user.name, await _shared(exchange)))
     return tagged(exchange, _shown(after))
 
 
@@ -460,10 +470,12 @@ async def _role(exchange: Exchange) -> Response:
 
 RESOURCES = (
     Resource(f"{ROOT}/{SERVICE}", {"GET": _service}),
-    Resource(f"{ROOT}/{ACCOUNTS}", {"GET": _accounts, "POST": _create}),
+    Resource(f"{ROOT}/{ACCOUNTS}", {"GET": _accounts, "POST": _create}, lists=True),
     Resource(f"{ROOT}/{ACCOUNTS}/Members", {"POST": _create}),
     Resource(
-        f"{ROOT}/{ACCOUNTS}/{{member}}", {"GET": _account, "PATCH": _patch, "DELETE": _delete}
+        f"{ROOT}/{ACCOUNTS}/{{member}}",
+        {"GET": _account, "PATCH": _patch, "DELETE": _delete},
+        lists=True,  # it is looked for in one
     ),
     Resource(f"{ROOT}/{SERVICE}/Roles", {"GET": _roles}),
     Resource(f"{ROOT}/{SERVICE}/Roles/{{member}}", {"GET": _role}),

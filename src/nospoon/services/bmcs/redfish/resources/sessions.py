@@ -87,6 +87,7 @@ RESOURCES = (
         {"GET": _sessions, "POST": _create_session},
         frozenset({"POST"}),
         LARGEST,
+        lists=True,
     ),
     Resource(f"{ROOT}/{SESSIONS}/Members", {"POST": _create_session}, frozenset({"POST"}), LARGEST),
     Resource(f"{ROOT}/{SESSIONS}/{{session}}", {"GET": _session, "DELETE": _delete_session}),

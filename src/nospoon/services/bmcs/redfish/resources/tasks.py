@@ -104,7 +104,7 @@ def outcome(job: Job) -> Response:
 
 RESOURCES = (
     Resource(f"{ROOT}/TaskService", {"GET": _service}),
-    Resource(f"{ROOT}/{TASKS}", {"GET": _all}),
+    Resource(f"{ROOT}/{TASKS}", {"GET": _all}, lists=True),
     Resource(f"{ROOT}/{TASKS}/{{task}}", {"GET": _one}),
     Resource(f"{ROOT}/{MONITORS}/{{task}}", {"GET": _monitor}),
 )
