@@ -160,6 +160,23 @@ def test_what_a_machine_loses_is_removed_after_it_is_changed_to_be_without() -> 
     assert all((MACHINE, Half.MAKE) in moves(plan)[each].waits for each in order[1:])
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_a_machine_is_made_again_where_its_disks_come_to_lie(*, running: bool) -> None:
+    plan = plan_for(seen(running=running, pool=Pool("/elsewhere")))
+    assert actions(plan) == dict.fromkeys(("pool", "volume", "machine"), Action.REPLACE)
+    order = [key.kind for key, half in moves(plan) if half is Half.MAKE]
+    assert order == [Kind.POOL, Kind.VOLUME, Kind.MACHINE]
+
+
+def test_what_stands_before_a_machine_that_is_made_again_stays() -> None:
+    """A BMC, with its log and its sessions; a link stands for it here."""
+    front = Key(Kind.NETWORK, "h", "front")
+    desired = {**DESIRED, front: Resource(front, Link("br1"), (MACHINE,))}
+    observed = [*seen(pool=Pool("/elsewhere")), Observed(front, Link("br1"), TAG)]
+    plan = diff(cluster="c", cluster_id=CLUSTER, desired=desired, observed=observed, rules=RULES)
+    assert front not in {step.key for step in plan.steps}
+
+
 def test_a_machine_that_loses_a_disk_while_its_pool_is_replaced_waits_for_nothing_of_itself() -> (
     None
 ):

@@ -234,17 +234,23 @@ def _unplugged(
 def _with_disturbed(
     steps: list[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
 ) -> list[Step]:
-    """Running machines whose needs are replaced are replaced too."""
+    """Running machines whose needs are replaced are replaced too, and all whose disks come to lie
+    somewhere else.
+    """
     replaced = {step.key for step in steps if step.action is Action.REPLACE}
     if not replaced:
         return steps
     at = {step.key: index for index, step in enumerate(steps)}
+    moved = {key for key in replaced if key.kind is Kind.POOL}
     result = list(steps)
     for key, resource in desired.items():
         observed = found.get(key)
         lost = [need for need in resource.needs if need in replaced]
-        if observed is None or not lost or not _disturbed(observed, lost):
+        moves = not moved.isdisjoint(lost)
+        if observed is None or not lost or not (observed.running or moves):
             continue
+        if moves and key.kind is Kind.VOLUME:
+            moved.add(key)
         why = f"{lost[0]} is replaced"
         step = Step(Action.REPLACE, key, why, resource, observed)
         replaced.add(key)
@@ -253,8 +259,3 @@ def _with_disturbed(
         else:
             result.append(step)
     return result
-
-
-def _disturbed(observed: Observed, lost: list[Key]) -> bool:
-    """A pool takes all that is in it along; a volume only a machine that runs."""
-    return observed.running or any(need.kind is Kind.POOL for need in lost)
