@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from structlog.testing import capture_logs
-from tests.redfish.test_events import stream
+from tests.redfish.test_events import said, stream
 
 from nospoon.errors import Obstacle, ProviderError, Unfetchable
 from nospoon.runtime.log_rate import LINES
@@ -109,6 +109,25 @@ async def test_streams_with_filters_are_few_and_hold_up_no_queries() -> None:
         assert (await line.get("/redfish/v1/Systems?$expand=.")).status == 200
         async with stream(b):
             pass
+
+
+async def test_whether_a_stream_goes_on_is_not_asked_of_each_bmc_of_its_account() -> None:
+    """They may be thousands, for each of hundreds of streams, whenever a user changes."""
+    asked = []
+
+    def is_at(system: UUID, place: tuple[str, int]) -> bool:
+        asked.append((system, place))
+        return True
+
+    async with bench(2) as b, stream(b) as reader:
+        b.service.events._is_at = is_at
+        made = {"UserName": "bob", "Password": "hunter2222", "RoleId": "Operator"}
+        line = client(b.first)
+        assert (await line.ask("POST", "/redfish/v1/AccountService/Accounts", made)).status == 201
+        await b.service.events.followed()
+        event = await said(reader)
+        assert event["Events"][0]["MessageId"].endswith("ResourceChanged")
+    assert asked == []
 
 
 def test_an_address_that_cannot_be_fetched_is_shown_as_it_is() -> None:

@@ -218,10 +218,9 @@ class Accounts:
         """The account of those who do not log in, on BMCs of this owner that need no login."""
         return hmac.digest(self._key, _OPEN + str(owner).encode(), "sha256")
 
-    def holders(self, account: bytes) -> Iterator[UUID]:
-        """The BMCs that know this account, also where it may not log in now."""
-        yield from self.systems(account)
-        yield from self._resting.get(account, ())
+    def resting(self, account: bytes) -> AbstractSet[UUID]:
+        """The BMCs that know this account, and where it may not log in now; to be looked at."""
+        return self._resting.get(account, frozenset())
 
     def _rest(self, uuid: UUID, accounts: frozenset[bytes]) -> None:
         """These are the accounts that this BMC knows, and that may not log in there."""

@@ -117,6 +117,11 @@ class Registry:
         return self._directory.having(name, endpoint)
 
 
+def places_at(place: Place) -> tuple[Place, Place]:
+    """Where BMCs are served that answer there: at this address, or at all of its family."""
+    return place, (_any(place[0]), place[1])
+
+
 def is_at(bmc: Bmc, place: Place) -> bool:
     """Whether it answers Redfish there, with AC power."""
     address, port = place

@@ -65,7 +65,7 @@ from nospoon.services.bmcs.redfish.events.events import Events
 from nospoon.services.bmcs.redfish.http.service import Service
 from nospoon.services.bmcs.redfish.messages.jobs import Job, Jobs
 from nospoon.services.bmcs.redfish.messages.listings import Listings
-from nospoon.services.bmcs.registry import Registry, is_at
+from nospoon.services.bmcs.registry import Registry, is_at, places_at
 from nospoon.services.bmcs.rmcp import Rmcp, identity
 from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.sol import SolLines
@@ -126,6 +126,7 @@ class BmcService:
             self.listeners.accounts,
             served_at=self.registry.redfish_at,
             is_at=self.registry.redfish_is_at,
+            may_use=self._may_use_at,
             reach=reach,
         )
         self.jobs, self.slices = Jobs(tasks, self._job_changed), Slices()
@@ -317,6 +318,10 @@ class BmcService:
 
     def status(self, uuid: UUID) -> Served | None:
         return self.registry.status(uuid)
+
+    def _may_use_at(self, account: bytes, place: tuple[str, int]) -> bool:
+        """Whether an account may use a BMC that answers there, or would if it had AC power."""
+        return any(self.listeners.accounts.is_at(account, each) for each in places_at(place))
 
     def is_served(self, bmc: Bmc) -> bool:
         """Whether this very shape is served now."""

@@ -32,6 +32,10 @@ BEHIND = 256
 ServedAt = Callable[[tuple[str, int]], AbstractSet[UUID]]
 IsAt = Callable[[UUID, tuple[str, int]], bool]
 """Whether this BMC answers at that endpoint, or would if it had AC power."""
+MayUse = Callable[[bytes, tuple[str, int]], bool]
+"""Whether this account may use a BMC that answers there, or would if it had AC power. By an index:
+an account may use thousands of BMCs, and have as many streams as there may be at one of them.
+"""
 Here = Callable[[tuple[str, int]], bool]
 Wants = Callable[[Happening], bool]
 
@@ -74,10 +78,11 @@ class Events:
         *,
         served_at: ServedAt,
         is_at: IsAt,
+        may_use: MayUse,
         reach: Reach,
     ) -> None:
         self._store, self._accounts = store, accounts
-        self._served_at, self._is_at = served_at, is_at
+        self._served_at, self._is_at, self._may_use = served_at, is_at, may_use
         self._settings: dict[tuple[str, str], EventSettings] = {}
         self._of: dict[str, tuple[str, str]] = {}
         self._held: dict[str, set[tuple[str, str]]] = {}
@@ -151,7 +156,7 @@ class Events:
                 if after.get(number) != account:
                     await self._follow(here, account, after.get(number))
         for stream in [each for each in self.streams.values() if here(each.place)]:
-            if not self._knows(self._accounts.systems(stream.account), stream.place):
+            if not self._may_use(stream.account, stream.place):
                 stream.end()
 
     async def followed(self) -> None:
@@ -162,15 +167,17 @@ class Events:
     async def _follow(self, here: Here, account: bytes, heir: bytes | None) -> None:
         """Where nobody knows the account any more, it is another one's now, or ends."""
         for key in [key for key in self._held.get(account.hex(), ()) if here(_place(key[0]))]:
-            if self._knows(self._accounts.holders(account), _place(key[0])):
+            if self._knows(account, _place(key[0])):
                 continue
             if heir is None:
                 await self.change(key, lambda settings: EventSettings(*settings.key))
             else:
                 await self._move(key, heir.hex())
 
-    def _knows(self, holders: Iterable[UUID], place: tuple[str, int]) -> bool:
-        return any(self._is_at(each, place) for each in holders)
+    def _knows(self, account: bytes, place: tuple[str, int]) -> bool:
+        """Whether a BMC there knows the account, also where it may not log in now."""
+        resting = self._accounts.resting(account)
+        return self._may_use(account, place) or any(self._is_at(each, place) for each in resting)
 
     async def _move(self, key: tuple[str, str], account: str) -> None:
         """Subscriptions keep their ids, and what is on its way to them."""
