@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag, Reservation
 from nospoon.runtime.local_peers import TABLES, socket_in, user_of, written
 from nospoon.runtime.log_rate import LINES
+from nospoon.runtime.socket_diag import ESTABLISHED, Found, find
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
@@ -173,6 +175,14 @@ def test_ipv6_guests_have_several_addresses() -> None:
     assert not peers.may_ask(NODE, peer=("fd00::20", 1), here=("fd00::1", 2))
 
 
+@pytest.fixture
+def tables() -> Iterator[dict[int, Path]]:
+    """The kernel's tables, which are as they were afterwards."""
+    before = dict(TABLES)
+    yield TABLES
+    TABLES.update(before)
+
+
 ASKS = "import socket, sys; s = socket.create_connection((sys.argv[1], sys.argv[2])); s.recv(1)"
 
 
@@ -189,6 +199,33 @@ def test_the_kernel_tells_whose_a_connection_is(family: int, address: str) -> No
             with taken:
                 assert user_of(peer[:2], here) == os.getuid()
         assert user_of((address, 1), here) is None
+
+
+def test_sockets_of_others_are_not_read_through(tmp_path: Path, tables: dict[int, Path]) -> None:
+    """A guest with user-mode networking opens thousands, and asks again and again."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = listener.getsockname()
+        with subprocess.Popen([sys.executable, "-c", ASKS, here[0], str(here[1])]):
+            taken, peer = listener.accept()
+            with taken:
+                tables[4] = tmp_path / "nothing is read"
+                assert user_of(peer, here) == os.getuid()
+
+
+def test_a_socket_is_found_by_its_ends() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = listener.getsockname()
+        with socket.create_connection(here) as caller:
+            peer = caller.getsockname()
+            taken, _ = listener.accept()
+            with taken:
+                assert find(peer, here) == Found(
+                    ESTABLISHED, os.getuid(), os.fstat(caller.fileno()).st_ino
+                )
+                assert find(here, peer) == Found(
+                    ESTABLISHED, os.getuid(), os.fstat(taken.fileno()).st_ino
+                )
+        assert find(("127.0.0.1", 1), here) is None  # though one listens there
 
 
 def test_the_daemon_is_told_nothing_when_it_asks_itself() -> None:

@@ -1,4 +1,6 @@
-"""Which user of this machine is at the other end of a TCP connection (proc_net(5))."""
+"""Which user of this machine is at the other end of a TCP connection: the kernel is asked for that
+one socket (`socket_diag`), and where it cannot be, looked for among all (proc_net(5)).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 
-Place = tuple[str, int]
+from nospoon.runtime import socket_diag
+from nospoon.runtime.socket_diag import Place
+
 TABLES = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
 OWN = Path("/proc/self/fd")
 _LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
@@ -22,11 +26,22 @@ def user_of(peer: Place, here: Place) -> int | None:
     None where there is none, and for sockets of this process: it connects to where others ask it
     to, so its user says nothing of who wants the answer.
     """
-    with TABLES[ip_address(peer[0]).version].open() as table:
-        found = socket_in(table, peer, here)
+    found = _found(peer, here)
     if found is None or _is_own(found[1]):
         return None
     return found[0]
+
+
+def _found(peer: Place, here: Place) -> tuple[int, int] | None:
+    """As `socket_in`."""
+    try:
+        known = socket_diag.find(peer, here)
+    except OSError:  # a kernel without it
+        with TABLES[ip_address(peer[0]).version].open() as table:
+            return socket_in(table, peer, here)
+    if known is None or known.state != socket_diag.ESTABLISHED or not known.inode:
+        return None
+    return known.uid, known.inode
 
 
 def socket_in(table: Iterable[str], peer: Place, here: Place) -> tuple[int, int] | None:

@@ -16,7 +16,8 @@ from uuid import UUID
 
 from nospoon.model.resources import Key, NetbootService, Reservation
 from nospoon.protocols.ipxe.dnsmasq import addresses6
-from nospoon.runtime.local_peers import Place, user_of
+from nospoon.runtime.local_peers import user_of
+from nospoon.runtime.socket_diag import Place
 
 Owner = Callable[[UUID], int | None]
 """Whose a machine is."""
