@@ -141,7 +141,7 @@ async def test_accounts_are_looked_through_in_slices(path: str) -> None:
         for number in range(5):
             made = {"UserName": f"u{number}", "Password": "hunter2222", "RoleId": "Operator"}
             assert (await line.ask("POST", f"{ROOT}/AccountService/Accounts", made)).status == 201
-        b.service.slices = slices = Counted(seconds=-1.0)
+        b.service.redfish.slices = slices = Counted(seconds=-1.0)
         assert (await line.get(f"{ROOT}/{path}")).status == 200
         assert slices.turns >= 3 * 6  # counted, seen and named
 
