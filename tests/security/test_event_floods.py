@@ -9,8 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 from structlog.testing import capture_logs
+from tests.redfish.test_delivery import Destination
 from tests.redfish.test_events import said, stream
 
+from nospoon.bmc.events import EventSettings, Subscription
 from nospoon.errors import Obstacle, ProviderError, Unfetchable
 from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.tasks import Tasks
@@ -18,7 +20,12 @@ from nospoon.services.bmcs.redfish.events import subscribing
 from nospoon.services.bmcs.redfish.events.delivery import (
     ALL_BYTES,
     LINE_BYTES,
+    OF_ONE,
+    PATIENCE,
+    SLOW_WORKERS,
     WAITING,
+    WORKERS,
+    Deliveries,
     _Line,
     _Stock,
 )
@@ -128,6 +135,39 @@ async def test_whether_a_stream_goes_on_is_not_asked_of_each_bmc_of_its_account(
         event = await said(reader)
         assert event["Events"][0]["MessageId"].endswith("ResourceChanged")
     assert asked == []
+
+
+async def test_destinations_that_never_answer_hold_up_no_other_owner() -> None:
+    """As many of one owner as all workers, twice; then one of another."""
+    silent, prompt = Destination(), Destination()
+    prompt.open.set()
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE / 2):
+        for each in (silent, prompt):
+            server = await asyncio.start_server(each.take, "127.0.0.1", 0)
+            await stack.enter_async_context(server)
+            each.port = server.sockets[0].getsockname()[1]
+        tasks = await stack.enter_async_context(Tasks("deliveries"))
+
+        def look(id_: str) -> tuple[EventSettings, Subscription]:
+            port = prompt.port if id_ == "prompt" else silent.port
+            wanted = Subscription(id_, f"http://127.0.0.1:{port}/")
+            return EventSettings("here 1", "00", subscriptions=(wanted,)), wanted
+
+        async def give_up(_: str) -> None:
+            """Nobody does so soon."""
+
+        deliveries = Deliveries(
+            tasks, look, give_up, lambda _, records: {"Events": records},
+            overrun=dict[str, Any], owner_of=lambda id_: id_ == "prompt",
+        )  # fmt: skip
+        stack.callback(deliveries.close)
+        stack.callback(silent.open.set)
+        for number in range(2 * (WORKERS + SLOW_WORKERS)):
+            deliveries.put(str(number), {"n": number})
+        await silent.until(lambda: silent.asked == OF_ONE)
+        deliveries.put("prompt", {"n": 1})
+        await prompt.until(lambda: prompt.told == [{"n": 1}])
+        assert silent.asked <= 2 * OF_ONE
 
 
 def test_an_address_that_cannot_be_fetched_is_shown_as_it_is() -> None:

@@ -341,6 +341,10 @@ class Accounts:
         """Whose an account at this place is."""
         return self._where[next(iter(self._here(account, place).systems))][1]
 
+    def owner(self, account: bytes) -> int | None:
+        """Whose an account is that may use some BMC; None for others."""
+        return next((self._where[each][1] for each in self.systems(account)), None)
+
     def pair(self, owner: int, username: str, password: str) -> bytes:
         """What these credentials of an owner's are known by."""
         return self._digest(owner, username, password)

@@ -3,15 +3,15 @@
 Events of one subscription go in order, many in one request. A destination that does not take them
 is asked again after a while; after so many attempts its subscription ends or is suspended, as its
 policy says. It may be `WAITING` events behind, then the oldest are lost, and it is told so first.
-Those that failed last time, or take longer than `PROMPT`, have workers of their own: they hold up
-no others.
+Those that failed last time, or take longer than `PROMPT`, have workers of their own. Owners take
+turns, and have few workers each: destinations that never answer hold up no other owner's events.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,13 +25,17 @@ from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.tasks import Tasks
 
 log = RateLimitedLog()
-WORKERS, SLOW_WORKERS, BATCH, WAITING = 8, 32, 32, 256
+WORKERS, SLOW_WORKERS, BATCH, WAITING = 32, 64, 32, 256
+OF_ONE = 8
+"""Workers of either kind that one owner's subscriptions may have at a time."""
 PATIENCE, PROMPT = 10.0, 0.5
 LONGEST_WAIT = 3600.0
 LONGEST_ANSWER = 1 << 16
 """Bytes; only its status is of interest."""
 LINE_BYTES, ALL_BYTES = 1 << 18, 1 << 26
 """Bytes of JSON that wait for one subscription, and for all of them together."""
+OwnerOf = Callable[[str], Hashable]
+"""Whose a subscription is."""
 Look = Callable[[str], tuple[EventSettings, Subscription] | None]
 GiveUp = Callable[[str], Awaitable[None]]
 Overrun = Callable[[], dict[str, Any]]
@@ -109,22 +113,49 @@ class _Line:
 
 @dataclass(slots=True)
 class _Lane:
-    """Subscriptions whose turn it is, and how many of at most so many workers see to them."""
+    """Subscriptions whose turn it is by owner, and how many of at most so many workers see to them,
+    `busy` with each owner's.
+    """
 
     most: int
-    ready: deque[str] = field(default_factory=deque)
+    ready: dict[Hashable, deque[str]] = field(default_factory=dict)
+    busy: Counter[Hashable] = field(default_factory=Counter)
     workers: int = 0
+
+    def put(self, owner: Hashable, subscription: str) -> None:
+        self.ready.setdefault(owner, deque()).append(subscription)
+
+    def next(self) -> tuple[Hashable, str] | None:
+        """The next owner who may have one more worker, and the subscription."""
+        for owner, waiting in self.ready.items():
+            if self.busy[owner] < OF_ONE:
+                del self.ready[owner]
+                found = waiting.popleft()
+                if waiting:
+                    self.ready[owner] = waiting  # behind all others
+                return owner, found
+        return None
+
+    def begin(self, owner: Hashable) -> None:
+        self.busy[owner] += 1
+
+    def end(self, owner: Hashable) -> None:
+        self.busy[owner] -= 1
+        if not self.busy[owner]:
+            del self.busy[owner]
 
 
 @dataclass(slots=True)
 class _Worker:
     lane: _Lane
+    owner: Hashable = None
 
 
 class Deliveries:
     """`look` finds a subscription as it is now, `give_up` is told when attempts are used up.
 
-    `overrun` makes the record which says that others were lost. `reach`: where destinations may be.
+    `overrun` makes the record which says that others were lost. `owner_of`: whose a
+    subscription is. `reach`: where destinations may be.
     """
 
     def __init__(
@@ -135,10 +166,11 @@ class Deliveries:
         wrap: Wrap,
         *,
         overrun: Overrun,
+        owner_of: OwnerOf = lambda _: None,
         reach: Reach = ANYWHERE,
     ) -> None:
         self._tasks, self._look, self._give_up, self._wrap = tasks, look, give_up, wrap
-        self._overrun, self._reach = overrun, reach
+        self._overrun, self._owner_of, self._reach = overrun, owner_of, reach
         self._lines: dict[str, _Line] = {}
         self._stock = _Stock()
         self._prompt, self._slow = _Lane(WORKERS), _Lane(SLOW_WORKERS)
@@ -173,7 +205,7 @@ class Deliveries:
 
     def _turn(self, subscription: str, line: _Line) -> None:
         lane = self._slow if line.failures else self._prompt
-        lane.ready.append(subscription)
+        lane.put(self._owner_of(subscription), subscription)
         self._staff(lane)
 
     def _staff(self, lane: _Lane) -> None:
@@ -184,22 +216,28 @@ class Deliveries:
     async def _work(self, worker: _Worker) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while worker.lane.ready:
+            while (found := worker.lane.next()) is not None:
+                worker.owner, subscription = found
+                worker.lane.begin(worker.owner)
                 timer = loop.call_later(PROMPT, self._step_aside, worker)
                 try:
-                    await self._deliver(worker.lane.ready.popleft())
+                    await self._deliver(subscription)
                 finally:
                     timer.cancel()
+                    worker.lane.end(worker.owner)
         finally:
             worker.lane.workers -= 1
 
     def _step_aside(self, worker: _Worker) -> None:
         """It waits for a destination that takes long: another sees to those that do not."""
-        if worker.lane is self._slow or self._slow.workers >= self._slow.most:
+        slow, owner = self._slow, worker.owner
+        if worker.lane is slow or slow.workers >= slow.most or slow.busy[owner] >= OF_ONE:
             return
         worker.lane.workers -= 1
-        worker.lane = self._slow
-        worker.lane.workers += 1
+        worker.lane.end(owner)
+        worker.lane = slow
+        slow.workers += 1
+        slow.begin(owner)
         self._staff(self._prompt)
 
     async def _deliver(self, subscription: str) -> None:

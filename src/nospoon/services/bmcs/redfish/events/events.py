@@ -88,7 +88,13 @@ class Events:
         self._held: dict[str, set[tuple[str, str]]] = {}
         self.streams: dict[str, Stream] = {}
         self._deliveries = Deliveries(
-            tasks, self._look, self._gave_up, _event, overrun=self._overrun, reach=reach
+            tasks,
+            self._look,
+            self._gave_up,
+            _event,
+            overrun=self._overrun,
+            owner_of=self._owner_of,
+            reach=reach,
         )
         self._writing, self._following = asyncio.Lock(), asyncio.Lock()
         self._number = 0
@@ -255,6 +261,11 @@ class Events:
         settings = self._settings[key]
         found = (each for each in settings.subscriptions if each.id == subscription)
         return settings, next(found)
+
+    def _owner_of(self, subscription: str) -> int | None:
+        """Whose BMCs it is about; None where no one may use them now."""
+        _, account = self._of.get(subscription, ("", ""))
+        return self._accounts.owner(bytes.fromhex(account))
 
     async def _gave_up(self, subscription: str) -> None:
         """End it or suspend it, as its policy says."""
