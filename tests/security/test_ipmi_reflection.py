@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from nospoon.bmc.runtime import SolSettings
 from nospoon.protocols.ipmi.endpoint import Call, Endpoint, Event, Send
+from nospoon.protocols.ipmi.sol import Retries
 from nospoon.protocols.ipmi.wire import Payload, plus, rmcp
 from nospoon.protocols.limit import OF_A_BMC, OF_THE_DAEMON, Allowance, Budget, Budgets
 from nospoon.runtime.udp import Peer
+from nospoon.services.bmcs.sol import SHORTEST, retries
 from nospoon.testing.console import Console
 from nospoon.testing.fuzzing import IDENTITY
 
@@ -129,3 +132,9 @@ def test_many_forged_sources_have_no_allowance_each() -> None:
     assert got <= 1000 * size + 4 * 100
     budget.came("198.51.100.1", size, 1000.0)
     assert budget.pays("198.51.100.1", 100), "in time there is room again"
+
+
+def test_serial_over_lan_is_not_sent_without_a_pause_to_who_says_nothing() -> None:
+    """A client may set 0 for it, and forge the source of one packet in a minute."""
+    assert retries(SolSettings(retries=0, retry_interval=0)) == Retries(0, SHORTEST)
+    assert retries(SolSettings(retries=7, retry_interval=50)) == Retries(7, 0.5)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from nospoon.bmc.runtime import SolSettings
 from nospoon.errors import Gone, NospoonError
 from nospoon.protocols.ipmi.endpoint import Typed
 from nospoon.protocols.ipmi.sol import Retries, Sol
@@ -25,6 +26,8 @@ log = structlog.get_logger()
 Answer = Callable[[bool], None]
 WAITING = 64
 """Packets of one console that wait while the guest does not read; further ones are lost."""
+SHORTEST = 0.1
+"""Seconds after which a packet without an acknowledgement is sent again, or given up."""
 CROSSES = 0.5
 """Seconds within which a question may come that was asked again before its answer was there."""
 
@@ -54,6 +57,13 @@ class Line:
                 self.opened.send(sent.data, sent.to)
 
 
+def retries(settings: SolSettings) -> Retries:
+    """As they are set (§26, parameter 4), but not without a pause: a client chooses that, and where
+    the packets go, by the source of one packet of its session, which may be forged.
+    """
+    return Retries(settings.retries, max(settings.retry_interval / 100, SHORTEST))
+
+
 class SolLines:
     """The activations of all BMCs."""
 
@@ -71,9 +81,8 @@ class SolLines:
         if sol is not None and sol.session == session:
             self._answer_again(sol, answer)
             return
-        settings = served.aggregate.runtime.settings.sol
-        retries = Retries(settings.retries, settings.retry_interval / 100)
-        sol = served.endpoint.sol = Sol(session, retries=retries)
+        wanted = retries(served.aggregate.runtime.settings.sol)
+        sol = served.endpoint.sol = Sol(session, retries=wanted)
         self._asked[sol] = answer
         self._tasks.start(self._run(opened, served, sol), name=f"SOL of {served.config.node}")
 
