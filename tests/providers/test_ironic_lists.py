@@ -5,15 +5,17 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nospoon.errors import Gone, HostUnreachable
+from nospoon.errors import Gone, HostUnreachable, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import Answered
+from nospoon.providers.bounded_http import MAX_VALUES
 from nospoon.providers.cloud_calls import Means
-from nospoon.providers.ironic.api import Api
+from nospoon.providers.ironic.api import MAX_LISTED_VALUES, Api
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import listen
 
@@ -43,6 +45,16 @@ async def test_a_list_whose_marker_went_is_begun_again() -> None:
     assert await api.listed("nodes") == [{"uuid": "b"}]
     with pytest.raises(Gone):
         await Told(*[FIRST, None] * 9).listed("nodes")
+
+
+async def test_a_list_of_too_many_values_is_refused() -> None:
+    class Many(Told):
+        async def _answer(self, method: str, path: str, body: Any) -> Answered:
+            answer = await super()._answer(method, path, body)
+            return replace(answer, values=MAX_VALUES)
+
+    with pytest.raises(ProviderError, match=f"{MAX_LISTED_VALUES} values and"):
+        await Many(*[FIRST] * 20).listed("nodes")
 
 
 async def test_what_is_no_list_is_somebody_elses_answer() -> None:

@@ -16,21 +16,34 @@ import pytest
 
 pytest.importorskip("openstack")
 import requests
+from keystoneauth1.discover import get_discovery
+from keystoneauth1.exceptions import ConnectionError as NoAnswer
 
 from nospoon.errors import HostUnreachable, NospoonError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import (
+    LONG,
+    LONGEST_NUMBER,
     MAX_TEXT,
     MAX_TOLD,
     MOST_AT_ONCE,
     MOST_NAMES,
+    answered,
     decoded,
     judged,
+    value_of,
     words_of,
 )
-from nospoon.providers.bounded_http import MAX_ANSWER, MAX_SECONDS, MAX_VALUES, BoundedAdapter
+from nospoon.providers.bounded_http import (
+    MAX_ANSWER,
+    MAX_KEPT,
+    MAX_KEPT_VALUES,
+    MAX_SECONDS,
+    MAX_VALUES,
+    BoundedAdapter,
+)
 from nospoon.providers.cloud_calls import Means
-from nospoon.providers.clouds import connection
+from nospoon.providers.clouds import FEW, connection
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.errors import said
 
@@ -122,6 +135,38 @@ def test_what_is_within_the_limits_is_taken_and_read_as_utf_8() -> None:
     assert len(answer.text) == MAX_TEXT
     with pytest.raises(HostUnreachable, match="503"):
         judged(answer, "GET /", said=said)
+
+
+def test_long_numbers_are_refused_before_they_are_read() -> None:
+    """Thousands of 4,000 digits each took half a second without a turn for other threads."""
+    for count in (1, MOST_AT_ONCE):
+        with pytest.raises(ValueError, match="a number of 401 digits: expected 400 at most"):
+            value_of(b"[" + b",".join([b"1"] * count + [b"9" * 401]) + b"]")
+    assert value_of(b"9" * LONGEST_NUMBER) == int("9" * LONGEST_NUMBER)
+
+
+def test_a_catalog_that_changes_is_not_kept_again_and_again() -> None:
+    with service(versions("1.80")) as url:
+        settings = {"auth_type": "none", "auth": {"endpoint": url}}
+        session = connection(settings, purpose="test").session
+        for number in range(20):
+            get_discovery(session, f"{url}/{number}")
+        assert len(session._discovery_cache) == FEW
+        assert len(session.auth._discovery_cache) == FEW
+
+
+@pytest.mark.parametrize("junk", ["x" * MAX_KEPT, [[]] * MAX_KEPT_VALUES])
+def test_what_keystoneauth_keeps_is_short(junk: object) -> None:
+    def answer(to: BaseHTTPRequestHandler) -> None:
+        assert LONG not in to.headers
+        giving(json.dumps({"versions": [], "junk": junk}).encode())(to)
+
+    with service(answer) as url:
+        settings = {"auth_type": "none", "auth": {"endpoint": url}}
+        session = connection(settings, purpose="test").session
+        with pytest.raises(NoAnswer, match="at most"):
+            get_discovery(session, url)
+        assert answered(session, url, "GET").json()["junk"] == junk
 
 
 def test_json_that_is_too_deep_or_no_utf_8_is_no_json() -> None:

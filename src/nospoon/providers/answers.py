@@ -18,6 +18,14 @@ conductor.
 """
 MAX_TEXT = 16 << 10
 """Bytes of a refusal that are looked at."""
+LONG = "X-Nospoon-Long"
+"""Header of requests whose answers may be long, which is not sent. Those that keystoneauth makes by
+itself, for tokens and versions of APIs, have none, and it keeps what they are answered.
+"""
+BETWEEN = (b",", b"[", b"{")
+"""Each value of a JSON text comes after one of these, or begins with it."""
+LONGEST_NUMBER = 400
+"""Digits of one: thousands of long ones take half a second, without a turn for other threads."""
 MAX_TOLD = 500
 """Characters of it that are told."""
 MOST_AT_ONCE = 150_000
@@ -30,13 +38,16 @@ _LONG = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer, decoded. `text`: the beginning of its body; `size`: of all of it, in bytes."""
+    """An answer, decoded. `text`: the beginning of its body; `size`: of all of it, in bytes;
+    `values`: in it, at most.
+    """
 
     status_code: int
     text: str
     size: int = 0
     value: object = None
     wrong: str = ""
+    values: int = 0
 
     def json(self) -> Any:
         """Raises `ValueError` for what is no JSON."""
@@ -56,6 +67,7 @@ def received(adapter: Any, path: str, method: str, **how: Any) -> Any:
     """
     from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
 
+    how["headers"] = {**how.get("headers", {}), LONG: "yes"}
     try:
         return adapter.request(path, method, **how)
     except exceptions.ConnectFailure:
@@ -87,7 +99,18 @@ def decoded(answer: Any) -> Answered:
         value = value_of(body) if body else None
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         wrong = str(error)[:200] or "no JSON"
-    return Answered(status, text, len(body), value, wrong)
+    return Answered(status, text, len(body), value, wrong, _values(body))
+
+
+def _values(body: bytes) -> int:
+    """No fewer than there are."""
+    return sum(body.count(each) for each in BETWEEN)
+
+
+def _number(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits)} digits: expected {LONGEST_NUMBER} at most")
+    return int(digits)
 
 
 class _Names(dict[str, str]):
@@ -111,15 +134,15 @@ class _Slow(json.JSONDecoder):
     """
 
     def __init__(self) -> None:
-        super().__init__(object_pairs_hook=_object)
+        super().__init__(object_pairs_hook=_object, parse_int=_number)
         self.memo = _Names()
         self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
 
 def value_of(body: bytes) -> Any:
     """What a body says as JSON. Raises `ValueError`, `RecursionError`. Run it in a thread."""
-    if sum(body.count(each) for each in (b",", b"[", b"{")) <= MOST_AT_ONCE:
-        return json.loads(body)
+    if _values(body) <= MOST_AT_ONCE:
+        return json.loads(body, parse_int=_number)
     with _LONG:
         return _Slow().decode(body.decode(json.detect_encoding(body)))
 

@@ -16,7 +16,7 @@ from keystoneauth1.session import TCPKeepAliveAdapter
 from typing_extensions import override
 
 from nospoon.providers import cloud_lines
-from nospoon.providers.answers import value_of
+from nospoon.providers.answers import BETWEEN, LONG, value_of
 from nospoon.providers.cloud_calls import within
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.reasons import OurWords
@@ -25,6 +25,8 @@ MAX_ANSWER = 16 << 20
 """Bytes of an answer; 1,000 nodes of Ironic in full are some 10 million."""
 MAX_VALUES = 1_000_000
 """Values of an answer, by the commas and brackets in it: JSON's smallest take 100 bytes each."""
+MAX_KEPT, MAX_KEPT_VALUES = 1 << 20, 1 << 15
+"""The same of an answer that keystoneauth keeps: catalogs have some 20 values for each endpoint."""
 MAX_SECONDS = 120.0
 """From a request to the end of its answer."""
 REDIRECTS = frozenset({301, 302, 303, 305, 307, 308})
@@ -38,10 +40,14 @@ class Refused(OurWords, requests.exceptions.RequestException):
 
 
 class BoundedAdapter(TCPKeepAliveAdapter):
-    """Answers are whole, bounded and UTF-8 when it returns them."""
+    """Answers are whole, bounded and UTF-8 when it returns them. `marked`: only requests with the
+    header `LONG` have long ones.
+    """
 
-    def __init__(self, reach: Reach = ANYWHERE, *, now: Clock = time.monotonic) -> None:
-        self._reach, self._now = reach, now
+    def __init__(
+        self, reach: Reach = ANYWHERE, *, marked: bool = False, now: Clock = time.monotonic
+    ) -> None:
+        self._reach, self._marked, self._now = reach, marked, now
         super().__init__()
 
     @override
@@ -59,11 +65,12 @@ class BoundedAdapter(TCPKeepAliveAdapter):
 
     def _sent(self, request: requests.PreparedRequest, *args: Any, **how: Any) -> requests.Response:
         deadline = self._now() + MAX_SECONDS
+        is_long = request.headers.pop(LONG, None) is not None or not self._marked
         request.headers["Accept-Encoding"] = "identity"
         answer = super().send(request, True, *args, **how)  # noqa: FBT003  (theirs)
         try:
             _refuse_redirect(answer, str(request.url))
-            body = self._body(answer, deadline)
+            body = self._body(answer, deadline, is_long=is_long)
         except (urllib3.exceptions.HTTPError, TimeoutError) as error:
             answer.close()
             raise requests.exceptions.ChunkedEncodingError(error) from error
@@ -76,22 +83,23 @@ class BoundedAdapter(TCPKeepAliveAdapter):
         answer.json = lambda **_: value_of(body)  # type: ignore[method-assign]  # for keystoneauth
         return answer
 
-    def _body(self, answer: requests.Response, deadline: float) -> bytes:
+    def _body(self, answer: requests.Response, deadline: float, *, is_long: bool) -> bytes:
         packed = answer.headers.get("Content-Encoding", "identity")
         if packed.lower() != "identity":
             raise Refused(f"expected an answer that is not packed, got Content-Encoding {packed!r}")
-        parts, size = [], 0
+        parts, size, values = [], 0, 0
+        most, most_values = (MAX_ANSWER, MAX_VALUES) if is_long else (MAX_KEPT, MAX_KEPT_VALUES)
         while part := answer.raw.read1(CHUNK, decode_content=False):
             parts.append(part)
             size += len(part)
-            if size > MAX_ANSWER:
-                raise Refused(f"expected an answer of at most {MAX_ANSWER} bytes")
+            values += sum(part.count(each) for each in BETWEEN)
+            if size > most:
+                raise Refused(f"expected an answer of at most {most} bytes")
+            if values > most_values:
+                raise Refused(f"expected an answer of at most {most_values} values")
             if self._now() > deadline:
                 raise Refused(f"expected an answer within {MAX_SECONDS:g} s")
-        body = b"".join(parts)
-        if sum(body.count(each) for each in (b",", b"[", b"{")) > MAX_VALUES:
-            raise Refused(f"expected an answer of at most {MAX_VALUES} values")
-        return body
+        return b"".join(parts)
 
 
 def _refuse_redirect(answer: requests.Response, url: str) -> None:

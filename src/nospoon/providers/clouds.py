@@ -13,6 +13,9 @@ from nospoon.providers.answers import PATIENCE, refusal
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.reasons import reason
 
+FEW = 4
+"""Services of one cloud whose versions are remembered."""
+
 
 def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE) -> Any:
     """An `openstack.connection.Connection`. The daemon's own environment, clouds.yaml, netrc and
@@ -32,6 +35,9 @@ def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE
     if made.session.verify is True:  # requests' own way to trust an authority of the site's
         made.session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
     _bound(made.session.session, reach)
+    keepers: tuple[Any, ...] = (made.session, made.session.auth)
+    for keeper in keepers:
+        keeper._discovery_cache = _Few()  # noqa: SLF001  (keystoneauth's, one for each URL it saw)
     return made
 
 
@@ -78,7 +84,17 @@ def _bound(session: Any, reach: Reach) -> None:
     session.auth = _as_it_is  # else requests would look into the user's netrc
     session.adapters.clear()  # those of other schemes too
     for scheme in ("http://", "https://"):
-        session.mount(scheme, BoundedAdapter(reach))
+        session.mount(scheme, BoundedAdapter(reach, marked=True))
+
+
+class _Few(dict[str, Any]):
+    """Keeps the last ones: a catalog that changes with each login names URLs without an end."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.pop(name, None)
+        super().__setitem__(name, value)
+        while len(self) > FEW:
+            del self[next(iter(self))]
 
 
 def _as_it_is(request: Any) -> Any:

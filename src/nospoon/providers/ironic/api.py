@@ -37,6 +37,8 @@ AWAY_DELAY = 1.0
 """Seconds until one that does not answer is asked again."""
 MAX_LISTED = 256 << 20
 """Bytes of all pages of a list: 20,000 nodes in full are some 200 million."""
+MAX_LISTED_VALUES = 8_000_000
+"""Values of all pages: a node in full has some 200."""
 MAX_PAGES = 2000
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 R = TypeVar("R")
@@ -72,12 +74,12 @@ class Api:
 
     async def _listed(self, what: str, query: str) -> Sequence[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
-        marker, size = "", 0
+        marker, size, values = "", 0, 0
         for _ in range(MAX_PAGES):
             path = f"/{what}?limit={PAGE}{query}{marker}"
             told = await self._answer("GET", path, None)
-            size += told.size
-            if size > MAX_LISTED:
+            size, values = size + told.size, values + told.values
+            if size > MAX_LISTED or values > MAX_LISTED_VALUES:
                 break
             answer = self._object(path, self._judged(told, "GET", path))
             page = answer.get(what.rpartition("/")[2])
@@ -88,8 +90,8 @@ class Api:
                 return found
             marker = f"&marker={page[-1]['uuid']}"
         raise ProviderError(
-            f"Ironic at {self.place}: expected a list of /{what} of at most {MAX_LISTED} bytes and "
-            f"{MAX_PAGES} pages, got more"
+            f"Ironic at {self.place}: expected a list of /{what} of at most {MAX_LISTED} bytes, "
+            f"{MAX_LISTED_VALUES} values and {MAX_PAGES} pages, got more"
         )
 
     async def get(self, path: str) -> Mapping[str, Any]:
