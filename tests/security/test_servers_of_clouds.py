@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from nospoon.clusterfile.load import load
 from nospoon.control.fleet.authority import Authority, Bootable
+from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.recent_hosts import MOST_NAMES, RecentHosts
 from nospoon.errors import Conflict, NospoonError, ProviderError, SpecError, UsageError
@@ -26,7 +28,9 @@ from nospoon.model.connections import OpenStack, Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Image, Machine, MachineNic, OwnerTag
 from nospoon.providers.answers import MAX_TOLD
+from nospoon.providers.base import Medium
 from nospoon.providers.openstack.api import LARGEST, MOST_PAGES
+from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.records import LONGEST_LOG
 from nospoon.providers.openstack.tags import (
     LONGEST_VALUE,
@@ -201,6 +205,43 @@ async def test_of_nodes_elsewhere_no_console_is_written(cloud: FakeCloud, bench:
     await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
     assert not Path(machines.console_record(rack.uuid)).exists()
     assert not await machines.machines()
+
+
+async def test_a_medium_goes_though_the_cloud_says_that_its_server_went(
+    cloud: FakeCloud, bench: Bench, tmp_path: Path
+) -> None:
+    rack = any_rack(bench)
+    await make(bench, *rack.all)
+    drives = bench.connection.machine_driver.drives
+    assert drives is not None
+    (tmp_path / "medium").write_bytes(b"m" * 4096)
+    await drives.insert(rack.uuid, Medium(str(tmp_path / "medium"), "ab" * 32))
+    cloud.servers.clear()
+    assert list((tmp_path / "media").iterdir())
+    await drives.eject(rack.uuid)
+    assert not list((tmp_path / "media").iterdir())
+
+
+async def test_media_of_machines_that_are_gone_are_removed(tmp_path: Path) -> None:
+    kept, known, gone = KeptMedia(tmp_path / "kept"), uuid4(), uuid4()
+    (tmp_path / "medium").write_bytes(b"m" * 4096)
+    for each in (known, gone):
+        await kept.insert(each, Medium(str(tmp_path / "medium"), ""))
+    (tmp_path / "kept" / f".{uuid4()}").write_bytes(b"half")
+    KeptMedia(tmp_path / "kept").tidy(lambda each: each == known)
+    assert [path.stem for path in (tmp_path / "kept").iterdir()] == [str(known)]
+    fleet = Fleet(cast("Hosts", NoHosts()), authority(), lambda _: None, left=kept.drop)
+    fleet.put(Member(1000, "dev", uuid4(), "node-0", RACK, machine(known, asks=True)))
+    fleet.drop(known)
+    assert not list((tmp_path / "kept").iterdir())
+
+
+class NoHosts:
+    def settle(self, machine: UUID, host: Host) -> None:
+        pass
+
+    def forget(self, machine: UUID) -> None:
+        pass
 
 
 async def test_a_list_without_an_end_is_refused(cloud: FakeCloud, bench: Bench) -> None:

@@ -232,7 +232,9 @@ class Daemon:
             self.bmcs.boot_observed,
             medium_of=self.cloud_media.path,
         )
-        self.fleet = Fleet(self.hosts, self.authority, self.bmcs.reshape)
+        self.fleet = Fleet(
+            self.hosts, self.authority, self.bmcs.reshape, left=self.cloud_media.drop
+        )
         self.peers = Peers(self._owner_of)
         app = create_boot_app(self.authority, self.peers, ready=lambda: self._ready)
         self.boot_http = HttpListeners(app, port=_boot_port(settings))
@@ -531,6 +533,7 @@ class Daemon:
             owned[row.uid].update(row.uploads.values())
             self.files.space.hold(row.uid, text_of(row.id), row.text)
         self.files.space.begin(owned)
+        self.cloud_media.tidy(lambda machine: self.fleet.get(machine) is not None)
 
     def _owner_of(self, machine: UUID) -> int | None:
         member = self.fleet.get(machine)

@@ -47,13 +47,20 @@ class Member:
 class Fleet:
     """All members; what is put here is watched, and answered when it asks what to boot.
 
-    `reshape`: tells its BMC, if there is one, how the machine is described now.
+    `reshape`: tells its BMC, if there is one, how the machine is described now. `left`: is called
+    with a machine that is no node any more.
     """
 
     def __init__(
-        self, hosts: Hosts, authority: Authority, reshape: Callable[[Machine], None]
+        self,
+        hosts: Hosts,
+        authority: Authority,
+        reshape: Callable[[Machine], None],
+        *,
+        left: Callable[[UUID], None] = lambda _: None,
     ) -> None:
         self._hosts, self._authority, self._reshape = hosts, authority, reshape
+        self._left = left
         self._members: dict[UUID, Member] = {}
 
     def __len__(self) -> int:
@@ -82,6 +89,7 @@ class Fleet:
         self._members.pop(uuid, None)
         self._hosts.forget(uuid)
         self._authority.remove(uuid)
+        self._left(uuid)
 
     def get(self, uuid: UUID) -> Member | None:
         return self._members.get(uuid)

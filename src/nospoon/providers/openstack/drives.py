@@ -54,9 +54,17 @@ class KeptMedia:
         await asyncio.to_thread(self._insert, machine, medium)
 
     async def eject(self, machine: UUID) -> None:
-        await asyncio.to_thread(self._eject, machine)
+        await asyncio.to_thread(self.drop, machine)
 
-    def _eject(self, machine: UUID) -> None:
+    def tidy(self, is_known: Callable[[UUID], bool]) -> None:
+        """At start-up: remove what machines have that are gone, and what never became whole."""
+        for machine in [each for each in self._all if not is_known(each)]:
+            self.drop(machine)
+        for part in self._directory.glob(".*"):
+            part.unlink(missing_ok=True)
+
+    def drop(self, machine: UUID) -> None:
+        """What is in its drive goes, if there is something."""
         with self._lock:
             self._kept(machine).unlink(missing_ok=True)
             self._all.pop(machine, None)
