@@ -9,6 +9,7 @@ import socket
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 from uuid import UUID, uuid4
@@ -27,11 +28,13 @@ from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import OpenStack, Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Image, Machine, MachineNic, OwnerTag
+from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD
 from nospoon.providers.base import Medium
-from nospoon.providers.openstack.api import LARGEST, MOST_PAGES
+from nospoon.providers.openstack.api import LARGEST, MOST_LISTED, MOST_PAGES
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.records import LONGEST_LOG
+from nospoon.providers.openstack.roster import Roster, metadata
 from nospoon.providers.openstack.tags import (
     LONGEST_VALUE,
     Tagged,
@@ -242,6 +245,31 @@ class NoHosts:
 
     def forget(self, machine: UUID) -> None:
         pass
+
+
+async def test_servers_that_are_others_at_each_look_are_not_all_known(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    rack = any_rack(bench)
+    await make(bench, *rack.all)
+    (own,) = cloud.servers.values()
+    tag = of_properties(own["metadata"])
+    assert tag is not None
+    roster = Roster(bench.connection._around)  # type: ignore[attr-defined]
+    for look in range(3):
+        cloud.servers.clear()
+        for number in range(500):
+            name, id_ = f"n{look}-{number}", str(UUID(int=look * 500 + number))
+            shape = replace(machine(node_uuid(tag.tag.cluster, name), asks=True), nics=())
+            said = metadata(name, shape, tag.tag)
+            cloud.servers[id_] = {**own, "id": id_, "updated": cloud.now(), "metadata": said}
+        await roster.servers()
+        assert len(roster._ids) == 500
+        await roster.changed("")
+        assert len(roster._ids) == 500
+    roster._ids = {uuid4(): uuid4() for _ in range(MOST_LISTED)}
+    await roster.changed("2026")
+    assert len(roster._ids) <= MOST_LISTED
 
 
 async def test_a_list_without_an_end_is_refused(cloud: FakeCloud, bench: Bench) -> None:

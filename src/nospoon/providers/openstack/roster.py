@@ -5,7 +5,7 @@ https://docs.openstack.org/api-ref/compute/#servers-servers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.model.resources import Machine, OwnerTag
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD
-from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.api import MOST_LISTED, Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.tags import (
     PREFIX,
@@ -80,15 +80,16 @@ class Roster:
     async def servers(self, cluster: UUID | None = None) -> list[Server]:
         """All of nospoon, in one call for each thousand of the project's."""
         listed = self._around.api.listed(Service.NOVA, "/servers/detail", read=read)
-        found = [each async for each in listed if isinstance(each, Server)]
-        self._note(found)
-        return [each for each in found if self._around.is_own(each.tagged, cluster)]
+        found = [each async for each in listed if self._around.is_own(each.tagged, None)]
+        self._ids = {each.machine: each.id for each in found}
+        return [each for each in found if cluster in (None, each.tagged.tag.cluster)]
 
     async def changed(self, since: str) -> tuple[list[Server], set[UUID], str]:
         """Servers that changed from a time on, the ids of those that went, and from when on to ask
         next; "" asks for everything that is there.
         """
-        query = {"changes-since": since} if since else {}
+        is_all = not since
+        query = {} if is_all else {"changes-since": since}
         listed = self._around.api.listed(Service.NOVA, "/servers/detail", query, read=look)
         found, gone = list[Server](), set[UUID]()
         async for server, went, updated in listed:
@@ -97,7 +98,9 @@ class Roster:
                 gone.add(went)
             elif server is not None and self._around.is_own(server.tagged, None):
                 found.append(server)
-        self._note(found)
+        now = {each.machine: each.id for each in found}
+        is_replaced = is_all or len(self._ids) + len(now) > MOST_LISTED
+        self._ids = now if is_replaced else self._ids | now
         return found, gone, since
 
     async def of(self, machine: UUID) -> Server | None:
@@ -112,9 +115,6 @@ class Roster:
             self._ids.pop(machine, None)
             return None
         return server if self._around.is_own(server.tagged, None) else None
-
-    def _note(self, servers: Iterable[Server]) -> None:
-        self._ids |= {each.machine: each.id for each in servers}
 
 
 def look(record: Mapping[str, Any]) -> tuple[Server | None, UUID | None, str]:
