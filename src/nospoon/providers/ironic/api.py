@@ -77,11 +77,11 @@ class Api:
         marker, size, values = "", 0, 0
         for _ in range(MAX_PAGES):
             path = f"/{what}?limit={PAGE}{query}{marker}"
-            told = await self._answer("GET", path, None)
-            size, values = size + told.size, values + told.values
+            answered = await self._answer("GET", path, None)
+            size, values = size + answered.size, values + answered.values
             if size > MAX_LISTED or values > MAX_LISTED_VALUES:
                 break
-            answer = self._object(path, self._judged(told, "GET", path))
+            answer = self._object(path, self._judged(answered, "GET", path))
             page = answer.get(what.rpartition("/")[2])
             if not isinstance(page, list) or not all(map(_is_record, page)):
                 raise self._somebody_else(f"/{what}", answer)
