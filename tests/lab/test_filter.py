@@ -118,9 +118,10 @@ HARDWARE = [
         f'<system><{name} value="x"/></system>'
         for name in (
             "name", "lender", "model", "vendor", "owner", "user", "loaned", "location", "powertype",
-            "serial", "status", "added", "last_inventoried", "numanodes",
+            "serial", "status", "added", "last_inventoried",
         )
     ),
+    '<system><numanodes op="&gt;" value="1"/></system>',
     '<system><compatible_with_distro arch="x86_64" osmajor="F30"/></system>',
     *(
         f'<cpu><{name} value="2"/></cpu>'
