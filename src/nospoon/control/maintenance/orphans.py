@@ -7,7 +7,7 @@ away when their cluster went. What other deployments made, and what has no tag, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -23,7 +23,7 @@ from nospoon.plan import identity
 from nospoon.plan.diff.blank import orphaned
 from nospoon.plan.diff.diff import removal
 from nospoon.runtime.clock import Clock
-from nospoon.runtime.users import NameOf, names_of, user_name
+from nospoon.runtime.users import NameOf, Uid, names_of, user_name
 from nospoon.store import clusters as stored
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow, OperationState
@@ -48,12 +48,10 @@ class Orphans:
     async def report(self, scope: Scope) -> dict[str, Any]:
         """{"orphans": [row], "others": {host: {deployment: things}}, "away": {host: reason}}."""
         seen = await self.find(scope)
-        uids = (each.tag.uid for host in seen for each, _ in host.found)
+        uids = await asyncio.to_thread(_owners, seen)
         names = await names_of(uids, self.name_of)
         return {
-            "orphans": [
-                _row(each, host, names[each.tag.uid]) for host in seen for each, _ in host.found
-            ],
+            "orphans": await asyncio.to_thread(rows, seen, names),
             "others": {each.name: each.others for each in seen if each.others},
             "away": {each.name: each.away for each in seen if each.away},
         }
@@ -64,10 +62,7 @@ class Orphans:
         """
         seen = await self._survey.around(scope)
         known = {row.id for row in await self._database.read(stored.outlines)}
-        return [
-            replace(each, found=tuple(f for f in each.found if f[0].tag.cluster not in known))
-            for each in seen
-        ]
+        return await asyncio.to_thread(_but, seen, known)
 
     async def reap(self, uid: int, scope: Scope, *, grace: float) -> OperationRow:
         """Begin to remove them: those that are orphans now and still are after `grace` seconds."""
@@ -80,7 +75,7 @@ class Orphans:
         )
 
     async def _reap(self, running: Running, scope: Scope, grace: float) -> Ended:
-        before = _names(await self.find(scope))
+        before = await asyncio.to_thread(_names, await self.find(scope))
         if not before:
             return Ended(OperationState.DONE, "there are no orphans")
         running.note(
@@ -88,15 +83,14 @@ class Orphans:
             f"`nospoon operation cancel {running.row.id}` keeps them"
         )
         await asyncio.sleep(grace)
-        seen = [
-            replace(each, found=tuple(f for f in each.found if _name(f[0]) in before))
-            for each in await self.find(scope)
-        ]
+        seen = await asyncio.to_thread(_among, await self.find(scope), before)
         outcomes: list[Outcome] = []
         kept: set[UUID] = set()
         for each in seen:
-            for cluster in each.clusters().keys() - kept:
-                outcomes.append(await self._remove(running, each, cluster))
+            for cluster, part in (await asyncio.to_thread(each.clusters)).items():
+                if cluster in kept:
+                    continue
+                outcomes.append(await self._remove(running, part, cluster))
                 # machines of nodes that are in use in Ironic are, too
                 if isinstance(each.place, IronicPlace) and not outcomes[-1].complete:
                     kept.add(cluster)
@@ -109,14 +103,14 @@ class Orphans:
         return Ended(state, f"{done} orphans are removed, {len(failures)} are not: {why}")
 
     async def _remove(self, running: Running, seen: Seen, cluster: UUID) -> Outcome:
-        """One cluster's on one host, unless somebody recovered it meanwhile."""
+        """One cluster's on one host (`seen`), unless somebody recovered it meanwhile."""
         if await self._database.read(stored.get, cluster) is not None:
             return Outcome(total=0)
-        found = seen.clusters()[cluster]
+        found = seen.things
         name = cluster_name(found)
         return await execute(
             removal(cluster=name, cluster_id=cluster, observed=map(orphaned, found), why="orphan"),
-            drivers=seen.drivers(cluster),
+            drivers=seen.drivers,
             tag=OwnerTag(self._database.deployment, cluster, token=uuid4().hex),
             journal=Journal(self._database, running.row.id, cluster, self._clock),
             emit=running.emit,
@@ -133,17 +127,47 @@ def cluster_name(found: Sequence[Observed]) -> str:
     return told[0] if told else str(found[0].tag.cluster)
 
 
-def _row(observed: Observed, seen: Seen, owner: str) -> dict[str, Any]:
+def rows(seen: Sequence[Seen], names: Mapping[Uid, str]) -> list[dict[str, Any]]:
+    """One for each thing; of thousands, for a thread. `names`: of owners."""
+    return [row for host in seen for row in _rows_at(host, names)]
+
+
+def _rows_at(host: Seen, names: Mapping[Uid, str]) -> Iterator[dict[str, Any]]:
+    called = {id_: cluster_name(part.things) for id_, part in host.clusters().items()}
+    for each in host.things:
+        yield _row(each, host.name, called[each.tag.cluster], names[each.tag.uid])
+
+
+def _row(observed: Observed, host: str, cluster: str, owner: str) -> dict[str, Any]:
     tag = observed.tag
     return {
-        "host": seen.name,
+        "host": host,
         "kind": str(observed.key.kind),
         "name": observed.key.name,
-        "cluster": cluster_name(seen.clusters()[tag.cluster]),
+        "cluster": cluster,
         "owner": owner,
         "running": "yes" if observed.running else "",
         "cluster_id": str(tag.cluster),
     }
+
+
+def _owners(seen: Sequence[Seen]) -> set[Uid]:
+    return {each.tag.uid for host in seen for each, _ in host.found}
+
+
+def _but(seen: Sequence[Seen], known: Collection[UUID]) -> list[Seen]:
+    """What is of other clusters than these."""
+    return [
+        replace(each, found=tuple(f for f in each.found if f[0].tag.cluster not in known))
+        for each in seen
+    ]
+
+
+def _among(seen: Sequence[Seen], names: Collection[tuple[UUID, str]]) -> list[Seen]:
+    """What is among these."""
+    return [
+        replace(each, found=tuple(f for f in each.found if _name(f[0]) in names)) for each in seen
+    ]
 
 
 def _name(observed: Observed) -> tuple[UUID, str]:

@@ -34,6 +34,7 @@ from nospoon.plan.addresses.found import completed, found_allocations
 from nospoon.plan.order.kinds import KINDS
 from nospoon.runtime import running
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.users import NameOf, names_of, user_name
 from nospoon.store import clusters as stored
 from nospoon.store import logins as login_rows
@@ -146,11 +147,12 @@ class Recovery:
         async with self._one_at_a_time:
             known = await self._known()
             seen = await self._survey.around(scope)
-            seen += await self._survey.look(Scope(_others(seen, known, of)))
+            others = await asyncio.to_thread(_others, seen, known, of)
+            seen += await self._survey.look(Scope(others))
             away = [each.place for each in seen if each.away and isinstance(each.place, Host)]
             rows = [
                 await self._taken_in(each, known.get(each.id), of, away)
-                for each in found_in(seen, uid, known)
+                for each in await asyncio.to_thread(found_in, seen, uid, known)
                 if of is None or each.name == of.name
             ]
         rows = [row for row in rows if row]
@@ -208,7 +210,7 @@ class Recovery:
             refused = await self._database.call(_save, part, settings)
         if refused:
             return _told(found, part, 0, refused)
-        for node in part.new:
+        async for node in paced(part.new):
             self._fleet.put(_member(part.row, node))
         new = {node.host.name: node.host for node in part.new}
         await asyncio.gather(*(self._hosts.look(host) for host in new.values()))
@@ -367,7 +369,8 @@ def found_in(
     hosts: dict[UUID, dict[str, Host]] = {}
     ironics: dict[UUID, IronicPlace] = {}
     for each in seen:
-        for id_, some in each.clusters().items():
+        for id_, part in each.clusters().items():
+            some = part.things
             if isinstance(each.place, IronicPlace):
                 ironics[id_] = each.place
                 things.setdefault(id_, []).extend(some)

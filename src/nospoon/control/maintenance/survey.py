@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from nospoon.clusterfile.host_at import host_at
@@ -19,6 +19,7 @@ from nospoon.model.resources import Kind, Observed
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import ADMINISTRATION
+from nospoon.runtime.paced import paced
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
@@ -51,20 +52,21 @@ class Seen:
         """Of the host; Ironic's are told by where they are."""
         return self.place.name if isinstance(self.place, Host) else str(self.place)
 
-    def clusters(self) -> dict[UUID, list[Observed]]:
-        """What was found, by its cluster."""
-        result: dict[UUID, list[Observed]] = {}
-        for observed, _ in self.found:
-            result.setdefault(observed.tag.cluster, []).append(observed)
-        return result
+    def clusters(self) -> dict[UUID, Seen]:
+        """What was found of each cluster; with thousands of things, for a thread."""
+        result: dict[UUID, list[tuple[Observed, Driver]]] = {}
+        for observed, driver in self.found:
+            result.setdefault(observed.tag.cluster, []).append((observed, driver))
+        return {id_: replace(self, found=tuple(some)) for id_, some in result.items()}
 
-    def drivers(self, cluster: UUID) -> Drivers:
-        """The drivers that found the things of a cluster, under the hosts' names in their keys."""
-        return {
-            (observed.key.host, observed.key.kind): driver
-            for observed, driver in self.found
-            if observed.tag.cluster == cluster
-        }
+    @property
+    def things(self) -> list[Observed]:
+        return [observed for observed, _ in self.found]
+
+    @property
+    def drivers(self) -> Drivers:
+        """The drivers that found the things, under the hosts' names in their keys."""
+        return {(observed.key.host, observed.key.kind): driver for observed, driver in self.found}
 
 
 class Survey:
@@ -119,7 +121,7 @@ class Survey:
         seen = await asyncio.gather(
             *(self._look_at(host, scope.owners.get(host.server)) for host in hosts)
         )
-        return [*ironics, *_told_once(seen)]
+        return [*ironics, *await asyncio.to_thread(_told_once, seen)]
 
     async def _look_in(self, place: IronicPlace) -> Seen:
         """What is in an Ironic; what carries no tag of nospoon's is not looked at."""
@@ -149,7 +151,7 @@ class Survey:
             found = [
                 (each, driver)
                 for key, driver in drivers.items()
-                for each in await observe({key: driver}, None)
+                async for each in paced(await observe({key: driver}, None))
                 if owners is None or key[1] is Kind.BMC or each.tag.uid in owners
             ]
         except NospoonError as error:
