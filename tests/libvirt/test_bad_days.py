@@ -15,6 +15,7 @@ import pytest
 from nospoon.errors import HostUnreachable, NotOurs, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware, Host
+from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import (
     Image,
@@ -174,7 +175,9 @@ async def test_why_an_image_was_not_sent_is_told_when_it_cannot_be_tidied_away_e
 async def test_a_pool_of_images_in_a_file_system_of_its_own_goes_and_leaves_that(
     bench: Bench, rack: Rack, large: Resource, runner: Runner, own_libvirt: Any
 ) -> None:
-    path = f"{bench.pool_root}/nospoon-images-kit{identity.pool_end(own_libvirt.uri)}"
+    path = (
+        f"{bench.pool_root}/nospoon-images-kit{identity.pool_end(Libvirt(own_libvirt.uri).socket)}"
+    )
     await runner.run(["mkdir", path])
     await runner.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", path])
     try:
