@@ -47,9 +47,12 @@ class Networks:
 
     def __init__(self, told: Sized) -> None:
         self._told, self.made = told, list[tuple[str, OwnerTag, int]]()
+        self.away = False
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         assert cluster is None
+        if self.away:
+            raise ProviderError("networks cannot be listed")
         return [
             Observed(Key(self.kind, host, name), LINK, TAG, fault=fault)
             for host, name, fault in (
@@ -163,6 +166,18 @@ async def test_networks_start_again_after_a_reboot_before_bmcs_know_of_it(bmcs: 
 
 @pytest.mark.usefixtures("systemctl")
 async def test_networks_that_a_person_stopped_are_not_started_in_the_same_boot(bmcs: Told) -> None:
+    machine = bmcs.machine(HERE)
+    bmcs.saw(machine, PowerState.OFF, change=MachineChange.OBSERVED)
+    bmcs.boots.begin()
+    await bmcs.until(machine)
+    assert not bmcs.networks.made
+
+
+@pytest.mark.usefixtures("systemctl")
+async def test_networks_that_cannot_be_looked_at_keep_no_bmc_from_hearing_of_the_boot(
+    bmcs: Told,
+) -> None:
+    bmcs.known, bmcs.networks.away = "the former boot", True
     machine = bmcs.machine(HERE)
     bmcs.saw(machine, PowerState.OFF, change=MachineChange.OBSERVED)
     bmcs.boots.begin()

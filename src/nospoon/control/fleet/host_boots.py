@@ -20,7 +20,7 @@ from nospoon.control.fleet.hosts import HostInUse, Hosts
 from nospoon.errors import Gone, NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
-from nospoon.model.resources import Kind, Resource
+from nospoon.model.resources import Kind, Observed, Resource
 from nospoon.providers.base import Driver
 from nospoon.runtime import boots
 from nospoon.runtime.tasks import Tasks
@@ -99,18 +99,28 @@ class HostBoots:
             self._asked.discard(identity)
 
     async def _start_networks(self, host: Host) -> None:
-        """What ended with the former boot, as it was tagged and defined there."""
+        """What ended with the former boot, as it was tagged and defined there. What cannot be
+        started keeps no BMC from hearing of the boot: not every machine needs it.
+        """
         drivers = self._drivers_of(host)
-        for driver in (drivers[kind] for kind in (Kind.NETWORK, Kind.NETBOOT) if kind in drivers):
-            for found in await driver.observe(None):
-                if not found.fault or found.key.host != host.name:
-                    continue
-                try:
-                    await driver.create(Resource(found.key, found.shape), found.tag)
-                except NospoonError as error:
-                    log.warning("not started after the reboot", what=str(found.key), why=str(error))
-                else:
-                    log.info("started after the reboot", what=str(found.key))
+        for kind in (each for each in (Kind.NETWORK, Kind.NETBOOT) if each in drivers):
+            try:
+                seen = await drivers[kind].observe(None)
+            except NospoonError as error:
+                log.warning("not looked at after the reboot", what=f"{kind}s", why=str(error))
+                continue
+            for found in seen:
+                if found.fault and found.key.host == host.name:
+                    await _start(drivers[kind], found)
+
+
+async def _start(driver: Driver, found: Observed) -> None:
+    try:
+        await driver.create(Resource(found.key, found.shape), found.tag)
+    except NospoonError as error:
+        log.warning("not started after the reboot", what=str(found.key), why=str(error))
+    else:
+        log.info("started after the reboot", what=str(found.key))
 
 
 def _identity(host: Host) -> Identity:
