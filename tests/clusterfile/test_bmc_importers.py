@@ -256,8 +256,10 @@ def test_lists_and_accounts_of_both_tools_are_put_together() -> None:
         "op", HASH,
     )  # fmt: skip
     assert [each.partition(": ")[0] for each in made.left_out] == [
+        ".vbmc",
         "SUSHY_EMULATOR_AUTH_FILE",
         "far/config",
         "SUSHY_EMULATOR_ALLOWED_INSTANCES",
     ]
+    assert made.left_out[0] == ".vbmc: address ::: BMCs share 127.0.0.1"
     assert unit in made.left_out[-1]

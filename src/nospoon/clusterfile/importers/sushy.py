@@ -86,10 +86,10 @@ def _beside(
     """
     found = virtualbmc.domains(virtualbmcs)
     address = virtualbmc.usual_address(found)
-    if address not in (bmc["address"], "::"):
-        left_out.append(f"{virtualbmcs.file}: address {address}: BMCs share {bmc['address']}")
     if {address, bmc["address"]} == {"::", EVERYWHERE}:
         bmc["address"] = "::"
+    elif address != bmc["address"]:
+        left_out.append(f"{virtualbmcs.file}: address {address}: BMCs share {bmc['address']}")
     hosts = virtualbmc.hosts_of([uri, *(each["libvirt_uri"] for each in found)])
     if "password_hash" in bmc:
         left_out.append(f"{PREFIX}AUTH_FILE: nodes of virtualbmc keep the account that it has")
