@@ -20,8 +20,8 @@ MOST_DEPTH = 64
 MOST_ELEMENTS = 100_000
 MOST_ATTRIBUTES = 32
 MOST_PROBLEMS = 100
-FREE_TEXT = frozenset({"job", "recipeSet", "recipe"})
-"""Elements in which text that means nothing is refused, and so it is in all of a filter."""
+WITHOUT_TEXT = frozenset({"job", "recipeSet", "recipe"})
+"""Elements in which text means nothing and is refused, as it is in all of a filter."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class _Reader:
     def _text(self, text: str) -> None:
         within = self._open[-1].name if self._open else ""
         of_filter = any(each.name == recipe.REQUIRES for each in self._open)
-        if text.strip() and (of_filter or within in FREE_TEXT):
+        if text.strip() and (of_filter or within in WITHOUT_TEXT):
             raise self._wrong(f"expected elements in <{within}>, got text {text.strip()[:40]!r}")
 
     def _refuse_doctype(self, *_: object) -> None:

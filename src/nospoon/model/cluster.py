@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.connections import USUAL, ConnectionSpec, Declared
+from nospoon.model.connections import SYSTEM_LIBVIRT, ConnectionSpec, Declared
 from nospoon.model.ironic import Enrolment, IronicPlace
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.nova import WantedFlavor
@@ -89,7 +89,7 @@ class Host:
     """
 
     name: str
-    connection: ConnectionSpec = USUAL
+    connection: ConnectionSpec = SYSTEM_LIBVIRT
     ssh: str = ""
     physnets: tuple[tuple[str, str], ...] = ()
     drained: bool = False

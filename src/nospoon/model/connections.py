@@ -247,7 +247,7 @@ class OpenStack(_Usual):
 
 
 ConnectionSpec = Libvirt | Simulated | OpenStack
-USUAL = Libvirt("qemu:///system")
+SYSTEM_LIBVIRT = Libvirt("qemu:///system")
 """Of a host that says nothing else."""
 SYSTEM = Declared(is_real=True, networking=Networking.BRIDGES, boot=BootMethod.NATIVE)
 SESSION = Declared(is_real=True, networking=Networking.USER_MODE, boot=BootMethod.SCRIPT)

@@ -72,13 +72,13 @@ def check(
     FILE is Beaker's XML: a job, recipe set, recipe or hostRequires; - is standard input. Nothing is
     made. Exits with 1 where a recipe gets no dynamic machine.
     """
-    from nospoon.clusterfile.requests import read_request  # noqa: PLC0415  (late, as all commands)
+    from nospoon.clusterfile.requests import MOST_BYTES, read_request  # noqa: PLC0415  (late)
     from nospoon.lab.filter import Disks, Offer  # noqa: PLC0415
     from nospoon.lab.recipe import verdict  # noqa: PLC0415
 
     check_columns(columns, COLUMNS)
     offer = Offer(lab, tuple(_flavors(Path(flavor_file))), Disks(disks), minimum_disk * GIB)
-    name, data = _read(file)
+    name, data = _read(file, most=MOST_BYTES + 1)
     found = [(each, verdict(each, offer)) for each in read_request(data, file=name)]
     rows = [_row(recipe, each) for recipe, each in found]
     if format_ == "table":
@@ -114,11 +114,12 @@ def _why(file: str, found: Sequence[Verdict]) -> Iterator[str]:
             yield f"{file}:{why.at.line}:{why.at.column}: {why.at.path}: {why.why}"
 
 
-def _read(file: str) -> tuple[str, bytes]:
+def _read(file: str, *, most: int) -> tuple[str, bytes]:
     if file == "-":
-        return "<stdin>", sys.stdin.buffer.read()
+        return "<stdin>", sys.stdin.buffer.read(most)
     try:
-        return file, Path(file).read_bytes()
+        with Path(file).open("rb") as content:
+            return file, content.read(most)
     except OSError as error:
         raise UsageError(f"cannot read {file}: {reason(error)}") from error
 
