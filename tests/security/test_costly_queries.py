@@ -143,7 +143,7 @@ async def test_accounts_are_looked_through_in_slices(path: str) -> None:
             assert (await line.ask("POST", f"{ROOT}/AccountService/Accounts", made)).status == 201
         b.service.redfish.slices = slices = Counted(seconds=-1.0)
         assert (await line.get(f"{ROOT}/{path}")).status == 200
-        assert slices.turns >= 3 * 6  # counted, seen and named
+        assert slices.turns >= 2 * 6  # looked at once, and named
 
 
 @pytest.mark.parametrize(

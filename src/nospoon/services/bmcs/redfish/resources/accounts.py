@@ -46,7 +46,7 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.messages import errors
-from nospoon.services.bmcs.redfish.messages.listings import in_order
+from nospoon.services.bmcs.redfish.messages.listings import BATCH, in_order
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done
 
@@ -128,14 +128,29 @@ def _may_log_in(served: Served, user: User) -> bool:
     return usable and user.name != served.bmc.username
 
 
-async def _seen(exchange: Exchange) -> list[Account]:
-    """Numbers and names of users of the systems that this caller sees, in order."""
-    seen, found = exchange.systems(), []
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """`seen`: numbers and names of users of the systems that the caller sees, in order. `shared`:
+    numbers that several names have, on all BMCs that are or would be at this endpoint, whether the
+    caller sees them or not: one account has one URI for all who ask.
+    """
+
+    seen: Sequence[Account]
+    shared: AbstractSet[int]
+
+
+async def _here(exchange: Exchange) -> _Here:
+    visible, seen, names = exchange.systems(), list["Account"](), Counter[int]()
     for account, systems in list(_at(exchange).items()):
         await exchange.rest()
-        if not seen.isdisjoint(systems):
-            found.append(account)
-    return await in_order(found, exchange.rest)
+        names[account[0]] += 1
+        if not visible.isdisjoint(systems):
+            seen.append(account)
+    few = len(seen) <= BATCH
+    return _Here(
+        sorted(seen) if few else await in_order(seen, exchange.rest),
+        frozenset(number for number, count in names.items() if count > 1),
+    )
 
 
 def _at(exchange: Exchange) -> Mapping[Account, AbstractSet[UUID]]:
@@ -144,25 +159,13 @@ def _at(exchange: Exchange) -> Mapping[Account, AbstractSet[UUID]]:
 
 async def _known(exchange: Exchange) -> dict[str, Account]:
     """Accounts that this caller may ask for, by id."""
-    shared, mine = await _shared(exchange), _is_administrator(exchange)
+    here, mine = await _here(exchange), _is_administrator(exchange)
     found: dict[str, Account] = {}
-    for number, name in await _seen(exchange):
+    for number, name in here.seen:
         await exchange.rest()
         if mine or name == exchange.username:
-            found[_id(number, name, shared)] = number, name
+            found[_id(number, name, here.shared)] = number, name
     return found
-
-
-async def _shared(exchange: Exchange) -> frozenset[int]:
-    """Numbers that several names have, on all BMCs that are or would be at this endpoint.
-
-    Those that the caller does not see count, too: one account has one URI for all who ask.
-    """
-    names = Counter[int]()
-    for number, _ in list(_at(exchange)):
-        await exchange.rest()
-        names[number] += 1
-    return frozenset(number for number, count in names.items() if count > 1)
 
 
 def _id(number: int, name: str, shared: AbstractSet[int]) -> str:
@@ -197,10 +200,10 @@ def _user(served: Served, number: int) -> User | None:
 
 
 async def _accounts(exchange: Exchange) -> Response:
-    paths = list[str]()
-    for each in await _known(exchange):
+    ids, paths = list(await _known(exchange)), list[str]()
+    for first in range(0, len(ids), BATCH):
         await exchange.rest()
-        paths.append(f"{ACCOUNTS}/{each}")
+        paths += [f"{ACCOUNTS}/{each}" for each in ids[first : first + BATCH]]
     return await long(exchange, collection("ManagerAccount", ACCOUNTS, ()), paths)
 
 
@@ -257,13 +260,13 @@ async def _create(exchange: Exchange) -> Response:
         if name not in body:
             raise errors.missing_property(name)
     async with _turn(exchange):
-        taken = await _seen(exchange)
+        taken = (await _here(exchange)).seen
         number = _free(taken)
         fresh = User(number, enabled=True, messaging=True)
         user = _changed(_names(taken, number), fresh, body)
         made = _Account(str(number), tuple((each, user) for each in _systems(exchange)))
         await _change(exchange, made, table.with_user)
-    made = replace(made, id=_id(number, user.name, await _shared(exchange)))
+    made = replace(made, id=_id(number, user.name, (await _here(exchange)).shared))
     headers = {"Location": f"{ROOT}/{ACCOUNTS}/{made.id}"}
     return respond(_shown(made), status=201, headers=headers)
 
@@ -301,7 +304,7 @@ async def _patched(exchange: Exchange, body: dict[str, Any]) -> Response:
     _check_names(body)
     if before.user.id == OWNER:
         return _unchanged(exchange, before, body)
-    names = _names(await _seen(exchange), before.user.id)
+    names = _names((await _here(exchange)).seen, before.user.id)
     rows = []
     for served, user in before.rows:
         await exchange.rest()
@@ -310,7 +313,7 @@ async def _patched(exchange: Exchange, body: dict[str, Any]) -> Response:
     if body.get("Enabled"):
         _check_enabled(after)
     await _change(exchange, after, table.with_user)
-    after = replace(after, id=_id(after.user.id, after.user.name, await _shared(exchange)))
+    after = replace(after, id=_id(after.user.id, after.user.name, (await _here(exchange)).shared))
     return tagged(exchange, _shown(after))
 
 
