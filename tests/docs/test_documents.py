@@ -149,6 +149,12 @@ def test_what_is_shown_is_compared() -> None:
     assert missing(("at …", "NODE PASSWORD"), output, {}) == "NODE PASSWORD"
 
 
+def test_a_value_of_this_run_is_not_replaced_again() -> None:
+    known = {"127.0.0.1:6230": "127.0.0.1:14501", "14": "13"}
+    assert of_this_run("x -H 127.0.0.1 -p 6230 -c 14", known) == "x -H 127.0.0.1 -p 14501 -c 13"
+    assert of_this_run("x", {}) == "x"
+
+
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Rack]:
     with private_rack() as made:

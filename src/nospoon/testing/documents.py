@@ -256,9 +256,12 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 def of_this_run(command: str, known: Mapping[str, str]) -> str:
     """The command with the addresses, ports and passwords that were printed in this run."""
+    if not known:
+        return command
+    values = dict(known)
     for shown, printed in known.items():
-        command = command.replace(shown, printed)
         if shown.startswith("127.") and printed.startswith("127."):
-            port = re.escape(shown.rpartition(":")[2])
-            command = re.sub(rf"-p {port}\b", f"-p {printed.rpartition(':')[2]}", command)
-    return command
+            values[f"-p {shown.rpartition(':')[2]}"] = f"-p {printed.rpartition(':')[2]}"
+    # In one pass: a value of this run may contain what another run printed (port 14501, count 14).
+    words = sorted(map(re.escape, values), key=len, reverse=True)
+    return re.sub(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", lambda m: values[m.group()], command)
