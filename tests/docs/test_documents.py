@@ -44,6 +44,7 @@ BEGINNINGS: dict[str, str] = {
     "docs/howto/export.md": "nospoon up --yes dev.yaml",
     "docs/howto/fault-injection.md": "nospoon up --yes dev.yaml",
     "docs/howto/lab-requests.md": "",
+    "docs/howto/labs.md": "",
     "docs/howto/media-and-http-boot.md": "nospoon up --yes dev.yaml; truncate -s 1M debian-12.iso",
     "docs/howto/pdus.md": "",
     "docs/howto/redfish-services.md": "nospoon up --yes dev.yaml",

@@ -26,6 +26,14 @@ from nospoon.clusterfile.ironic import (
     TargetSection,
     VolumesSection,
 )
+from nospoon.clusterfile.labs import (
+    DistroSection,
+    LabBmcSection,
+    LabLimitsSection,
+    LabMachineSection,
+    LabSection,
+    LabTimeoutsSection,
+)
 from nospoon.clusterfile.models import AdoptSection, ClusterFile, HostSection, NetworkSection
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
 from nospoon.clusterfile.openstack import OpenStackSection
@@ -53,6 +61,11 @@ LEFT = (
 ADOPTED = "tests/e2e/test_adopted.py::test_other_adoptions_are_other_nodes"
 CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_image"
 CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_rules"
+LABS = "tests/e2e/test_labs.py::test_a_lab_follows_its_file"
+OF_LABS = (
+    LabSection, LabLimitsSection, LabTimeoutsSection, DistroSection, LabMachineSection,
+    LabBmcSection,
+)  # fmt: skip
 ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (ClusterFile, "cluster"): "tests/e2e/test_changes.py::test_another_name_is_another_cluster",
     (HostSection, "libvirt"): "tests/e2e/test_places.py::"
@@ -64,6 +77,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NetworkSection, "overlay"): "tests/fleet/test_overlays.py::"
     "test_a_tunnel_that_is_gone_is_drift_and_mended_and_down_leaves_none",
     **{(OpenStackSection, name): CLOUDS for name in OpenStackSection.model_fields},
+    **{(section, name): LABS for section in OF_LABS for name in section.model_fields},
     (NicSection, "pxe"): ENROLLED,
     (DiskSection, "checksum"): CHECKSUM,
     **{(SimulatedSection, name): SIMULATED for name in SimulatedSection.model_fields},

@@ -13,9 +13,10 @@ import pytest
 
 from nospoon.clusterfile.requests import read_request
 from nospoon.errors import SpecError
-from nospoon.lab.filter import GIB, MIB, Answer, Disks, Offer
+from nospoon.lab.filter import GIB, MIB, Answer, Offer
 from nospoon.lab.recipe import verdict
 from nospoon.model.host_facts import SizeOffered
+from nospoon.model.lab import Disks
 
 ROOT = Path(__file__).parents[2]
 Answered = tuple[bool, Sequence[str], str | None]

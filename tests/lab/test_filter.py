@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from nospoon.clusterfile.requests import read_request
-from nospoon.lab.filter import GIB, MIB, Answer, Disks, Offer, Verdict
+from nospoon.lab.filter import GIB, MIB, Answer, Offer, Verdict
 from nospoon.lab.recipe import verdict
 from nospoon.model.host_facts import SizeOffered
+from nospoon.model.lab import Disks
 
 
 def flavor(name: str, memory: int, cpus: int, disk: int) -> SizeOffered:

@@ -30,9 +30,9 @@ MAX_BESIDES = 1 << 20
 """Bytes of a body without its `text`: what is decoded into values."""
 BIG_ROUTES = re.compile(
     r"/v1/(plan|fetch|clusters|hosts/check|orphans|orphans/reap|recover|recover/deployment"
-    r"|clusters/[^/]+/verify|files/missing)\Z"
+    r"|clusters/[^/]+/verify|files/missing|requests|requests/check)\Z"
 )
-"""Their bodies have a cluster's text, or names of many nodes or files."""
+"""Their bodies have the text of a cluster or request, or names of many nodes or files."""
 MAX_SMALL = 16 << 10
 """Bytes of a body of any other route."""
 MAX_HELD = 64 << 20

@@ -21,6 +21,8 @@ MAX_TEXT = 16 << 20
 """Characters of a cluster file; 20,000 nodes in full have some 10 million."""
 
 
+MAX_REQUEST = 10 << 20
+"""Characters of a lab scheduler's request."""
 MAX_FIELDS = 32
 """Fields of a body, also unknown ones: each of those becomes an error of its own."""
 MAX_HOSTS = 1000
@@ -148,6 +150,40 @@ class SnapshotRequest(Wire):
     """`name`: of the new snapshot."""
 
     name: Annotated[str, Field(pattern=NAME)]
+
+
+class LabRequest(Wire):
+    """A request of a lab scheduler: `text` is XML or JSON, `file` its name for messages.
+
+    `lab`: NAME or CLUSTER/NAME; "": any that fits. `owner`: who gets the machines, "": the caller.
+    `key`: of idempotency.
+    """
+
+    text: Annotated[str, Field(max_length=MAX_REQUEST)]
+    file: Annotated[str, Field(max_length=255)] = "request"
+    lab: Annotated[str, Field(max_length=200)] = ""
+    owner: Annotated[str, Field(max_length=64)] = ""
+    key: Annotated[str, Field(max_length=128)] = ""
+
+
+class ExtendRequest(Wire):
+    """`add`: to what is left, in place of from now on."""
+
+    seconds: Annotated[float, Field(ge=0, le=366 * 86400)]
+    add: bool = False
+
+
+class DrainRequest(Wire):
+    """Whether a lab starts nothing any more."""
+
+    drained: bool = True
+
+
+class MachineRequest(Wire):
+    """Of a registered machine; null: unchanged, "": not any more."""
+
+    broken: Annotated[str, Field(max_length=200)] | None = None
+    reserved: Annotated[str, Field(max_length=64)] | None = None
 
 
 class DownRequest(Wire):

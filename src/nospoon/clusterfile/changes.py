@@ -21,6 +21,14 @@ from nospoon.clusterfile.ironic import (
     TargetSection,
     VolumesSection,
 )
+from nospoon.clusterfile.labs import (
+    DistroSection,
+    LabBmcSection,
+    LabLimitsSection,
+    LabMachineSection,
+    LabSection,
+    LabTimeoutsSection,
+)
 from nospoon.clusterfile.models import (
     AdoptSection,
     BootProfileSection,
@@ -91,6 +99,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         "id": Rule.REFUSED,
         "throwaway": Rule.AT_POWER_OFF,
         **_all(Rule.PARTS, "hosts", "networks", "flavors", "boot", "bmc", "ironic", "nova"),
+        "labs": Rule.PARTS,
         "nodes": Rule.PARTS,
     },
     HostSection: {
@@ -181,6 +190,18 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.FIXED, "cacert", "cert", "key"),
     },
     CloudAuthSection: dict.fromkeys(CloudAuthSection.model_fields, Rule.REFUSED),
+    LabSection: {
+        **dict.fromkeys(LabSection.model_fields, Rule.LIVE),
+        **_all(Rule.PARTS, "limits", "timeouts", "distros", "machines"),
+    },
+    **{
+        section: dict.fromkeys(section.model_fields, Rule.LIVE)
+        for section in (LabLimitsSection, LabTimeoutsSection, DistroSection, LabBmcSection)
+    },
+    LabMachineSection: {
+        **dict.fromkeys(LabMachineSection.model_fields, Rule.LIVE),
+        "bmc": Rule.PARTS,
+    },
 }
 """By the section that declares a field; those that inherit it inherit its rule."""
 

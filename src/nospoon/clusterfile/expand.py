@@ -32,6 +32,7 @@ from nospoon.model.cluster import (
     Placement,
     Portgroup,
 )
+from nospoon.model.lab import LabFlavor
 from nospoon.model.resources import OWN_FORMAT
 
 DEFAULT_MEMORY = 1 << 30
@@ -83,6 +84,15 @@ def expand(sections: Sections, *, default_network: str) -> Expansion:
             result.nodes.append(node)
             result.groups.append(index)
     return result
+
+
+def flavors_of_labs(sections: Sections, *, default_network: str) -> Iterator[LabFlavor]:
+    """The file's flavors as filters of labs compare them, one disk each: the largest."""
+    for name in sections.flavors:
+        group = NodeGroupSection(flavor=name)
+        node = _node(sections, group, name="", default_network=default_network)
+        disk = max((each.size for each in node.disks), default=0)
+        yield LabFlavor(name, node.cpus, node.memory, disk)
 
 
 def _adoptions(

@@ -43,7 +43,8 @@ Documentation/arch/x86/x86_64/5level-paging.rst)."""
 IPV4 = 4
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|min)\Z")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|min|h|d)\Z")
+_SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _PORTS = re.compile(r"([0-9]+) *- *([0-9]+)\Z")
 TRAIT_PATTERN = r"^(CUSTOM|COMPUTE|HW|MISC|OWNER|STORAGE)_[A-Z0-9_]{1,240}$"
 MAX_TRAIT = 240
@@ -129,11 +130,11 @@ def parse_address(value: Any) -> Any:
 
 
 def parse_duration(value: Any) -> float:
-    """'1.5s' or '200ms' -> seconds."""
+    """'1.5s', '200ms' or '2h' -> seconds."""
     match = _DURATION.match(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(f"expected a time such as 2s or 200ms, got {shown(value)}")
-    return float(match[1]) * {"ms": 0.001, "s": 1.0, "min": 60.0}[match[2]]
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def parse_ports(value: Any) -> tuple[int, int]:
@@ -290,7 +291,7 @@ Memory = Annotated[
 Duration = Annotated[
     float,
     BeforeValidator(parse_duration),
-    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(ms|s|min)$"}),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(ms|s|min|h|d)$"}),
 ]
 _CIDR = {"type": "string", "pattern": r"^[0-9a-fA-F.:]+/\d+$"}
 Networks = Annotated[

@@ -15,10 +15,11 @@ from uuid import UUID
 from nospoon.clusterfile.bmcs import BmcSection
 from nospoon.clusterfile.check import check
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
-from nospoon.clusterfile.expand import Complaint, expand
+from nospoon.clusterfile.expand import Complaint, expand, flavors_of_labs
 from nospoon.clusterfile.fields import NAME_PATTERN
 from nospoon.clusterfile.hosts import connections_of, places_of
 from nospoon.clusterfile.ironic import place
+from nospoon.clusterfile.labs import labs
 from nospoon.clusterfile.models import HostSection, NetworkSection
 from nospoon.clusterfile.nova import wanted
 from nospoon.clusterfile.openstack import connection
@@ -40,6 +41,7 @@ from nospoon.model.cluster import (
 )
 from nospoon.model.connections import ConnectionKind, Libvirt, Simulated, Simulation
 from nospoon.model.ironic import IronicPlace
+from nospoon.model.lab import Lab
 
 DEFAULT_HOST = "here"
 ONCE = Overcommit(cpus=1, memory=1, disk=1)
@@ -105,7 +107,16 @@ def load(
         flavors=tuple(sections.flavors),
         adoptions=tuple(expansion.adoptions),
         logins=_logins(sections),
+        labs=_labs(sections),
     )
+
+
+def _labs(sections: Sections) -> tuple[Lab, ...]:
+    if not sections.labs:
+        return ()
+    network = _default_network(sections)
+    flavors = {each.name: each for each in flavors_of_labs(sections, default_network=network)}
+    return tuple(labs(sections.labs, flavors))
 
 
 def _given_certificate(bmc: BmcSection) -> CertificateFiles | None:

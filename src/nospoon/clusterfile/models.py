@@ -27,6 +27,7 @@ from nospoon.clusterfile.fields import (
 )
 from nospoon.clusterfile.hardware import HardwareSection
 from nospoon.clusterfile.ironic import IronicSection
+from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.nova import NovaSection
 from nospoon.clusterfile.openstack import OpenStackSection
 from nospoon.clusterfile.section import (
@@ -300,7 +301,8 @@ class BootProfileSection(Section):
     )
     cmdline: CommandLine = Field(
         "",
-        description="Kernel command line. iPXE fills in `${uuid}` and its other settings.",
+        description="Kernel command line. iPXE fills in `${uuid}` and its other settings; "
+        "`{{boot}}` is the URL of nospoon's boot server as the machine reaches it.",
     )
 
 
@@ -332,5 +334,8 @@ class ClusterFile(Section):
     )
     nova: NovaSection | None = Field(
         None, description="Flavors in the Nova of that Ironic's cloud; default: none."
+    )
+    labs: dict[Name, LabSection] = Field(
+        default_factory=dict, description="Labs, whose machines recipes of a scheduler get."
     )
     nodes: list[NodeGroupSection] = Field(description="Groups of nodes.")

@@ -49,6 +49,14 @@ def references(sections: Sections) -> Iterator[Complaint]:
     for index, group in enumerate(as_sequence(sections.raw.get("nodes"))):
         if isinstance(group, dict):
             yield from _flavor(index, group.get("flavor"), names["flavors"], hints)
+    for name, lab in sections.labs.items():
+        yield from hints.refers(("labs", name, "host"), lab.host, hosts, "host")
+        for index, flavor in enumerate(lab.flavors):
+            path = ("labs", name, "flavors", index)
+            yield from hints.refers(path, flavor, names["flavors"], "flavor")
+        if lab.dynamic and not names["flavors"]:
+            hint = "Add `flavors: {small: {…}}`, or `dynamic: false` to the lab"
+            yield Complaint(("labs", name), "a lab with dynamic machines needs a flavor", hint)
 
 
 def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complaint]:

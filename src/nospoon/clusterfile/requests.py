@@ -6,20 +6,56 @@ number of elements.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import Any
 from xml.parsers import expat
 
+import msgspec
+
 from nospoon.errors import Problem, SpecError
-from nospoon.lab import recipe
+from nospoon.lab import asked, recipe
+from nospoon.lab.asked import AskedSet, asked_sets
 from nospoon.lab.element import Element
-from nospoon.lab.recipe import Recipe, recipes
+from nospoon.lab.recipe import Recipe
 
 MOST_BYTES = 10 << 20
 MOST_DEPTH = 64
 MOST_ELEMENTS = 100_000
 MOST_ATTRIBUTES = 32
 MOST_PROBLEMS = 100
+KICKSTART = "kickstart"
+WITH_TEXT = frozenset({KICKSTART, "whiteboard"})
+"""Elements whose text is kept."""
+ROOTS = ("job", recipe.SET, recipe.RECIPE, recipe.REQUIRES)
+ATTRIBUTES = frozenset(
+    {
+        "op",
+        "value",
+        "units",
+        "key",
+        "force",
+        "priority",
+        "whiteboard",
+        "kernel_options",
+        "role",
+        "panic",
+        "duration",
+        "owner",
+        "vendor_id",
+        "device_id",
+        "bus",
+        "driver",
+        "type",
+        "description",
+        "subsys_vendor_id",
+        "subsys_device_id",
+    }
+)
+"""Keys of JSON that are attributes where their element is an object."""
 WITHOUT_TEXT = frozenset({"job", "recipeSet", "recipe"})
 """Elements in which text means nothing and is refused, as it is in all of a filter."""
 
@@ -34,6 +70,7 @@ class _Open:
     column: int
     attributes: dict[str, str]
     children: list[Element] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
 
     def closed(self) -> Element:
         return Element(
@@ -44,6 +81,7 @@ class _Open:
             self.attributes,
             tuple(self.children),
             self.namespace,
+            "".join(self.text),
         )
 
 
@@ -51,17 +89,27 @@ def read_request(data: bytes, *, file: str) -> list[Recipe]:
     """Recipes of a job, recipe set, recipe or `hostRequires`. Raises `SpecError` with all that is
     wrong in it.
     """
-    root = read_element(data, file=file)
-    problems = []
-    for each in recipe.wrong(root):
-        problems.append(
-            Problem(file, each.at.line, each.at.column, each.at.path, each.message, each.hint)
-        )
-        if len(problems) == MOST_PROBLEMS:
-            break
+    return [each for found in read_asked(data, file=file) for each in found.recipes]
+
+
+def read_asked(data: bytes, *, file: str) -> list[AskedSet]:
+    """Recipe sets of a request in XML, or in JSON (docs/reference/requests.md), which begins with a
+    brace. Raises `SpecError` with all that is wrong in it.
+    """
+    if data.lstrip()[:1] == b"{":
+        root = read_json(data, file=file)
+    else:
+        root = read_element(data, file=file)
+    problems = list(islice(_problems(root, file), MOST_PROBLEMS))
     if problems:
         raise SpecError(sorted(problems, key=lambda each: (each.line, each.column)))
-    return recipes(root)
+    return asked_sets(root)
+
+
+def _problems(root: Element, file: str) -> Iterator[Problem]:
+    for each in chain(recipe.wrong(root), asked.wrong(root)):
+        at = each.at
+        yield Problem(file, at.line, at.column, at.path, each.message, each.hint)
 
 
 def read_element(data: bytes, *, file: str) -> Element:
@@ -70,6 +118,72 @@ def read_element(data: bytes, *, file: str) -> Element:
         problem = Problem(file, 1, 1, "", f"expected at most {MOST_BYTES >> 20} MiB of XML")
         raise SpecError([problem])
     return _Reader(file).read(data)
+
+
+def read_json(data: bytes, *, file: str) -> Element:
+    """The same elements in JSON: an object's keys are names of elements, its texts and numbers are
+    attributes where the element's value is an object, and `value` where they stand alone. A list is
+    several elements of one name, or in a filter's and, or, not the elements in it. Raises
+    `SpecError`.
+    """
+    if len(data) > MOST_BYTES:
+        raise SpecError([Problem(file, 1, 1, "", f"expected at most {MOST_BYTES >> 20} MiB")])
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise SpecError([Problem(file, 1, 1, "", f"not JSON: {error}")]) from error
+    names = [key for key in value if key in ROOTS] if isinstance(value, dict) else []
+    if len(names) != 1 or len(value) != 1:
+        message = f"expected an object with one of {', '.join(ROOTS)}, and nothing else"
+        raise SpecError([Problem(file, 1, 1, "", message)])
+    return _JsonReader(file).read(names[0], value[names[0]])
+
+
+class _JsonReader:
+    def __init__(self, file: str) -> None:
+        self._file, self._count = file, 0
+
+    def read(self, name: str, value: Any) -> Element:
+        return _placed(self._element(name, value, 1), name)
+
+    def _element(self, name: str, value: Any, depth: int) -> Element:
+        self._count += 1
+        if self._count > MOST_ELEMENTS or depth > MOST_DEPTH:
+            message = f"expected at most {MOST_ELEMENTS} elements and {MOST_DEPTH} levels of them"
+            raise SpecError([Problem(self._file, 1, 1, name, message)])
+        if isinstance(value, str | int | float) or value is None:
+            return self._of_value(name, value)
+        if isinstance(value, list):
+            children = [child for part in value for child in self._parts(part, depth + 1)]
+            return Element(name, name, 1, 1, {}, tuple(children))
+        attributes, inner, text = {}, [], ""
+        for key, each in value.items():
+            if key in ATTRIBUTES and not isinstance(each, dict | list):
+                attributes[key] = _written(each)
+            elif key == "text" and name == KICKSTART and isinstance(each, str):
+                text = each
+            else:
+                inner += list(self._parts({key: each}, depth + 1))
+        return Element(name, name, 1, 1, attributes, tuple(inner), text=text)
+
+    def _of_value(self, name: str, value: Any) -> Element:
+        if name in WITH_TEXT and isinstance(value, str):
+            return Element(name, name, 1, 1, text=value)
+        attributes = {"value": _written(value)} if value is not None else {}
+        return Element(name, name, 1, 1, attributes)
+
+    def _parts(self, part: Any, depth: int) -> Iterator[Element]:
+        if not isinstance(part, dict):
+            message = f"expected an object, got {json.dumps(part)[:40]}"
+            raise SpecError([Problem(self._file, 1, 1, "", message)])
+        for name, value in part.items():
+            several = name in (recipe.SET, recipe.RECIPE) and isinstance(value, list)
+            for each in value if several else [value]:
+                yield self._element(name, each, depth)
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class _Reader:
@@ -118,6 +232,8 @@ class _Reader:
         of_filter = any(each.name == recipe.REQUIRES for each in self._open)
         if text.strip() and (of_filter or within in WITHOUT_TEXT):
             raise self._wrong(f"expected elements in <{within}>, got text {text.strip()[:40]!r}")
+        if within in WITH_TEXT:
+            self._open[-1].text.append(text)
 
     def _refuse_doctype(self, *_: object) -> None:
         raise self._wrong("expected no document type: entities are not read", hint="Drop it.")

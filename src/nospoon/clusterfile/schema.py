@@ -73,7 +73,7 @@ def _worded(value: Any) -> Any:
 
 
 _NULL = {"type": "null"}
-_MAY_BE_EMPTY = ("hosts", "networks", "flavors", "boot", "bmc")
+_MAY_BE_EMPTY = ("hosts", "networks", "flavors", "boot", "bmc", "labs")
 _SHORT_FORMS: dict[str, list[dict[str, Any]]] = {
     "HostSection": [{"enum": ["simulated", None]}],
     "NetworkSection": [_NULL],

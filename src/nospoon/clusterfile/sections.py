@@ -21,6 +21,7 @@ from nospoon.clusterfile.fields import (
     Name,
 )
 from nospoon.clusterfile.ironic import IronicSection
+from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.models import (
     BootProfileSection,
     ClusterFile,
@@ -37,7 +38,7 @@ from nospoon.errors import Problem
 M = TypeVar("M", bound=BaseModel)
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-MOST = {"hosts": 1000, "networks": 1000}
+MOST = {"hosts": 1000, "networks": 1000, "labs": 100}
 """Entries of a section: each host is asked, and each network compared with every other."""
 _FLAG: TypeAdapter[bool] = TypeAdapter(Flag)
 
@@ -57,6 +58,7 @@ class Sections:
     bmc: BmcSection = field(default_factory=BmcSection)
     ironic: IronicSection | None = None
     nova: NovaSection | None = None
+    labs: dict[str, LabSection] = field(default_factory=dict)
     groups: dict[int, NodeGroupSection] = field(default_factory=dict)
     names: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -92,6 +94,7 @@ def read_sections(document: Document) -> Sections:
         )
     if value.get("nova") is not None:
         found.nova = _read(document, ("nova",), value["nova"], NovaSection.model_validate, found)
+    found.labs = _read_mapping(document, value, "labs", LabSection, found)
     _read_groups(document, value, found)
     return found
 
@@ -357,7 +360,7 @@ READ: Mapping[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
         HostSection, NetworkSection, FlavorSection, BootProfileSection, BmcSection,
-        NodeGroupSection, IronicSection, NovaSection,
+        NodeGroupSection, IronicSection, NovaSection, LabSection,
     )
 }  # fmt: skip
 """The sections that are read one by one."""

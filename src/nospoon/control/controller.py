@@ -20,6 +20,7 @@ from nospoon.control.content.named_files import places_of
 from nospoon.control.fleet.fleet import Fleet
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.owned import owned
+from nospoon.control.labs.service import Labs
 from nospoon.control.maintenance import bundle
 from nospoon.control.maintenance.host_check import Finding, HostChecker
 from nospoon.control.maintenance.orphans import Orphans
@@ -81,6 +82,7 @@ class Controller:
     recovery: Recovery
     snapshots: Snapshots
     exports: Exports
+    labs: Labs
     consoles: ConsoleService
     clock: Clock
     stop: Callable[[], None]
@@ -190,6 +192,8 @@ class Controller:
     async def down(self, uid: int, name: str, how: Removal) -> OperationRow:
         """Begin to remove everything of a cluster."""
         row = await self.database.read(stored.find, uid=uid, name=name)
+        if row is not None:
+            self.labs.board.require_unused(row.id)
         return await self.operations.start(
             "down",
             cluster_id=row.id if row is not None else _nobody(uid, name),
@@ -329,6 +333,7 @@ class Controller:
             for key in ("password", "k_g", "pdu_secret", "pdu_community")
             if row[key]
         ]
+        secrets += self.labs.passwords(uid)
         pack = bundle.Bundle(texts.by_name, secrets).pack
         return await self.planner.workers.run(uid, pack)
 

@@ -31,6 +31,13 @@ from nospoon.control.fleet.enrolment import Enrolment
 from nospoon.control.fleet.fleet import Fleet
 from nospoon.control.fleet.host_boots import HostBoots
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.labs.access import People
+from nospoon.control.labs.bmcs import RegisteredBmcs
+from nospoon.control.labs.board import Board
+from nospoon.control.labs.callbacks import Callbacks
+from nospoon.control.labs.racks import Racks
+from nospoon.control.labs.service import Labs
+from nospoon.control.labs.watch import Watch
 from nospoon.control.maintenance.orphans import Orphans
 from nospoon.control.maintenance.recover import Recovery
 from nospoon.control.maintenance.survey import Survey
@@ -155,6 +162,7 @@ class Daemon:
         self._wire_machines()
         self._wire_boot()
         self._wire_control()
+        self._wire_api()
 
     def _wire_machines(self) -> None:
         """Hosts, and what belongs to each machine: its console, its media, its BMC."""
@@ -236,7 +244,12 @@ class Daemon:
             self.hosts, self.authority, self.bmcs.reshape, left=self.cloud_media.drop
         )
         self.peers = Peers(self._owner_of)
-        app = create_boot_app(self.authority, self.peers, ready=lambda: self._ready)
+        app = create_boot_app(
+            self.authority,
+            self.peers,
+            ready=lambda: self._ready,
+            lab=Callbacks(lambda: self.board, clock.unix),
+        )
         self.boot_http = HttpListeners(app, port=_boot_port(settings))
         self.netboot = NetbootDriver(
             state=settings.state / "netboot",
@@ -299,6 +312,8 @@ class Daemon:
             member_nodes=settings.member_nodes,
         )
         self.operations = Operations(database, self._tasks, clock.unix, after=self._heap.settle)
+        self.nodes = self._nodes()
+        self.board = self._board()
         self.work = Work(
             database=database,
             cipher=self.cipher,
@@ -312,6 +327,7 @@ class Daemon:
             give=self.certificates.give,
             pending=pending,
             fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
+            labs=self.board,
             clock=clock.unix,
             patience=settings.ironic_patience,
         )
@@ -325,6 +341,9 @@ class Daemon:
             clock=clock.unix,
         )
         self.controller = self._controller()
+
+    def _wire_api(self) -> None:
+        settings = self._settings
         self.members = Members(settings.group)
         api = create_app(self.controller, members=self.members)
         self.api = HttpServer(
@@ -373,7 +392,7 @@ class Daemon:
             files=self.files,
             hosts=self.hosts,
             fleet=self.fleet,
-            nodes=self._nodes(),
+            nodes=self.nodes,
             planner=self.planner,
             work=self.work,
             verifier=verifier,
@@ -383,12 +402,31 @@ class Daemon:
             recovery=recovery,
             snapshots=self.snapshots,
             exports=self._exports(),
+            labs=Labs(self.board, People(self.access.admins), self.planner.workers, clock.unix),
             consoles=self.consoles,
             clock=clock.unix,
             stop=self._ending.set,
             log_file=self._settings.log_file,
             started=clock.unix(),
             settings=self._settings.digests,
+        )
+
+    def _board(self) -> Board:
+        racks = Racks(
+            clusters=lambda: self.controller,
+            power=self.nodes.power,
+            operations=self.operations,
+            machines=RegisteredBmcs(self.reach),
+            database=self.database,
+            cipher=self.cipher,
+            workers=self.planner.workers,
+        )
+        return Board(
+            database=self.database,
+            cipher=self.cipher,
+            tasks=self._tasks,
+            racks=racks,
+            clock=clock.unix,
         )
 
     def _nodes(self) -> Nodes:
@@ -449,6 +487,9 @@ class Daemon:
         self._tasks.start(self.snapshots.mend(half_made), name="repair snapshots")
         self.host_boots.begin()
         self._ready = True
+        await self.board.start()
+        watch = Watch(self.board, self.consoles, self._machine_of, clock.unix)
+        self._tasks.start(watch.keep(), name="watch consoles of labs")
         await self.api.start()
         self._end.callback(self.members.close)
         self._end.push_async_callback(self.api.close)
@@ -534,6 +575,12 @@ class Daemon:
             self.files.space.hold(row.uid, text_of(row.id), row.text)
         self.files.space.begin(owned)
         self.cloud_media.tidy(lambda machine: self.fleet.get(machine) is not None)
+
+    def _machine_of(self, uid: int, reference: str) -> UUID | None:
+        try:
+            return self.fleet.find(uid, reference).uuid
+        except NospoonError:
+            return None
 
     def _owner_of(self, machine: UUID) -> int | None:
         member = self.fleet.get(machine)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 class Element:
     """`path`: from the root, with a number where several siblings have one name (XPath's, from 1).
     `line` and `column` count from 1. `namespace` is "" for Beaker's own elements.
+    `text`: what stands in it, without that of its children.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Element:
     attributes: Mapping[str, str] = field(default_factory=dict)
     children: tuple[Element, ...] = ()
     namespace: str = ""
+    text: str = ""
 
     def find(self, name: str) -> Element | None:
         """Its first child of this name."""

@@ -10,6 +10,7 @@ from nospoon.lab.compare import NUMERIC, Op, holds
 from nospoon.lab.element import Element
 from nospoon.lab.grammar import ROWS, UNITS, Means, Row
 from nospoon.model.host_facts import SizeOffered
+from nospoon.model.lab import Disks
 
 MIB, GIB = 1 << 20, 1 << 30
 MOST_LISTED = 8
@@ -18,13 +19,6 @@ ARCHES = ("x86_64", "i386")
 TYPES = ("Machine",)
 OF_DISKS = frozenset({"disk", "diskspace", "diskcount"})
 NO_DISKS = "dynamic machines have the disk of their flavor, which cannot be chosen here"
-
-
-class Disks(StrEnum):
-    """What a filter may ask of the disk of a dynamic machine."""
-
-    PRECLUDE = "preclude"  # nothing: it has what its flavor gives
-    FLAVOR = "flavor"  # its size, which is that of the flavor's disk
 
 
 class Answer(StrEnum):
@@ -75,6 +69,11 @@ class Verdict:
     @property
     def chosen(self) -> SizeOffered | None:
         return self.flavors[0] if self.flavors else None
+
+    @classmethod
+    def none(cls, at: Element, why: str) -> Verdict:
+        """No dynamic machine, whatever the filter is."""
+        return cls(Answer.PRECLUDED, reasons=(Reason(at, why),))
 
 
 @dataclass(frozen=True, slots=True)

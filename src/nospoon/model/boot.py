@@ -15,6 +15,11 @@ from enum import StrEnum
 
 from nospoon.model.volumes import AddedVolume
 
+BOOT_URL = "{{boot}}"
+"""In a kernel's command line: the URL of nospoon's boot server, as the machine that asks reaches
+it.
+"""
+
 
 class BootDevice(StrEnum):
     """A class of device that firmware can boot from.

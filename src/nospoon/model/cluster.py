@@ -14,6 +14,7 @@ from uuid import UUID
 from nospoon.model.boot import BootDevice
 from nospoon.model.connections import SYSTEM_LIBVIRT, ConnectionSpec, Declared
 from nospoon.model.ironic import Enrolment, IronicPlace
+from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.nova import WantedFlavor
 
@@ -403,3 +404,4 @@ class Cluster:
     flavors: tuple[str, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
     logins: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    labs: tuple[Lab, ...] = ()

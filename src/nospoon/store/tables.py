@@ -123,6 +123,33 @@ snapshots = Table(
     Column("members", JSON, nullable=False),
 )
 
+recipe_sets = Table(
+    "recipe_sets",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("request", Integer, nullable=False),
+    Column("number", Integer, nullable=False, unique=True),
+    Column("uid", Integer, nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("lab", String, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("created", Float, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    Column("key", String(128)),
+    Column("history", JSON, nullable=False),
+    Index("recipe_sets_by_request", "request"),
+    Index("recipe_sets_by_state", "state"),
+)
+
+lab_states = Table(
+    "lab_states",
+    metadata,
+    Column("cluster_id", ForeignKey("clusters.id", ondelete="CASCADE"), primary_key=True),
+    Column("lab", String, primary_key=True),
+    Column("machine", String, primary_key=True),
+    Column("record", JSON, nullable=False),
+)
+
 leases = Table(
     "leases",
     metadata,

@@ -10,18 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nospoon.cli import connect
 from nospoon.cli.echo import echo
-from nospoon.cli.output import check_columns, output_options, print_rows
-from nospoon.errors import UsageError
+from nospoon.cli.output import check_columns, output_options, print_record, print_rows
+from nospoon.clusterfile.fields import parse_duration
+from nospoon.errors import HostUnreachable, UsageError
 from nospoon.model.host_facts import SizeOffered
+from nospoon.model.lab import Disks
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
+    from nospoon.api.client import Client
     from nospoon.lab.filter import Verdict
     from nospoon.lab.recipe import Recipe
 
 MIB, GIB = 1 << 20, 1 << 30
 COLUMNS = ("recipe", "line", "answer", "chosen", "flavors", "reasons")
+OF_LABS = (
+    "recipe", "line", "lab", "answer", "chosen", "flavors", "machines", "distro", "starts",
+    "reasons",
+)  # fmt: skip
+SHOWN = ("set", "owner", "state", "lab", "recipes", "position", "result", "reason")
+SETS = (
+    "request", *SHOWN, "priority", "submitted", "expires", "whiteboard", "leases", "history",
+)  # fmt: skip
+LEASES = (
+    "lease", "recipe", "stage", "flavor", "machine", "distro", "since", "expires", "panic", "why",
+)  # fmt: skip
+MOST_BYTES = 10 << 20
 FIELDS = {"ID": str, "Name": str, "VCPUs": int, "RAM": int, "Disk": int}
 """Of `openstack flavor list -f json`: RAM in MiB, Disk in GiB."""
 CALLED = {str: "a text", int: "a whole number"}
@@ -30,7 +46,7 @@ WITHOUT_A_MACHINE = 1
 
 @click.group("request")
 def command() -> None:
-    """Requests of lab schedulers for dynamic machines: check one."""
+    """Requests of lab schedulers: check, submit, list, show, watch, extend, cancel, release."""
 
 
 @command.command("check")
@@ -38,11 +54,16 @@ def command() -> None:
 @click.option(
     "--flavors",
     "flavor_file",
-    required=True,
+    default=None,
     type=click.Path(exists=True, dir_okay=False),
-    help="What the lab offers: the output of `openstack flavor list -f json`.",
+    help="Without a daemon: what a lab offers, the output of `openstack flavor list -f json`.",
 )
-@click.option("--lab", default="", help="Name of the lab, as `labcontroller` compares it.")
+@click.option(
+    "--lab",
+    default="",
+    help="Lab that is asked; default: all that you may use. With --flavors, the name that "
+    "`labcontroller` compares.",
+)
 @click.option(
     "--disks",
     type=click.Choice(["preclude", "flavor"]),
@@ -60,7 +81,7 @@ def command() -> None:
 @output_options
 def check(
     file: str,
-    flavor_file: str,
+    flavor_file: str | None,
     lab: str,
     disks: str,
     minimum_disk: int,
@@ -69,11 +90,15 @@ def check(
 ) -> None:
     """Say which machine could be made for each recipe of FILE, and why none.
 
-    FILE is Beaker's XML: a job, recipe set, recipe or hostRequires; - is standard input. Nothing is
-    made. Exits with 1 where a recipe gets no dynamic machine.
+    FILE is Beaker's XML (a job, recipe set, recipe or hostRequires) or the same in JSON; - is
+    standard input. Nothing is made. Exits with 1 where a recipe gets no machine. --disks and
+    --minimum-disk are for --flavors; a lab has its own.
     """
-    from nospoon.clusterfile.requests import MOST_BYTES, read_request  # noqa: PLC0415  (late)
-    from nospoon.lab.filter import Disks, Offer  # noqa: PLC0415
+    if flavor_file is None:
+        _check_labs(file, lab, format_, columns)
+        return
+    from nospoon.clusterfile.requests import read_request  # noqa: PLC0415  (late)
+    from nospoon.lab.filter import Offer  # noqa: PLC0415
     from nospoon.lab.recipe import verdict  # noqa: PLC0415
 
     check_columns(columns, COLUMNS)
@@ -91,6 +116,157 @@ def check(
         print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
     if any(each.chosen is None for _, each in found):
         sys.exit(WITHOUT_A_MACHINE)
+
+
+def _check_labs(file: str, lab: str, format_: str, columns: tuple[str, ...]) -> None:
+    check_columns(columns, OF_LABS)
+    name, data = _read(file, most=MOST_BYTES + 1)
+    body = {"text": _decoded(data, name), "file": name, "lab": lab}
+    rows = connect.client().post("/v1/requests/check", body)
+    shown = columns or (OF_LABS[:-1] if format_ == "table" else ())
+    if format_ == "table":
+        flat = [
+            {**row, "flavors": ", ".join(row["flavors"]), "machines": ", ".join(row["machines"])}
+            for row in rows
+        ]
+        print_rows(flat, format_=format_, columns=shown, names=OF_LABS)
+        for row in rows if not columns else ():
+            for why in row["reasons"]:
+                place = f"{name}:{why['line']}:{why['column']}"
+                echo(f"{place}: {why['path']}: lab {row['lab']}: {why['why']}")
+    else:
+        print_rows(rows, format_=format_, columns=columns, names=OF_LABS)
+    recipes = {row["recipe"] for row in rows}
+    if recipes != {row["recipe"] for row in rows if row["starts"]}:
+        sys.exit(WITHOUT_A_MACHINE)
+
+
+@command.command("submit")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--lab", default="", help="Lab that serves it; default: one that fits.")
+@click.option(
+    "--owner", default="", help="Who gets the machines, where you operate the lab; default: you."
+)
+@click.option("--key", default="", help="A second request under the same key is the first.")
+@click.option("--wait", is_flag=True, help="Follow its recipe sets until they have ended.")
+@output_options
+def submit(
+    file: str, lab: str, owner: str, key: str, format_: str, columns: tuple[str, ...], *, wait: bool
+) -> None:
+    """Submit FILE: its recipe sets get machines as soon as there are all of them.
+
+    Exits with 1 where, with --wait, a set does not end as completed.
+    """
+    check_columns(columns, SETS)
+    name, data = _read(file, most=MOST_BYTES + 1)
+    client = connect.client()
+    body = {
+        "text": _decoded(data, name), "file": name, "lab": lab, "owner": owner, "key": key,
+    }  # fmt: skip
+    rows = client.post("/v1/requests", body)
+    print_rows(rows, format_=format_, columns=columns or SHOWN, names=SETS)
+    if wait and [row["set"] for row in rows if _follow(client, row["set"]) != "completed"]:
+        sys.exit(1)
+
+
+@command.command("list")
+@click.option("--all", "everyone", is_flag=True, help="Of all owners, in labs that you operate.")
+@output_options
+def list_(format_: str, columns: tuple[str, ...], *, everyone: bool) -> None:
+    """List recipe sets, oldest first."""
+    rows = connect.client().get("/v1/requests", everyone=str(everyone).lower())
+    print_rows(rows, format_=format_, columns=columns or SHOWN, names=SETS)
+
+
+@command.command("show")
+@click.argument("set_id", metavar="SET")
+@output_options
+def show(set_id: str, format_: str, columns: tuple[str, ...]) -> None:
+    """Show one recipe set, with its leases and what happened to it."""
+    record = connect.client().get(f"/v1/requests/{set_id}")
+    if format_ != "table" or columns:
+        print_record(record, format_=format_, columns=columns)
+        return
+    plain = {key: value for key, value in record.items() if key not in ("leases", "history")}
+    print_record(plain, format_=format_)
+    print_rows(record["leases"], format_=format_, columns=LEASES, names=LEASES)
+    for each in record["history"]:
+        echo(_event_line(each))
+
+
+@command.command("watch")
+@click.argument("set_id", metavar="SET")
+def watch(set_id: str) -> None:
+    """Follow a recipe set until it has ended; exits with 1 unless it was completed."""
+    if _follow(connect.client(), set_id) != "completed":
+        sys.exit(1)
+
+
+@command.command("extend")
+@click.argument("lease", metavar="SET|LEASE")
+@click.argument("time")
+@click.option("--add", is_flag=True, help="To what is left, in place of from now on.")
+def extend(lease: str, time: str, *, add: bool) -> None:
+    """Let a lease, or all of a set, end TIME from now (`30min`, `2h`, `0s`: now)."""
+    try:
+        seconds = parse_duration(time)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="TIME") from error
+    _change(lease, "extend", {"seconds": seconds, "add": add})
+
+
+@command.command("release")
+@click.argument("lease", metavar="SET|LEASE")
+def release(lease: str) -> None:
+    """Give a lease back, or all of a set; a set is removed with its last lease."""
+    _change(lease, "release", {})
+
+
+@command.command("cancel")
+@click.argument("set_id", metavar="SET")
+def cancel(set_id: str) -> None:
+    """End a recipe set at once, whatever it is doing; its machines are removed."""
+    _change(set_id, "cancel", {})
+
+
+@command.command("console")
+@click.argument("lease")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it grows.")
+def console(lease: str, *, follow: bool) -> None:
+    """Print the console log of a lease's machine, also after it has ended."""
+    path = f"/v1/leases/{lease}/console"
+    for data in connect.client().stream(path, follow=str(follow).lower()):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def _change(lease: str, what: str, body: dict[str, Any]) -> None:
+    kind = "leases" if lease.count(".") > 1 else "requests"
+    row = connect.client().post(f"/v1/{kind}/{lease}/{what}", body)
+    echo(f"recipe set {row['set']} is {row['state']}", err=True)
+
+
+def _follow(client: Client, set_id: str) -> str:
+    """Shows its events until it has ended. Returns its result."""
+    for event in client.events(f"/v1/requests/{set_id}/events"):
+        if "state" in event:
+            echo(f"{set_id}: {event['state']}: {event['result']} {event['message']}".rstrip())
+            return str(event["result"])
+        echo(f"{set_id}: {_event_line(event)}")
+    raise HostUnreachable("the daemon ended", hint=f"Then: nospoon request watch {set_id}")
+
+
+def _event_line(event: Mapping[str, Any]) -> str:
+    recipe = "" if event["recipe"] is None else f" recipe {event['recipe']}"
+    return f"{event['at']}{recipe} {event['event']} {event['message']}".rstrip()
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{name}:{line}: not UTF-8", hint="Save it as UTF-8.") from error
 
 
 def _row(recipe: Recipe, found: Verdict) -> dict[str, Any]:

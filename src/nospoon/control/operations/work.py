@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 from uuid import UUID, uuid4
 
 import structlog
@@ -32,6 +33,7 @@ from nospoon.engine.progress import Outcome
 from nospoon.errors import Conflict, HostUnreachable, SpecError
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.ironic import Leaving
+from nospoon.model.lab import Lab
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
 from nospoon.plan.diff.targets import touched
@@ -86,6 +88,14 @@ class Kept:
     pending: Sequence[NodeRow]
 
 
+class LabBoard(Protocol):
+    """The labs of clusters."""
+
+    def put(self, cluster_id: UUID, uid: int, cluster: str, labs: Sequence[Lab]) -> None: ...
+    def drop(self, cluster_id: UUID) -> None: ...
+    def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None: ...
+
+
 class Work:
     """Carries out `up` and `down` inside operations."""
 
@@ -104,9 +114,11 @@ class Work:
         fetch_records: FetchRecords,
         give: Give,
         pending: Pending,
+        labs: LabBoard,
         clock: Clock,
         patience: float = 0.0,
     ) -> None:
+        self._labs = labs
         self._pending, self._patience = pending, patience
         self._publish, self._fetch_records, self._give = publish, fetch_records, give
         self._database, self._cipher, self._files = database, cipher, files
@@ -280,6 +292,7 @@ class Work:
         )
         wanted, nodes = await self._planner.workers.run(row.uid, self._rows, prepared, left)
         refuse_anothers_bridges(seen.cluster, seen.id, self._fleet.bridges(but=seen.id))
+        self._labs.require_unused(seen.id, [lab.name for lab in seen.cluster.labs])
         held, space = text_of(row.id), self._files.space
         space.refuse_full(len(row.text))
         space.refuse_beyond(row.uid, len(row.text) - space.held(row.uid, held))
@@ -299,6 +312,7 @@ class Work:
         )
         space.hold(row.uid, held, len(row.text))
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
+        self._labs.put(row.id, row.uid, row.name, seen.cluster.labs)
         self._give_certificate(seen.cluster, seen.uploads)
         now = {node.name: node.uuid for node in nodes}
         for each in seen.rows:
@@ -395,6 +409,7 @@ class Work:
         async for node in paced(await self._database.read(stored.nodes_of, row.id)):
             self._fleet.drop(node.uuid)
         await self._database.call(stored.remove, row.id)
+        self._labs.drop(row.id)
         self._files.space.release(row.uid, text_of(row.id))
         used = await self._database.read(stored.digests)
         await asyncio.to_thread(self._files.keep_only, used)
@@ -419,11 +434,14 @@ class Work:
             return None
 
     def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
-        """None of a file that cannot be read: its next `up` serves its boot again."""
+        """And its labs are known again. None of a file that cannot be read: its next `up` serves
+        its boot again.
+        """
         cluster = self._known_cluster(row)
         if cluster is None:
             return {}
         self._give_certificate(cluster, row.uploads)
+        self._labs.put(row.id, row.uid, row.name, cluster.labs)
         return served_profiles(cluster, row.uploads, self._files)
 
     def _give_certificate(self, cluster: Cluster, uploads: Mapping[str, str]) -> None:

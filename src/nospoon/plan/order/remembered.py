@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 
 from nospoon.model.cluster import BootProfile, Cluster, Host, Node
+from nospoon.model.lab import Lab
 from nospoon.plan.words import field_text, hidden, listed
 
 Values = Mapping[str, object]
@@ -53,7 +54,32 @@ def remembered(before: Said, after: Said) -> tuple[Remembered, ...]:
         *_hosts(before, after),
         *_networks(before, after),
         *_nodes(before, after),
+        *_labs(before, after),
     )
+
+
+def _labs(before: Said, after: Said) -> Iterator[Remembered]:
+    then, now = ({each.name: each for each in said.cluster.labs} for said in (before, after))
+    for name in sorted(then.keys() | now.keys()):
+        if name not in now:
+            yield Remembered("-", f"lab {name}", "", "", LIVE)
+        elif name not in then:
+            yield Remembered("+", f"lab {name}", "", "", LIVE)
+        elif then[name] != now[name]:
+            for each in fields(Lab):
+                if getattr(then[name], each.name) != getattr(now[name], each.name):
+                    was, will = (_of_lab(getattr(lab[name], each.name)) for lab in (then, now))
+                    yield Remembered("~", f"{each.name} of lab {name}", was, will, LIVE)
+
+
+def _of_lab(value: object) -> str:
+    """Short: machines and distributions by their names, for they have passwords and long texts."""
+    if isinstance(value, tuple):
+        return listed([str(getattr(each, "name", each)) for each in value]) or "none"
+    if is_dataclass(value):
+        given = ((each.name, getattr(value, each.name)) for each in fields(value))
+        return ", ".join(f"{name} {amount}" for name, amount in given if amount)
+    return str(value)
 
 
 def _profiles(before: Said, after: Said) -> Iterator[Remembered]:

@@ -4,8 +4,9 @@
     GET  /boot/{uuid}/grub, /boot/mac/{mac}/grub    a GRUB configuration
     GET  /files/{uuid}/{name}                       a file of what it boots now; Range works
     POST /probe/{uuid}/{token}                      the probe's record, JSON
+    /lab/…                                          machines of recipes: see `lab`
 
-A machine is told of itself only (`peers`), and HEAD uses up nothing. Others that ask, unknown
+A machine learns of itself only (`peers`), and HEAD uses up nothing. Others that ask, unknown
 machines, malformed names and files that aren't offered are 404; while the daemon has not read its
 store yet, everything is 503 with Retry-After, and the scripts try again.
 """
@@ -27,11 +28,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.errors import NospoonError
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BOOT_URL, BootDevice
 from nospoon.probe.record import decode
 from nospoon.protocols.ipxe import grub, image, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
 from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.services.netboot.lab import LabMachines, lab_routes
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile, ServedProfile
 
@@ -51,12 +53,20 @@ TOO_LARGE = 413
 UNAVAILABLE = 503
 
 
-def create_app(authority: BootAuthority, peers: Peers, *, ready: Callable[[], bool]) -> ASGIApp:
-    """The application; `ready` says whether the authority knows its machines yet.
+def create_app(
+    authority: BootAuthority,
+    peers: Peers,
+    *,
+    ready: Callable[[], bool],
+    lab: LabMachines | None = None,
+) -> ASGIApp:
+    """The application; `ready` says whether the authority knows its machines yet. `lab`: where
+    machines of recipes are served.
 
     To be served by `HttpListeners`: GRUB wants header names as it knows them.
     """
     service = _Service(authority, peers, ready)
+    of_labs = lab_routes(lab, ready) if lab is not None else []
     return _capitalized(
         Starlette(
             routes=[
@@ -64,6 +74,7 @@ def create_app(authority: BootAuthority, peers: Peers, *, ready: Callable[[], bo
                 Route("/boot/{uuid}/{loader}", service.boot, methods=["GET"]),
                 Route("/files/{uuid}/{name}", service.file, methods=["GET"]),
                 Route("/probe/{uuid}/{token}", service.report, methods=["POST"]),
+                *of_labs,
             ]
         )
     )
@@ -103,10 +114,10 @@ class _Service:
             return _unknown()
         named = answer.secret or answer.uuid
         if answer.boot_image and loader == "ipxe":
-            text = image.answer(offers(answer, http_place(image.BASE, named)))
+            text = image.answer(offers(answer, http_place(image.BASE, named), base=image.BASE))
         else:
-            place = grub_place if loader == "grub" else http_place
-            text = RENDERERS[loader](offer(answer, place(_base(request, answer), named)))
+            place, base = (grub_place if loader == "grub" else http_place), _base(request, answer)
+            text = RENDERERS[loader](offer(answer, place(base, named), base=base))
         if request.method == "HEAD":  # Starlette answers it where it answers GET
             return PlainTextResponse(text)
         try:
@@ -197,21 +208,22 @@ def grub_place(base: str, uuid: UUID) -> Place:
     return place
 
 
-def offer(answer: BootAnswer, place: Place) -> Offer:
-    """An answer in the words of loaders."""
+def offer(answer: BootAnswer, place: Place, *, base: str = "") -> Offer:
+    """An answer in the words of loaders. `base`: our URL for what a command line names of it."""
     if answer.device is BootDevice.CDROM and answer.medium is not None:
         return Offer(answer.device, uri=place(answer.medium))
     profile = answer.profile if answer.device is BootDevice.NETWORK else None
     if profile is None:
         return Offer(answer.device, uri=answer.uri)
     initrds = tuple(place(initrd) for initrd in profile.initrd)
-    kernel = Kernel(profile.name, place(profile.kernel), initrds, profile.cmdline)
+    cmdline = profile.cmdline.replace(BOOT_URL, base)
+    kernel = Kernel(profile.name, place(profile.kernel), initrds, cmdline)
     return Offer(answer.device, kernel)
 
 
-def offers(answer: BootAnswer, place: Place) -> list[Offer]:
+def offers(answer: BootAnswer, place: Place, *, base: str = "") -> list[Offer]:
     """An answer to the boot image, with all that it tries in turn."""
-    return [offer(each, place) for each in (answer, *answer.after)]
+    return [offer(each, place, base=base) for each in (answer, *answer.after)]
 
 
 def _offered(answer: BootAnswer) -> tuple[ServedFile, ...]:

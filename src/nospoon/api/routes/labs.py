@@ -1,0 +1,166 @@
+"""Labs: what they offer, requests of schedulers, and the leases that these get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from nospoon.api.depends import Called, Controlled
+from nospoon.api.routes.operations import MAX_EVENT
+from nospoon.api.wire import DrainRequest, ExtendRequest, LabRequest, MachineRequest
+from nospoon.control.labs.service import Submission
+
+router = APIRouter(tags=["labs"])
+SetId = Annotated[str, Path(pattern=r"^[0-9]{1,9}\.[0-9]{1,6}$")]
+LeaseId = Annotated[str, Path(pattern=r"^[0-9]{1,9}\.[0-9]{1,6}\.[0-9]{1,4}$")]
+
+
+def _submission(body: LabRequest) -> Submission:
+    return Submission(
+        data=body.text.encode(), file=body.file, lab=body.lab, owner=body.owner, key=body.key
+    )
+
+
+def _parts(lease: str) -> tuple[str, int]:
+    set_id, _, recipe = lease.rpartition(".")
+    return set_id, int(recipe)
+
+
+@router.get("/labs")
+async def labs(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """Labs that the caller may use, a row each."""
+    return await controller.labs.rows(caller.uid)
+
+
+@router.get("/labs/{lab:path}/show")
+async def lab(lab: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """One lab (NAME or CLUSTER/NAME): flavors, limits and what is left, registered machines."""
+    return await controller.labs.show(caller.uid, lab)
+
+
+@router.post("/labs/{lab:path}/drain")
+async def drain(
+    lab: str, body: DrainRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Start nothing there any more, or start again; for its operators."""
+    return await controller.labs.drain(caller.uid, lab, drained=body.drained)
+
+
+@router.post("/labs/{lab:path}/machines/{machine}")
+async def machine(
+    lab: str, machine: str, body: MachineRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """Mark a registered machine as broken or repaired, reserve it or give it back."""
+    return await controller.labs.set_machine(
+        caller.uid, lab, machine, broken=body.broken, reserved=body.reserved
+    )
+
+
+@router.post("/requests/check")
+async def check(body: LabRequest, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """A dry run: a row for each recipe and lab; nothing is made."""
+    return await controller.labs.check(caller.uid, _submission(body))
+
+
+@router.post("/requests", status_code=201)
+async def submit(body: LabRequest, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+    """Its recipe sets wait for machines from now on, a record each. A second request under one
+    `key` is the first. 422 where a set can never start, with every reason.
+    """
+    return await controller.labs.submit(caller.uid, _submission(body))
+
+
+@router.get("/requests")
+async def requests(
+    controller: Controlled, caller: Called, *, everyone: bool = False
+) -> list[dict[str, Any]]:
+    """The caller's recipe sets, a row each; `everyone`: all of labs that the caller operates."""
+    return await controller.labs.requests(caller.uid, everyone=everyone)
+
+
+@router.get("/requests/{set_id}")
+async def request(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """One recipe set: state, position, leases, history."""
+    return await controller.labs.request(caller.uid, set_id)
+
+
+@router.get("/requests/{set_id}/events")
+async def events(
+    set_id: SetId,
+    controller: Controlled,
+    caller: Called,
+    after: Annotated[int, Query(ge=0, le=MAX_EVENT)] = 0,
+) -> StreamingResponse:
+    """Its events as they happen (text/event-stream); the last one has `state`."""
+    found = await controller.labs.follow(caller.uid, set_id, after)
+
+    async def lines() -> AsyncIterator[str]:
+        async for each in found:
+            yield f"id: {each.get('seq', '')}\ndata: {json.dumps(each)}\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream")
+
+
+@router.post("/requests/{set_id}/cancel")
+async def cancel(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """End it at once; its machines are removed."""
+    return await controller.labs.cancel(caller.uid, set_id)
+
+
+@router.post("/requests/{set_id}/release")
+async def release(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """All of its leases are over."""
+    return await controller.labs.release(caller.uid, set_id, None)
+
+
+@router.post("/requests/{set_id}/extend")
+async def extend(
+    set_id: SetId, body: ExtendRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """All of its leases end so many seconds from now, or later by them with `add`."""
+    return await controller.labs.extend(caller.uid, set_id, None, body.seconds, add=body.add)
+
+
+@router.get("/leases/{lease}")
+async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """One lease: a recipe's machine."""
+    set_id, recipe = _parts(lease)
+    return await controller.labs.lease(caller.uid, set_id, recipe)
+
+
+@router.post("/leases/{lease}/extend")
+async def extend_lease(
+    lease: LeaseId, body: ExtendRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """It ends so many seconds from now, or later by them with `add`; 0: now."""
+    set_id, recipe = _parts(lease)
+    return await controller.labs.extend(caller.uid, set_id, recipe, body.seconds, add=body.add)
+
+
+@router.post("/leases/{lease}/release")
+async def release_lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """It is over; the set ends with its last lease."""
+    set_id, recipe = _parts(lease)
+    return await controller.labs.release(caller.uid, set_id, recipe)
+
+
+@router.get("/leases/{lease}/console")
+async def console(
+    lease: LeaseId, controller: Controlled, caller: Called, *, follow: bool = False
+) -> StreamingResponse:
+    """The console log of its machine from the first byte on, also after the set has ended."""
+    set_id, recipe = _parts(lease)
+    uid, node = await controller.labs.node_of(caller.uid, set_id, recipe)
+    chunks = await controller.nodes.console_log(uid, node, follow=follow)
+    return StreamingResponse(chunks, media_type="application/octet-stream")
+
+
+@router.get("/metrics")
+async def metrics(controller: Controlled, caller: Called) -> PlainTextResponse:
+    """Of labs, for Prometheus; for administrators of the daemon."""
+    text = await controller.labs.metrics(caller.uid)
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

@@ -1,0 +1,127 @@
+"""nospoon lab."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from nospoon.cli import connect
+from nospoon.cli.echo import echo
+from nospoon.cli.output import output_options, print_record, print_rows
+
+COLUMNS = (
+    "lab", "host", "state", "dynamic", "limit", "registered", "loaned", "broken", "queued",
+)  # fmt: skip
+MACHINES = (
+    "machine", "state", "set", "reserved", "broken", "failures", "arch", "cpus", "memory_mib",
+    "bmc",
+)  # fmt: skip
+FINDINGS = ("lab", "what", "state", "why")
+
+
+@click.group("lab")
+def command() -> None:
+    """Labs: machines for the recipes of a lab scheduler. A cluster file with `labs:` makes them."""
+
+
+@command.command("list")
+@output_options
+def list_(format_: str, columns: tuple[str, ...]) -> None:
+    """List the labs that you may use."""
+    print_rows(connect.client().get("/v1/labs"), format_=format_, columns=columns, names=COLUMNS)
+
+
+@command.command("show")
+@click.argument("lab")
+@output_options
+def show(lab: str, format_: str, columns: tuple[str, ...]) -> None:
+    """Show what LAB offers and what is left of it."""
+    record = connect.client().get(f"/v1/labs/{lab}/show")
+    if format_ == "table":
+        record = {key: _short(value) for key, value in record.items() if key != "machines"}
+    print_record(record, format_=format_, columns=columns)
+
+
+@command.command("machines")
+@click.argument("lab")
+@output_options
+def machines(lab: str, format_: str, columns: tuple[str, ...]) -> None:
+    """List the registered machines of LAB."""
+    record = connect.client().get(f"/v1/labs/{lab}/show")
+    print_rows(record["machines"], format_=format_, columns=columns, names=MACHINES)
+
+
+@command.command("check")
+@click.argument("lab")
+@output_options
+def check(lab: str, format_: str, columns: tuple[str, ...]) -> None:
+    """List what keeps LAB from making or loaning machines; exits with 1 for anything."""
+    record = connect.client().get(f"/v1/labs/{lab}/show")
+    rows = list(_findings(record))
+    print_rows(rows, format_=format_, columns=columns, names=FINDINGS)
+    if any(row["state"] != "ok" for row in rows):
+        sys.exit(1)
+
+
+@command.command("drain")
+@click.argument("lab")
+@click.option("--undo", is_flag=True, help="Start recipe sets there again.")
+def drain(lab: str, *, undo: bool) -> None:
+    """Start no recipe set in LAB any more; what is leased stays until it ends."""
+    row = connect.client().post(f"/v1/labs/{lab}/drain", {"drained": not undo})
+    echo(f"lab {row['lab']} is {row['state']}", err=True)
+
+
+@command.command("repair")
+@click.argument("lab")
+@click.argument("machine")
+@click.option("--broken", default="", help="Mark it as broken, with this reason.")
+def repair(lab: str, machine: str, broken: str) -> None:
+    """Loan MACHINE of LAB again after it counted as broken."""
+    row = connect.client().post(f"/v1/labs/{lab}/machines/{machine}", {"broken": broken})
+    echo(f"machine {machine} is {row['state']}", err=True)
+
+
+@command.command("reserve")
+@click.argument("lab")
+@click.argument("machine")
+@click.option("--for", "owner", default="", help="User who gets it; default: you.")
+@click.option("--return", "back", is_flag=True, help="Give it back.")
+def reserve(lab: str, machine: str, owner: str, *, back: bool) -> None:
+    """Keep MACHINE of LAB for a person: no recipe gets it."""
+    import getpass  # noqa: PLC0415  (slow to import)
+
+    wanted = "" if back else owner or getpass.getuser()
+    row = connect.client().post(f"/v1/labs/{lab}/machines/{machine}", {"reserved": wanted})
+    echo(f"machine {machine} is {row['state']}", err=True)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {each}" for key, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(str(each.get("name", each)) if isinstance(each, dict) else str(each)
+                         for each in value)  # fmt: skip
+    return value
+
+
+def _findings(record: dict[str, Any]) -> Any:
+    lab = record["lab"]
+    if record["state"] == "drained":
+        yield _finding(lab, "lab", "drained", "`nospoon lab drain --undo` starts recipe sets again")
+    if not record["host"] and not record["registered"] and not record["flavors"]:
+        yield _finding(lab, "machines", "missing", "it has neither a host nor registered machines")
+    if not record["distros"]:
+        yield _finding(lab, "distros", "missing", "machines are started, and nothing installs them")
+    if record["flavors"] and all(not each["disk_gib"] for each in record["flavors"]):
+        yield _finding(lab, "flavors", "missing", "no flavor has a disk")
+    for each in record["machines"]:
+        if each["broken"]:
+            yield _finding(lab, f"machine {each['machine']}", "broken", each["broken"])
+    yield _finding(lab, "limits", "ok", _short(record["free"]))
+
+
+def _finding(lab: str, what: str, state: str, why: str) -> dict[str, str]:
+    return {"lab": lab, "what": what, "state": state, "why": why}

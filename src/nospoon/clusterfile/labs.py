@@ -1,0 +1,248 @@
+"""Labs of a file: where a lab scheduler's recipes get machines, and under which limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from nospoon.clusterfile.fields import Address, Duration, Mac, Memory, Name, Place, Size, Url
+from nospoon.clusterfile.section import (
+    Flag,
+    OneOrMore,
+    Section,
+    Text,
+    Unique,
+    Whole,
+    each_once,
+    listed,
+)
+from nospoon.lab.grammar import ROWS, Means
+from nospoon.model.lab import Disks, Distro, Lab, LabFlavor, Limits, Prefer, Registered, Timeouts
+
+ATTRIBUTES = tuple(
+    f"{group}/{name}" if group != "host" else name
+    for group, rows in ROWS.items()
+    for name, row in rows.items()
+    if row.means is Means.HARDWARE and name not in ("key_value", "device", "host")
+)
+"""What filters may compare besides memory, CPUs, disks and architecture."""
+MOST_MACHINES = 1000
+MOST_PATTERN = 200
+
+
+def _patterns(values: list[str]) -> list[str]:
+    """Regular expressions that are searched in each line of a console."""
+    for each in values:
+        try:
+            re.compile(each)
+        except re.error as error:
+            raise ValueError(f"expected a regular expression, got {each!r}: {error}") from error
+    return values
+
+
+def _attributes(values: dict[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(values) - set(ATTRIBUTES))
+    if unknown:
+        known = ", ".join(ATTRIBUTES)
+        raise ValueError(f"unknown attribute {unknown[0]!r}. Known: {known}")
+    return values
+
+
+Several = Annotated[list[Text], BeforeValidator(listed), OneOrMore()]
+
+
+class LabLimitsSection(Section):
+    """How many machines a lab has at a time; 0: no limit."""
+
+    machines: Annotated[Whole, Field(ge=0)] = Field(0, description="Dynamic machines; default 0.")
+    cpus: Annotated[Whole, Field(ge=0)] = Field(0, description="Their CPUs; default 0.")
+    memory: Memory | None = Field(None, description="Their memory; default: no limit.")
+    per_owner: Annotated[Whole, Field(ge=0)] = Field(
+        0, description="Machines of one owner, dynamic and registered; default 0."
+    )
+
+
+class LabTimeoutsSection(Section):
+    """Beaker's watchdog: when a machine that does not report is given up."""
+
+    boot: Duration = Field(1800.0, description="From power-on until its installer reports.")
+    install: Duration = Field(10800.0, description="From then until it is installed.")
+    panic: Duration = Field(600.0, description="What is left of a lease after a kernel panic.")
+
+
+class DistroSection(Section):
+    """What installs machines. `nospoon distro import URL` prints one."""
+
+    kernel: Url = Field(description="URL of the installer's kernel.")
+    initrd: Url = Field(description="URL of its initial ramdisk.")
+    tree: Url | None = Field(None, description="URL of the installation tree.")
+    cmdline: Text = Field("", max_length=2048, description="More kernel parameters.")
+    kickstart: Text = Field(
+        "",
+        max_length=1 << 16,
+        description="Kickstart or preseed for requests that bring none. `{{tree}}`, `{{lab}}`, "
+        "`{{recipe}}`, `{{owner}}`, `{{console}}` and the URLs `{{install_start}}`, "
+        "`{{install_done}}` and `{{install_fail}}` are filled in.",
+    )
+
+
+class LabBmcSection(Section):
+    """The BMC of a registered machine, of any vendor."""
+
+    protocol: Literal["ipmi", "redfish"] = Field("ipmi", description="What it speaks.")
+    address: Address = Field(description="Its IP address.")
+    port: Annotated[Whole, Field(ge=1, le=65535)] | None = Field(
+        None, description="Its port; default: 623, and 443 of Redfish."
+    )
+    tls: Flag = Field(
+        default=True, description="Whether its Redfish speaks TLS; no certificate is verified."
+    )
+    username: Text = Field("admin", max_length=64, description="Its user; default `admin`.")
+    password: Text = Field(max_length=255, description="The password of that user.")
+
+
+class LabMachineSection(Section):
+    """A registered machine: it is loaned to recipes that its attributes match."""
+
+    bmc: LabBmcSection = Field(description="Its BMC.")
+    arch: Text = Field("x86_64", max_length=64, description="Architecture; default `x86_64`.")
+    cpus: Annotated[Whole, Field(ge=1, le=65536)] = Field(1, description="CPUs; default 1.")
+    memory: Memory = Field(description="Memory with unit.")
+    disks: list[Size] = Field(default_factory=list, max_length=64, description="Sizes of disks.")
+    macs: list[Mac] = Field(
+        default_factory=list, max_length=64, description="MAC addresses of its NICs."
+    )
+    hypervisor: Text = Field(
+        "", max_length=64, description="`KVM` of a virtual machine; default: none."
+    )
+    attributes: Annotated[dict[str, Several], AfterValidator(_attributes)] = Field(
+        default_factory=dict,
+        description="What filters compare besides, by element: `system/vendor`, `cpu/model_name`, "
+        "`hostname`, `pool` …; a text or a list of them.",
+    )
+    key_values: dict[str, Several] = Field(
+        default_factory=dict, max_length=256, description="Keys of `key_value`."
+    )
+
+
+class LabSection(Section):
+    """A lab: dynamic machines of a host, registered machines, or both."""
+
+    host: Place | None = Field(
+        None, description="Host of its dynamic machines; default: one that fits."
+    )
+    dynamic: Flag = Field(
+        default=True, description="Whether it makes dynamic machines; default yes."
+    )
+    flavors: Annotated[
+        list[Name], BeforeValidator(listed), AfterValidator(each_once), OneOrMore(), Unique()
+    ] = Field(
+        default_factory=list,
+        description="Flavors of dynamic machines; default: all of the file.",
+    )
+    disks: Disks = Field(
+        Disks.PRECLUDE,
+        description="Recipes that ask for disks get no dynamic machine (`preclude`, default), or "
+        "one of a `flavor` with such a disk.",
+    )
+    minimum_disk: Size = Field(
+        "10GiB", validate_default=True, description="Flavors with less are not taken."
+    )
+    prefer: Prefer = Field(
+        Prefer.DYNAMIC,
+        description="What a recipe gets where both match: a `dynamic` machine (default) or a "
+        "`registered` one.",
+    )
+    limits: LabLimitsSection = Field(
+        default_factory=LabLimitsSection, description="How many machines it has at a time."
+    )
+    lease: Duration = Field(
+        86400.0, description="How long machines are leased, where a request does not say."
+    )
+    timeouts: LabTimeoutsSection = Field(
+        default_factory=LabTimeoutsSection, description="When machines are given up."
+    )
+    distros: dict[Name, DistroSection] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="What installs machines, by name; without any, machines are only started.",
+    )
+    users: Several = Field(
+        default_factory=list,
+        max_length=1000,
+        description="Users who may submit requests, besides the owner of the cluster; `*`: all who "
+        "may use the daemon.",
+    )
+    operators: Several = Field(
+        default_factory=list,
+        max_length=1000,
+        description="Users who may submit and end requests for others, such as Beaker's.",
+    )
+    machines: dict[Name, LabMachineSection] = Field(
+        default_factory=dict, max_length=MOST_MACHINES, description="Registered machines."
+    )
+    failures: Annotated[Whole, Field(ge=1, le=1000)] = Field(
+        3, description="Failures in a row after which a registered machine is broken; default 3."
+    )
+    panic: Annotated[list[Text], AfterValidator(_patterns)] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Regular expressions of a kernel's panic in a line of its console; default: "
+        "Beaker's.",
+    )
+
+
+def labs(sections: Mapping[str, LabSection], flavors: Mapping[str, LabFlavor]) -> Iterator[Lab]:
+    """`flavors`: all of the file, by name."""
+    for name, each in sections.items():
+        offered = each.flavors or list(flavors)
+        yield Lab(
+            name=name,
+            dynamic=each.dynamic,
+            host=each.host or "",
+            flavors=tuple(flavors[flavor] for flavor in offered if flavor in flavors),
+            disks=each.disks,
+            minimum_disk=each.minimum_disk,
+            prefer=each.prefer,
+            limits=Limits(
+                machines=each.limits.machines,
+                cpus=each.limits.cpus,
+                memory=each.limits.memory or 0,
+                per_owner=each.limits.per_owner,
+            ),
+            lease=each.lease,
+            timeouts=Timeouts(each.timeouts.boot, each.timeouts.install, each.timeouts.panic),
+            distros=tuple(
+                Distro(called, d.kernel, d.initrd, d.tree or "", d.cmdline, d.kickstart)
+                for called, d in each.distros.items()
+            ),
+            users=tuple(each.users),
+            operators=tuple(each.operators),
+            machines=tuple(_machine(called, m) for called, m in each.machines.items()),
+            failures=each.failures,
+            panic_patterns=tuple(each.panic),
+        )
+
+
+def _machine(name: str, section: LabMachineSection) -> Registered:
+    bmc = section.bmc
+    return Registered(
+        name=name,
+        protocol=bmc.protocol,
+        address=str(bmc.address),
+        tls=bmc.tls,
+        port=bmc.port or (623 if bmc.protocol == "ipmi" else 443),
+        username=bmc.username,
+        password=bmc.password,
+        arch=section.arch,
+        memory=section.memory >> 20,
+        cpus=section.cpus,
+        disks=tuple(section.disks),
+        hypervisor=section.hypervisor,
+        macs=tuple(section.macs),
+        values={key: tuple(values) for key, values in section.attributes.items()},
+        key_values={key: tuple(values) for key, values in section.key_values.items()},
+    )

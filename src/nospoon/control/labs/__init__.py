@@ -1,0 +1,1 @@
+"""Labs: recipe sets get machines, which are watched and given back."""

@@ -1,0 +1,132 @@
+"""BMCs of registered machines, of any vendor: IPMI by ipmitool, Redfish by HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nospoon.errors import ProviderError
+from nospoon.model.lab import Registered
+from nospoon.runtime import process
+from nospoon.runtime.http import request
+from nospoon.runtime.reach import Reach
+
+SECONDS = 30.0
+"""For which one command may take: a real BMC answers in tenths of one."""
+TRIES = 3
+PAUSE = 2.0
+MOST = 1 << 20
+"""Bytes of an answer."""
+BAD_REQUEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredBmcs:
+    """`reach`: where a file's addresses may lead."""
+
+    reach: Reach
+
+    async def start(self, machine: Registered, *, installs: bool) -> None:
+        """On, from the network once where something installs it. Raises `ProviderError`."""
+        self._require_reach(machine)
+        if machine.protocol == "redfish":
+            await _Redfish(machine, self.reach).start(installs=installs)
+            return
+        await _ipmi(machine, "chassis", "power", "off")
+        if installs:
+            await _ipmi(machine, "chassis", "bootdev", "pxe")
+        await _ipmi(machine, "chassis", "power", "on")
+
+    async def stop(self, machine: Registered) -> None:
+        """Off. Raises `ProviderError`."""
+        self._require_reach(machine)
+        if machine.protocol == "redfish":
+            await _Redfish(machine, self.reach).reset("ForceOff")
+        else:
+            await _ipmi(machine, "chassis", "power", "off")
+
+    def _require_reach(self, machine: Registered) -> None:
+        if not self.reach.admits(machine.address, machine.port):
+            raise ProviderError(
+                f"the BMC of {machine.name} is at {machine.address}, where the daemon does not go",
+                hint="NOSPOON_MEDIA_NETWORKS names networks that it may reach besides.",
+            )
+
+
+async def _ipmi(machine: Registered, *command: str) -> None:
+    """The password goes by the environment, which other users do not see (environ(7))."""
+    argv = [
+        "ipmitool", "-I", "lanplus", "-H", machine.address, "-p", str(machine.port),
+        "-U", machine.username, "-E", *command,
+    ]  # fmt: skip
+    env = {**os.environ, "IPMI_PASSWORD": machine.password}
+    for left in reversed(range(TRIES)):
+        done = await process.run(argv, env=env, timeout=SECONDS, check=False, most=1 << 16)
+        if done.status == 0:
+            return
+        if not left:
+            said = (done.stderr or done.stdout).strip().splitlines() or ["no answer"]
+            raise ProviderError(f"BMC of {machine.name}: {' '.join(command)}: {said[0][:200]}")
+        await asyncio.sleep(PAUSE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Redfish:
+    """One machine's service. Its first System is the machine (DSP0266 §6.5)."""
+
+    machine: Registered
+    reach: Reach
+
+    async def start(self, *, installs: bool) -> None:
+        system = await self._system()
+        if installs:
+            once = {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}
+            await self._call("PATCH", system, {"Boot": once})
+        await self.reset("ForceOff", missing_is_fine=True)
+        await self.reset("On")
+
+    async def reset(self, kind: str, *, missing_is_fine: bool = False) -> None:
+        system = await self._system()
+        path = f"{system}/Actions/ComputerSystem.Reset"
+        try:
+            await self._call("POST", path, {"ResetType": kind})
+        except ProviderError:
+            if not missing_is_fine:
+                raise
+
+    async def _system(self) -> str:
+        listed = await self._call("GET", "/redfish/v1/Systems", None)
+        members = listed.get("Members")
+        first = members[0] if isinstance(members, list) and members else {}
+        path = first.get("@odata.id", "") if isinstance(first, dict) else ""
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise ProviderError(f"BMC of {self.machine.name}: no System")
+        return path
+
+    async def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Certificates of BMCs are their own: none is verified."""
+        machine = self.machine
+        host = f"[{machine.address}]" if ":" in machine.address else machine.address
+        scheme = "https" if machine.tls else "http"
+        login = f"{machine.username}:{machine.password}".encode()
+        headers = [("Authorization", f"Basic {b64encode(login).decode()}")]
+        content = b""
+        if body is not None:
+            content = json.dumps(body).encode()
+            headers.append(("Content-Type", "application/json"))
+        answer = await request(
+            method, f"{scheme}://{host}:{machine.port}{path}", content,
+            headers=headers, verify=False, patience=SECONDS, reach=self.reach, most=MOST,
+        )  # fmt: skip
+        if answer.status >= BAD_REQUEST:
+            raise ProviderError(f"BMC of {machine.name}: {method} {path}: HTTP {answer.status}")
+        try:
+            value = json.loads(answer.body) if answer.body.strip() else {}
+        except (ValueError, RecursionError) as error:
+            raise ProviderError(f"BMC of {machine.name}: {path} is not JSON") from error
+        return value if isinstance(value, dict) else {}

@@ -1,0 +1,100 @@
+"""What machines of recipes ask and report: kickstart, callbacks, and what registered ones boot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from nospoon.control.labs.access import KnownLab
+from nospoon.control.labs.board import Board
+from nospoon.lab.provision import cmdline, distro_of, kickstart
+from nospoon.lab.work import RecipeSet, Run, SetState, Stage
+from nospoon.protocols.ipxe.offer import Kernel
+from nospoon.protocols.ipxe.script import LEAVE, load, written
+from nospoon.runtime.clock import Clock
+
+EVENTS = ("install_start", "install_done", "install_fail")
+MOST_WHY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """Answers to machines; they know a secret of their recipe, or are known by their MAC."""
+
+    board_of: Callable[[], Board]
+    clock: Clock
+
+    @property
+    def board(self) -> Board:
+        return self.board_of()
+
+    async def kickstart(self, secret: str, base: str) -> str | None:
+        """Its text; None for a secret that is of no recipe, or of one that is over. `base`: URL of
+        this server as the machine reaches it.
+        """
+        found = self._of(secret)
+        if found is None:
+            return None
+        recipe_set, number, known = found
+        return kickstart(recipe_set, number, known.lab, base)
+
+    async def report(self, secret: str, event: str, why: str) -> bool:
+        """Whether it is taken: one that is replayed, or comes out of turn, changes nothing."""
+        found = self._of(secret)
+        if found is None or event not in EVENTS:
+            return False
+        recipe_set, number, _ = found
+        scheduler, now = self.board.scheduler, self.clock()
+        said = "".join(each for each in unquote(why)[:MOST_WHY] if each.isprintable())
+        message = f"the installer reports a failure: {said}" if said else "the installer failed"
+        match event:
+            case "install_start":
+                await self.board.do(lambda: scheduler.install_started(recipe_set.id, number, now))
+            case "install_done":
+                await self.board.do(lambda: scheduler.installed(recipe_set.id, number, now))
+            case _:
+                await self.board.do(
+                    lambda: scheduler.install_failed(recipe_set.id, number, message, now)
+                )
+        return True
+
+    async def script(self, mac: str, base: str) -> str | None:
+        """The iPXE script of a registered machine: its installer while that is to start, else its
+        disk. None for a machine that is not registered; "" while its set is starting.
+        """
+        for known in self.board.known.values():
+            for machine in known.lab.machines:
+                if mac in machine.macs:
+                    return self._script(known, machine.name, base)
+        return None
+
+    def _script(self, known: KnownLab, machine: str, base: str) -> str:
+        set_id = self.board.scheduler.holder(known.key, machine)
+        recipe_set = self.board.scheduler.sets.get(set_id)
+        run = (
+            next((r for r in recipe_set.runs if r.machine == machine), None) if recipe_set else None
+        )
+        if recipe_set is None or run is None:
+            return written("echo nospoon: no recipe has this machine", *LEAVE)
+        if recipe_set.state is SetState.STARTING:
+            return ""
+        distro = distro_of(known.lab, run)
+        if run.stage not in (Stage.BOOTING, Stage.INSTALLING) or distro is None:
+            return written("echo nospoon: boot the disk", *LEAVE)
+        words = cmdline(distro, run, base=base)
+        kernel = Kernel(distro.name, distro.kernel, (distro.initrd,), words)
+        return written(*load(kernel), *LEAVE)
+
+    def _of(self, secret: str) -> tuple[RecipeSet, int, KnownLab] | None:
+        place = self.board.secrets.get(secret)
+        if place is None:
+            return None
+        set_id, number = place
+        recipe_set = self.board.scheduler.sets.get(set_id)
+        if recipe_set is None or recipe_set.state is not SetState.RUNNING:
+            return None
+        run: Run = recipe_set.runs[number]
+        if run.over:
+            return None
+        return recipe_set, number, self.board.known[recipe_set.lab]

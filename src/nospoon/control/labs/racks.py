@@ -1,0 +1,204 @@
+"""Carrying out what the scheduler of labs decides: machines of a set are made, started, removed.
+
+The dynamic machines of a set are the nodes of a cluster of its lab's owner, so the engine journals,
+tags and removes them; what a daemon that was killed had begun is begun again, and converges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+import structlog
+
+from nospoon.clusterfile.document import Document
+from nospoon.control.labs.access import KnownLab
+from nospoon.control.operations.operations import Operations
+from nospoon.control.operations.work import Removal
+from nospoon.control.request import Request
+from nospoon.errors import (
+    Conflict,
+    Forbidden,
+    NospoonError,
+    NotFound,
+    PlanRefused,
+    SpecError,
+    UsageError,
+)
+from nospoon.lab.provision import cluster_name, cluster_of
+from nospoon.lab.work import RecipeSet
+from nospoon.model.lab import Registered
+from nospoon.model.machine import PowerCommand
+from nospoon.runtime.workers import Workers
+from nospoon.store import clusters as stored
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+from nospoon.store.operations import OperationRow, OperationState
+
+log = structlog.get_logger()
+AT_ONCE = 8
+"""Clusters that are made or removed at a time: each takes a part of the planner's threads."""
+AGAIN = 10.0
+"""Seconds until a removal that failed is begun again."""
+BUSY = 1.0
+"""Seconds until a cluster that another operation changes is asked for again."""
+LASTING = (SpecError, PlanRefused, Forbidden, UsageError)
+"""Errors that the next attempt meets again."""
+
+
+class Clusters(Protocol):
+    """The use cases of clusters."""
+
+    async def up(self, request: Request) -> tuple[Any, OperationRow | None]: ...
+    async def down(self, uid: int, name: str, how: Removal) -> OperationRow: ...
+
+
+class Machines(Protocol):
+    """BMCs of registered machines."""
+
+    async def start(self, machine: Registered, *, installs: bool) -> None: ...
+    async def stop(self, machine: Registered) -> None: ...
+
+
+Power = Callable[[int, str, PowerCommand], Awaitable[Mapping[str, Any]]]
+
+
+class NotMade(Exception):
+    """Why machines of a set were not made; `again`: they may be the next time."""
+
+    def __init__(self, why: str, *, again: bool) -> None:
+        super().__init__(why)
+        self.why, self.again = why, again
+
+
+@dataclass(slots=True)
+class Racks:
+    """All parts are handed in by the composition root."""
+
+    clusters: Callable[[], Clusters]
+    power: Power
+    operations: Operations
+    machines: Machines
+    database: Database
+    cipher: Cipher
+    workers: Workers
+    _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def build(self, found: RecipeSet, known: KnownLab) -> None:
+        """All machines of a set are made, and then started together. Raises `NotMade`."""
+        try:
+            async with self._places:
+                if any(run.size is not None for run in found.runs):
+                    await self._up(found, known)
+            await self._start(found, known)
+        except LASTING as error:
+            raise NotMade(str(error), again=False) from error
+        except NospoonError as error:
+            raise NotMade(str(error), again=True) from error
+
+    async def remove(self, found: RecipeSet, known: KnownLab) -> str:
+        """Nothing is left of it afterwards. Returns why something is, "" for nothing."""
+        why = await self._stop(found, known)
+        if not any(run.size is not None for run in found.runs):
+            return why
+        async with self._places:
+            try:
+                await self._require_own(found, known)
+                ended = await self._down(known.uid, cluster_name(known.lab.name, found.id))
+            except NospoonError as error:
+                return str(error)
+        return ended or why
+
+    async def _up(self, found: RecipeSet, known: KnownLab) -> None:
+        row = await self.database.read(stored.find, uid=known.uid, name=known.cluster)
+        if row is None:
+            raise NotFound(f"cluster {known.cluster} of lab {known.lab.name} is gone")
+        await self._require_own(found, known)
+        text = self.cipher.decrypt(row.text.encode())
+        made = await self.workers.run(known.uid, _text_of, found, known, text)
+        request = Request(
+            uid=known.uid,
+            file=file_of(found, known),
+            text=made,
+            uploads=row.uploads,
+        )
+        operation = await self._begun(request)
+        if operation is not None:
+            state, message = await self._ended(operation.id)
+            if state != OperationState.DONE:
+                raise NotMade(message, again=True)
+
+    async def _require_own(self, found: RecipeSet, known: KnownLab) -> None:
+        """Raises `NotMade` where its owner has made a cluster of that name."""
+        name = cluster_name(known.lab.name, found.id)
+        row = await self.database.read(stored.find, uid=known.uid, name=name)
+        if row is not None and row.file != file_of(found, known):
+            raise PlanRefused([f"there is a cluster {name} that is not of this lab"])
+
+    async def _begun(self, request: Request) -> OperationRow | None:
+        """Begins as soon as no other operation of a daemon that ended is in its way."""
+        for _ in range(60):
+            try:
+                _, operation = await self.clusters().up(request)
+            except Conflict as error:
+                busy = str(error)
+                await asyncio.sleep(BUSY)
+            else:
+                return operation
+        raise NotMade(busy, again=True)
+
+    async def _ended(self, operation: UUID) -> tuple[str, str]:
+        state, message = "", ""
+        async for events in self.operations.follow(operation):
+            for event in events:
+                if "state" in event:
+                    state, message = str(event["state"]), str(event["message"])
+        return state, message
+
+    async def _down(self, uid: int, name: str) -> str:
+        try:
+            operation = await self.clusters().down(uid, name, Removal(force=True))
+        except Conflict as error:
+            return str(error)
+        state, message = await self._ended(operation.id)
+        return "" if state == OperationState.DONE else message
+
+    async def _start(self, found: RecipeSet, known: KnownLab) -> None:
+        cluster = cluster_name(known.lab.name, found.id)
+        registered = {each.name: each for each in known.lab.machines}
+        for run in found.runs:
+            if run.size is not None:
+                await self.power(known.uid, f"{cluster}/{run.node}", PowerCommand.ON)
+            elif run.machine in registered:
+                installs = bool(run.asked.distro or run.asked.kickstart)
+                await self.machines.start(registered[run.machine], installs=installs)
+            else:
+                raise NotMade(f"machine {run.machine} is not registered any more", again=True)
+
+    async def _stop(self, found: RecipeSet, known: KnownLab) -> str:
+        """A BMC that does not answer does not keep the set from ending: its machine shows it."""
+        registered = {each.name: each for each in known.lab.machines}
+        why = ""
+        for run in found.runs:
+            if run.machine in registered:
+                try:
+                    await self.machines.stop(registered[run.machine])
+                except NospoonError as error:
+                    log.warning("a machine is not off", machine=run.machine, why=str(error))
+        return why
+
+
+def _text_of(found: RecipeSet, known: KnownLab, text: str) -> str:
+    """JSON, which is YAML."""
+    file = Document(text, known.cluster).value
+    assert isinstance(file, dict), "it was read before"
+    return json.dumps(cluster_of(found, known.lab, file))
+
+
+def file_of(found: RecipeSet, known: KnownLab) -> str:
+    """What the cluster of a set has for its file: a user's own cluster has another."""
+    return f"recipe set {found.id} of lab {known.lab.name}"

@@ -1,0 +1,148 @@
+"""Requests: text of a scheduler -> recipe sets with what each recipe may have in each lab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nospoon.clusterfile.requests import read_asked
+from nospoon.control.labs.access import KnownLab
+from nospoon.lab.asked import AskedSet, distro_of
+from nospoon.lab.filter import Offer, Reason, Verdict
+from nospoon.lab.match import mismatches
+from nospoon.lab.recipe import Recipe, verdict
+from nospoon.lab.scheduler import fits_ever
+from nospoon.lab.work import Options, Run, Size
+from nospoon.model.host_facts import SizeOffered
+from nospoon.model.lab import Lab
+
+MOST_REASONS = 20
+"""Reasons that an answer lists for one recipe of one lab."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one recipe may have in one lab. `distro`: what installs it there."""
+
+    lab: KnownLab
+    verdict: Verdict
+    options: Options
+    reasons: tuple[Reason, ...]
+    distro: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A recipe set. `answers`: of each recipe, a lab each. `labs`: keys of those where the whole of
+    it may have machines at once, and `runs` for them; `why` there is none.
+    """
+
+    asked: AskedSet
+    answers: tuple[tuple[Answer, ...], ...]
+    labs: tuple[str, ...]
+    runs: tuple[Run, ...]
+    why: str = ""
+
+
+def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:
+    """Every set of a request. Raises `SpecError`. Run it in a thread: a request may be long."""
+    return [_judged(asked, labs) for asked in read_asked(data, file=file)]
+
+
+def _judged(asked: AskedSet, labs: Sequence[KnownLab]) -> Judged:
+    answers = tuple(tuple(_answer(each, known) for known in labs) for each in asked.recipes)
+    fitting = [
+        number
+        for number, known in enumerate(labs)
+        if all(not of_recipe[number].options.none for of_recipe in answers)
+        and fits_ever(known.lab, [of_recipe[number].options for of_recipe in answers])
+    ]
+    runs = []
+    for each, of_recipe in zip(asked.asked, answers, strict=True):
+        options = {labs[n].key: of_recipe[n].options for n in fitting}
+        distro = of_recipe[fitting[0]].distro if fitting else ""
+        runs.append(Run(replace(each, distro=distro), options))
+    keys = tuple(labs[number].key for number in fitting)
+    return Judged(asked, answers, keys, tuple(runs), "" if keys else _why(labs, answers))
+
+
+def _why(labs: Sequence[KnownLab], answers: Sequence[Sequence[Answer]]) -> str:
+    if not labs:
+        return "there is no lab that you may use"
+    possible = [
+        known.shown
+        for number, known in enumerate(labs)
+        if all(not each[number].options.none for each in answers)
+    ]
+    if possible:
+        return f"lab {possible[0]} has too few machines for all of its recipes at once"
+    return "no lab has a machine for each of its recipes"
+
+
+def _answer(recipe: Recipe, known: KnownLab) -> Answer:
+    lab = known.lab
+    distro, no_distro = distro_of(recipe.at, lab.distros)
+    if not lab.dynamic:
+        found = Verdict.none(recipe.requires, "this lab makes no dynamic machines")
+    else:
+        found = verdict(recipe, offer_of(lab))
+    machines, reasons = _registered(recipe, lab)
+    if no_distro:
+        reason = Reason(recipe.at, no_distro)
+        return Answer(known, found, Options(), (reason,))
+    by_name = {each.name: each for each in lab.flavors}
+    sizes = tuple(
+        Size(each.name, by_name[each.name].cpus, by_name[each.name].memory)
+        for each in found.flavors
+    )
+    why = () if sizes or machines else (*found.reasons, *reasons)[:MOST_REASONS]
+    return Answer(known, found, Options(sizes, machines), why, distro)
+
+
+def _registered(recipe: Recipe, lab: Lab) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
+    names, reasons = [], list[Reason]()
+    for each in lab.machines:
+        wrong = mismatches(recipe.requires, each, lab.name)
+        if not wrong:
+            names.append(each.name)
+        else:
+            first = wrong[0]
+            reasons.append(Reason(first.at, f"machine {each.name}: {first.why}"))
+    return tuple(names), tuple(reasons)
+
+
+def offer_of(lab: Lab) -> Offer:
+    """What a lab offers to filters."""
+    flavors = (
+        SizeOffered(each.name, each.name, each.cpus, each.memory, each.disk) for each in lab.flavors
+    )
+    return Offer(lab.name, tuple(flavors), lab.disks, lab.minimum_disk)
+
+
+def verdicts_json(found: Sequence[Judged]) -> list[dict[str, Any]]:
+    """A row for each recipe and lab."""
+    return list(_rows(found))
+
+
+def _rows(found: Sequence[Judged]) -> Iterator[dict[str, Any]]:
+    for judged in found:
+        for recipe, answers in zip(judged.asked.recipes, judged.answers, strict=True):
+            for each in answers:
+                chosen = each.options.sizes[0].flavor if each.options.sizes else ""
+                yield {
+                    "recipe": recipe.at.path,
+                    "line": recipe.at.line,
+                    "lab": each.lab.shown,
+                    "answer": str(each.verdict.answer),
+                    "chosen": chosen,
+                    "flavors": [size.flavor for size in each.options.sizes],
+                    "machines": list(each.options.machines),
+                    "distro": each.distro,
+                    "reasons": [
+                        {"line": why.at.line, "column": why.at.column, "path": why.at.path,
+                         "why": why.why}
+                        for why in each.reasons
+                    ],
+                    "starts": each.lab.key in judged.labs,
+                }  # fmt: skip

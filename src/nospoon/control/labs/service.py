@@ -1,0 +1,266 @@
+"""Use cases of labs, for one caller at a time: each sees what is of them, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nospoon.control.labs import views
+from nospoon.control.labs.access import KnownLab, People, Person, find, require_operator
+from nospoon.control.labs.board import Board
+from nospoon.control.labs.requests import Judged, judge, verdicts_json
+from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
+from nospoon.lab.provision import cluster_name
+from nospoon.lab.work import RecipeSet, SetState
+from nospoon.runtime.clock import Clock
+from nospoon.runtime.workers import Workers
+
+MOST_LISTED = 1000
+MOST_SECONDS = 99 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a client submits. `owner`: who gets the machines, "" for the caller. `lab`: "" for any
+    that fits. `key`: a second submission under it is the first. `file`: its name, for messages.
+    """
+
+    data: bytes
+    file: str = "request"
+    lab: str = ""
+    owner: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Labs:
+    """All parts are handed in by the composition root."""
+
+    board: Board
+    people: People
+    workers: Workers
+    clock: Clock
+
+    async def rows(self, uid: int) -> list[dict[str, Any]]:
+        """A row a lab that the caller may use."""
+        person = await self.people.of(uid)
+        seen = [each for each in self.board.known.values() if person.may_use(each)]
+        return [views.lab_row(self.board, each) for each in sorted(seen, key=lambda k: k.shown)]
+
+    async def show(self, uid: int, name: str) -> dict[str, Any]:
+        """All of one lab but passwords, with its machines and what waits for it."""
+        known, _ = await self._lab(uid, name)
+        return views.lab_details(self.board, known)
+
+    async def drain(self, uid: int, name: str, *, drained: bool) -> dict[str, Any]:
+        """Start nothing there any more; what is leased stays."""
+        known, person = await self._lab(uid, name)
+        require_operator(person, known)
+        await self.board.drain(known, drained=drained)
+        return views.lab_row(self.board, known)
+
+    async def set_machine(
+        self, uid: int, lab: str, machine: str, *, broken: str | None, reserved: str | None
+    ) -> dict[str, Any]:
+        """What only people know of a registered machine; None: unchanged, "": not any more."""
+        known, person = await self._lab(uid, lab)
+        if machine not in {each.name for each in known.lab.machines}:
+            raise NotFound(f"lab {known.shown} has no machine {machine!r}")
+        state = self.board.scheduler.state_of(known.key, machine)
+        if broken is not None:
+            require_operator(person, known)
+        if reserved is not None:
+            self._require_free(known, machine, person, reserved, state.reserved)
+        scheduler = self.board.scheduler
+        if broken is not None:
+            scheduler.set_broken(known.key, machine, broken)
+        if reserved is not None:
+            scheduler.reserve(known.key, machine, reserved)
+        await self.board.do(lambda: scheduler.decide(self.clock()))
+        return views.machine_row(self.board, known, machine)
+
+    def _require_free(
+        self, known: KnownLab, machine: str, person: Person, wanted: str, before: str
+    ) -> None:
+        if before and before != person.name:
+            require_operator(person, known)
+        if wanted and wanted != person.name:
+            require_operator(person, known)
+        holder = self.board.scheduler.holder(known.key, machine)
+        if wanted and holder:
+            raise UsageError(f"recipe set {holder} has machine {machine}")
+
+    async def check(self, uid: int, submission: Submission) -> list[dict[str, Any]]:
+        """A dry run: a row for each recipe and lab."""
+        judged, _ = await self._judged(uid, submission)
+        return verdicts_json(judged)
+
+    async def submit(self, uid: int, submission: Submission) -> list[dict[str, Any]]:
+        """Its sets wait from now on. Raises `PlanRefused` with why a set can never start."""
+        judged, person = await self._judged(uid, submission)
+        owner = submission.owner or person.name or str(uid)
+        if owner != (person.name or str(uid)):
+            for key in {key for each in judged for key in each.labs}:
+                require_operator(person, self.board.known[key])
+        reasons = [reason for each in judged for reason in _reasons(submission.file, each)]
+        if reasons:
+            raise PlanRefused(reasons)
+        sets = [
+            RecipeSet(
+                id="", number=0, uid=uid, owner=owner, runs=each.runs, labs=each.labs,
+                priority=each.asked.priority, whiteboard=each.asked.whiteboard,
+            )
+            for each in judged
+        ]  # fmt: skip
+        made = await self.board.submit(sets, submission.key)
+        return [await self._details(each.id) for each in made]
+
+    async def requests(self, uid: int, *, everyone: bool = False) -> list[dict[str, Any]]:
+        """The caller's sets, newest last; of those who operate a lab, all of it with `everyone`."""
+        person = await self.people.of(uid)
+        rows = await self.board.rows(MOST_LISTED)
+        order = {each.id: n for n, each in enumerate(self.board.scheduler.queued(), 1)}
+        return [
+            views.set_row(self.board, found, request, order.get(found.id))
+            for found, request in rows
+            if self._may_see(person, found) and (everyone or found.uid == uid)
+        ]
+
+    async def request(self, uid: int, set_id: str) -> dict[str, Any]:
+        """All of one set: its recipes, leases and history."""
+        await self._own(uid, set_id)
+        return await self._details(set_id)
+
+    async def follow(self, uid: int, set_id: str, after: int) -> AsyncIterator[dict[str, Any]]:
+        """Its events, until it has ended."""
+        await self._own(uid, set_id)
+        return self._follow(set_id, after)
+
+    async def _follow(self, set_id: str, after: int) -> AsyncIterator[dict[str, Any]]:
+        async for number, event in self.board.follow(set_id, after):
+            yield {"seq": number, **views.event_row(event)}
+        known = await self.board.find(set_id)
+        if known is not None:
+            yield {"state": known[0].state, "result": known[0].result, "message": known[0].why}
+
+    async def cancel(self, uid: int, set_id: str) -> dict[str, Any]:
+        """What it has is removed."""
+        await self._own(uid, set_id)
+        scheduler, now = self.board.scheduler, self.clock()
+        await self.board.do(lambda: scheduler.cancel(set_id, "cancelled", now))
+        return await self._details(set_id)
+
+    async def release(self, uid: int, set_id: str, recipe: int | None) -> dict[str, Any]:
+        """A lease is over, or all of a set."""
+        found = await self._own(uid, set_id)
+        _require_recipe(found, recipe)
+        scheduler, now = self.board.scheduler, self.clock()
+        await self.board.do(lambda: scheduler.release(set_id, recipe, now))
+        return await self._details(set_id)
+
+    async def extend(
+        self, uid: int, set_id: str, recipe: int | None, seconds: float, *, add: bool
+    ) -> dict[str, Any]:
+        """Leases end so many seconds from now, or later by them."""
+        found = await self._own(uid, set_id)
+        _require_recipe(found, recipe)
+        if found.state in (SetState.ENDING, SetState.ENDED):
+            raise UsageError(f"recipe set {set_id} has ended: {found.result}")
+        now = self.clock()
+        latest = max((run.expires for run in found.runs), default=0.0) if add else now
+        if seconds < 0 or max(latest, now) + seconds > now + MOST_SECONDS:
+            raise UsageError(f"a lease ends within {MOST_SECONDS / 86400:.0f} days from now")
+        scheduler = self.board.scheduler
+        await self.board.do(lambda: scheduler.extend(set_id, seconds, now, add=add, recipe=recipe))
+        return await self._details(set_id)
+
+    async def node_of(self, uid: int, set_id: str, recipe: int) -> tuple[int, str]:
+        """(uid of its owner, CLUSTER/NODE) of a recipe's dynamic machine, also of one that is gone.
+        Raises `NotFound` for a recipe without one.
+        """
+        found = await self._own(uid, set_id)
+        _require_recipe(found, recipe)
+        run, known = found.runs[recipe], self.board.known.get(found.lab)
+        if not run.node or known is None:
+            raise NotFound(f"recipe {set_id}.{recipe} has no dynamic machine")
+        return known.uid, f"{cluster_name(known.lab.name, set_id)}/{run.node}"
+
+    def passwords(self, uid: int) -> Sequence[str]:
+        """Of BMCs of registered machines in the caller's labs: no bundle shows them."""
+        own = (each.lab for each in self.board.known.values() if each.uid == uid)
+        return [machine.password for lab in own for machine in lab.machines if machine.password]
+
+    async def lease(self, uid: int, set_id: str, recipe: int) -> dict[str, Any]:
+        """One of its leases."""
+        found = await self._own(uid, set_id)
+        _require_recipe(found, recipe)
+        return views.lease_row(found, recipe)
+
+    async def metrics(self, uid: int) -> str:
+        """For Prometheus (exposition format 0.0.4). They name labs of all: for administrators."""
+        if not (await self.people.of(uid)).admin:
+            raise Forbidden("metrics are for administrators of the daemon")
+        return views.metrics(self.board)
+
+    async def _details(self, set_id: str) -> dict[str, Any]:
+        known = await self.board.find(set_id)
+        assert known is not None, "it was found just now"
+        found, request, history = known
+        queue = [each.id for each in self.board.scheduler.queued()]
+        place = queue.index(set_id) + 1 if set_id in queue else None
+        return views.set_details(self.board, found, request, place, history)
+
+    async def _own(self, uid: int, set_id: str) -> RecipeSet:
+        person = await self.people.of(uid)
+        known = await self.board.find(set_id)
+        if known is None or not self._may_see(person, known[0]):
+            raise NotFound(f"no recipe set {set_id!r}")
+        return known[0]
+
+    def _may_see(self, person: Person, found: RecipeSet) -> bool:
+        if found.uid == person.uid or person.admin:
+            return True
+        keys = (found.lab,) if found.lab else found.labs
+        labs = [self.board.known[key] for key in keys if key in self.board.known]
+        return any(person.may_operate(each) for each in labs)
+
+    async def _lab(self, uid: int, name: str) -> tuple[KnownLab, Person]:
+        person = await self.people.of(uid)
+        return find(list(self.board.known.values()), person, name), person
+
+    async def _judged(self, uid: int, submission: Submission) -> tuple[Sequence[Judged], Person]:
+        person = await self.people.of(uid)
+        if submission.lab:
+            labs = [find(list(self.board.known.values()), person, submission.lab)]
+        else:
+            labs = [each for each in self.board.known.values() if person.may_use(each)]
+        if not labs:
+            raise Forbidden(
+                "there is no lab that you may use",
+                hint="Bring up a file with `labs:`, or be one of the `users` of a lab.",
+            )
+        labs.sort(key=lambda each: (each.uid != uid, each.shown))
+        found = await self.workers.run(
+            uid, lambda: judge(submission.data, labs, file=submission.file)
+        )
+        return found, person
+
+
+def _reasons(file: str, judged: Judged) -> list[str]:
+    if judged.labs:
+        return []
+    reasons = [f"{file}:{judged.asked.line}: {judged.asked.path}: {judged.why}"]
+    for answers in judged.answers:
+        for each in answers:
+            reasons += [
+                f"{file}:{why.at.line}:{why.at.column}: {why.at.path}: lab {each.lab.shown}: "
+                f"{why.why}"
+                for why in each.reasons
+            ]
+    return reasons
+
+
+def _require_recipe(found: RecipeSet, recipe: int | None) -> None:
+    if recipe is not None and not 0 <= recipe < len(found.runs):
+        raise NotFound(f"recipe set {found.id} has no recipe {recipe}: it has {len(found.runs)}")

@@ -1,0 +1,194 @@
+"""Labs, sets and leases as rows for clients, without passwords and secrets; times in RFC 3339."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from nospoon.control.labs.access import KnownLab
+from nospoon.control.labs.board import BUCKETS, Board, Histogram
+from nospoon.lab.assign import ENDLESS
+from nospoon.lab.work import HOLDING, RecipeSet, SetState
+from nospoon.model.lab import GIB
+
+MIB = 1 << 20
+
+
+def lab_row(board: Board, known: KnownLab) -> dict[str, Any]:
+    lab, key = known.lab, known.key
+    out = board.out(key)
+    queued = [each for each in board.scheduler.queued() if key in each.labs]
+    return {
+        "lab": known.shown,
+        "host": lab.host if lab.dynamic else "",
+        "state": "drained" if key in board.scheduler.drained else "open",
+        "dynamic": sum(run.size is not None for each in out for run in each.runs),
+        "limit": lab.limits.machines,
+        "registered": len(lab.machines),
+        "loaned": sum(bool(run.machine) for each in out for run in each.runs),
+        "broken": sum(bool(board.scheduler.state_of(key, m.name).broken) for m in lab.machines),
+        "queued": len(queued),
+    }
+
+
+def lab_details(board: Board, known: KnownLab) -> dict[str, Any]:
+    lab, free = known.lab, board.scheduler.free(known.key)
+    return {
+        **lab_row(board, known),
+        "flavors": [
+            {
+                "name": each.name, "cpus": each.cpus, "memory_mib": each.memory // MIB,
+                "disk_gib": each.disk // GIB,
+            }
+            for each in lab.flavors
+        ],
+        "disks": str(lab.disks),
+        "prefer": str(lab.prefer),
+        "lease_seconds": lab.lease,
+        "limits": {
+            "machines": lab.limits.machines, "cpus": lab.limits.cpus,
+            "memory_mib": lab.limits.memory // MIB, "per_owner": lab.limits.per_owner,
+        },
+        "free": {
+            "machines": _free(free.machines), "cpus": _free(free.cpus),
+            "memory_mib": None if free.memory > ENDLESS // 2 else free.memory // MIB,
+        },
+        "distros": [each.name for each in lab.distros],
+        "users": list(lab.users),
+        "operators": list(lab.operators),
+        "machines": [machine_row(board, known, each.name) for each in lab.machines],
+    }  # fmt: skip
+
+
+def _free(amount: int) -> int | None:
+    """None: no limit."""
+    return None if amount > ENDLESS // 2 else amount
+
+
+def machine_row(board: Board, known: KnownLab, name: str) -> dict[str, Any]:
+    state = board.scheduler.state_of(known.key, name)
+    holder = board.scheduler.holder(known.key, name)
+    machine = next(each for each in known.lab.machines if each.name == name)
+    shown = "loaned" if holder else "broken" if state.broken else ""
+    return {
+        "machine": name,
+        "state": shown or ("reserved" if state.reserved else "idle"),
+        "set": holder,
+        "reserved": state.reserved,
+        "broken": state.broken,
+        "failures": state.failures,
+        "arch": machine.arch,
+        "cpus": machine.cpus,
+        "memory_mib": machine.memory,
+        "bmc": f"{machine.protocol} {machine.address}:{machine.port}",
+    }
+
+
+def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> dict[str, Any]:
+    known = board.known.get(found.lab)
+    return {
+        "request": request,
+        "set": found.id,
+        "owner": found.owner,
+        "state": str(found.state),
+        "lab": known.shown if known is not None else "",
+        "recipes": len(found.runs),
+        "priority": found.priority,
+        "position": place,
+        "reason": _reason(board, found),
+        "result": found.result,
+        "submitted": _time(found.submitted),
+        "expires": _time(max((run.expires for run in found.runs if not run.over), default=0)),
+        "whiteboard": found.whiteboard,
+    }
+
+
+def _reason(board: Board, found: RecipeSet) -> str:
+    if found.state is SetState.QUEUED and found.id in board.scheduler.sets:
+        return board.scheduler.reason(found.id) or found.why
+    return found.why
+
+
+def set_details(
+    board: Board, found: RecipeSet, request: int, place: int | None, history: Sequence[Any]
+) -> dict[str, Any]:
+    return {
+        **set_row(board, found, request, place),
+        "attempts": found.attempts,
+        "leases": [lease_row(found, number) for number in range(len(found.runs))],
+        "history": [event_row(each) for each in history],
+    }
+
+
+def lease_row(found: RecipeSet, number: int) -> dict[str, Any]:
+    run = found.runs[number]
+    return {
+        "lease": f"{found.id}.{number}",
+        "recipe": run.asked.path,
+        "role": run.asked.role,
+        "stage": str(run.stage),
+        "flavor": run.size.flavor if run.size is not None else "",
+        "machine": run.machine,
+        "node": run.node,
+        "distro": run.asked.distro,
+        "since": _time(run.since),
+        "expires": _time(run.expires) if found.state in HOLDING and not run.over else None,
+        "panic": run.panic,
+        "why": run.why,
+    }
+
+
+def event_row(event: Sequence[Any]) -> dict[str, Any]:
+    at, recipe, name, message = event
+    return {
+        "at": _time(at),
+        "recipe": recipe if recipe >= 0 else None,
+        "event": name,
+        "message": message,
+    }
+
+
+def _time(unix: float) -> str | None:
+    return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds") if unix else None
+
+
+def metrics(board: Board) -> str:
+    """Prometheus's text format: https://prometheus.io/docs/instrumenting/exposition_formats/"""
+    return "".join(f"{line}\n" for line in _metrics(board))
+
+
+def _metrics(board: Board) -> Iterator[str]:
+    yield "# TYPE nospoon_lab_sets gauge"
+    for state in SetState:
+        if state is not SetState.ENDED:
+            amount = sum(each.state is state for each in board.scheduler.sets.values())
+            yield f'nospoon_lab_sets{{state="{state}"}} {amount}'
+    yield "# TYPE nospoon_lab_machines gauge"
+    for known in board.known.values():
+        row = lab_row(board, known)
+        name = _label(known.shown)
+        yield f'nospoon_lab_machines{{lab="{name}",kind="dynamic"}} {row["dynamic"]}'
+        yield f'nospoon_lab_machines{{lab="{name}",kind="registered"}} {row["loaned"]}'
+    yield "# TYPE nospoon_lab_sets_ended counter"
+    for (lab, result), amount in sorted(board.measured.ended.items()):
+        yield f'nospoon_lab_sets_ended{{lab="{_label(lab)}",result="{result}"}} {amount}'
+    yield "# TYPE nospoon_lab_failures counter"
+    for (lab, cause), amount in sorted(board.measured.failures.items()):
+        yield f'nospoon_lab_failures{{lab="{_label(lab)}",cause="{cause}"}} {amount}'
+    yield from _histogram("nospoon_lab_queue_seconds", board.measured.queue)
+    yield from _histogram("nospoon_lab_build_seconds", board.measured.build)
+
+
+def _histogram(name: str, found: Histogram) -> Iterator[str]:
+    yield f"# TYPE {name} histogram"
+    below = 0
+    for bound, amount in zip((*map(str, BUCKETS), "+Inf"), found.counts, strict=True):
+        below += amount
+        yield f'{name}_bucket{{le="{bound}"}} {below}'
+    yield f"{name}_sum {found.total:.3f}"
+    yield f"{name}_count {below}"
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,86 @@
+"""What a machine's console says of itself: a kernel's panic, an installer that failed.
+
+Patterns as Beaker's watchdog has them (its LabController's default.conf and
+install-failure-patterns); the lab's file may give others. The text is bounded: a guest may say
+anything, without a line end and for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+PANIC = (
+    r"Kernel panic",
+    r"Oops[\s:\[]",
+    r"general protection fault(?! ip:)",
+    r"general protection handler: wrong gs",
+    r"\(XEN\) Panic",
+    r"kernel BUG at .+:[0-9]+!",
+)
+INSTALL_FAILED = (
+    r"Press 'OK' to reboot your system\.",
+    r"You do not have enough RAM to install",
+    r"Not enough disk space to proceed with the installation",
+    r"No usable disks were found",
+    r"Installation failed",
+    r"The installation cannot continue",
+    r"The following error was found while parsing the kickstart",
+    r"Pane is dead",
+    r"Bad archive mirror",
+    r"Error while installing (GRUB|LILO|Yaboot)",
+    r"dracut-initqueue.*: Warning: anaconda: failed to fetch kickstart",
+)
+MOST_LINE = 4096
+"""Characters of a line that are looked at: a longer one is cut into pieces of that."""
+OVERLAP = 128
+"""Characters of the piece before that are looked at again, so that a cut hides nothing."""
+SHOWN = 200
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x09\x0b-\x1f\x7f]")
+
+
+class Sign(StrEnum):
+    PANIC = "panic"
+    INSTALL_FAILED = "install failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    sign: Sign
+    line: str
+
+
+class Detector:
+    """Reads a console as it grows; findings once each. `panic`: other patterns than `PANIC`."""
+
+    def __init__(self, panic: Sequence[str] = ()) -> None:
+        self._patterns = {
+            Sign.PANIC: re.compile("|".join(panic or PANIC)),
+            Sign.INSTALL_FAILED: re.compile("|".join(INSTALL_FAILED)),
+        }
+        self._rest = ""
+        self._found = set[Sign]()
+
+    def feed(self, data: bytes) -> Iterator[Finding]:
+        """What is new in these bytes, which may end in the middle of a line."""
+        text = self._rest + data.decode("utf-8", "replace")
+        *lines, self._rest = text.split("\n")
+        for line in lines:
+            yield from self._look(line)
+        while len(self._rest) > MOST_LINE:
+            piece, self._rest = self._rest[:MOST_LINE], self._rest[MOST_LINE - OVERLAP :]
+            yield from self._look(piece)
+
+    def idle(self) -> Iterator[Finding]:
+        """Nothing came for a while: a last line that has no end is looked at as it is."""
+        yield from self._look(self._rest)
+
+    def _look(self, line: str) -> Iterator[Finding]:
+        for start in range(0, max(len(line), 1), MOST_LINE - OVERLAP):
+            plain = _ESCAPES.sub("", line[start : start + MOST_LINE])
+            for sign, pattern in self._patterns.items():
+                if sign not in self._found and pattern.search(plain):
+                    self._found.add(sign)
+                    yield Finding(sign, plain.strip()[:SHOWN])

@@ -1,0 +1,99 @@
+"""What installs a machine: the kernel's command line, its kickstart, and the cluster of a set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nospoon.lab.work import RecipeSet, Run
+from nospoon.model.boot import BOOT_URL
+from nospoon.model.lab import Distro, Lab
+
+KICKSTART_OPTION = "inst.ks="
+"""Anaconda's; a distribution whose installer is another one names `{{kickstart}}` in its cmdline
+(Debian's: `auto=true priority=critical url={{kickstart}}`)."""
+CONSOLE: Mapping[str, str] = {
+    "x86_64": "console=tty0 console=ttyS0,115200n8",
+    "aarch64": "console=tty0 console=ttyAMA0,115200n8",
+}
+"""Serial console by architecture (Linux, Documentation/admin-guide/serial-console.rst)."""
+EVENTS = ("install_start", "install_done", "install_fail")
+_PLACEHOLDER = re.compile(r"\{\{ *([a-z_]+) *\}\}")
+
+
+def urls(base: str, secret: str) -> dict[str, str]:
+    """Name -> URL of a machine's kickstart and callbacks below the boot server's URL."""
+    names = {"kickstart": "ks", **{each: each for each in EVENTS}}
+    return {name: f"{base}/lab/{secret}/{path}" for name, path in names.items()}
+
+
+def filled_in(text: str, values: Mapping[str, str]) -> str:
+    """With `{{name}}` replaced; others stay as they are, for they may be another tool's."""
+    return _PLACEHOLDER.sub(lambda m: values.get(m.group(1), m.group(0)), text)
+
+
+def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> str:
+    """Of a recipe: its own, else its distribution's, "" for neither."""
+    run = found.runs[number]
+    distro = distro_of(lab, run)
+    text = run.asked.kickstart or (distro.kickstart if distro is not None else "")
+    values = {
+        "tree": distro.tree if distro is not None else "",
+        "distro": distro.name if distro is not None else "",
+        "lab": lab.name,
+        "owner": found.owner,
+        "recipe": f"{found.id}.{number}",
+        "console": CONSOLE["x86_64"],
+        **urls(base, run.secret),
+    }
+    return filled_in(text, values)
+
+
+def cmdline(distro: Distro, run: Run, *, arch: str = "x86_64", base: str = BOOT_URL) -> str:
+    """Of the installer's kernel. `base` is filled in when the machine asks what to boot."""
+    known = urls(base, run.secret)
+    given = filled_in(distro.cmdline, known)
+    words = [CONSOLE[arch], given, filled_in(run.asked.cmdline, known)]
+    if "{{kickstart}}" not in distro.cmdline.replace(" ", ""):
+        words.append(f"{KICKSTART_OPTION}{known['kickstart']}")
+    return " ".join(filter(None, words))
+
+
+def distro_of(lab: Lab, run: Run) -> Distro | None:
+    return next((each for each in lab.distros if each.name == run.asked.distro), None)
+
+
+def cluster_name(lab: str, set_id: str) -> str:
+    """Of the cluster whose nodes are a set's dynamic machines; at most 63 characters."""
+    number = set_id.replace(".", "-")
+    return f"lab-{lab[: 58 - len(number)]}-{number}"
+
+
+def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str, Any]:
+    """The file of that cluster. `file`: the lab's, as YAML reads it."""
+    kept = ("throwaway", "hosts", "networks", "flavors", "bmc")
+    made: dict[str, Any] = {name: file[name] for name in kept if name in file}
+    made["cluster"] = cluster_name(lab.name, found.id)
+    profiles: dict[str, Any] = {}
+    nodes = []
+    for run in found.runs:
+        if run.size is None:
+            continue
+        node: dict[str, Any] = {"name": run.node, "flavor": run.size.flavor}
+        if lab.host:
+            node["host"] = lab.host
+        distro = distro_of(lab, run)
+        if distro is not None:
+            node["boot"] = run.node
+            profiles[run.node] = {
+                "kernel": distro.kernel,
+                "initrd": [distro.initrd],
+                "cmdline": cmdline(distro, run),
+            }
+        node["labels"] = {"nospoon/recipe": f"{found.id}.{found.runs.index(run)}"}
+        nodes.append(node)
+    if profiles:
+        made["boot"] = profiles
+    made["nodes"] = nodes
+    return made

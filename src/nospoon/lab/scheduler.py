@@ -1,0 +1,614 @@
+"""The scheduler of labs: recipe sets wait, get all of their machines at once, and give them back.
+
+A value machine with a clock from outside: each call takes what happened and returns what is to be
+done. A set starts as a whole, so two sets never hold half of each other's machines. Whoever waits
+longest in the fairest order has its machines kept for it, so no set waits for ever while leases
+end. Limits hold at every moment: what is being removed still counts.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from nospoon.lab.assign import Free, Grant, assign
+from nospoon.lab.work import (
+    HOLDING,
+    OVER,
+    Options,
+    RecipeSet,
+    Run,
+    SetState,
+    Size,
+    Stage,
+)
+from nospoon.model.lab import GIB, Lab
+
+LOOKAHEAD = 64
+"""Sets that cannot start, behind which others are looked at: what they need is kept for them."""
+ATTEMPTS = 3
+"""Starts of a set whose machines cannot be made."""
+BACKOFF = 15.0
+"""Seconds until the second start; doubled for the third."""
+LOOPS = 3
+"""Times that a machine may fetch what installs it: one that asks again did not boot its disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Make and start the machines of a set; then call `started` or `not_started`."""
+
+    set_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove its dynamic machines and stop its registered ones; then call `removed`."""
+
+    set_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """For those who follow a set. `recipe`: its number, -1 for the set as a whole."""
+
+    set_id: str
+    recipe: int
+    event: str
+    message: str = ""
+
+
+Effect = Build | Remove | Happened
+
+
+@dataclass(frozen=True, slots=True)
+class MachineState:
+    """Of a registered machine. `failures`: in a row. `broken`: why it is loaned to no one, "" for a
+    machine that is. `reserved`: the person who has it without a recipe.
+    """
+
+    failures: int = 0
+    broken: str = ""
+    reserved: str = ""
+
+
+class Scheduler:
+    """All labs and all sets that have not ended. `changed`: ids of sets, and (lab, machine), whose
+    state is to be stored before an effect is carried out.
+    """
+
+    def __init__(self) -> None:
+        self.labs: dict[str, Lab] = {}
+        self.sets: dict[str, RecipeSet] = {}
+        self.machines: dict[tuple[str, str], MachineState] = {}
+        self.drained: set[str] = set()
+        self.changed: set[str] = set()
+        self.changed_machines: set[tuple[str, str]] = set()
+        self._waiting: dict[str, list[tuple[int, int, str]]] = {}
+        self._free: dict[str, Free] = {}
+        self._busy: dict[str, dict[str, str]] = {}
+        self._owned: dict[str, Counter[str]] = {}
+        self._why: dict[str, str] = {}
+        self._deadlines: list[tuple[float, str]] = []
+
+    # what there is
+
+    def put_lab(self, key: str, lab: Lab) -> None:
+        """A new lab, or one whose file changed: what is leased stays."""
+        self.labs[key] = lab
+        self._busy.setdefault(key, {})
+        self._owned.setdefault(key, Counter())
+        self._free[key] = Free.of(lab.limits)
+        for each in self.sets.values():
+            if each.lab == key and each.state in HOLDING:
+                for run in each.runs:
+                    if run.size is not None:
+                        self._free[key] = self._free[key].without(run.size)
+
+    def drop_lab(self, key: str) -> None:
+        """It has no machines out, and sets that only it could serve wait for ever: none may."""
+        self.labs.pop(key, None)
+
+    def restore(self, sets: Iterable[RecipeSet]) -> list[Effect]:
+        """What was stored when a daemon ended: what was begun is carried out again."""
+        effects: list[Effect] = []
+        for each in sorted(sets, key=lambda each: each.number):
+            self.sets[each.id] = each
+            if each.state is SetState.QUEUED:
+                self._enqueue(each)
+            else:
+                self._take(each)
+                self._remember_deadlines(each)
+            if each.state is SetState.STARTING:
+                effects.append(Build(each.id))
+            elif each.state is SetState.ENDING:
+                effects.append(Remove(each.id))
+        return effects
+
+    @property
+    def deadline(self) -> float | None:
+        """When `expire` has something to do, at the earliest; Unix seconds."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def queued(self) -> list[RecipeSet]:
+        """In the order in which they would start, if all fitted."""
+        return list(self._in_order())
+
+    def reason(self, set_id: str) -> str:
+        """Why a set waits."""
+        found = self.sets[set_id]
+        if found.state is not SetState.QUEUED:
+            return ""
+        why = self._why.get(set_id, "others are before it")
+        return self._short(why) if why in self.labs else why
+
+    def holder(self, lab: str, machine: str) -> str:
+        """Id of the set that has a registered machine, "" for none."""
+        return self._busy.get(lab, {}).get(machine, "")
+
+    def free(self, lab: str) -> Free:
+        return self._free[lab]
+
+    # what happens
+
+    def submit(self, new: RecipeSet, now: float) -> list[Effect]:
+        """It waits from now on; `new.runs` have their options by lab."""
+        self._save(replace(new, submitted=now, state=SetState.QUEUED))
+        self._enqueue(self.sets[new.id])
+        return [Happened(new.id, -1, "queued"), *self.decide(now)]
+
+    def decide(self, now: float) -> list[Effect]:
+        """Start the sets for which there are machines."""
+        effects: list[Effect] = []
+        held = _Held(dict(self._free), {key: frozenset(self._idle(key)) for key in self.labs})
+        passed = 0
+        begun = []
+        for found in self._in_order():
+            if passed >= LOOKAHEAD or held.exhausted:
+                break
+            if found.not_before > now:
+                passed += 1
+                self._why[found.id] = found.why
+                continue
+            place = self._place(found, held)
+            if place is None:
+                passed += 1
+                continue
+            begun.append(found)
+            effects += self._start(found, *place, now, held)
+        for found in begun:
+            self._dequeue(found)
+        return effects
+
+    def started(self, set_id: str, now: float) -> list[Effect]:
+        """All machines of a set were made and started."""
+        found = self.sets.get(set_id)
+        if found is None or found.state is not SetState.STARTING:
+            return []
+        lab = self.labs[found.lab]
+        runs = tuple(self._booting(run, lab, now) for run in found.runs)
+        self._save(replace(found, state=SetState.RUNNING, runs=runs, why=""))
+        self._remember_deadlines(self.sets[set_id])
+        return [
+            Happened(set_id, -1, "started"),
+            *(Happened(set_id, n, str(run.stage)) for n, run in enumerate(runs)),
+        ]
+
+    def not_started(self, set_id: str, why: str, now: float, *, again: bool) -> list[Effect]:
+        """Its machines could not be made; `again`: they may be the next time."""
+        found = self.sets.get(set_id)
+        if found is None or found.state is not SetState.STARTING:
+            return []
+        requeue = again and found.attempts < ATTEMPTS
+        runs = found.runs
+        if not requeue:
+            runs = tuple(replace(run, stage=Stage.FAILED, why=why, since=now) for run in runs)
+        wait = BACKOFF * 2 ** (found.attempts - 1)
+        found = replace(found, runs=runs, why=why, requeue=requeue, not_before=now + wait)
+        return [Happened(set_id, -1, "not started", why), *self._end(found, "failed")]
+
+    def install_started(self, set_id: str, recipe: int, now: float) -> list[Effect]:
+        """The installer reported: a machine that does so again and again boots no disk."""
+        found, run = self._run(set_id, recipe)
+        if found is None or run is None or run.stage not in (Stage.BOOTING, Stage.INSTALLING):
+            return []
+        lab = self.labs[found.lab]
+        fetched = run.fetched + 1
+        if fetched > LOOPS:
+            why = f"the installer started {fetched} times: it does not boot from its disk"
+            return self._fail(found, recipe, why, now)
+        run = replace(run, fetched=fetched)
+        if run.stage is Stage.BOOTING:
+            expires = now + lab.timeouts.install
+            run = replace(run, stage=Stage.INSTALLING, since=now, expires=expires)
+        self._save(found.with_run(recipe, run))
+        self._remember_deadlines(self.sets[set_id])
+        return [Happened(set_id, recipe, "installing")] if fetched == 1 else []
+
+    def installed(self, set_id: str, recipe: int, now: float) -> list[Effect]:
+        """The installer is done: from now on the lease counts."""
+        found, run = self._run(set_id, recipe)
+        if found is None or run is None or run.stage not in (Stage.BOOTING, Stage.INSTALLING):
+            return []
+        run = self._ready(run, self.labs[found.lab], now)
+        if run.machine:
+            self._set_machine(found.lab, run.machine, failures=0)
+        self._save(found.with_run(recipe, run))
+        self._remember_deadlines(self.sets[set_id])
+        return [Happened(set_id, recipe, "ready")]
+
+    def install_failed(self, set_id: str, recipe: int, why: str, now: float) -> list[Effect]:
+        found, run = self._run(set_id, recipe)
+        if found is None or run is None or run.stage not in (Stage.BOOTING, Stage.INSTALLING):
+            return []
+        return self._fail(found, recipe, why, now)
+
+    def panicked(self, set_id: str, recipe: int, line: str, now: float) -> list[Effect]:
+        """The console shows a panic: one event for the first of them."""
+        found, run = self._run(set_id, recipe)
+        if found is None or run is None or run.over or run.panic:
+            return []
+        run = replace(run, panic=line)
+        if not run.asked.panic_ignored:
+            left = 0.0 if run.asked.ends_on_panic else self.labs[found.lab].timeouts.panic
+            run = replace(run, expires=min(run.expires or now + left, now + left))
+        self._save(found.with_run(recipe, run))
+        self._remember_deadlines(self.sets[set_id])
+        return [Happened(set_id, recipe, "panic", line), *self.expire(now)]
+
+    def extend(
+        self, set_id: str, seconds: float, now: float, *, add: bool, recipe: int | None = None
+    ) -> list[Effect]:
+        """Leases end so many seconds from now, or later by them (`add`); 0 ends them now."""
+        found = self.sets[set_id]
+        runs = []
+        for number, run in enumerate(found.runs):
+            if (recipe is not None and number != recipe) or run.over:
+                runs.append(run)
+                continue
+            if found.state is SetState.QUEUED:
+                asked = replace(run.asked, seconds=seconds + (run.asked.seconds if add else 0))
+                runs.append(replace(run, asked=asked))
+                continue
+            runs.append(replace(run, expires=(run.expires if add else now) + seconds))
+        self._save(replace(found, runs=tuple(runs)))
+        self._remember_deadlines(self.sets[set_id])
+        return [Happened(set_id, -1 if recipe is None else recipe, "extended"), *self.expire(now)]
+
+    def release(self, set_id: str, recipe: int | None, now: float) -> list[Effect]:
+        """A lease, or all of a set, is over; the set ends with the last of them."""
+        found = self.sets.get(set_id)
+        if found is None or found.state in (SetState.ENDING, SetState.ENDED):
+            return []
+        effects: list[Effect] = []
+        for number, run in enumerate(found.runs):
+            if recipe in (None, number) and not run.over:
+                found = found.with_run(number, replace(run, stage=Stage.RELEASED, since=now))
+                effects.append(Happened(set_id, number, "released"))
+        self._save(found)
+        return [*effects, *self._end_if_over(set_id, "completed", now)]
+
+    def cancel(self, set_id: str, why: str, now: float) -> list[Effect]:
+        """At any moment: what it has is removed."""
+        found = self.sets.get(set_id)
+        if found is None or found.state is SetState.ENDED:
+            return []
+        if found.state is SetState.ENDING:
+            if found.requeue:
+                found = replace(found, requeue=False, result="cancelled", why=why)
+                self._save(_all_over(found, Stage.CANCELLED, now))
+            return []
+        found = replace(_all_over(found, Stage.CANCELLED, now), why=why)
+        if found.state is SetState.QUEUED:
+            self._dequeue(found)
+            self._save(replace(found, state=SetState.ENDED, result="cancelled", ended=now))
+            self._why.pop(set_id, None)
+            return [Happened(set_id, -1, "cancelled", why), *self.decide(now)]
+        return [Happened(set_id, -1, "cancelled", why), *self._end(found, "cancelled")]
+
+    def removed(self, set_id: str, now: float) -> list[Effect]:
+        """Nothing of a set is left: its machines are for others."""
+        found = self.sets.get(set_id)
+        if found is None or found.state is not SetState.ENDING:
+            return []
+        self._give_back(found)
+        if found.requeue:
+            runs = tuple(
+                replace(run, stage=Stage.QUEUED, size=None, machine="", node="", since=now)
+                for run in found.runs
+            )
+            found = replace(
+                found, state=SetState.QUEUED, runs=runs, lab="", requeue=False, result=""
+            )
+            self._save(found)
+            self._enqueue(found)
+            heapq.heappush(self._deadlines, (found.not_before, set_id))
+            return [Happened(set_id, -1, "queued", found.why), *self.decide(now)]
+        self._save(replace(found, state=SetState.ENDED, ended=now))
+        return [Happened(set_id, -1, "ended", found.result), *self.decide(now)]
+
+    def expire(self, now: float) -> list[Effect]:
+        """Leases that are over; the sets whose leases all are, end."""
+        effects: list[Effect] = []
+        decide = False
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, set_id = heapq.heappop(self._deadlines)
+            found = self.sets.get(set_id)
+            if found is None:
+                continue
+            if found.state is SetState.QUEUED:
+                decide = True  # it may be started again now
+            elif found.state is SetState.RUNNING:
+                effects += self._expire(found, now)
+        return [*effects, *(self.decide(now) if decide else [])]
+
+    # registered machines
+
+    def reserve(self, lab: str, machine: str, owner: str) -> None:
+        """Loaned to a person, without a recipe; "" gives it back."""
+        self._set_machine(lab, machine, reserved=owner)
+
+    def set_broken(self, lab: str, machine: str, why: str) -> None:
+        """Not loaned any more; "": repaired."""
+        self._set_machine(lab, machine, broken=why, failures=0)
+
+    def state_of(self, lab: str, machine: str) -> MachineState:
+        return self.machines.get((lab, machine), MachineState())
+
+    # inside
+
+    def _in_order(self) -> Iterator[RecipeSet]:
+        """Priorities first; among equals, owners with fewer machines; then who came first."""
+        using = Counter[str]()
+        for owned in self._owned.values():
+            using.update(owned)
+        heads = [
+            (waiting[0][0], using[owner], waiting[0][1], owner, 0)
+            for owner, waiting in self._waiting.items()
+        ]
+        heapq.heapify(heads)
+        while heads:
+            *_, owner, at = heapq.heappop(heads)
+            waiting = self._waiting[owner]
+            if at + 1 < len(waiting):
+                priority, number, _ = waiting[at + 1]
+                heapq.heappush(heads, (priority, using[owner] + at + 1, number, owner, at + 1))
+            yield self.sets[waiting[at][2]]
+
+    def _place(self, found: RecipeSet, held: _Held) -> tuple[str, list[Grant]] | None:
+        """A lab and the grants there; what cannot be placed has its need kept in `held`."""
+        why, first = "no lab has such machines now", ""
+        for key in found.labs:
+            lab = self.labs.get(key)
+            if lab is None or key in self.drained:
+                why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
+                continue
+            per_owner, has = lab.limits.per_owner, self._owned[key][found.owner]
+            if per_owner and has + len(found.runs) > per_owner:
+                why = f"{found.owner} has {has} of {per_owner} machines of lab {lab.name}"
+                continue
+            first = first or key
+            options = [run.options.get(key, Options()) for run in found.runs]
+            grants = assign(
+                options, held.free[key], held.machines[key],
+                prefer=lab.prefer, attempt=found.attempts,
+            )  # fmt: skip
+            if grants is not None:
+                return key, grants
+            why = key  # what is given away is listed for those who ask
+        self._why[found.id] = why
+        if first:
+            held.keep(first, [run.options.get(first, Options()) for run in found.runs])
+        return None
+
+    def _short(self, key: str) -> str:
+        """What a lab has given away."""
+        lab, free = self.labs[key], self._free[key]
+        limits = lab.limits
+        parts = []
+        if limits.machines:
+            parts.append(f"{limits.machines - free.machines} of {limits.machines} machines")
+        if limits.cpus:
+            parts.append(f"{limits.cpus - free.cpus} of {limits.cpus} CPUs")
+        if limits.memory:
+            used = limits.memory - free.memory
+            parts.append(f"{used / GIB:g} of {limits.memory / GIB:g} GiB")
+        if lab.machines:
+            loaned = len(lab.machines) - sum(1 for _ in self._idle(key))
+            parts.append(f"{loaned} of {len(lab.machines)} registered machines")
+        return f"lab {lab.name} has given away {', '.join(parts) or 'its machines'}"
+
+    def _start(
+        self, found: RecipeSet, key: str, grants: list[Grant], now: float, held: _Held
+    ) -> list[Effect]:
+        runs = []
+        for number, (run, grant) in enumerate(zip(found.runs, grants, strict=True)):
+            size = grant if isinstance(grant, Size) else None
+            machine = grant if isinstance(grant, str) else ""
+            node = f"recipe-{number}" if size is not None else ""
+            runs.append(
+                replace(
+                    run, stage=Stage.BUILDING, size=size, machine=machine, node=node, since=now,
+                    fetched=0, why="",
+                )
+            )  # fmt: skip
+            held.take(key, grant)
+        found = replace(
+            found, state=SetState.STARTING, lab=key, runs=tuple(runs), started=now,
+            attempts=found.attempts + 1, why="",
+        )  # fmt: skip
+        self._save(found)
+        self._take(found)
+        self._why.pop(found.id, None)
+        return [Happened(found.id, -1, "starting"), Build(found.id)]
+
+    def _booting(self, run: Run, lab: Lab, now: float) -> Run:
+        if run.over:
+            return run
+        if not run.asked.distro and not run.asked.kickstart:
+            return self._ready(run, lab, now)
+        return replace(run, stage=Stage.BOOTING, since=now, expires=now + lab.timeouts.boot)
+
+    def _ready(self, run: Run, lab: Lab, now: float) -> Run:
+        seconds = run.asked.seconds or lab.lease
+        return replace(run, stage=Stage.READY, since=now, expires=now + seconds)
+
+    def _expire(self, found: RecipeSet, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for number, run in enumerate(found.runs):
+            if run.over or not run.expires or run.expires > now:
+                continue
+            early = run.stage in (Stage.BOOTING, Stage.INSTALLING)
+            why = f"the watchdog ended it: {run.stage} for {now - run.since:.0f} s" if early else ""
+            if run.panic and not run.asked.panic_ignored:
+                why = f"kernel panic: {run.panic}"
+            if run.machine and early:
+                self._count_failure(found.lab, run.machine, why)
+            run = replace(run, stage=Stage.EXPIRED, since=now, why=why)  # noqa: PLW2901
+            found = found.with_run(number, run)
+            effects.append(Happened(found.id, number, "expired", why))
+        self._save(found)
+        return [*effects, *self._end_if_over(found.id, "expired", now)]
+
+    def _fail(self, found: RecipeSet, recipe: int, why: str, now: float) -> list[Effect]:
+        run = replace(found.runs[recipe], stage=Stage.FAILED, why=why, since=now)
+        if run.machine:
+            self._count_failure(found.lab, run.machine, why)
+        self._save(found.with_run(recipe, run))
+        event = Happened(found.id, recipe, "failed", why)
+        return [event, *self._end_if_over(found.id, "failed", now)]
+
+    def _end_if_over(self, set_id: str, result: str, now: float) -> list[Effect]:
+        found = self.sets[set_id]
+        if not all(run.over for run in found.runs):
+            return []
+        if found.state is SetState.QUEUED:
+            self._dequeue(found)
+            self._save(replace(found, state=SetState.ENDED, result=result, ended=now))
+            self._why.pop(set_id, None)
+            return [Happened(set_id, -1, "ended", result)]
+        worst = "failed" if any(run.stage is Stage.FAILED for run in found.runs) else result
+        return self._end(found, worst)
+
+    def _end(self, found: RecipeSet, result: str) -> list[Effect]:
+        self._save(replace(found, state=SetState.ENDING, result=result))
+        return [Remove(found.id)]
+
+    def forget_ended(self) -> None:
+        """Sets that ended, once they are stored."""
+        for set_id in [key for key, each in self.sets.items() if each.state is SetState.ENDED]:
+            del self.sets[set_id]
+
+    def _run(self, set_id: str, recipe: int) -> tuple[RecipeSet | None, Run | None]:
+        found = self.sets.get(set_id)
+        if found is None or found.state is not SetState.RUNNING or recipe >= len(found.runs):
+            return None, None
+        return found, found.runs[recipe]
+
+    def _save(self, found: RecipeSet) -> None:
+        self.sets[found.id] = found
+        self.changed.add(found.id)
+
+    def _enqueue(self, found: RecipeSet) -> None:
+        insort(self._waiting.setdefault(found.owner, []), (*found.order, found.id))
+
+    def _dequeue(self, found: RecipeSet) -> None:
+        waiting = self._waiting[found.owner]
+        at = bisect_left(waiting, (*found.order, found.id))
+        assert waiting[at][2] == found.id, "what is queued is in its owner's queue"
+        del waiting[at]
+        if not waiting:
+            del self._waiting[found.owner]
+
+    def _take(self, found: RecipeSet) -> None:
+        for run in found.runs:
+            if run.size is not None and found.lab in self._free:
+                self._free[found.lab] = self._free[found.lab].without(run.size)
+            if run.machine:
+                self._busy.setdefault(found.lab, {})[run.machine] = found.id
+        self._owned.setdefault(found.lab, Counter())[found.owner] += len(found.runs)
+
+    def _give_back(self, found: RecipeSet) -> None:
+        for run in found.runs:
+            if run.size is not None and found.lab in self._free:
+                self._free[found.lab] = self._free[found.lab].plus(run.size)
+            if run.machine:
+                self._busy.get(found.lab, {}).pop(run.machine, None)
+        self._owned[found.lab][found.owner] -= len(found.runs)
+        self._owned[found.lab] += Counter()  # owners without any are not kept
+
+    def _idle(self, key: str) -> Iterator[str]:
+        busy = self._busy[key]
+        for each in self.labs[key].machines:
+            state = self.state_of(key, each.name)
+            if each.name not in busy and not state.broken and not state.reserved:
+                yield each.name
+
+    def _set_machine(self, lab: str, machine: str, **what: object) -> None:
+        before = self.state_of(lab, machine)
+        after = replace(before, **what)  # type: ignore[arg-type]  # fields by name
+        if after != before:
+            self.machines[lab, machine] = after
+            self.changed_machines.add((lab, machine))
+
+    def _count_failure(self, lab: str, machine: str, why: str) -> None:
+        failures = self.state_of(lab, machine).failures + 1
+        limit = self.labs[lab].failures if lab in self.labs else failures + 1
+        broken = f"{failures} failures in a row; the last: {why}" if failures >= limit else ""
+        self._set_machine(lab, machine, failures=failures, broken=broken)
+
+    def _remember_deadlines(self, found: RecipeSet) -> None:
+        for run in found.runs:
+            if not run.over and run.expires:
+                heapq.heappush(self._deadlines, (run.expires, found.id))
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is left for the sets that are looked at next."""
+
+    free: dict[str, Free]
+    machines: dict[str, frozenset[str]]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no lab has anything left."""
+        return not any(self.machines.values()) and not any(
+            each.machines > 0 and each.cpus > 0 and each.memory > 0 for each in self.free.values()
+        )
+
+    def take(self, key: str, grant: Grant) -> None:
+        if isinstance(grant, Size):
+            self.free[key] = self.free[key].without(grant)
+        else:
+            self.machines[key] -= {grant}
+
+    def keep(self, key: str, recipes: list[Options]) -> None:
+        """For a set that waits: sizes of its dynamic machines, and one registered machine each for
+        its other recipes, where it is idle.
+        """
+        for each in recipes:
+            if each.sizes:
+                self.free[key] = self.free[key].without(each.sizes[0])
+            else:
+                idle = next((name for name in each.machines if name in self.machines[key]), None)
+                self.machines[key] -= {idle} if idle is not None else set()
+
+
+def _all_over(found: RecipeSet, stage: Stage, now: float) -> RecipeSet:
+    runs = tuple(
+        run if run.stage in OVER else replace(run, stage=stage, since=now) for run in found.runs
+    )
+    return replace(found, runs=runs)
+
+
+def fits_ever(lab: Lab, recipes: list[Options]) -> bool:
+    """Whether a set could start if it had the lab for itself."""
+    machines = frozenset(each.name for each in lab.machines)
+    count = len(recipes)
+    if lab.limits.per_owner and count > lab.limits.per_owner:
+        return False
+    return assign(recipes, Free.of(lab.limits), machines, prefer=lab.prefer) is not None

@@ -1,0 +1,143 @@
+"""Recipe sets at work: what each recipe may have, has, and how far it is.
+
+All values; `scheduler` replaces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+
+class SetState(StrEnum):
+    """QUEUED: it has nothing. STARTING: its machines are made and started. RUNNING: all of them
+    were started. ENDING: they are removed. ENDED: nothing is left.
+    """
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+class Stage(StrEnum):
+    """Of a recipe's machine. READY: installed, or started where nothing is installed. The last four
+    are its end.
+    """
+
+    QUEUED = "queued"
+    BUILDING = "building"
+    BOOTING = "booting"
+    INSTALLING = "installing"
+    READY = "ready"
+    RELEASED = "released"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+OVER = frozenset({Stage.RELEASED, Stage.FAILED, Stage.EXPIRED, Stage.CANCELLED})
+HOLDING = frozenset({SetState.STARTING, SetState.RUNNING, SetState.ENDING})
+"""States in which a set has machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a dynamic machine takes of a lab's limits; `memory` in bytes."""
+
+    flavor: str
+    cpus: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a recipe may have in one lab: sizes, the smallest first, and registered machines."""
+
+    sizes: tuple[Size, ...] = ()
+    machines: tuple[str, ...] = ()
+
+    @property
+    def none(self) -> bool:
+        return not self.sizes and not self.machines
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a recipe asks for. `path` and `line` of it in the request. `seconds` of its lease, 0 for
+    the lab's. `panic_ignored`: a panic is shown, and ends nothing. `ends_on_panic`: at once.
+    """
+
+    path: str
+    line: int = 0
+    distro: str = ""
+    kickstart: str = ""
+    cmdline: str = ""
+    role: str = ""
+    seconds: float = 0
+    panic_ignored: bool = False
+    ends_on_panic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A recipe. `size` or `machine`: what it was given; `node`: the name of a dynamic machine.
+    `expires`: Unix seconds, 0 while there is no lease. `secret`: of its callbacks. `fetched`: how
+    often its kickstart was. `panic`: the line of the first one.
+    """
+
+    asked: Asked
+    options: Mapping[str, Options]
+    stage: Stage = Stage.QUEUED
+    size: Size | None = None
+    machine: str = ""
+    node: str = ""
+    secret: str = ""
+    since: float = 0
+    expires: float = 0
+    fetched: int = 0
+    panic: str = ""
+    why: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.stage in OVER
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeSet:
+    """`number`: in the order of submission. `uid`: who submitted it; `owner`: who gets
+    the machines. `lab`: where it has machines, "" while it has none; `labs`: where it may have
+    them. `attempts`: how often it was started. `not_before`: Unix seconds until which it is not
+    started again. `result`: what it ended with.
+    """
+
+    id: str
+    number: int
+    uid: int
+    owner: str
+    runs: tuple[Run, ...]
+    priority: int = 0
+    submitted: float = 0
+    state: SetState = SetState.QUEUED
+    lab: str = ""
+    key: str = ""
+    whiteboard: str = ""
+    attempts: int = 0
+    not_before: float = 0
+    started: float = 0
+    ended: float = 0
+    requeue: bool = False
+    result: str = ""
+    why: str = ""
+    labs: tuple[str, ...] = field(default=())
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (-self.priority, self.number)
+
+    def with_run(self, index: int, run: Run) -> RecipeSet:
+        runs = (*self.runs[:index], run, *self.runs[index + 1 :])
+        return replace(self, runs=runs)

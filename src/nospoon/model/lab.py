@@ -1,0 +1,120 @@
+"""A lab: where machines for recipes come from, and under which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+GIB = 1 << 30
+
+
+class Disks(StrEnum):
+    """What a filter may ask of the disk of a dynamic machine."""
+
+    PRECLUDE = "preclude"  # nothing: it has what its flavor gives
+    FLAVOR = "flavor"  # its size, which is that of the flavor's disk
+
+
+class Prefer(StrEnum):
+    """Which machine a recipe gets where both kinds match."""
+
+    DYNAMIC = "dynamic"
+    REGISTERED = "registered"
+
+
+@dataclass(frozen=True, slots=True)
+class LabFlavor:
+    """A flavor of the file as filters compare it. `memory` and `disk`, its largest, in bytes."""
+
+    name: str
+    cpus: int
+    memory: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of dynamic machines at a time; 0: no limit. `memory` in bytes. `per_owner`: machines that one
+    owner of requests has, dynamic or registered.
+    """
+
+    machines: int = 0
+    cpus: int = 0
+    memory: int = 0
+    per_owner: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. `boot`: from power-on until the installer reports; `install`: from then until it is
+    done; `panic`: what is left of a lease after a panic, so that the console's end arrives.
+    """
+
+    boot: float = 1800
+    install: float = 10800
+    panic: float = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Distro:
+    """What installs a machine. `kernel` and `initrd` are URLs; `tree`: URL of the installation
+    tree; `kickstart`: a template, "" for requests that bring their own.
+    """
+
+    name: str
+    kernel: str
+    initrd: str
+    tree: str = ""
+    cmdline: str = ""
+    kickstart: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A machine that is there already, known by its BMC. `memory` in MiB, `disks` in bytes;
+    `values`: other attributes, by their element's group and name (`system/vendor`), and keys of
+    `key_value`. `password` is in the file's text alone and in memory.
+    """
+
+    name: str
+    protocol: str = "ipmi"
+    address: str = ""
+    port: int = 623
+    tls: bool = True
+    username: str = ""
+    password: str = field(default="", repr=False)
+    arch: str = "x86_64"
+    memory: int = 0
+    cpus: int = 0
+    disks: tuple[int, ...] = ()
+    hypervisor: str = ""
+    macs: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    key_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """`dynamic`: it makes machines, on `host`, or where they fit when that is "". `users` may
+    submit requests, `operators` may act for other owners: names of users, `*` for everyone who may
+    use the daemon. `lease`: seconds, where a request gives none. `failures`: in a row, after which
+    a registered machine counts as broken. `panic_patterns`: () for Beaker's.
+    """
+
+    name: str
+    dynamic: bool = True
+    host: str = ""
+    flavors: tuple[LabFlavor, ...] = ()
+    disks: Disks = Disks.PRECLUDE
+    minimum_disk: int = 10 * GIB
+    prefer: Prefer = Prefer.DYNAMIC
+    limits: Limits = Limits()
+    lease: float = 86400
+    timeouts: Timeouts = Timeouts()
+    distros: tuple[Distro, ...] = ()
+    users: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    machines: tuple[Registered, ...] = ()
+    failures: int = 3
+    panic_patterns: tuple[str, ...] = ()

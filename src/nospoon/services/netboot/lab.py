@@ -1,0 +1,93 @@
+"""What machines of recipes ask, and where their installers report, beside network boot.
+
+    GET  /lab/{secret}/ks                           kickstart or preseed
+    GET, POST /lab/{secret}/install_start           the installer runs; text/plain, "ok"
+    GET, POST /lab/{secret}/install_done            it is done
+    GET, POST /lab/{secret}/install_fail?why=TEXT   it gave up
+    GET  /lab/mac/{mac}/ipxe                        the script of a registered machine
+
+A secret that is of no recipe at work is 404, and so is a MAC of no registered machine; 503 with
+Retry-After: the machine's set is still starting, or the daemon.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from nospoon.errors import NospoonError
+from nospoon.runtime.log_rate import RateLimitedLog
+
+log = RateLimitedLog()
+RETRY_SECONDS = 2
+NOT_FOUND, UNAVAILABLE = 404, 503
+_MAC = re.compile(r"[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
+EVENTS = ("install_start", "install_done", "install_fail")
+
+
+class LabMachines(Protocol):
+    """What the labs answer; `base`: this server's URL as the machine reaches it."""
+
+    async def kickstart(self, secret: str, base: str) -> str | None: ...
+    async def report(self, secret: str, event: str, why: str) -> bool: ...
+    async def script(self, mac: str, base: str) -> str | None: ...
+
+
+def lab_routes(lab: LabMachines, ready: Callable[[], bool]) -> list[Route]:
+    """To be put beside the routes of network boot."""
+
+    async def kickstart(request: Request) -> Response:
+        text = await lab.kickstart(request.path_params["secret"], _base(request))
+        return PlainTextResponse(text) if text is not None else _unknown()
+
+    async def report(request: Request) -> Response:
+        event = request.path_params["event"]
+        why = request.query_params.get("why", "")
+        taken = await lab.report(request.path_params["secret"], event, why)
+        return PlainTextResponse("ok\n") if taken else _unknown()
+
+    async def script(request: Request) -> Response:
+        mac = request.path_params["mac"].lower()
+        if not _MAC.fullmatch(mac):
+            return _unknown()
+        text = await lab.script(mac.replace("-", ":"), _base(request))
+        if text == "":
+            return _later("the recipe set is starting")
+        return PlainTextResponse(text) if text is not None else _unknown()
+
+    def when_ready(answer: Callable[[Request], Awaitable[Response]]) -> Callable[..., object]:
+        async def guarded(request: Request) -> Response:
+            if not ready():
+                return _later("nospoon is starting")
+            try:
+                return await answer(request)
+            except NospoonError as error:
+                log.warning("a machine of a recipe is not answered", why=str(error))
+                return _later("try again")
+
+        return guarded
+
+    return [
+        Route("/lab/mac/{mac}/ipxe", when_ready(script), methods=["GET"]),
+        Route("/lab/{secret}/ks", when_ready(kickstart), methods=["GET"]),
+        Route("/lab/{secret}/{event}", when_ready(report), methods=["GET", "POST"]),
+    ]
+
+
+def _base(request: Request) -> str:
+    host, port = request.scope["server"]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _unknown() -> Response:
+    return PlainTextResponse("# nothing of that name is known here\n", NOT_FOUND)
+
+
+def _later(why: str) -> Response:
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return PlainTextResponse(f"# {why}; try again\n", UNAVAILABLE, headers=headers)

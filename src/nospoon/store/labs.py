@@ -1,0 +1,140 @@
+"""Labs: recipe sets, and what is known of registered machines. Functions take the connection first.
+
+A set's record is encrypted: kickstarts have passwords, and callbacks secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from nospoon.store import tables
+
+recipe_sets, lab_states = tables.recipe_sets, tables.lab_states
+
+
+@dataclass(frozen=True, slots=True)
+class SetRow:
+    """A recipe set. `number` is its place in the order of submission; `record` is encrypted;
+    `history`: what happened, as (Unix seconds, recipe, event, message), -1 for the set.
+    """
+
+    id: str
+    request: int
+    number: int
+    uid: int
+    owner: str
+    lab: str
+    state: str
+    created: float
+    record: bytes = field(repr=False)
+    key: str = ""
+    history: Sequence[tuple[float, int, str, str]] = ()
+
+
+def next_numbers(connection: Connection) -> tuple[int, int]:
+    """For a new request, and for its first set."""
+    request = connection.scalar(select(func.max(recipe_sets.c.request))) or 0
+    number = connection.scalar(select(func.max(recipe_sets.c.number))) or 0
+    return request + 1, number + 1
+
+
+def put(connection: Connection, rows: Collection[SetRow]) -> None:
+    """Insert or update them."""
+    for row in rows:
+        values = _values(row)
+        same = recipe_sets.c.id == row.id
+        if not connection.execute(update(recipe_sets).where(same).values(values)).rowcount:
+            connection.execute(insert(recipe_sets).values(values))
+
+
+def by_key(connection: Connection, *, uid: int, key: str) -> list[SetRow]:
+    """Sets that a user submitted under an idempotency key."""
+    query = select(recipe_sets).where(recipe_sets.c.uid == uid, recipe_sets.c.key == key)
+    return _rows(connection, query)
+
+
+def active(connection: Connection) -> list[SetRow]:
+    """Those that have not ended, in the order of submission."""
+    return _rows(connection, select(recipe_sets).where(recipe_sets.c.state != "ended"))
+
+
+def find(connection: Connection, set_id: str) -> SetRow | None:
+    found = _rows(connection, select(recipe_sets).where(recipe_sets.c.id == set_id))
+    return found[0] if found else None
+
+
+def of_request(connection: Connection, request: int) -> list[SetRow]:
+    return _rows(connection, select(recipe_sets).where(recipe_sets.c.request == request))
+
+
+def newest(connection: Connection, *, most: int) -> list[SetRow]:
+    """The last ones that were submitted, oldest first."""
+    query = select(recipe_sets).order_by(recipe_sets.c.number.desc()).limit(most)
+    return sorted(_rows(connection, query, ordered=True), key=lambda row: row.number)
+
+
+def forget_before(connection: Connection, created: float) -> None:
+    """Sets that ended, and were submitted before that; Unix seconds."""
+    over = (recipe_sets.c.state == "ended", recipe_sets.c.created < created)
+    connection.execute(delete(recipe_sets).where(*over))
+
+
+def states(connection: Connection) -> dict[tuple[UUID, str, str], dict[str, Any]]:
+    """(cluster, lab, machine) -> record; machine "" for the lab itself."""
+    rows = connection.execute(select(lab_states))
+    return {(UUID(row.cluster_id), row.lab, row.machine): row.record for row in rows}
+
+
+def put_state(
+    connection: Connection, cluster_id: UUID, lab: str, machine: str, record: dict[str, Any]
+) -> None:
+    whose = {"cluster_id": str(cluster_id), "lab": lab, "machine": machine}
+    same = [lab_states.c[name] == value for name, value in whose.items()]
+    if not connection.execute(update(lab_states).where(*same).values(record=record)).rowcount:
+        connection.execute(insert(lab_states).values(**whose, record=record))
+
+
+def drop_states(connection: Connection, cluster_id: UUID) -> None:
+    connection.execute(delete(lab_states).where(lab_states.c.cluster_id == str(cluster_id)))
+
+
+def _values(row: SetRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "request": row.request,
+        "number": row.number,
+        "uid": row.uid,
+        "owner": row.owner,
+        "lab": row.lab,
+        "state": row.state,
+        "created": row.created,
+        "record": row.record,
+        "key": row.key or None,
+        "history": msgspec.to_builtins(row.history),
+    }
+
+
+def _rows(connection: Connection, query: Any, *, ordered: bool = False) -> list[SetRow]:
+    found = query if ordered else query.order_by(recipe_sets.c.number)
+    return [
+        SetRow(
+            id=row.id,
+            request=row.request,
+            number=row.number,
+            uid=row.uid,
+            owner=row.owner,
+            lab=row.lab,
+            state=row.state,
+            created=row.created,
+            record=row.record,
+            key=row.key or "",
+            history=[(at, recipe, event, why) for at, recipe, event, why in row.history],
+        )
+        for row in connection.execute(found)
+    ]

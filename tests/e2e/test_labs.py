@@ -1,0 +1,376 @@
+"""Labs, used as their scheduler would: requests get machines, report, and give them back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from nospoon.runtime.clock import monotonic
+from nospoon.testing.rack import Rack, private_rack
+
+REQUIRES = "<hostRequires>{}</hostRequires>"
+SMALL = REQUIRES.format("<memory op='&gt;=' value='2000'/>")
+HARDWARE = REQUIRES.format("<system><vendor value='Acme'/></system>")
+pytestmark = pytest.mark.tools
+
+
+class _Tree(BaseHTTPRequestHandler):
+    """An installation tree whose kernel is a text."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "5")
+        self.end_headers()
+        self.wfile.write(b"linux")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (its name there)
+        pass
+
+
+@pytest.fixture(scope="module")
+def tree() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Tree) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+class Lab:
+    """A lab on the simulator, and what a machine of it does."""
+
+    def __init__(self, rack: Rack, tree: str) -> None:
+        self.rack, self.tree, self.name = rack, tree, rack.name()
+
+    def up(self, *, lab: str = "", console: str = "login:", machines: str = "{}") -> None:
+        text = f"""
+cluster: {self.name}
+hosts: {{here: {{simulated: {{console: "{console}"}}}}}}
+flavors:
+  small: {{memory: 2GiB, disks: [20GiB], firmware: bios}}
+  large: {{memory: 8GiB, cpus: 4, disks: [40GiB], firmware: bios}}
+labs:
+  dev:
+    lease: 10min
+    machines: {machines}
+    distros:
+      debian:
+        kernel: {self.tree}/linux
+        initrd: {self.tree}/initrd.gz
+        tree: {self.tree}/debian
+        kickstart: "tree {{{{tree}}}} for {{{{owner}}}} calls {{{{install_done}}}}"
+    {lab}
+nodes: []
+{self.rack.bmc()}"""
+        self.rack.run("up", "--yes", self.rack.file(text, f"{self.name}.yaml"))
+
+    def submit(self, *recipes: str, status: int = 0, options: tuple[str, ...] = ()) -> Any:
+        """The first set of a request of one set with these recipes."""
+        inner = "".join(
+            each if "<recipe" in each else f"<recipe>{each}</recipe>" for each in recipes
+        )
+        file = self.rack.file(f"<recipeSet>{inner}</recipeSet>", "request.xml")
+        done = self.rack.run(
+            "request", "submit", file, "--lab", f"{self.name}/dev", "-f", "json", *options,
+            status=status,
+        )  # fmt: skip
+        return json.loads(done.stdout)[0]["set"] if status == 0 else done.stderr
+
+    def show(self, set_id: str) -> Any:
+        return self.rack.json("request", "show", set_id)
+
+    def until(self, set_id: str, reached: Callable[[Any], bool], seconds: float = 60) -> Any:
+        end = monotonic() + seconds
+        while not reached(shown := self.show(set_id)):
+            assert monotonic() < end, json.dumps(shown, indent=1)
+            time.sleep(0.1)
+        return shown
+
+    def running(self, set_id: str) -> Any:
+        return self.until(set_id, lambda shown: shown["state"] == "running")
+
+    def ended(self, set_id: str) -> Any:
+        return self.until(set_id, lambda shown: shown["state"] == "ended")
+
+    def secret(self, set_id: str, recipe: int = 0) -> str:
+        """As its kernel's command line has it, which the boot server gives to the machine."""
+        node = f"lab-dev-{set_id.replace('.', '-')}/recipe-{recipe}"
+        uuid = self.rack.json("node", "show", node)["uuid"]
+        _, script = self.get(f"boot/{uuid}/ipxe")
+        return script.partition("/lab/")[2].partition("/ks")[0]
+
+    def get(self, path: str) -> tuple[int, str]:
+        port = int((Path(self.rack.environment["NOSPOON_STATE_DIR"]) / "boot-port").read_text())
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def nothing_left(self) -> None:
+        names = {row["cluster"] for row in self.rack.json("node", "list")}
+        assert not {name for name in names if name.startswith("lab-")}
+
+    def end(self) -> None:
+        for row in self.rack.json("request", "list"):
+            if row["state"] != "ended":
+                self.rack.run("request", "cancel", row["set"])
+                self.ended(row["set"])
+        self.rack.run("down", "--yes", "--purge", self.name)
+
+
+@pytest.fixture(scope="module")
+def rack() -> Iterator[Rack]:
+    with private_rack() as made:
+        yield made
+
+
+@pytest.fixture
+def lab(rack: Rack, tree: str) -> Iterator[Lab]:
+    made = Lab(rack, tree)
+    yield made
+    made.end()
+
+
+def test_a_set_is_installed_leased_extended_and_given_back(lab: Lab) -> None:
+    lab.up()
+    set_id = lab.submit(SMALL, REQUIRES.format("<cpu><processors op='&gt;' value='1'/></cpu>"))
+    shown = lab.running(set_id)
+    assert [each["flavor"] for each in shown["leases"]] == ["small", "large"]
+    assert [each["stage"] for each in shown["leases"]] == ["booting", "booting"]
+    secret = lab.secret(set_id)
+    status, text = lab.get(f"lab/{secret}/ks")
+    assert status == 200
+    assert f"tree {lab.tree}/debian for " in text
+    assert f"/lab/{secret}/install_done" in text
+    assert lab.get(f"lab/{secret}/install_start") == (200, "ok\n")
+    assert lab.show(set_id)["leases"][0]["stage"] == "installing"
+    assert lab.get(f"lab/{secret}/install_done")[0] == 200
+    assert lab.get(f"lab/{secret}/install_fail?why=replayed")[0] == 200
+    assert lab.show(set_id)["leases"][0]["stage"] == "ready"
+    lab.rack.run("request", "extend", f"{set_id}.0", "2h")
+    log = lab.rack.run("request", "console", f"{set_id}.0").stdout
+    assert "login:" in log
+    lab.rack.run("request", "release", f"{set_id}.0")
+    assert lab.show(set_id)["state"] == "running", "the other lease is not over"
+    lab.rack.run("request", "release", set_id)
+    ended = lab.ended(set_id)
+    assert ended["result"] == "completed"
+    events = [(each["recipe"], each["event"]) for each in ended["history"]]
+    assert events[:3] == [(None, "queued"), (None, "starting"), (None, "started")]
+    assert {(0, "installing"), (0, "ready"), (0, "extended")} <= set(events)
+    lab.nothing_left()
+    assert lab.get(f"lab/{secret}/ks")[0] == 404, "its secret is of no recipe any more"
+    assert lab.rack.run("request", "console", f"{set_id}.0").stdout == log, "the log is kept"
+
+
+def test_an_installation_that_fails_ends_its_set(lab: Lab) -> None:
+    lab.up()
+    set_id = lab.submit(SMALL)
+    lab.running(set_id)
+    assert lab.get(f"lab/{lab.secret(set_id)}/install_fail?why=no%20disk%1b[2J")[0] == 200
+    ended = lab.ended(set_id)
+    assert ended["result"] == "failed"
+    assert ended["leases"][0]["why"] == "the installer reports a failure: no disk[2J"
+    assert lab.rack.run("request", "watch", set_id, status=1).stdout.endswith("failed\n")
+
+
+def test_a_panic_on_the_console_shortens_the_lease_once(lab: Lab) -> None:
+    lab.up(console="Kernel panic - not syncing: VFS", lab="timeouts: {panic: 5min}")
+    set_id = lab.submit(SMALL)
+    shown = lab.until(set_id, lambda found: bool(found["leases"][0]["panic"]))
+    assert shown["leases"][0]["panic"].startswith("Kernel panic")
+    assert shown["leases"][0]["expires"] < shown["leases"][0]["since"][:11] + "99"
+    assert [each["event"] for each in shown["history"]].count("panic") == 1
+    ignored = lab.submit(f"<recipe><watchdog panic='ignore'/>{SMALL}</recipe>")
+    lab.until(ignored, lambda found: bool(found["leases"][0]["panic"]))
+    ended = lab.submit(f"<recipe><watchdog panic='end'/>{SMALL}</recipe>")
+    assert lab.ended(ended)["leases"][0]["stage"] == "expired"
+    assert lab.show(ignored)["state"] == "running"
+
+
+def test_machines_that_do_not_report_are_given_up(lab: Lab) -> None:
+    lab.up(lab="timeouts: {boot: 1s}")
+    ended = lab.ended(lab.submit(SMALL))
+    assert ended["result"] == "expired"
+    assert "the watchdog ended it: booting for" in ended["leases"][0]["why"]
+    lab.nothing_left()
+
+
+def test_limits_hold_and_those_who_wait_see_why(lab: Lab) -> None:
+    lab.up(lab="limits: {machines: 1}")
+    first, second = lab.submit(SMALL), lab.submit(SMALL)
+    lab.running(first)
+    waiting = lab.show(second)
+    assert (waiting["state"], waiting["position"]) == ("queued", 1)
+    assert waiting["reason"] == "lab dev has given away 1 of 1 machines"
+    refused = lab.submit(SMALL, SMALL, status=1)
+    assert "has too few machines for all of its recipes at once" in refused
+    lab.up(lab="limits: {machines: 2}")  # it holds at once
+    lab.running(second)
+
+
+def test_what_no_machine_is_refused_with_the_place_of_every_reason(lab: Lab) -> None:
+    lab.up()
+    said = lab.submit(SMALL, HARDWARE, status=1)
+    assert "request.xml:1: recipeSet: no lab has a machine for each of its recipes" in said
+    assert "hostRequires/system/vendor: lab" in said
+    assert "dynamic machines cannot be chosen by <vendor>" in said
+    file = lab.rack.file(f"<recipeSet><recipe>{HARDWARE}</recipe></recipeSet>", "request.xml")
+    check = ("request", "check", file, "--lab", f"{lab.name}/dev", "-f", "json")
+    checked = lab.rack.run(*check, status=1).stdout
+    assert [(row["answer"], row["starts"]) for row in json.loads(checked)] == [("precluded", False)]
+
+
+def test_a_request_in_json_and_a_key_that_is_used_again(lab: Lab) -> None:
+    lab.up()
+    request = {
+        "recipe": {"hostRequires": {"memory": {"op": ">=", "value": 4000}}, "role": "server"}
+    }
+    file = lab.rack.file(json.dumps(request), "request.json")
+    submit = ("request", "submit", file, "--lab", f"{lab.name}/dev", "--key", "k1")
+    (first,) = lab.rack.json(*submit)
+    (again,) = lab.rack.json(*submit)
+    assert again["set"] == first["set"]
+    assert lab.running(first["set"])["leases"][0]["flavor"] == "large"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<!DOCTYPE x [<!ENTITY a 'b'>]><hostRequires/>", "expected no document type"),
+        ("<hostRequires><memroy value='1'/></hostRequires>", "unknown element <memroy>"),
+        ("<hostRequires>", "not XML"),
+        ('{"recipe": {}, "job": {}}', "expected an object with one of"),
+        ('{"recipe": {"hostRequires": {"memory": "500MB"}}}', "expected a whole number of MiB"),
+        ("<recipeSet priority='Top'><recipe><hostRequires/></recipe></recipeSet>", "priority"),
+        ("[" * 100_000, "not XML"),
+    ],
+)
+def test_wrong_requests_are_refused(lab: Lab, text: str, why: str) -> None:
+    lab.up()
+    file = lab.rack.file(text, "wrong.xml")
+    said = lab.rack.run("request", "submit", file, status=2).stderr
+    assert said.startswith(f"{file}:1:")
+    assert why in said
+
+
+def test_a_lab_with_sets_stays_until_they_have_ended(lab: Lab) -> None:
+    lab.up()
+    set_id = lab.submit(SMALL)
+    said = lab.rack.run("down", "--yes", lab.name, status=5).stderr
+    assert f"lab dev has 1 recipe sets that have not ended: {set_id}" in said
+    lab.rack.run("lab", "drain", "dev")
+    second = lab.submit(SMALL)
+    assert lab.show(second)["reason"] == "lab dev is drained"
+    lab.rack.run("lab", "drain", "dev", "--undo")
+    lab.running(second)
+
+
+def test_a_lab_follows_its_file(lab: Lab) -> None:
+    """What is leased stays as it is; what comes next is as the file has it."""
+    lab.up(machines="{m1: {bmc: {address: 192.0.2.1, password: one}, memory: 4GiB}}")
+    first = lab.submit(SMALL)
+    lab.running(first)
+    lab.up(
+        machines="{m2: {bmc: {address: 192.0.2.2, password: two}, memory: 8GiB, cpus: 2}}",
+        lab="flavors: [large]\n    disks: flavor\n    prefer: registered\n    failures: 7\n"
+        "    limits: {machines: 5, cpus: 9, memory: 20GiB, per_owner: 3}\n"
+        "    users: ['*']\n    operators: [bin]\n    timeouts: {boot: 2h}\n    panic: ['boom']",
+    )
+    shown = lab.rack.json("lab", "show", "dev")
+    assert [each["name"] for each in shown["flavors"]] == ["large"]
+    assert (shown["disks"], shown["prefer"]) == ("flavor", "registered")
+    assert shown["limits"] == {"machines": 5, "cpus": 9, "memory_mib": 20480, "per_owner": 3}
+    assert shown["free"] == {"machines": 4, "cpus": 8, "memory_mib": 20480 - 2048}
+    assert (shown["users"], shown["operators"]) == (["*"], ["bin"])
+    assert [(each["machine"], each["bmc"]) for each in shown["machines"]] == [
+        ("m2", "ipmi 192.0.2.2:623")
+    ]
+    assert lab.show(first)["state"] == "running"
+    second = lab.submit(REQUIRES.format("<disk><size op='&gt;' value='30' units='GiB'/></disk>"))
+    lease = lab.running(second)["leases"][0]
+    assert lease["flavor"] == "large"
+    assert lease["expires"] > lab.show(first)["leases"][0]["expires"], "its time to boot is longer"
+    lab.rack.run("plan", f"{lab.rack.directory}/{lab.name}.yaml")
+    text = Path(f"{lab.rack.directory}/{lab.name}.yaml").read_text()
+    plan = lab.rack.run("plan", lab.rack.file(text.replace("failures: 7", "failures: 8"))).stdout
+    assert "~ failures of lab dev: 7 -> 8" in plan
+
+
+@contextmanager
+def hardware(rack: Rack, protocol: str) -> Iterator[tuple[str, str]]:
+    """A node of another cluster, known by its BMC alone: (CLUSTER/NODE, the BMC for a lab)."""
+    name = rack.name()
+    nodes = f"hosts: {{metal: simulated}}\nnodes: [{{bmc: [{protocol}]}}]"
+    text = f"cluster: {name}\n{nodes}\n{rack.bmc()}"
+    rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+    (bmc,) = rack.bmcs(name).values()
+    place = bmc[protocol].removeprefix("http://").partition("/")[0]
+    address, _, port = place.partition(":")
+    where = f"protocol: {protocol}, address: {address}, port: {port}, tls: false"
+    yield f"{name}/node-0", f"{{{where}, password: {bmc['password']}}}"
+    rack.run("down", "--yes", "--purge", name)
+
+
+@pytest.mark.parametrize("protocol", ["ipmi", "redfish"])
+def test_a_set_combines_dynamic_and_registered_machines(lab: Lab, protocol: str) -> None:
+    with hardware(lab.rack, protocol) as (node, bmc):
+        attributes = "attributes: {system/vendor: Acme}, macs: ['52:54:00:00:00:01']"
+        lab.up(machines=f"{{m1: {{bmc: {bmc}, memory: 4GiB, cpus: 2, {attributes}}}}}")
+        assert lab.get("lab/mac/52-54-00-00-00-01/ipxe")[1].startswith("#!ipxe")
+        assert lab.get("lab/mac/52-54-00-00-00-02/ipxe")[0] == 404
+        set_id = lab.submit(SMALL, HARDWARE)
+        shown = lab.running(set_id)
+        assert [each["machine"] for each in shown["leases"]] == ["", "m1"]
+        assert lab.rack.json("node", "show", node)["power"] == "on"
+        script = lab.get("lab/mac/52-54-00-00-00-01/ipxe")[1]
+        assert f"kernel --name kernel {lab.tree}/linux" in script
+        waiting = lab.submit(HARDWARE)
+        assert lab.show(waiting)["state"] == "queued"
+        (machine,) = lab.rack.json("lab", "machines", "dev")
+        assert (machine["state"], machine["set"]) == ("loaned", set_id)
+        lab.rack.run("request", "release", set_id)
+        lab.ended(set_id)
+        lab.running(waiting)
+        lab.rack.run("request", "cancel", waiting)
+        lab.ended(waiting)
+        assert lab.rack.json("node", "show", node)["power"] == "off"
+        lab.rack.run("lab", "reserve", "dev", "m1")
+        kept = lab.submit(HARDWARE)
+        assert lab.show(kept)["state"] == "queued"
+        lab.rack.run("lab", "reserve", "dev", "m1", "--return")
+        lab.running(kept)
+        lab.rack.run("request", "cancel", kept)
+        lab.ended(kept)
+
+
+@pytest.mark.parametrize("after", ["queued", "starting", "running", "ending"])
+def test_a_daemon_that_is_killed_goes_on_where_it_was(lab: Lab, after: str) -> None:
+    lab.up(lab="limits: {machines: 1}")
+    first = lab.submit(SMALL) if after == "queued" else ""
+    set_id = lab.submit(SMALL)
+    if after in ("running", "ending"):
+        lab.running(set_id)
+    if after == "ending":
+        lab.rack.run("request", "release", set_id)
+    os.kill(lab.rack.daemon_pid(), signal.SIGKILL)
+    if after == "queued":
+        lab.running(first)
+        lab.rack.run("request", "cancel", first)
+    if after != "ending":
+        lab.running(set_id)
+        lab.rack.run("request", "release", set_id)
+    assert lab.ended(set_id)["result"] == "completed"
+    lab.nothing_left()

@@ -1,0 +1,472 @@
+"""The scheduler of labs: a simulated hour with machines that fail, hang, panic and never report."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nospoon.lab.assign import Free, assign
+from nospoon.lab.scheduler import ATTEMPTS, LOOPS, Build, Effect, Happened, Remove, Scheduler
+from nospoon.lab.work import HOLDING, Asked, Options, RecipeSet, Run, SetState, Size, Stage
+from nospoon.model.lab import Lab, Limits, Prefer, Registered, Timeouts
+
+SMALL, LARGE = Size("small", 1, 1 << 30), Size("large", 4, 8 << 30)
+LAB = Lab("east", timeouts=Timeouts(boot=1800, install=10800, panic=600), lease=3600)
+NUMBERS = count(1)
+
+
+def machines(*names: str) -> tuple[Registered, ...]:
+    return tuple(Registered(name) for name in names)
+
+
+def recipe_set(
+    *options: Options, owner: str = "ada", priority: int = 0, lab: str = "east", **asked: Any
+) -> RecipeSet:
+    number = next(NUMBERS)
+    runs = tuple(Run(Asked("recipe", **asked), {lab: each}) for each in options)
+    return RecipeSet(str(number), number, 1000, owner, runs, priority, labs=(lab,))
+
+
+def scheduler(lab: Lab = LAB) -> Scheduler:
+    made = Scheduler()
+    made.put_lab("east", lab)
+    return made
+
+
+def builds(effects: list[Effect]) -> list[str]:
+    return [each.set_id for each in effects if isinstance(each, Build)]
+
+
+def removals(effects: list[Effect]) -> list[str]:
+    return [each.set_id for each in effects if isinstance(each, Remove)]
+
+
+def events(effects: list[Effect]) -> list[tuple[int, str]]:
+    return [(each.recipe, each.event) for each in effects if isinstance(each, Happened)]
+
+
+ONE = Options((SMALL,))
+
+
+def test_a_set_starts_as_a_whole_and_ends_as_a_whole() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=3)))
+    first = recipe_set(ONE, ONE)
+    assert builds(labs.submit(first, 0)) == [first.id]
+    second = recipe_set(ONE, ONE)
+    assert not builds(labs.submit(second, 1))
+    assert labs.reason(second.id) == "lab east has given away 2 of 3 machines"
+    labs.started(first.id, 2)
+    assert not removals(labs.release(first.id, 0, 3)), "one of two leases is over"
+    assert removals(labs.release(first.id, None, 4)) == [first.id]
+    assert not builds(labs.decide(5)), "what is being removed still counts"
+    assert builds(labs.removed(first.id, 6)) == [second.id]
+    assert labs.sets[first.id].result == "completed"
+
+
+def test_stages_of_an_installation_and_what_is_out_of_turn() -> None:
+    labs = scheduler()
+    found = recipe_set(ONE, distro="debian")
+    labs.submit(found, 0)
+    assert not labs.installed(found.id, 0, 1), "it does not run yet"
+    labs.started(found.id, 10)
+    assert labs.sets[found.id].runs[0].expires == 10 + 1800
+    assert events(labs.install_started(found.id, 0, 20)) == [(0, "installing")]
+    assert labs.sets[found.id].runs[0].expires == 20 + 10800
+    assert events(labs.installed(found.id, 0, 30)) == [(0, "ready")]
+    assert labs.sets[found.id].runs[0].expires == 30 + 3600
+    assert not labs.installed(found.id, 0, 40), "a callback that is replayed changes nothing"
+    assert not labs.install_started(found.id, 0, 41)
+    assert not labs.install_failed(found.id, 0, "late", 42)
+    assert labs.deadline is not None
+    assert removals(labs.expire(30 + 3600)) == [found.id]
+    assert labs.sets[found.id].result == "expired"
+
+
+def test_an_installer_that_starts_again_and_again_fails() -> None:
+    labs = scheduler()
+    found = recipe_set(ONE, distro="debian")
+    labs.submit(found, 0)
+    labs.started(found.id, 1)
+    for number in range(LOOPS):
+        assert not removals(labs.install_started(found.id, 0, 2 + number))
+    assert removals(labs.install_started(found.id, 0, 9)) == [found.id]
+    assert "does not boot from its disk" in labs.sets[found.id].runs[0].why
+
+
+def test_a_set_expires_when_all_of_its_leases_have() -> None:
+    labs = scheduler()
+    found = recipe_set(ONE, ONE)
+    labs.submit(found, 0)
+    labs.started(found.id, 0)
+    labs.extend(found.id, 100, 0, add=True, recipe=1)
+    assert not removals(labs.expire(3600))
+    assert labs.sets[found.id].runs[0].stage is Stage.EXPIRED
+    assert removals(labs.expire(3700)) == [found.id]
+
+
+def test_extending_sets_or_adds_and_zero_ends() -> None:
+    labs = scheduler()
+    found = recipe_set(ONE)
+    labs.submit(found, 0)
+    labs.started(found.id, 0)
+    labs.extend(found.id, 50, 10, add=False)
+    assert labs.sets[found.id].runs[0].expires == 60
+    labs.extend(found.id, 50, 20, add=True)
+    assert labs.sets[found.id].runs[0].expires == 110
+    assert not removals(labs.expire(60))
+    assert removals(labs.extend(found.id, 0, 70, add=False)) == [found.id]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expires"),
+    [({}, 700), ({"panic_ignored": True}, 3600), ({"ends_on_panic": True}, 100)],
+)
+def test_a_panic_shortens_the_lease_unless_it_is_ignored(
+    asked: dict[str, Any], expires: float
+) -> None:
+    labs = scheduler()
+    found = recipe_set(ONE, **asked)
+    labs.submit(found, 0)
+    labs.started(found.id, 0)
+    assert (0, "panic") in events(labs.panicked(found.id, 0, "Kernel panic - not syncing", 100))
+    assert not labs.panicked(found.id, 0, "Kernel panic again", 101), "one event"
+    assert labs.sets[found.id].runs[0].expires == expires
+
+
+def test_what_cannot_be_made_is_tried_again_with_another_size_and_then_fails() -> None:
+    labs = scheduler()
+    found = recipe_set(Options((SMALL, LARGE)))
+    now, sizes = 0.0, []
+    effects = labs.submit(found, now)
+    for _ in range(ATTEMPTS):
+        assert builds(effects) == [found.id]
+        sizes.append(labs.sets[found.id].runs[0].size)
+        assert removals(labs.not_started(found.id, "no valid host", now, again=True)) == [found.id]
+        labs.removed(found.id, now)
+        now = labs.deadline or now
+        effects = labs.expire(now)
+    assert sizes == [SMALL, LARGE, SMALL]
+    ended = labs.sets[found.id]
+    assert (ended.state, ended.result, ended.why) == (SetState.ENDED, "failed", "no valid host")
+
+
+def test_what_is_wrong_for_good_is_not_tried_again() -> None:
+    labs = scheduler()
+    found = recipe_set(ONE)
+    labs.submit(found, 0)
+    labs.not_started(found.id, "refused", 1, again=False)
+    labs.removed(found.id, 2)
+    assert labs.sets[found.id].result == "failed"
+
+
+@pytest.mark.parametrize("when", ["queued", "starting", "running", "ending", "requeued"])
+def test_a_set_can_be_cancelled_at_any_moment(when: str) -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=1)))
+    other = recipe_set(ONE)
+    if when == "queued":
+        labs.submit(other, 0)
+    found = recipe_set(ONE)
+    labs.submit(found, 0)
+    if when in ("running", "ending"):
+        labs.started(found.id, 1)
+    if when == "ending":
+        labs.release(found.id, None, 2)
+    if when == "requeued":
+        labs.not_started(found.id, "no", 2, again=True)
+    labs.cancel(found.id, "no longer needed", 3)
+    labs.removed(found.id, 4)
+    assert labs.sets[found.id].state is SetState.ENDED
+    assert labs.sets[found.id].result == ("completed" if when == "ending" else "cancelled")
+    if when == "queued":
+        labs.cancel(other.id, "", 5)
+        labs.removed(other.id, 6)
+    assert labs.free("east") == Free(machines=1)
+
+
+def test_owners_take_turns_and_priorities_go_first() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=1)))
+    running = recipe_set(ONE)
+    labs.submit(running, 0)
+    greedy = [recipe_set(ONE, owner="greedy") for _ in range(3)]
+    for each in greedy:
+        labs.submit(each, 1)
+    fair, urgent = recipe_set(ONE, owner="fair"), recipe_set(ONE, owner="greedy", priority=2)
+    labs.submit(fair, 2)
+    labs.submit(urgent, 3)
+    order = [each.id for each in labs.queued()]
+    assert order == [urgent.id, greedy[0].id, fair.id, greedy[1].id, greedy[2].id] or order == [
+        urgent.id, fair.id, *(each.id for each in greedy)
+    ]  # fmt: skip
+
+
+def test_a_large_set_is_not_passed_by_small_ones_for_ever() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=2)))
+    small = recipe_set(ONE, owner="a")
+    labs.submit(small, 0)
+    large = recipe_set(ONE, ONE, owner="b")
+    labs.submit(large, 1)
+    late = recipe_set(ONE, owner="c")
+    assert not builds(labs.submit(late, 2)), "the machine that is left is kept for the large set"
+    labs.started(small.id, 3)
+    labs.release(small.id, None, 4)
+    assert builds(labs.removed(small.id, 5)) == [large.id]
+
+
+def test_sets_that_need_one_anothers_machines_do_not_lock_one_another() -> None:
+    both = [Options((), ("m1",)), Options((), ("m2",))]
+    labs = scheduler(replace(LAB, machines=machines("m1", "m2")))
+    first, second = recipe_set(*both), recipe_set(*reversed(both))
+    assert builds(labs.submit(first, 0)) == [first.id]
+    assert not builds(labs.submit(second, 0))
+    assert {labs.holder("east", name) for name in ("m1", "m2")} == {first.id}
+    labs.cancel(first.id, "", 1)
+    assert builds(labs.removed(first.id, 2)) == [second.id]
+
+
+@pytest.mark.parametrize("prefer", list(Prefer))
+def test_either_kind_is_preferred(prefer: Prefer) -> None:
+    lab = replace(LAB, machines=machines("m1"), prefer=prefer)
+    labs = scheduler(lab)
+    found = recipe_set(Options((SMALL,), ("m1",)), ONE)
+    labs.submit(found, 0)
+    first, second = labs.sets[found.id].runs
+    assert first.machine == ("m1" if prefer is Prefer.REGISTERED else "")
+    assert second.size == SMALL
+
+
+def test_the_other_kind_is_taken_where_the_preferred_one_is_given_away() -> None:
+    lab = replace(LAB, machines=machines("m1"), limits=Limits(machines=1))
+    labs = scheduler(lab)
+    found = recipe_set(Options((SMALL,), ("m1",)), Options((SMALL,), ("m1",)))
+    assert builds(labs.submit(found, 0)) == [found.id]
+    assert sorted(each.machine for each in labs.sets[found.id].runs) == ["", "m1"]
+
+
+def test_a_machine_that_fails_again_and_again_is_broken_until_it_is_repaired() -> None:
+    labs = scheduler(replace(LAB, machines=machines("m1"), failures=2))
+    only = Options((), ("m1",))
+    for now in (0.0, 10_000.0):
+        found = recipe_set(only, distro="debian")
+        assert builds(labs.submit(found, now)) == [found.id]
+        labs.started(found.id, now)
+        assert removals(labs.expire(now + 1800)) == [found.id]
+        labs.removed(found.id, now + 1801)
+    assert "2 failures in a row" in labs.state_of("east", "m1").broken
+    waiting = recipe_set(only)
+    assert not builds(labs.submit(waiting, 20_000))
+    labs.set_broken("east", "m1", "")
+    assert builds(labs.decide(20_001)) == [waiting.id]
+
+
+def test_a_reserved_machine_is_loaned_to_no_recipe() -> None:
+    labs = scheduler(replace(LAB, machines=machines("m1")))
+    labs.reserve("east", "m1", "ada")
+    found = recipe_set(Options((), ("m1",)))
+    assert not builds(labs.submit(found, 0))
+    labs.reserve("east", "m1", "")
+    assert builds(labs.decide(1)) == [found.id]
+
+
+def test_a_drained_lab_starts_nothing_and_says_so() -> None:
+    labs = scheduler()
+    labs.drained.add("east")
+    found = recipe_set(ONE)
+    assert not builds(labs.submit(found, 0))
+    assert labs.reason(found.id) == "lab east is drained"
+
+
+def test_the_quota_of_an_owner_does_not_hold_up_others() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(per_owner=1)))
+    labs.submit(recipe_set(ONE, owner="a"), 0)
+    again, other = recipe_set(ONE, owner="a"), recipe_set(ONE, owner="b")
+    assert not builds(labs.submit(again, 1))
+    assert labs.reason(again.id) == "a has 1 of 1 machines of lab east"
+    assert builds(labs.submit(other, 2)) == [other.id]
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from("abcd"))), max_size=6),
+    st.integers(0, 4),
+    st.sets(st.sampled_from("abcd")),
+    st.sampled_from(list(Prefer)),
+)
+def test_an_assignment_is_found_where_there_is_one(
+    wanted: list[tuple[bool, set[str]]], free: int, idle: set[str], prefer: Prefer
+) -> None:
+    recipes = [Options((SMALL,) if size else (), tuple(sorted(names))) for size, names in wanted]
+    found = assign(recipes, Free(machines=free), frozenset(idle), prefer=prefer)
+    assert (found is not None) == _possible(recipes, free, frozenset(idle))
+    if found is not None:
+        names = [each for each in found if isinstance(each, str)]
+        assert len(names) == len(set(names))
+        assert set(names) <= idle
+        assert len(found) - len(names) <= free
+
+
+def _possible(recipes: list[Options], free: int, idle: frozenset[str]) -> bool:
+    if not recipes:
+        return True
+    first, *rest = recipes
+    if first.sizes and free and _possible(rest, free - 1, idle):
+        return True
+    return any(name in idle and _possible(rest, free, idle - {name}) for name in first.machines)
+
+
+@dataclass
+class World:
+    """Machines that fail, hang, panic and never report, and a daemon that ends now and then."""
+
+    labs: Scheduler
+    chance: random.Random
+    now: float = 0.0
+    coming: list[tuple[float, int, str, str, int]] = field(default_factory=list)
+    numbers: count[int] = field(default_factory=count)
+    removed: set[str] = field(default_factory=set)
+    built: dict[str, int] = field(default_factory=dict)
+
+    def later(self, seconds: float, what: str, set_id: str, recipe: int = 0) -> None:
+        event = (self.now + seconds, next(self.numbers), what, set_id, recipe)
+        heapq.heappush(self.coming, event)
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        if len(self.labs.sets) < 1000 or next(self.numbers) % 50 == 0:  # it looks at all of them
+            self.check()
+        for each in effects:
+            if isinstance(each, Build):
+                self.built[each.set_id] = self.built.get(each.set_id, 0) + 1
+                self.removed.discard(each.set_id)
+                fails = self.chance.random() < 0.1
+                self.later(self.chance.uniform(1, 90), "broke" if fails else "up", each.set_id)
+            elif isinstance(each, Remove):
+                self.later(self.chance.uniform(1, 20), "gone", each.set_id)
+
+    def check(self) -> None:
+        """Limits hold, no machine has two holders, and what is out is known."""
+        lab = self.labs.labs["east"]
+        out = [each for each in self.labs.sets.values() if each.state in HOLDING]
+        runs = [run for each in out for run in each.runs]
+        assert sum(run.size is not None for run in runs) <= lab.limits.machines
+        assert sum(run.size.cpus for run in runs if run.size) <= lab.limits.cpus
+        loaned = [run.machine for run in runs if run.machine]
+        assert len(loaned) == len(set(loaned))
+
+    def step(self) -> bool:
+        due = [each for each in (self.labs.deadline,) if each is not None]
+        if self.coming and (not due or self.coming[0][0] <= due[0]):
+            self.now, _, what, set_id, recipe = heapq.heappop(self.coming)
+            self.carry_out(self._happen(what, set_id, recipe))
+            return True
+        if due:
+            self.now = max(self.now, due[0])
+            self.carry_out(self.labs.expire(self.now))
+            return True
+        return False
+
+    def _happen(self, what: str, set_id: str, recipe: int) -> list[Effect]:
+        labs, now = self.labs, self.now
+        match what:
+            case "up":
+                effects = labs.started(set_id, now)
+                for number in range(len(labs.sets[set_id].runs) if set_id in labs.sets else 0):
+                    fate = self.chance.choice(["done", "done", "done", "fail", "panic", "never"])
+                    self.later(self.chance.uniform(1, 60), "begin", set_id, number)
+                    self.later(self.chance.uniform(60, 300), fate, set_id, number)
+                return effects
+            case "broke":
+                return labs.not_started(set_id, "no valid host", now, again=True)
+            case "gone":
+                assert set_id not in self.removed, "it is removed once"
+                self.removed.add(set_id)
+                return labs.removed(set_id, now)
+            case "begin":
+                return labs.install_started(set_id, recipe, now)
+            case "done":
+                self.later(self.chance.uniform(1, 100), "release", set_id, recipe)
+                return labs.installed(set_id, recipe, now)
+            case "fail":
+                return labs.install_failed(set_id, recipe, "no disk", now)
+            case "panic":
+                return labs.panicked(set_id, recipe, "Kernel panic", now)
+            case "release":
+                return labs.release(set_id, recipe, now)
+        return []
+
+
+def _restarted(before: Scheduler) -> tuple[Scheduler, list[Effect]]:
+    """As a daemon that was killed finds it: what was stored, and nothing else."""
+    after = Scheduler()
+    for key, lab in before.labs.items():
+        after.put_lab(key, lab)
+    after.machines = dict(before.machines)
+    stored = [each for each in before.sets.values() if each.state is not SetState.ENDED]
+    return after, after.restore(stored)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_every_set_ends_and_nothing_is_left_whatever_machines_do(seed: int) -> None:
+    _hour(seed, requests=60, restarts=True)
+
+
+def test_ten_thousand_requests_in_an_hour() -> None:
+    _hour(1, requests=10_000, restarts=False, seconds=3600)
+
+
+def _hour(seed: int, *, requests: int, restarts: bool, seconds: float = 600) -> None:
+    chance = random.Random(seed)
+    lab = replace(
+        LAB,
+        timeouts=Timeouts(60, 300, 30),
+        lease=200,
+        limits=Limits(machines=400 if requests > 1000 else 8, cpus=900 if requests > 1000 else 16),
+        machines=machines(*(f"m{n}" for n in range(6))),
+        failures=10_000,
+    )
+    world = World(scheduler(lab), chance)
+    numbers = []
+    for at in sorted(chance.uniform(0, seconds) for _ in range(requests)):
+        options = [
+            chance.choice(
+                [ONE, Options((SMALL, LARGE)), Options((LARGE,)), Options((), ("m1", "m2"))]
+                if requests <= 1000 or chance.random() < 0.01
+                else [ONE]
+            )
+            for _ in range(chance.choice([1, 1, 1, 2]))
+        ]
+        found = recipe_set(
+            *options, owner=chance.choice("abc"), priority=chance.choice([0, 0, 1]), distro="d"
+        )
+        numbers.append((at, found))
+    known = {found.id for _, found in numbers}
+    waiting = iter(numbers)
+    coming = next(waiting, None)
+    while True:
+        upcoming = [each[0] for each in world.coming[:1]]
+        upcoming += [each for each in (world.labs.deadline,) if each is not None]
+        if coming is not None and (not upcoming or coming[0] <= min(upcoming)):
+            world.now = max(world.now, coming[0])
+            world.carry_out(world.labs.submit(coming[1], world.now))
+            coming = next(waiting, None)
+        elif not world.step():
+            break
+        if restarts and chance.random() < 0.02:
+            world.coming = [each for each in world.coming if each[2] not in ("up", "broke", "gone")]
+            heapq.heapify(world.coming)
+            ended = {k: v for k, v in world.labs.sets.items() if v.state is SetState.ENDED}
+            world.labs, effects = _restarted(world.labs)
+            world.labs.sets |= ended
+            world.carry_out(effects)
+            world.carry_out(world.labs.decide(world.now))
+    assert set(world.labs.sets) == known, "none is lost"
+    states = {each.state for each in world.labs.sets.values()}
+    assert states == {SetState.ENDED}, "none waits for ever"
+    assert set(world.built) <= world.removed, "nothing that was made is left"
+    assert world.labs.free("east") == Free.of(lab.limits)
+    assert not any(world.labs.holder("east", each.name) for each in lab.machines)
