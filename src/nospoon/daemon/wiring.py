@@ -77,6 +77,7 @@ from nospoon.runtime import clock, running
 from nospoon.runtime.hardening import restrict
 from nospoon.runtime.heap import Heap
 from nospoon.runtime.http_limits import CONTROL
+from nospoon.runtime.lookups import Lookups
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
@@ -119,7 +120,7 @@ class Daemon:
         self.database = _opened(settings)
         self._end.callback(running.hold(self.database.deployment).close)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
-        self.reach = Reach(settings.media_networks, closed=self._serves_boot_files)
+        self.reach = Reach(settings.media_networks, closed=self._serves_boot_files, names=Lookups())
         self.logins = Logins(self.cipher)
         self.files = Files.at(
             settings.state / "files",

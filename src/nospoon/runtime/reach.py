@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
 from ipaddress import (
     IPv4Address,
@@ -61,17 +61,28 @@ _COMPATIBLE = ip_network("::/96")  # IPv4-compatible (RFC 4291 §2.5.5.1)
 HINT = "NOSPOON_MEDIA_NETWORKS names networks that BMCs may reach besides"
 
 
+Names = Callable[[str, int, Hashable], Awaitable[list[Any]]]
+"""Name, port and who named it -> addresses, as `socket.getaddrinfo` returns them."""
+
+
+async def _by_loop(host: str, port: int, _owner: Hashable) -> list[Any]:
+    """For names that no client chose: the loop's own threads wait for their servers."""
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What may be connected to: everything but special addresses; `besides`: these as well.
 
     `anywhere`: no address is judged. `closed`: whether an address and port are of a listener that
-    is never connected to.
+    is never connected to. `names`: looks up names, `owner`: whose turn that is.
     """
 
     besides: tuple[Network, ...] = ()
     anywhere: bool = False
     closed: Callable[[str, int], bool] = lambda _address, _port: False
+    names: Names = _by_loop
+    owner: Hashable = None
 
     def admits(self, address: str, port: int) -> bool:
         """Whether a port of an address may be connected to."""
@@ -137,9 +148,16 @@ async def places_of(host: str, port: int, reach: Reach) -> list[str]:
 
     Raises `Unfetchable`, `OSError`.
     """
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = _literal(host, port) or await reach.names(host, port, reach.owner)
     return [str(each[4][0]) for each in _allowed(host, found, reach)]
+
+
+def _literal(host: str, port: int) -> list[Any]:
+    """Of an address in text, for which no server is asked; [] for a name."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return []
 
 
 def _allowed(host: str, found: list[Any], reach: Reach) -> list[Any]:

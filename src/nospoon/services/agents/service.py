@@ -176,7 +176,7 @@ class AgentService:
         for there in {origin(told.api), origin(told.inspection)} - trusted - {None}:
             assert there is not None, "it was taken away"
             with contextlib.suppress(OSError):  # a name that is not known yet: requests will tell
-                await places_of(there[1], there[2], self._bounds.reach)
+                await places_of(there[1], there[2], self._reach_of(guest.machine))
         return trusted
 
     async def _begin(
@@ -234,11 +234,15 @@ class AgentService:
             self._apply(running, told)
 
     async def _script(self, machine: UUID, url: str) -> Answer:
-        reach = replace(self._bounds.reach, anywhere=True)
+        reach = replace(self._reach_of(machine), anywhere=True)
         async with self._turn_of(self._bounds.owner_of(machine)):
             return await request(
                 "GET", url, verify=False, patience=SCRIPT_PATIENCE, reach=reach, most=MOST_SCRIPT
             )
+
+    def _reach_of(self, machine: UUID) -> Reach:
+        """Of this machine's agent: names are looked up in its owner's turn."""
+        return replace(self._bounds.reach, owner=self._bounds.owner_of(machine))
 
     def _turn_of(self, owner: int) -> asyncio.Semaphore:
         """Requests of one user wait for each other, while a server is silent, not for others'."""
@@ -250,7 +254,8 @@ class AgentService:
     async def _answer(self, ask: Ask, running: Running) -> Answer:
         """Status 0 for none."""
         anywhere = running.trusted is None or origin(ask.url) in running.trusted
-        reach = replace(self._bounds.reach, anywhere=anywhere or self._bounds.reach.anywhere)
+        own = self._reach_of(running.guest.machine)
+        reach = replace(own, anywhere=anywhere or own.anywhere)
         async with self._turn_of(running.owner):
             try:
                 return await request(

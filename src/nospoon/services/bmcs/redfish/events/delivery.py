@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -247,7 +247,8 @@ class Deliveries:
             return
         settings, wanted = found
         lost, batch = line.lost, line.take()
-        why = await self._post(wanted, [self._overrun(), *batch] if lost else batch)
+        reach = replace(self._reach, owner=self._owner_of(subscription))
+        why = await self._post(wanted, [self._overrun(), *batch] if lost else batch, reach)
         if self._lines.get(subscription) is not line:
             return
         if why:
@@ -260,7 +261,7 @@ class Deliveries:
         else:
             del self._lines[subscription]
 
-    async def _post(self, wanted: Subscription, batch: list[dict[str, Any]]) -> str:
+    async def _post(self, wanted: Subscription, batch: list[dict[str, Any]], reach: Reach) -> str:
         """Why it was not taken, "" when it was."""
         body = msgspec.json.encode(self._wrap(wanted, batch))
         try:
@@ -271,7 +272,7 @@ class Deliveries:
                 headers=[("OData-Version", "4.0"), *wanted.headers],
                 verify=wanted.verify,
                 patience=PATIENCE,
-                reach=self._reach,
+                reach=reach,
                 most=LONGEST_ANSWER,
             )
         except ProviderError as error:

@@ -1,0 +1,69 @@
+"""Names of hosts, looked up in threads of their own (getaddrinfo(3), resolver(5)).
+
+Who names a host chooses the servers that are asked for its address, and those may be silent for
+half a minute, in which nothing ends the call. So no owner has more than `OF_ONE` such calls under
+way, the others of this owner wait, and nothing else of the daemon waits for these threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from functools import partial
+from threading import Thread
+from typing import Any
+from weakref import WeakValueDictionary
+
+OF_ONE, OF_ALL = 4, 64
+"""Calls under way of one owner, and of all together."""
+Resolve = Callable[[str, int], list[Any]]
+"""Blocks. Raises `OSError`, and `UnicodeError` for what no name can be."""
+
+
+def resolve(host: str, port: int) -> list[Any]:
+    """Addresses of a name for connections, as `socket.getaddrinfo` returns them. Blocks."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+class Lookups:
+    """`resolve`: what is called in the threads."""
+
+    def __init__(self, resolve: Resolve = resolve) -> None:
+        self._resolve = resolve
+        self._owners: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+        self._all = asyncio.Semaphore(OF_ALL)
+
+    async def __call__(self, host: str, port: int, owner: Hashable) -> list[Any]:
+        """What `resolve` returns. `owner`: who named the host.
+
+        A call counts until its thread has ended, even if its caller no longer waits.
+        """
+        own = self._owners.setdefault(owner, asyncio.Semaphore(OF_ONE))
+        await own.acquire()
+        try:
+            await self._all.acquire()
+        except BaseException:
+            own.release()
+            raise
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[list[Any]] = loop.create_future()
+
+        def ended(settle: Callable[[], None]) -> None:
+            own.release()
+            self._all.release()
+            if not found.done():  # else its caller has left
+                settle()
+
+        def work() -> None:
+            try:
+                settle = partial(found.set_result, self._resolve(host, port))
+            except Exception as error:  # noqa: BLE001  (the thread's outermost loop: its caller raises it)
+                settle = partial(found.set_exception, error)
+            with suppress(RuntimeError):  # the daemon has ended meanwhile
+                loop.call_soon_threadsafe(ended, settle)
+
+        # a daemon thread: a server that is silent must not keep the process from its end
+        Thread(target=work, name="lookup", daemon=True).start()
+        return await found
