@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import replace
+from uuid import UUID
 
+from nospoon.bmc.runtime import Runtime
+from nospoon.model.cluster import BmcProtocol
 from nospoon.services.bmcs.account_changes import MOST
-from nospoon.testing.bench import bench, endpoint, free_port
+from nospoon.services.bmcs.redfish.resources.accounts import AT_ONCE
+from nospoon.testing.bench import bench, config, endpoint, free_port
 from nospoon.testing.redfish_app import ROOT, Login, Redfish
 
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
@@ -40,3 +44,31 @@ async def test_changes_of_one_owner_hold_up_none_of_another_and_few_wait() -> No
             own = group.create_task(bob.ask("PATCH", f"{ACCOUNTS}/3", {"Password": "a" * 9}))
         assert {each.result().status for each in [*waiting, own]} == {200}
         assert (await here.ask("DELETE", f"{ACCOUNTS}/3")).status == 204
+
+
+async def test_of_an_account_on_many_bmcs_few_changes_wait_to_be_stored() -> None:
+    """What waits for the store goes on in one turn of the loop, and then nothing else does."""
+    async with bench(1) as b, asyncio.timeout(60):
+        for number in range(1, 4 * AT_ONCE):
+            made = config(number, redfish_port=b.first.bmc.redfish_port)
+            bmc = replace(made.bmc, protocols=(BmcProtocol.REDFISH,))
+            await b.service.put(replace(made, bmc=bmc, password=b.first.password))
+        here, save = Redfish.of(b), b.store.save
+        begun, gate = 0, asyncio.Event()
+
+        async def slow(machine: UUID, runtime: Runtime) -> None:
+            nonlocal begun
+            begun += 1
+            await gate.wait()
+            await save(machine, runtime)
+
+        b.store.save = slow  # type: ignore[method-assign]
+        async with asyncio.TaskGroup() as group:
+            creation = group.create_task(here.ask("POST", ACCOUNTS, BOB))
+            while begun < AT_ONCE:  # noqa: ASYNC110  (nobody tells)
+                await asyncio.sleep(0)
+            assert (await here.ask("GET", f"{ROOT}/Systems?$filter=Name eq 'n1'")).status == 200
+            waiting = begun
+            gate.set()
+        assert (waiting, begun) == (AT_ONCE, 4 * AT_ONCE)
+        assert creation.result().status == 201

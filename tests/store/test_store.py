@@ -292,6 +292,29 @@ async def test_many_whose_work_was_done_at_once_go_on_a_few_at_a_time(database: 
     assert ended == list(range(BATCH))
 
 
+async def test_batches_that_end_while_the_loop_is_busy_go_on_a_few_at_a_time(
+    database: Database,
+) -> None:
+    """The thread is quicker than what callers do with its outcomes."""
+    last, ended, count = Event(), list[int](), 10 * BATCH
+
+    async def one(number: int) -> None:
+        await database.call(lambda _: last.set() if number == count - 1 else None)
+        ended.append(number)
+
+    async with Tasks("test") as tasks:
+        waiting = [tasks.start(one(number), name="one") for number in range(count)]
+        await asyncio.sleep(0)
+        last.wait()  # in the loop's thread, which is busy
+        steps = [0]
+        while len(ended) < count:
+            await asyncio.sleep(0)
+            steps.append(len(ended))
+        await asyncio.gather(*waiting)
+    assert max(later - sooner for sooner, later in pairwise(steps)) <= AT_ONCE
+    assert ended == list(range(count))
+
+
 def test_a_database_of_a_newer_version_is_refused_as_such(url: str) -> None:
     Database.open(url).close()
     engine = create_engine(url)

@@ -17,13 +17,13 @@ import asyncio
 import json
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import uuid4
 
@@ -84,21 +84,38 @@ def _make_private(engine: Engine) -> None:
                 file.chmod(0o600)
 
 
-def _settle(done: deque[tuple[_Call, _Outcome]]) -> None:
-    """Tell those of one loop, a few at a time: what they do then must not keep all others waiting
-    that the loop serves.
+class _Ended:
+    """Calls that have ended and whose callers do not know yet.
+
+    Each turn of a loop settles `AT_ONCE` of them, however fast a thread goes on: what they do then
+    must not keep all others waiting that the loop serves.
     """
-    loop = done[0][0].loop
-    for _ in range(AT_ONCE):
-        if done and done[0][0].loop is loop:
-            call, outcome = done.popleft()
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._of: dict[asyncio.AbstractEventLoop, deque[tuple[_Call, _Outcome]]] = {}
+
+    def put(self, done: Iterable[tuple[_Call, _Outcome]]) -> None:
+        """From any thread."""
+        for call, outcome in done:
+            with self._lock:
+                waiting = self._of.get(call.loop)
+                if waiting is not None:
+                    waiting.append((call, outcome))
+                    continue
+                self._of[call.loop] = deque([(call, outcome)])
+            call.loop.call_soon_threadsafe(self._settle_some, call.loop)
+
+    def _settle_some(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            waiting = self._of[loop]
+            some = [waiting.popleft() for _ in range(min(AT_ONCE, len(waiting)))]
+            if waiting:
+                loop.call_soon(self._settle_some, loop)
+            else:
+                del self._of[loop]
+        for call, outcome in some:
             _tell(call.future, outcome)
-    _go_on(done)
-
-
-def _go_on(done: deque[tuple[_Call, _Outcome]]) -> None:
-    if done:
-        done[0][0].loop.call_soon_threadsafe(_settle, done)
 
 
 def _tell(future: asyncio.Future[Any], outcome: _Outcome) -> None:
@@ -159,6 +176,8 @@ class Database:
         self._engine = engine
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._reads: SimpleQueue[_Call | None] = SimpleQueue()
+        self._written, self._looked = _Ended(), _Ended()
+        """Apart, so that a read does not wait behind thousands of writes."""
         self._reader = _snapshots(engine)
         self._threads = [
             Thread(target=self._work, name="store", daemon=True),
@@ -243,12 +262,12 @@ class Database:
                     self._calls.put(None)
                     break
                 batch.append(following)
-            _go_on(deque(zip(batch, self._carry_out(batch), strict=True)))
+            self._written.put(zip(batch, self._carry_out(batch), strict=True))
 
     def _read(self) -> None:
         while (call := self._reads.get()) is not None:
             if not call.future.cancelled():
-                _go_on(deque([(call, self._seen(call))]))
+                self._looked.put([(call, self._seen(call))])
 
     def _seen(self, call: _Call) -> _Outcome:
         try:

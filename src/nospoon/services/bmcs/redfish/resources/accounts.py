@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -66,6 +66,10 @@ PRIVILEGES = {"Administrator": ADMINISTRATOR, "Operator": OPERATOR, "ReadOnly": 
 SERVICE, ACCOUNTS = "AccountService", "AccountService/Accounts"
 SHORTEST, LONGEST, LONGEST_NAME = 8, 20, 16
 """Bytes of passwords and names: IPMI 2.0 §22.30 and §22.28 have no room for more."""
+AT_ONCE = 32
+"""BMCs of one account whose changes wait to be stored: all that wait may go on in one turn of the
+loop.
+"""
 TYPES = ["Redfish", "IPMI"]
 _WRITABLE = ("UserName", "Password", "RoleId", "Enabled", "Locked", "AccountTypes")
 _ROLES = {privilege: role for role, privilege in PRIVILEGES.items()}
@@ -362,11 +366,14 @@ async def _change(exchange: Exchange, account: _Account, change: Change) -> None
         after = replace(settings, users=change(settings.users, row))
         return exchange.service.ask(served, lambda ticket: SettingsRequested(after, ticket))
 
-    answers = []
+    answers, waiting = list[Answer](), deque[asyncio.Future[Answer]]()
     for each in account.rows:
         await exchange.rest()
-        answers.append(asked(*each))
-    for answer in [await each for each in answers]:
+        if len(waiting) >= AT_ONCE:
+            answers.append(await waiting.popleft())
+        waiting.append(asked(*each))
+    answers += [await each for each in waiting]
+    for answer in answers:
         done(answer)
     await exchange.service.events.followed()
 
