@@ -15,19 +15,26 @@ from nospoon.model.addresses import peer_key
 
 RATE, BURST = 2000.0, 5000.0
 """Answers a second, and how many may be saved up: ten times what the busiest client needs."""
+TOGETHER = 4
+"""Times as much for all unknown sources together, however many are forged."""
 SOURCES = 32
 
 
 class Limiter:
-    """Buckets by address: what is left of each, and when that was."""
+    """Buckets by address, what is left of each and since when; one of all unknown sources."""
 
-    __slots__ = ("_buckets",)
+    __slots__ = ("_buckets", "_unknown")
 
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, float]] = {}
+        self._unknown: tuple[float, float] | None = None
 
-    def allows(self, address: str, now: float) -> bool:
-        """Take one from this address's bucket."""
+    def allows(self, address: str, now: float, *, known: bool = False) -> bool:
+        """Take one from this address's bucket. `known`: it is not forged. Others take one from the
+        bucket of all unknown sources, too, for a forged source may be a new one each time.
+        """
+        if not known and not self._allows_unknown(now):
+            return False
         source = peer_key(address)
         left, at = self._buckets.pop(source, (BURST, now))
         left = min(BURST, left + (now - at) * RATE)
@@ -35,6 +42,13 @@ class Limiter:
             del self._buckets[next(iter(self._buckets))]
         allowed = left >= 1
         self._buckets[source] = (left - 1 if allowed else left, now)
+        return allowed
+
+    def _allows_unknown(self, now: float) -> bool:
+        left, at = self._unknown or (TOGETHER * BURST, now)
+        left = min(TOGETHER * BURST, left + (now - at) * TOGETHER * RATE)
+        allowed = left >= 1
+        self._unknown = (left - 1 if allowed else left, now)
         return allowed
 
 

@@ -10,8 +10,9 @@ Rules:
 - Where logins failed, handshakes for that user from there get no answer for a while (`failures`);
   a source cannot be forged here, for what proves it was sent to it.
 - State is bounded: so many sessions that are active and so many that are being opened, of one
-  address and in all; the oldest handshake gives way to a new one, first of the same address, so
-  that a flood from one does not shut out others. An active session never gives way, and one more
+  address and in all; a handshake gives way to a new one, first of the same address, so that a flood
+  from one does not shut out others; else one of an address from which no one logged in, the oldest
+  that did not go on, which forged sources never do. An active session never gives way, and one more
   than there may be is refused at every step (§13.24, status 01h).
 """
 
@@ -58,6 +59,8 @@ account gets: no other user can keep the owner out.
 """
 MAX_HANDSHAKES = 16
 HANDSHAKES_PER_ADDRESS = 8
+KNOWN = 16
+"""Sources that are remembered because a password was proved from there."""
 Random = Callable[[int], bytes]
 
 
@@ -131,6 +134,7 @@ class Endpoint:
     __slots__ = (
         "_budget",
         "_failures",
+        "_known",
         "_limiter",
         "_shared",
         "identity",
@@ -147,6 +151,7 @@ class Endpoint:
         self.sessions: dict[int, Session] = {}
         self.sol: Sol | None = None
         self._limiter: Limiter | None = None
+        self._known: tuple[str, ...] = ()
         self._failures: Failures | None = None
 
     @property
@@ -191,8 +196,9 @@ class Endpoint:
             yield from self._decoded(decoded, source, now, random)
             return
         kind = _kind(decoded)
-        self._limit(kind, source, now, len(data))
         free = self._is_reachable(decoded, source)
+        known = free or peer_key(source.address) in self._known
+        self._limit(kind, source, now, len(data), known=known)
         for each in self._decoded(decoded, source, now, random):
             if free or not isinstance(each, Send) or self._pays(kind, source, len(each.data)):
                 yield each
@@ -219,21 +225,27 @@ class Endpoint:
             case Packet() as packet:
                 yield from self._packet(packet, source, now, random)
 
-    def _limit(self, kind: Asking, source: Source, now: float, size: int) -> None:
+    def _limit(self, kind: Asking, source: Source, now: float, size: int, *, known: bool) -> None:
         """Nothing is kept for a BMC that no stranger ever spoke to."""
         if self._limiter is None or self._budget is None:
             self._limiter, self._budget = Limiter(), Budgets(OF_A_BMC)
+        if not self._limiter.allows(source.address, now, known=known):
+            raise Garbage("too many requests without login")
         self._budget.came(kind, source.address, size, now)
         if self._shared is not None:
             self._shared.came(kind, source.address, size, now)
-        if not self._limiter.allows(source.address, now):
-            raise Garbage("too many requests without login")
 
     def _pays(self, kind: Asking, source: Source, size: int) -> bool:
         """Whether an answer of this size may go to who did not log in."""
         if self._budget is None or not self._budget.pays(kind, source.address, size):
             return False
         return self._shared is None or self._shared.pays(kind, source.address, size)
+
+    def _remember(self, source: Source) -> None:
+        """Somebody logged in from there."""
+        peer = peer_key(source.address)
+        others = tuple(each for each in self._known if each != peer)
+        self._known = (*others[-KNOWN + 1 :], peer)
 
     def _proved(self, source: Source) -> None:
         """It knows a password."""
@@ -354,14 +366,18 @@ class Endpoint:
         return session.refused(kind, tag=payload[0], status=Status.NO_RESOURCES)
 
     def _make_room(self, source: Source) -> None:
-        """Dictionaries keep the order of arrival: the first is the oldest."""
+        """Dictionaries keep the order of arrival, of which `min` takes the first: the oldest."""
         opening = [each for each in self.sessions.values() if not each.active]
         peer = peer_key(source.address)
         same = [each for each in opening if peer_key(each.source.address) == peer]
         if len(same) >= HANDSHAKES_PER_ADDRESS:
-            del self.sessions[same[0].id]
+            del self.sessions[min(same, key=self._worth).id]
         elif len(opening) >= MAX_HANDSHAKES:
-            del self.sessions[opening[0].id]
+            del self.sessions[min(opening, key=self._worth).id]
+
+    def _worth(self, session: Session) -> tuple[bool, bool]:
+        """Of a handshake, where others want its place."""
+        return peer_key(session.source.address) in self._known, bool(session.claims)
 
     def _fresh_id(self, random: Random) -> int:
         while True:
@@ -404,6 +420,7 @@ class Endpoint:
             yield LoginFailed(session.claims.encode("latin-1"), source, count)
         else:
             self._proved(source)
+            self._remember(source)
             if self._failures is not None:
                 self._failures.worked("", source.address, session.claims)
         yield Send(answer, source)
