@@ -15,12 +15,13 @@ from nospoon.errors import NotOurs
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Key, Kind, Link, Machine, OwnerTag, Resource
+from nospoon.model.resources import Key, Kind, Link, Machine, OwnerTag, Resource, Tunnel
 from nospoon.plan.diff.diff import field_changes
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.capabilities import RULES
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.networks import NetworkDriver
+from nospoon.providers.libvirt.tunnels import MOST_LEARNED, device_of
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, observe_all, rack_for
@@ -190,6 +191,44 @@ class Vanishing:
             links = [*json.loads(done.stdout or "[]"), {"ifname": "gone-0"}]
             return replace(done, status=0, stdout=json.dumps(links))
         return done
+
+
+class Noting:
+    """Notes the commands that it runs."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner, self.noted = runner, list[str]()
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
+    ) -> Finished:
+        self.noted.append(" ".join(argv))
+        return await self._runner.run(argv, stdin=stdin, check=check)
+
+
+async def test_what_guests_send_from_fills_no_memory_of_the_host(
+    bench: Bench, rack: Rack, runner: Runner, own_libvirt: Any
+) -> None:
+    """A bridge learns so many addresses where Linux and iproute2 can limit them; a tunnel does."""
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    hypervisor, noting = Hypervisor(own_libvirt.uri, bench.host), Noting(runner)
+    driver = NetworkDriver(hypervisor, bench.deployment, runner=noting)
+    tunnel = Tunnel(4242, "127.0.0.1", ("127.0.0.2",))
+    link = replace(rack.link, shape=replace(rack.link.shape, tunnel=tunnel))
+    bridge = rack.link.shape.bridge
+    try:
+        await driver.create(link, bench.tag)
+        limit = f"ip link set dev {bridge} type bridge fdb_max_learned {MOST_LEARNED}"
+        assert limit in noting.noted
+        device = ["ip", "-d", "-json", "link", "show", "dev", device_of(bridge)]
+        (shown,) = json.loads((await runner.run(device)).stdout)
+        assert shown["linkinfo"]["info_data"]["limit"] == MOST_LEARNED
+        (seen,) = await driver.observe(bench.tag.cluster)
+        assert seen.fault == ""
+        await driver.delete(seen)
+    finally:
+        await hypervisor.close()
 
 
 async def test_a_port_that_vanishes_while_its_network_changes_is_no_error(

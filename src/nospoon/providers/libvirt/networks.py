@@ -27,7 +27,7 @@ from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.plugs import Plugs, described, taps_of
-from nospoon.providers.libvirt.tunnels import Tunnels
+from nospoon.providers.libvirt.tunnels import MOST_LEARNED, Tunnels
 from nospoon.runtime.runner import Runner
 
 VirNetwork = Any
@@ -140,10 +140,20 @@ class NetworkDriver:
         await self._hypervisor.work(
             lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
         )
+        await self._bound(link.bridge)
         for port in ports:
             await self._plugs.plug_in(port, link.bridge, mtu=link.mtu)
         if link.tunnel is not None:
             await self._tunnels.make(link.bridge, link.mtu, link.tunnel)
+
+    async def _bound(self, bridge: str) -> None:
+        """A guest may send from as many MAC addresses as it likes, and the host's memory has an
+        entry for each of them for five minutes: gigabytes. Linux before 6.7 and iproute2 before 6.8
+        know no limit; there only `anti_spoofing` helps.
+        """
+        limit = ("fdb_max_learned", str(MOST_LEARNED))
+        argv = ["ip", "link", "set", "dev", bridge, "type", "bridge", *limit]
+        await self._runner.run(argv, check=False)
 
     def _refuse_strangers(self, connect: Connect, link: Link, tag: OwnerTag) -> bool:
         """Whether our network is there; raises `NotOurs` for one that has its name or bridge."""

@@ -17,6 +17,10 @@ from nospoon.runtime.runner import Runner
 
 PORT = 4789
 """UDP port (RFC 7348 §5)."""
+MOST_LEARNED = 4096
+"""MAC addresses that a tunnel's device, or a bridge, learns from what guests send. Frames to others
+reach all ports, as they did before these were learned.
+"""
 EVERYBODY = "00:00:00:00:00:00"
 """The address in the forwarding database that stands for whatever is not known (bridge(8))."""
 
@@ -42,7 +46,8 @@ class Tunnels:
         if _leads(await self._look(name), tunnel) is False:
             await self.remove(bridge)
         if not await self._look(name):
-            where = ("id", str(tunnel.vni), "local", tunnel.local, "dstport", str(PORT))
+            where = ("id", str(tunnel.vni), "local", tunnel.local, "dstport", str(PORT),
+                     "maxaddress", str(MOST_LEARNED))  # fmt: skip
             await self._ip("link", "add", "name", name, "type", "vxlan", *where)
         await self._ip("link", "set", "dev", name, "alias", self.owner)
         await self._ip("link", "set", "dev", name, "mtu", str(mtu), "master", bridge, "up")
