@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from nospoon.bmc import ipmi
+from nospoon.bmc.aggregate import Bmc as Aggregate
 from nospoon.protocols.ipmi.endpoint import FOR_THE_OWNER, MAX_SESSIONS, OF_A_USER, Endpoint, Send
 from nospoon.protocols.ipmi.session import Login, Privilege
 from nospoon.runtime.udp import Peer
+from nospoon.testing.bench import ORDER
 from nospoon.testing.console import Console
 from nospoon.testing.fuzzing import IDENTITY
 
 HERE = Peer("192.0.2.7", 623, "127.0.0.1")
+DEACTIVATE_SOL = bytes([1, 1, 0, 0, 0, 0])
 GUESTS = tuple(
     Login(f"guest{n}".encode(), b"guests", id=n, limit=Privilege.ADMINISTRATOR)
     for n in range(3, 10)
@@ -24,8 +28,8 @@ def numbers() -> Callable[[int], bytes]:
 
 
 class Bmc:
-    def __init__(self) -> None:
-        self.endpoint = Endpoint(replace(IDENTITY, others=GUESTS))
+    def __init__(self, others: tuple[Login, ...] = GUESTS) -> None:
+        self.endpoint = Endpoint(replace(IDENTITY, others=others))
         self.random = numbers()
 
     def log_in(self, name: bytes, password: bytes, number: int) -> Console | None:
@@ -68,3 +72,16 @@ def test_added_users_together_leave_the_owner_some_sessions() -> None:
     assert got[-1] is None
     for number in range(FOR_THE_OWNER):
         assert bmc.log_in(IDENTITY.username, IDENTITY.password, 200 + number) is not None
+
+
+def test_a_user_without_serial_over_lan_does_not_end_that_of_others() -> None:
+    for allowed in (True, False):
+        bmc = Bmc((replace(GUESTS[0], sol=allowed),))
+        assert bmc.log_in(b"guest3", b"guests", 1) is not None
+        (session,) = bmc.endpoint.sessions.values()
+        session.privilege = session.limit
+        context = ipmi.Context(
+            Aggregate(order=ORDER, script=False), IDENTITY, session, 1.0, {}, sol=session.id + 1
+        )
+        answer = ipmi.answer(context, 0x06, 0x49, DEACTIVATE_SOL)
+        assert answer == (ipmi.Deactivate() if allowed else ipmi.Reply(0x81))

@@ -80,8 +80,8 @@ def _activate(context: Context, data: bytes) -> Result:
 
 
 def _deactivate(context: Context, data: bytes) -> Result:
-    """§24.2: also somebody else's."""
-    if not _is_serial(data) or context.sol is None:
+    """§24.2: also another session's, but only by who may use serial over LAN (§24.6)."""
+    if not _is_serial(data) or context.sol is None or not context.held.may_use_sol:
         return Reply(TYPE_DISABLED)
     if context.held.privilege < _settings(context).privilege:
         return Reply(NO_PRIVILEGE)
