@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -93,6 +93,17 @@ async def test_who_no_longer_waits_has_a_place_until_the_server_has_answered() -
         assert not further.done()
         servers.answer.set()
         assert await further
+
+
+async def test_a_lookup_that_gets_no_thread_keeps_no_place() -> None:
+    def begin(_: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    lookups = Lookups(begin=begin)
+    async with asyncio.timeout(PATIENCE):
+        for _ in range(2 * OF_ONE):
+            with pytest.raises(OSError, match=r"fine\.example cannot be looked up: can't start"):
+                await lookups("fine.example", 80, "bob")
 
 
 async def test_addresses_in_text_need_no_server() -> None:

@@ -27,16 +27,25 @@ def resolve(host: str, port: int) -> list[Any]:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-class Lookups:
-    """`resolve`: what is called in the threads."""
+def begin(work: Callable[[], None]) -> None:
+    """In a daemon thread: a silent server must not keep the process from its end. Raises
+    `RuntimeError` where the system has no thread left.
+    """
+    Thread(target=work, name="lookup", daemon=True).start()
 
-    def __init__(self, resolve: Resolve = resolve) -> None:
-        self._resolve = resolve
+
+class Lookups:
+    """`resolve`: what is called in the threads, which `begin` starts."""
+
+    def __init__(
+        self, resolve: Resolve = resolve, begin: Callable[[Callable[[], None]], None] = begin
+    ) -> None:
+        self._resolve, self._begin = resolve, begin
         self._owners: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
         self._all = asyncio.Semaphore(OF_ALL)
 
     async def __call__(self, host: str, port: int, owner: Hashable) -> list[Any]:
-        """What `resolve` returns. `owner`: who named the host.
+        """What `resolve` returns. `owner`: who named the host. Raises `OSError`, `UnicodeError`.
 
         A call counts until its thread has ended, even if its caller no longer waits.
         """
@@ -64,6 +73,10 @@ class Lookups:
             with suppress(RuntimeError):  # the daemon has ended meanwhile
                 loop.call_soon_threadsafe(ended, settle)
 
-        # a daemon thread: a server that is silent must not keep the process from its end
-        Thread(target=work, name="lookup", daemon=True).start()
+        try:
+            self._begin(work)
+        except RuntimeError as error:
+            own.release()
+            self._all.release()
+            raise OSError(f"{host} cannot be looked up: {error}") from error
         return await found
