@@ -70,11 +70,12 @@ def test_long_lists_without_duplicates_are_read_once() -> None:
 def test_a_section_has_so_many_entries(section: str) -> None:
     entry = "simulated" if section == "hosts" else "{}"
     names = ", ".join(f"x{number}: {entry}" for number in range(MOST[section] + 1))
-    text = f"cluster: c\n{section}: {{{names}}}\nnodes: []\n"
+    flavors = "flavors: {f: {}}\n" if section == "labs" else ""
+    text = f"cluster: c\n{flavors}{section}: {{{names}}}\nnodes: []\n"
     with pytest.raises(SpecError) as caught:
         load(text, file="f")
     (problem,) = caught.value.problems
-    assert problem.message == f"expected at most 1000 {section}, got 1001"
+    assert problem.message == f"expected at most {MOST[section]} {section}, got {MOST[section] + 1}"
 
 
 def test_a_members_cluster_has_so_many_networks_on_real_hosts() -> None:

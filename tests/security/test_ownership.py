@@ -22,7 +22,10 @@ from nospoon.control.operations.snapshots import MOST
 from nospoon.store import clusters, snapshots
 from nospoon.store.snapshots import SnapshotState
 
-TEXT = "cluster: owned\nhosts: {s: simulated}\nnodes: [{name: n, bmc: [ipmi]}]\n"
+TEXT = (
+    "cluster: owned\nhosts: {s: simulated}\nnodes: [{name: n, bmc: [ipmi]}]\n"
+    "flavors: {small: {disks: [10GiB]}}\nlabs: {dev: {}}\n"
+)
 THEIRS = "cluster: others\nhosts: {s: simulated}\nnodes: [{name: m, bmc: [ipmi]}]\n"
 FILE = {"file": "f", "text": THEIRS}
 CONTENT = b"\0" * 2048
@@ -51,6 +54,8 @@ class Row:
 
 
 NODE = "/v1/nodes/{node}"
+REQUEST = {"text": "<hostRequires/>", "key": "the same"}
+SET, LEASE = "/v1/requests/1.1", "/v1/leases/1.1.0"
 ROUTES: Mapping[tuple[str, str], Row] = {
     ("GET", "/openapi.json"): Row("/openapi.json", Gets.OWN),
     ("GET", "/daemon"): Row("/v1/daemon", Gets.OWN),
@@ -102,6 +107,25 @@ ROUTES: Mapping[tuple[str, str], Row] = {
     ("DELETE", "/clusters/{name}/snapshots/{snapshot}"): Row(
         "/v1/clusters/owned/snapshots/first", Gets.NOT_FOUND, owner=(202,)
     ),
+    ("GET", "/labs"): Row("/v1/labs", Gets.OWN),
+    ("GET", "/labs/{lab:path}/show"): Row("/v1/labs/owned/dev/show", Gets.NOT_FOUND),
+    ("POST", "/labs/{lab:path}/drain"): Row("/v1/labs/owned/dev/drain", Gets.NOT_FOUND, {}),
+    ("POST", "/labs/{lab:path}/machines/{machine}"): Row(
+        "/v1/labs/owned/dev/machines/m", Gets.NOT_FOUND, {"broken": "x"}, (404,)
+    ),
+    ("POST", "/requests/check"): Row("/v1/requests/check", Gets.FORBIDDEN, REQUEST),
+    ("POST", "/requests"): Row("/v1/requests", Gets.FORBIDDEN, REQUEST, (201,)),
+    ("GET", "/requests"): Row("/v1/requests", Gets.OWN),
+    ("GET", "/requests/{set_id}"): Row(SET, Gets.NOT_FOUND),
+    ("POST", "/leases/{lease}/extend"): Row(f"{LEASE}/extend", Gets.NOT_FOUND, {"seconds": 9}),
+    ("POST", "/requests/{set_id}/extend"): Row(f"{SET}/extend", Gets.NOT_FOUND, {"seconds": 9}),
+    ("GET", "/leases/{lease}"): Row(LEASE, Gets.NOT_FOUND),
+    ("GET", "/leases/{lease}/console"): Row(f"{LEASE}/console", Gets.NOT_FOUND, owner=(404,)),
+    ("POST", "/leases/{lease}/release"): Row(f"{LEASE}/release", Gets.NOT_FOUND, {}),
+    ("POST", "/requests/{set_id}/release"): Row(f"{SET}/release", Gets.NOT_FOUND, {}),
+    ("POST", "/requests/{set_id}/cancel"): Row(f"{SET}/cancel", Gets.NOT_FOUND, {}),
+    ("GET", "/requests/{set_id}/events"): Row(f"{SET}/events", Gets.NOT_FOUND),
+    ("GET", "/metrics"): Row("/v1/metrics", Gets.FORBIDDEN, owner=(403,)),
     ("POST", "/orphans"): Row("/v1/orphans", Gets.FORBIDDEN, {}, (403,)),
     ("POST", "/orphans/reap"): Row("/v1/orphans/reap", Gets.FORBIDDEN, {}, (403,)),
     ("POST", "/recover"): Row("/v1/recover", Gets.FORBIDDEN, {}, (403,)),
@@ -152,6 +176,7 @@ async def state(asked: Asked) -> Any:
     paths = (
         "/v1/clusters", "/v1/clusters/owned", "/v1/nodes", "/v1/bmcs", "/v1/nodes/owned/n/show",
         "/v1/nodes/owned/n/faults", "/v1/clusters/owned/snapshots", "/v1/operations",
+        "/v1/labs/owned/dev/show", SET,
     )  # fmt: skip
     return [(await asked.ask(OWNER, "GET", path)).json for path in paths]
 
@@ -176,6 +201,8 @@ async def test_a_route_shows_and_does_nothing_of_other_users(tmp_path: Path) -> 
         taken = await asked.ask(OWNER, "POST", "/v1/clusters/owned/snapshots", {"name": "first"})
         assert taken.status == 202, taken.body
         await ended(asked, OWNER)
+        await asked.ask(OWNER, "POST", "/v1/labs/dev/drain", {})
+        assert (await asked.ask(OWNER, "POST", "/v1/requests", REQUEST)).status == 201
         (bmc,) = (await asked.ask(OWNER, "GET", "/v1/bmcs")).json
         (cluster,) = (await asked.ask(OWNER, "GET", "/v1/clusters")).json
         secrets = [bmc["password"], bmc["uuid"], cluster["id"], begun]

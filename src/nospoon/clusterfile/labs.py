@@ -39,7 +39,9 @@ def _patterns(values: list[str]) -> list[str]:
         try:
             re.compile(each)
         except re.error as error:
-            raise ValueError(f"expected a regular expression, got {each!r}: {error}") from error
+            at = error.pos + 1 if error.pos is not None else 1
+            message = f"expected a regular expression, got {each[:60]!r}, wrong at character {at}"
+            raise ValueError(message) from error
     return values
 
 

@@ -54,9 +54,10 @@ def references(sections: Sections) -> Iterator[Complaint]:
         for index, flavor in enumerate(lab.flavors):
             path = ("labs", name, "flavors", index)
             yield from hints.refers(path, flavor, names["flavors"], "flavor")
-        if lab.dynamic and not names["flavors"]:
-            hint = "Add `flavors: {small: {…}}`, or `dynamic: false` to the lab"
-            yield Complaint(("labs", name), "a lab with dynamic machines needs a flavor", hint)
+    dynamic = next((name for name, lab in sections.labs.items() if lab.dynamic), None)
+    if dynamic is not None and not names["flavors"]:
+        hint = "Add `flavors: {small: {…}}`, or `dynamic: false` to the lab"
+        yield Complaint(("labs", dynamic), "a lab with dynamic machines needs a flavor", hint)
 
 
 def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complaint]:

@@ -14,8 +14,6 @@ from itertools import chain, islice
 from typing import Any
 from xml.parsers import expat
 
-import msgspec
-
 from nospoon.errors import Problem, SpecError
 from nospoon.lab import asked, recipe
 from nospoon.lab.asked import AskedSet, asked_sets
@@ -129,9 +127,11 @@ def read_json(data: bytes, *, file: str) -> Element:
     if len(data) > MOST_BYTES:
         raise SpecError([Problem(file, 1, 1, "", f"expected at most {MOST_BYTES >> 20} MiB")])
     try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise SpecError([Problem(file, 1, 1, "", f"not JSON: {error}")]) from error
+        value = json.loads(data)
+    except json.JSONDecodeError as error:
+        raise SpecError([Problem(file, error.lineno, error.colno, "", "not JSON")]) from error
+    except (RecursionError, ValueError) as error:
+        raise SpecError([Problem(file, 1, 1, "", "not JSON that can be read")]) from error
     names = [key for key in value if key in ROOTS] if isinstance(value, dict) else []
     if len(names) != 1 or len(value) != 1:
         message = f"expected an object with one of {', '.join(ROOTS)}, and nothing else"

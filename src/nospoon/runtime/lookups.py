@@ -78,5 +78,5 @@ class Lookups:
         except RuntimeError as error:
             own.release()
             self._all.release()
-            raise OSError(f"{host} cannot be looked up: {error}") from error
+            raise OSError(f"{host} cannot be looked up: too many threads run") from error
         return await found

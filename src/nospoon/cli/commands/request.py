@@ -211,7 +211,8 @@ def extend(lease: str, time: str, *, add: bool) -> None:
     try:
         seconds = parse_duration(time)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="TIME") from error
+        message = f"expected a time such as 30min, 2h or 0s, got {time!r}"
+        raise click.BadParameter(message, param_hint="TIME") from error
     _change(lease, "extend", {"seconds": seconds, "add": add})
 
 

@@ -46,8 +46,6 @@ AGAIN = 10.0
 """Seconds until a removal that failed is begun again."""
 BUSY = 1.0
 """Seconds until a cluster that another operation changes is asked for again."""
-LASTING = (SpecError, PlanRefused, Forbidden, UsageError)
-"""Errors that the next attempt meets again."""
 
 
 class Clusters(Protocol):
@@ -95,7 +93,7 @@ class Racks:
                 if any(run.size is not None for run in found.runs):
                     await self._up(found, known)
             await self._start(found, known)
-        except LASTING as error:
+        except (SpecError, PlanRefused, Forbidden, UsageError) as error:  # it meets them again
             raise NotMade(str(error), again=False) from error
         except NospoonError as error:
             raise NotMade(str(error), again=True) from error
