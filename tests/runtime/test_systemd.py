@@ -53,7 +53,7 @@ def test_units_name_a_python_and_a_socket_whose_paths_need_quotes(tmp_path: Path
     assert (done.returncode, done.stderr) == (0, "")
     quoted = str(place).replace("%", "%%")
     assert f"\nListenStream={quoted}/nospoond.sock\n" in texts[SOCKET]
-    assert f'\nExecStart="{quoted}/python" -m nospoon.daemon.main\n' in texts[SERVICE]
+    assert f'\nExecStart="{quoted}/python" -P -m nospoon.daemon.main\n' in texts[SERVICE]
 
 
 def test_the_service_has_the_runtime_directory_of_its_socket(tmp_path: Path) -> None:

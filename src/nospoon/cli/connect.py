@@ -17,6 +17,10 @@ from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_
 
 SYSTEM_SOCKET = Path("/run/nospoon/nospoond.sock")
 LOG_TAIL = 15
+DAEMON = (sys.executable, "-P", "-m", "nospoon.daemon.main")
+"""Its command. -P: Python imports nothing from the working directory, where root's daemon would run
+what other users put there.
+"""
 
 
 def client(system: Path = SYSTEM_SOCKET) -> Client:
@@ -110,7 +114,7 @@ def start(settings: Settings) -> None:
     reader, writer = os.pipe()
     with open(settings.log_file, "ab", opener=_private) as log, os.fdopen(reader, "rb") as ready:
         process = subprocess.Popen(
-            [sys.executable, "-m", "nospoon.daemon.main", "--ready-fd", str(writer)],
+            [*DAEMON, "--ready-fd", str(writer)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -54,7 +54,7 @@ After={after}
 {wants}
 [Service]
 Type=notify
-ExecStart="{python}" -m nospoon.daemon.main
+ExecStart="{python}" -P -m nospoon.daemon.main
 ExecReload=/bin/kill -HUP $MAINPID
 Environment="NOSPOON_RUNTIME_DIR={runtime}"
 EnvironmentFile=-{environment}

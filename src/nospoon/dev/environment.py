@@ -22,6 +22,10 @@ from nospoon.runtime import process
 LONGEST_INSTALL = 1800.0
 """Seconds in which 400 MB come through a slow line."""
 STAMP = "complete"
+ROOT = "/"
+"""Where the installers run: uv takes settings (uv.toml) from its working directory and those above,
+which may be another user's.
+"""
 KEY_DIGITS = 16
 _LOCKED = ("--require-hashes", "--no-deps", "--requirement")
 """Options of pip and uv: only the very files that the lock file names are installed. It has every
@@ -100,7 +104,7 @@ async def _make(where: Path, lock: Path) -> None:
     shutil.rmtree(where, ignore_errors=True)
     try:
         for argv in _by_pip(where, lock):
-            await process.run(argv, timeout=LONGEST_INSTALL)
+            await process.run(argv, cwd=ROOT, timeout=LONGEST_INSTALL)
     except MissingTool:
         raise
     except ProviderError as error:
@@ -118,7 +122,7 @@ async def _is_made_by_uv(where: Path, lock: Path) -> bool:
     shutil.rmtree(where, ignore_errors=True)
     try:
         for argv in _by_uv(uv, where, lock):
-            await process.run(argv, timeout=LONGEST_INSTALL)
+            await process.run(argv, cwd=ROOT, timeout=LONGEST_INSTALL)
     except ProviderError as error:
         log.warning("uv cannot install these packages; pip tries", lock=lock.stem, why=str(error))
         return False
@@ -136,6 +140,6 @@ def _by_uv(uv: str, where: Path, lock: Path) -> list[list[str]]:
 
 def _by_pip(where: Path, lock: Path) -> list[list[str]]:
     python = str(where / "bin" / "python")
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    pip = [python, "-P", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     base = Path(sys.base_prefix) / "bin" / Path(sys.executable).resolve().name
-    return [[str(base), "-m", "venv", str(where)], [*pip, *_LOCKED, str(lock)]]
+    return [[str(base), "-P", "-m", "venv", str(where)], [*pip, *_LOCKED, str(lock)]]

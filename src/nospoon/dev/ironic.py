@@ -253,7 +253,9 @@ async def _hashed(password: str, made: Path) -> str:
         "import bcrypt, sys\n"
         "print(bcrypt.hashpw(sys.stdin.buffer.read(), bcrypt.gensalt(4)).decode())"
     )
-    done = await process.run([str(made / "bin" / "python"), "-c", script], stdin=password.encode())
+    done = await process.run(
+        [str(made / "bin" / "python"), "-P", "-c", script], stdin=password.encode()
+    )
     return done.stdout.strip()
 
 
@@ -274,7 +276,7 @@ def _name_mkisofs(state: Path) -> None:
 def _serve(wanted: Wanted, state: Path, made: Path) -> Process:
     """Boot scripts, media and images, for the nodes."""
     place = ["--bind", wanted.address, "--directory", str(state / "http"), str(wanted.files)]
-    argv = [str(made / "bin" / "python"), "-m", "http.server", *place]
+    argv = [str(made / "bin" / "python"), "-P", "-m", "http.server", *place]
     return owned.begin(argv, output=state / "files.log", env=dict(os.environ))
 
 

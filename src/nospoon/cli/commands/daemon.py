@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 
 import click
 
@@ -31,7 +30,7 @@ def start(foreground: bool) -> None:  # noqa: FBT001  (click passes options by n
     warn_of_misspelled(os.environ)
     settings = connect.current_settings()
     if foreground:
-        os.execv(sys.executable, [sys.executable, "-m", "nospoon.daemon.main"])  # noqa: S606  (becomes the daemon)
+        os.execv(connect.DAEMON[0], connect.DAEMON)  # noqa: S606  (becomes the daemon)
     if connect.answers(settings.socket):
         echo(f"runs already: {settings.socket}", err=True)
         units = units_for(settings, os.environ)

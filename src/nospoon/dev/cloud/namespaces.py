@@ -44,6 +44,8 @@ mount -n -t sysfs sysfs "$inside/sys"
 [ ! -d /sys/fs/cgroup ] || mount -n --rbind /sys/fs/cgroup "$inside/sys/fs/cgroup"
 mount -n --move "$inside/sys" /sys
 ip link set lo up
+# services import and read what is in their working directory
+cd /
 exec "$@"
 """
 """After `--bind` the state directory is seen a second time, where it does not contain the tmpfs."""
@@ -125,7 +127,7 @@ async def begin(state: Path, listeners: Mapping[int, socket.socket]) -> Namespac
     argv = [
         "/usr/bin/unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
         "sh", "-c", _SET_UP, "sh", str(state), str(INSIDE),
-        sys.executable, "-m", "nospoon.dev.cloud.keeper", str(INSIDE / SOCKET), *told,
+        sys.executable, "-P", "-m", "nospoon.dev.cloud.keeper", str(INSIDE / SOCKET), *told,
     ]  # fmt: skip
     log = state / "log/keeper.log"
     (state / SOCKET).unlink(missing_ok=True)

@@ -109,7 +109,7 @@ async def fill(where: Namespaces, env: Mapping[str, str]) -> None:
 
 async def sql(where: Namespaces, env: Mapping[str, str], *statements: str) -> None:
     """Run statements, one after the other."""
-    await where.run(["python", "-c", _SQL, str(DATABASE_SOCKET), *statements], env)
+    await where.run(["python", "-P", "-c", _SQL, str(DATABASE_SOCKET), *statements], env)
 
 
 async def _manage(

@@ -111,7 +111,7 @@ class _Start:
     async def wait(self, kind: str, *names: str) -> None:
         """Until the database answers, or queues are served."""
         script = Path(waiting_script.__file__).read_text()
-        argv = ["python", "-c", script, kind, *names]
+        argv = ["python", "-P", "-c", script, kind, *names]
         end = clock.monotonic() + START_SECONDS
         async with Tasks("cloud") as tasks:
             waiting = tasks.start(self.where.run(argv, self.env), name=kind)
