@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
-from nospoon.control.maintenance.bundle import MASK, PIECE, cluster_as_json, masked
+from nospoon.control.maintenance.bundle import MASK, PIECE, Secrets, cluster_as_json, masked
 
 PASSWORDS = st.text(min_size=4, max_size=20).filter(lambda text: text.strip("*") == text)
+
+
+def _masked(text: str, secrets: Sequence[str]) -> str:
+    return masked(text, Secrets.of(secrets))
 
 
 @given(PASSWORDS)
 def test_a_known_secret_is_in_no_text_however_it_is_quoted(secret: str) -> None:
     quoted = "'" + secret.replace("'", "''") + "'"
     for text in (secret, json.dumps(secret), json.dumps(secret, ensure_ascii=False), quoted):
-        assert masked(f"the word {text} was used", [secret]).startswith("the word ")
-        assert masked(f"x {text} y", [secret]) in {
+        assert _masked(f"the word {text} was used", [secret]).startswith("the word ")
+        assert _masked(f"x {text} y", [secret]) in {
             f"x {MASK} y", f'x "{MASK}" y', f"x '{MASK}' y",
         }  # fmt: skip
 
@@ -27,7 +32,7 @@ def test_a_known_secret_is_in_no_text_however_it_is_quoted(secret: str) -> None:
 @given(PASSWORDS.filter(lambda text: text not in "password, username, admin"), st.booleans())
 def test_json_stays_json_and_tells_no_password_that_nobody_listed(secret: str, known: bool) -> None:  # noqa: FBT001
     text = json.dumps({"bmc": {"password": secret, "username": "admin"}})
-    shown = json.loads(masked(text, [secret] if known else []))
+    shown = json.loads(_masked(text, [secret] if known else []))
     assert shown == {"bmc": {"password": MASK, "username": "admin"}}
 
 
@@ -41,20 +46,20 @@ def test_json_stays_json_and_tells_no_password_that_nobody_listed(secret: str, k
     ],
 )
 def test_values_of_passwords_are_masked_in_yaml(line: str) -> None:
-    shown = masked(line, [])
+    shown = _masked(line, [])
     assert "defghij" not in shown
     assert MASK in shown
     assert ("127.0.0.1" in line) is ("127.0.0.1" in shown)
 
 
 def test_the_account_of_a_url_is_masked_and_its_place_is_not() -> None:
-    shown = masked("cannot fetch http://bob:hunter2@files.example/k: refused", [])
+    shown = _masked("cannot fetch http://bob:hunter2@files.example/k: refused", [])
     assert shown == f"cannot fetch http://{MASK}@files.example/k: refused"
 
 
 @pytest.mark.parametrize("account", ["u:pa@ssw0rd", "bob:o'brien99", "bob:o''brien99", "u@x:y@z"])
 def test_an_account_with_odd_signs_is_masked_whole(account: str) -> None:
-    assert masked(f"{{image: 'http://{account}@h/x'}}", []) == f"{{image: 'http://{MASK}@h/x'}}"
+    assert _masked(f"{{image: 'http://{account}@h/x'}}", []) == f"{{image: 'http://{MASK}@h/x'}}"
 
 
 @pytest.mark.parametrize(
@@ -68,17 +73,17 @@ def test_an_account_with_odd_signs_is_masked_whole(account: str) -> None:
     ],
 )
 def test_of_secrets_that_overlap_nothing_is_left(text: str, shown: str) -> None:
-    assert masked(text, ["abcd", "cdef", "cdefgh", "defg"]) == shown
+    assert _masked(text, ["abcd", "cdef", "cdefgh", "defg"]) == shown
 
 
 def test_long_texts_are_masked_whole() -> None:
     before = "a line without a secret\n" * (PIECE // 24 + 1)
     for key in ("password", "bmc_password", "k_g", "'token'"):
         text = f"{before}{key}:\n  abcdefgh\n{before}{key}: ijkl\n{before}"
-        assert masked(text, []) == (
+        assert _masked(text, []) == (
             f'{before}{key}:\n  "{MASK}"\n{before}{key}: "{MASK}"\n{before}'
         )
-    known = masked(f"{before}two\nlines{before}", ["two\nlines"])
+    known = _masked(f"{before}two\nlines{before}", ["two\nlines"])
     assert known == f"{before}{MASK}{before}"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import tarfile
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,7 +12,7 @@ import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.clusterfile.load import load
-from nospoon.control.maintenance.bundle import MAX_LEFT_OUT, MAX_TEXTS, Texts
+from nospoon.control.maintenance.bundle import MASK, MAX_LEFT_OUT, MAX_TEXTS, Bundle, Texts
 from nospoon.errors import SpecError
 from nospoon.services.consoles.records import Records
 
@@ -25,6 +27,27 @@ def test_what_does_not_fit_into_a_bundle_is_left_out_and_says_so() -> None:
     for n in range(MAX_LEFT_OUT + 5):
         texts.add(f"more{n}", "z")
     assert len(texts.by_name) == MAX_LEFT_OUT + 2
+
+
+class Secret(str):
+    """Counts how often it is spelled out."""
+
+    __slots__ = ()
+    spelled = 0
+
+    def replace(self, *words: object) -> str:
+        Secret.spelled += 1
+        return super().replace(*words)  # type: ignore[arg-type]  # as it was called
+
+
+def test_each_secret_is_spelled_out_once_however_many_texts_there_are() -> None:
+    """Ten thousand nodes have as many passwords and consoles: a bundle took a thread for hours."""
+    secret = Secret("hunter2")
+    packed = Bundle({f"{n}.log": "it is hunter2\n" for n in range(50)}, [secret]).pack()
+    assert Secret.spelled == 1
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        texts = [archive.extractfile(each) for each in archive]
+        assert {each.read() for each in texts if each is not None} == {f"it is {MASK}\n".encode()}
 
 
 async def test_one_bundle_of_a_user_is_made_at_a_time(tmp_path: Path) -> None:

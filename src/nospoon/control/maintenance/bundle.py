@@ -7,7 +7,7 @@ import json
 import platform
 import re
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -46,29 +46,44 @@ TOOLS = (
 )
 
 
-def masked(text: str, secrets: Collection[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Each in all its spellings, made ready once to be looked for in many texts. `lengths`: of all,
+    the longest first; `heads`: what each begins with, as long as the shortest.
+    """
+
+    spellings: frozenset[str]
+    lengths: tuple[int, ...]
+    heads: frozenset[str]
+
+    @classmethod
+    def of(cls, secrets: Iterable[str]) -> Secrets:
+        known = frozenset(each for secret in secrets if secret for each in _spellings(secret))
+        lengths = tuple(sorted({len(each) for each in known}, reverse=True))
+        return cls(known, lengths, frozenset(each[: lengths[-1]] for each in known))
+
+
+def masked(text: str, secrets: Secrets) -> str:
     """The text without these secrets, however they are quoted, without anything that follows
     `password:`, and without the accounts of URLs. JSON stays JSON.
 
     It takes time in proportion to the text, however many secrets there are, and lets other threads
     have their turn: `re` does not while it searches, so that it gets pieces.
     """
-    spellings = frozenset(each for secret in secrets if secret for each in _spellings(secret))
-    return "".join(map(_mask_named, _pieces(_without(text, spellings))))
+    return "".join(map(_mask_named, _pieces(_without(text, secrets))))
 
 
-def _without(text: str, secrets: frozenset[str]) -> str:
+def _without(text: str, secrets: Secrets) -> str:
     """Mask them; those that overlap together."""
-    if not secrets:
+    if not secrets.lengths:
         return text
-    lengths = sorted({len(each) for each in secrets}, reverse=True)
+    lengths, heads, spellings = secrets.lengths, secrets.heads, secrets.spellings
     head = lengths[-1]
-    heads = {each[:head] for each in secrets}
     kept, done = [], 0
     for start in range(len(text) - head + 1):
         if text[start : start + head] not in heads:
             continue
-        length = next((n for n in lengths if text[start : start + n] in secrets), 0)
+        length = next((n for n in lengths if text[start : start + n] in spellings), 0)
         if start + length <= done or not length:
             continue
         if start >= done:
@@ -127,10 +142,11 @@ class Bundle:
 
     def pack(self) -> bytes:
         """A .tar.gz of all texts below `nospoon-support/`."""
+        secrets = Secrets.of(self.secrets)
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
             for name, text in self.texts.items():
-                data = masked(text, self.secrets).encode()
+                data = masked(text, secrets).encode()
                 info = tarfile.TarInfo(f"nospoon-support/{name}")
                 info.size, info.mode = len(data), 0o600
                 archive.addfile(info, io.BytesIO(data))
