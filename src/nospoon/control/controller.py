@@ -360,7 +360,9 @@ class Controller:
         status = await self.status(row.uid, row.name)
         texts.add(f"{row.name}/status.json", await self._as_json(row.uid, status))
         for member in self.fleet.of(row.uid, row.name):
-            said = await self.consoles.tail(member.uuid, bundle.CONSOLE_TAIL) if texts.left else b""
+            said = b""
+            if texts.left:
+                said = await self.consoles.tail(member.uuid, bundle.CONSOLE_TAIL, user=row.uid)
             texts.add(f"{row.name}/consoles/{member.node}.log", said.decode(errors="replace"))
 
     async def _in_ironic(self, row: ClusterRow) -> str:

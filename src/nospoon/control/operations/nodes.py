@@ -165,11 +165,11 @@ class Nodes:
             machine = self.fleet.find(uid, reference).uuid
         except NotFound:
             cluster, _, node = reference.partition("/")
-            kept = await self.consoles.kept(record_group(uid, cluster), node)
+            kept = await self.consoles.kept(record_group(uid, cluster), node, user=uid)
             if kept is None:
                 raise
             machine = kept
-        return self.consoles.read(machine, follow=follow)
+        return self.consoles.read(machine, follow=follow, user=uid)
 
     def state(self, node: str, member: Member | None, state: str, *drift: str) -> dict[str, Any]:
         """A row of `status`; `member` is None for a node that is not remembered."""

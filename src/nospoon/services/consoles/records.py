@@ -24,6 +24,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -35,6 +36,8 @@ LONGEST_END = 4096
 SEGMENT = "{:08d}.log"
 SEGMENT_SIZE = 2 << 20
 """Bytes of a file of a record, as virtlogd has them by default (max_size of virtlogd.conf)."""
+MOST_ROTATED = 8
+"""Numbers of a record's files that are looked for though one before them is missing."""
 MOST = 64 << 20
 """Bytes of a machine's record; at more, its oldest files are removed."""
 
@@ -75,7 +78,7 @@ class Records:
 
     def _set_aside(self, machine: UUID) -> None:
         """Make its record that of a machine of its own, which is gone."""
-        files = self._written().get(machine, [])
+        files = self._written_of(machine)
         self._link(self._archive(machine), files)
         with self._lock:
             for _, file in files:
@@ -103,7 +106,6 @@ class Records:
 
     def end(self, machine: UUID, lines: int) -> str:
         """The last lines of the record, "" of an empty one."""
-        self.sweep()
         text = self.tail(machine, LONGEST_END)
         return "\n".join(text.decode("utf-8", "replace").splitlines()[-lines:])
 
@@ -210,7 +212,20 @@ class Records:
     def _refresh(self, machine: UUID) -> None:
         archive = self._archive(machine)
         if archive.is_dir():
-            self._link(archive, self._written().get(machine, []))
+            self._link(archive, self._written_of(machine))
+
+    def _written_of(self, machine: UUID) -> list[tuple[int, Path]]:
+        """The same of one machine, without a look at those of all others. virtlogd numbers what it
+        rotated from 0; while it rotates, a number may be missing (util/virrotatingfile.c).
+        """
+        paths = [self.directory / f"{machine}.log"]
+        for age in count():
+            path = self.directory / f"{machine}.log.{age}"
+            if path.exists():
+                paths.append(path)
+            elif age >= MOST_ROTATED:
+                break
+        return [(-age, path) for age, path in enumerate(paths)][::-1]
 
     def _end(self, archive: Path) -> int:
         return _dropped(archive)[1] + sum(segment.size for segment in _segments(archive))

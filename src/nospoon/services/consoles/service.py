@@ -22,12 +22,15 @@ from nospoon.model.machine import MachineEvent, PowerState
 from nospoon.providers.base import ConsoleStream
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.workers import Workers
 from nospoon.services.consoles.capacity import Capacity, make_room
 from nospoon.services.consoles.records import Records
 
 log = structlog.get_logger()
 UNBOUNDED = Capacity()
 CHUNK = 1 << 16
+THREADS = 4
+"""Users whose records are read at a time: the default executor is everybody's."""
 BACKLOG, CHUNK_COST = 4 << 20, 128
 """Bytes that wait for a slow reader before it is let go, and what each chunk counts besides."""
 LOOK_SECONDS = 0.2
@@ -154,6 +157,7 @@ class ConsoleService:
         self.capacity = capacity
         self._lines: dict[UUID, Line] = {}
         self._tasks = Tasks("consoles")
+        self._workers = Workers("console records", THREADS)
 
     def start(self) -> None:
         """Keep records from being rotated away, and from filling the disk."""
@@ -168,9 +172,11 @@ class ConsoleService:
         for machine, node in nodes.items():
             self._records.keep(machine, group=group, node=node)
 
-    async def kept(self, group: str, node: str) -> UUID | None:
-        """The machine whose record is kept for a node, though its cluster may be gone."""
-        return await asyncio.to_thread(self._records.find, group, node)
+    async def kept(self, group: str, node: str, *, user: int = 0) -> UUID | None:
+        """The machine whose record is kept for a node, though its cluster may be gone. `user`: who
+        asks, here and below; what one user has read waits for no other's.
+        """
+        return await self._workers.run(user, self._records.find, group, node)
 
     def machine_event(self, event: MachineEvent) -> None:
         """A machine that runs (again) is listened to again."""
@@ -269,18 +275,20 @@ class ConsoleService:
             if stream is not None:
                 await stream.close()
 
-    async def size(self, machine: UUID) -> int:
+    async def size(self, machine: UUID, *, user: int = 0) -> int:
         """Bytes recorded so far, as an offset: also those that the record has no more."""
         await self._fetch(machine)
-        return await asyncio.to_thread(self._records.size, machine)
+        return await self._workers.run(user, self._records.size, machine)
 
-    async def read(self, machine: UUID, *, follow: bool, offset: int = 0) -> AsyncIterator[bytes]:
+    async def read(
+        self, machine: UUID, *, follow: bool, offset: int = 0, user: int = 0
+    ) -> AsyncIterator[bytes]:
         """The record from this offset to its end; with `follow` for ever. Where bytes are missing
         because the record is full, a line says so.
         """
         await self._fetch(machine)
         while True:
-            at, data = await asyncio.to_thread(self._records.read, machine, offset, CHUNK)
+            at, data = await self._workers.run(user, self._records.read, machine, offset, CHUNK)
             if at != offset:
                 yield _missing(at - offset)
                 offset = at
@@ -292,10 +300,10 @@ class ConsoleService:
             else:
                 return
 
-    async def tail(self, machine: UUID, most: int) -> bytes:
+    async def tail(self, machine: UUID, most: int, *, user: int = 0) -> bytes:
         """The end of the record, at most so many bytes."""
         await self._fetch(machine)
-        return await asyncio.to_thread(self._records.tail, machine, most)
+        return await self._workers.run(user, self._records.tail, machine, most)
 
     async def _sweep(self) -> None:
         while True:
@@ -313,6 +321,7 @@ class ConsoleService:
                 line.readers.clear()
                 group.create_task(self.leave(line))
         await self._tasks.close()
+        self._workers.close()
 
 
 def _missing(amount: int) -> bytes:
