@@ -7,6 +7,8 @@ import io
 import json
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
-from nospoon.cli.output import write_private
+from nospoon.cli.output import writable, write_private
 from nospoon.control.content.files import Files
 from nospoon.control.maintenance.bundle import Whose, lines_of
 from nospoon.daemon.instance import locked
@@ -49,6 +51,45 @@ def test_a_link_and_a_device_are_written_through(tmp_path: Path) -> None:
     assert mode(tmp_path / "there") == 0o600
     write_private(Path("/dev/null"), b"x")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives things to another user")
+def test_what_another_user_put_into_a_shared_directory_is_not_written_through(
+    tmp_path: Path,
+) -> None:
+    """Root who wrote a plan to /tmp/plan.json replaced whatever file a link there led to."""
+    shared, kept = tmp_path / "shared", tmp_path / "passwd"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    kept.write_text("kept")
+    link, pipe, own = (shared / name for name in ("link", "pipe", "own"))
+    for each in (link, own):
+        each.symlink_to(kept)
+    os.mkfifo(pipe)
+    for each in (link, pipe):
+        os.chown(each, OTHER, OTHER, follow_symlinks=False)
+    with pytest.raises(UsageError, match="link of another user"):
+        write_private(link, b"secret")
+    with pytest.raises(UsageError, match="link of another user"):
+        writable(str(link))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        write_private(pipe, b"secret")
+    assert os.read(reader, 10) == b""
+    os.close(reader)
+    assert kept.read_text() == "kept"
+    write_private(own, b"secret")
+    assert kept.read_bytes() == b"secret"
+
+
+def test_standard_output_is_written_to_also_where_it_is_a_pipe() -> None:
+    script = (
+        "from pathlib import Path\n"
+        "from nospoon.cli.output import write_private\n"
+        "write_private(Path('/dev/stdout'), b'content')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout == b"content"
 
 
 def test_rights_beyond_the_wanted_ones_are_taken_away_and_none_are_given(tmp_path: Path) -> None:

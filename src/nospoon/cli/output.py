@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -141,16 +142,21 @@ def report(error: NospoonError) -> None:
 
 def write_private(target: Path, content: bytes) -> None:
     """For its owner alone, also where there was a file that others could read, or have open: a new
-    file takes its place. What is no file, such as /dev/stdout, is written to.
+    file takes its place. What is no file, such as /dev/stdout, is written to. Raises `UsageError`
+    for what another user put there instead, as into /tmp.
     """
-    place = target.resolve()
-    if place.exists() and not place.is_file():
-        place.write_bytes(content)
+    place = _followed(target)
+    if target.exists() and not target.is_file():
+        with os.fdopen(os.open(target, os.O_WRONLY), "wb") as opened:
+            if _is_foreign(place, os.fstat(opened.fileno())):
+                raise UsageError(f"cannot write {target}: it belongs to another user")
+            opened.write(content)
         return
     try:
         descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
     except PermissionError:  # a directory of others, in which there is a file of the user's
-        descriptor, name = os.open(place, os.O_WRONLY | os.O_TRUNC), ""
+        descriptor = os.open(place, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+        name = ""
         os.fchmod(descriptor, 0o600)
     with os.fdopen(descriptor, "wb") as opened:  # mkstemp(3): mode 0600
         opened.write(content)
@@ -158,9 +164,41 @@ def write_private(target: Path, content: bytes) -> None:
         Path(name).replace(place)
 
 
+MOST_LINKS = 40
+"""As Linux follows (path_resolution(7))."""
+
+
+def _followed(target: Path) -> Path:
+    """What it is, or leads to. Links of other users in directories as /tmp are not followed: Linux
+    refuses that, too (protected_symlinks in proc_sys_fs(5)), but not where links are read one by
+    one, to put a new file in the place of the last.
+    """
+    place = target
+    for _ in range(MOST_LINKS):
+        place = place.parent.resolve() / place.name
+        try:
+            found = place.lstat()
+        except FileNotFoundError:
+            return place
+        if not stat.S_ISLNK(found.st_mode):
+            return place
+        if _is_foreign(place, found):
+            raise UsageError(f"cannot write {target}: {place} is a link of another user")
+        place = place.parent / place.readlink()
+    raise UsageError(f"cannot write {target}: too many links")
+
+
+def _is_foreign(place: Path, found: os.stat_result) -> bool:
+    """Whether another user put this into a directory into which everyone may."""
+    around = place.parent.stat()
+    shared = around.st_mode & stat.S_ISVTX and around.st_mode & stat.S_IWOTH
+    return bool(shared) and found.st_uid not in (os.geteuid(), around.st_uid)
+
+
 def writable(path: str) -> Path:
     """Where a command is to write its answer. Raises `UsageError` before any work is done."""
     target = Path(path)
+    _followed(target)
     why = ""
     if target.is_dir():
         why = "it is a directory"
