@@ -10,9 +10,11 @@ import asyncio
 import errno
 import os
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -54,7 +56,7 @@ Receive = Callable[[bytes, Peer], None]
 class UdpSocket:
     """An open socket. `address` ANY serves all addresses that this machine answers to.
 
-    `fields` of the cluster file choose another port. Raises `ProviderError`.
+    `fields` of the cluster file choose another port. Raises `CannotServe`.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class UdpSocket:
             self._socket.bind((address, port))
         except OSError as error:
             self._socket.close()
-            raise cannot_serve("UDP", "udp", (address, port), error, fields) from error
+            raise CannotServe("UDP", "udp", (address, port), error, fields) from error
         self.port = int(self._socket.getsockname()[1])
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._readable)
@@ -122,20 +124,33 @@ def _destination(ancillary: list[tuple[int, int, bytes]]) -> str:
     return ""
 
 
-def cannot_serve(
-    what: str, protocol: str, place: tuple[str, int], error: OSError, fields: str
-) -> ProviderError:
-    """Why a socket of `what` cannot be bound, and what to do about it.
+class CannotServe(ProviderError):
+    """Why a socket of `what` cannot be bound, and what to do about it. Who has the port is not
+    said yet: to look for that takes too long for the event loop.
 
     `protocol` as proc(5) calls it, "udp" or "tcp"; `fields` of the cluster file choose another.
     """
-    address, port = place
-    holder = holder_of(protocol, port) if error.errno == errno.EADDRINUSE else ""
-    by = f" by {holder}" if holder else ""
-    return ProviderError(
-        f"cannot serve {what} {_written(address)}:{port}: {error.strerror}{by}",
-        hint=_way_out(address, error, holder, fields),
-    )
+
+    def __init__(
+        self, what: str, protocol: str, place: tuple[str, int], error: OSError, fields: str
+    ) -> None:
+        self._what, self._protocol, self._place = what, protocol, place
+        self._error, self._fields = error, fields
+        found = self._said("")
+        super().__init__(found.message, hint=found.hint)
+
+    def named(self) -> ProviderError:
+        """The same with who has the port. Run it in a thread."""
+        taken = self._error.errno == errno.EADDRINUSE
+        return self._said(holder_of(self._protocol, self._place[1]) if taken else "")
+
+    def _said(self, holder: str) -> ProviderError:
+        address, port = self._place
+        by = f" by {holder}" if holder else ""
+        return ProviderError(
+            f"cannot serve {self._what} {_written(address)}:{port}: {self._error.strerror}{by}",
+            hint=_way_out(address, self._error, holder, self._fields),
+        )
 
 
 def _written(address: str) -> str:
@@ -160,16 +175,22 @@ def _way_out(address: str, error: OSError, holder: str, fields: str) -> str:
 def holder_of(protocol: str, port: int) -> str:
     """'dnsmasq (pid 12)': who has a local port (proc(5)), "" when that cannot be seen."""
     inodes = _inodes(protocol, port)
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*") if inodes else ():
-        try:
-            target = str(descriptor.readlink())
-        except OSError:
-            continue
-        if target.removeprefix("socket:[").removesuffix("]") in inodes:
-            pid = descriptor.parts[2]
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
-            return f"{name} (pid {pid})"
+    for process in Path("/proc").glob("[0-9]*") if inodes else ():
+        with suppress(OSError):  # it has ended, or is another user's
+            if any(inode in inodes for inode in _sockets_of(process)):
+                name = (process / "comm").read_text().strip()
+                return f"{name} (pid {process.name})"
     return ""
+
+
+def _sockets_of(process: Path) -> Iterator[str]:
+    """Inodes of the sockets that a process has."""
+    with os.scandir(process / "fd") as descriptors:
+        for each in descriptors:
+            with suppress(FileNotFoundError):  # closed meanwhile
+                found = each.stat()
+                if stat.S_ISSOCK(found.st_mode):
+                    yield str(found.st_ino)
 
 
 def ports_in_use(protocol: str) -> frozenset[tuple[str, int]]:
@@ -183,25 +204,29 @@ def listening() -> frozenset[tuple[str, int]]:
 
 
 def _inodes(protocol: str, port: int) -> set[str]:
-    return {inode for (_, bound), inode in _sockets(protocol) if bound == port}
+    return {inode for _, inode in _sockets(protocol, port=port)}
 
 
 LISTEN = "0A"
 """A state of TCP sockets in proc(5), by include/net/tcp_states.h of Linux."""
 
 
-def _sockets(protocol: str, *, only: str = "") -> Iterator[tuple[tuple[str, int], str]]:
-    """Place and inode of every local socket (proc(5), /proc/net/udp). A kernel without IPv6 has no
-    file of it; addresses stand there in words of 32 bits, in this machine's order.
+def _sockets(
+    protocol: str, *, only: str = "", port: int | None = None
+) -> Iterator[tuple[tuple[str, int], str]]:
+    """Place and inode of every local socket (proc(5), /proc/net/udp), or of those at a port. A
+    kernel without IPv6 has no file of it; addresses stand there in words of 32 bits, in this
+    machine's order.
     """
+    ending = f":{port:04X}" if port is not None else ""
     for path in (Path(f"/proc/net/{protocol}"), Path(f"/proc/net/{protocol}6")):
         for line in path.read_text().splitlines()[1:] if path.exists() else ():
             row = line.split()
-            if only and row[3] != only:
+            if (only and row[3] != only) or not row[1].endswith(ending):
                 continue
-            address, port = row[1].rsplit(":", 1)
+            address, number = row[1].rsplit(":", 1)
             words = struct.iter_unpack("=4s", bytes.fromhex(address))
             packed = b"".join(
                 word[::-1] if sys.byteorder == "little" else word for (word,) in words
             )
-            yield (str(ip_address(packed)), int(port, 16)), row[9]
+            yield (str(ip_address(packed)), int(number, 16)), row[9]

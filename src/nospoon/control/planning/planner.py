@@ -100,6 +100,7 @@ MAX_NAMED = 200
 """Characters of a name that nobody knows, in the message that says so."""
 
 PortsInUse = Callable[[], frozenset[tuple[str, int]]]
+"""Called in a thread: Linux writes a line for each socket of the machine."""
 CheckSockets = Callable[[Sequence[Resource], Collection[str], Sequence[Host]], Sequence[str]]
 """Why resources on this machine that are to be served cannot be, nor what simulated hosts serve;
 the second are addresses that it will have by then. Called in a thread.
@@ -507,6 +508,8 @@ class Planner:
     async def _occupied(self, request: Request, seen: Seen) -> Occupied:
         others = [each for each in await self._database.read(stored.holdings) if each.id != seen.id]
         own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
+        in_use = await self.workers.run(seen.uid, self._ports_in_use)
+        listening = await self.workers.run(seen.uid, self._listening)
         told = seen.surveyed.facts.values()
         routes = [route for fact in told for route in fact.routes if route.device not in own]
         taken = {r.network for r in routes if isinstance(r.network, IPv4Network)}
@@ -523,9 +526,9 @@ class Planner:
         endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
         return Occupied(
             tuple(sorted(taken)),
-            endpoints | self._ports_in_use(),
+            endpoints | in_use,
             holder=self._holder_of_port,
-            redfish=self._listening() - mine,
+            redfish=listening - mine,
             foreign=foreign,
             names={row.id: row.allocations.cidrs.keys() for row in others},
             usage=await usage.of_others(self._database, self._hosts, seen.id),

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,10 +23,11 @@ from nospoon.errors import Conflict, NospoonError, ProviderError
 from nospoon.model.addresses import same_place
 from nospoon.model.resources import Bmc
 from nospoon.runtime import process
+from nospoon.runtime.clock import monotonic
 from nospoon.runtime.http_limits import LIMITS, Connections
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.serve import HttpServer
-from nospoon.runtime.udp import ANY, Peer, UdpSocket, cannot_serve, family_of, ports_in_use
+from nospoon.runtime.udp import ANY, CannotServe, Peer, UdpSocket, family_of, ports_in_use
 from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
@@ -89,6 +91,10 @@ class _Shared:
     http: HttpServer | None = None
 
 
+MOST_LOOKED, LOOKED_SECONDS = 8, 8.0
+"""Ports of which it is looked up who has them, in so many seconds, or of one plan."""
+
+
 class Listeners:
     """Opens and closes what BMCs answer on, one at a time."""
 
@@ -104,12 +110,31 @@ class Listeners:
         self._redfish, self._certificates = redfish, certificates
         self._open: dict[_Need, _Shared] = {}
         self._opening: set[_Need] = set()
-        self._lock = asyncio.Lock()
+        self._lock, self._naming = asyncio.Lock(), asyncio.Lock()
+        self._looked = deque[float](maxlen=MOST_LOOKED)
         self.accounts = Accounts(account_key)
         self._connections = Connections()
         self.keys = Worker("certificates")
 
     async def open(self, bmc: Bmc, *, instead_of: Bmc | None = None) -> None:
+        """As `_open_all`, and the error says who has a port, while few are asked for."""
+        try:
+            await self._open_all(bmc, instead_of)
+        except CannotServe as error:
+            async with self._naming:
+                raise await self._named(error) from error
+
+    async def _named(self, error: CannotServe) -> ProviderError:
+        """Thousands of ports may be another process's: the files of all processes are looked
+        through for a few of them.
+        """
+        now = monotonic()
+        if len(self._looked) == MOST_LOOKED and now - self._looked[0] < LOOKED_SECONDS:
+            return error
+        self._looked.append(now)
+        return await asyncio.to_thread(error.named)
+
+    async def _open_all(self, bmc: Bmc, instead_of: Bmc | None) -> None:
         """Make sure that this BMC can be reached, and no more where it was before.
 
         What it leaves is closed when what it wants is open; only what hinders that (the same port
@@ -156,7 +181,10 @@ class Listeners:
                 _tried(need)
             except (ProviderError, Conflict) as error:
                 if need not in self._opening and need not in self._open:  # in this order
-                    found.append(str(error))  # else we opened it ourselves meanwhile
+                    if isinstance(error, CannotServe) and len(found) < MOST_LOOKED:
+                        error = error.named()
+                    found.append(str(error))
+                # else we opened it ourselves meanwhile
         return found
 
     def serves(self, bmc: Bmc) -> bool:
@@ -375,7 +403,7 @@ def _bound(address: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         fields = FIELDS[_Kind.REDFISH]
-        raise cannot_serve("Redfish on", "tcp", (address, port), error, fields) from error
+        raise CannotServe("Redfish on", "tcp", (address, port), error, fields) from error
     return listener
 
 
@@ -393,7 +421,7 @@ def _tried(need: _Need) -> None:
                 try:
                     probe.bind(place)
                 except OSError as error:
-                    raise cannot_serve("UDP", "udp", place, error, _fields(need)) from error
+                    raise CannotServe("UDP", "udp", place, error, _fields(need)) from error
 
 
 def _require_descriptors(need: _Need) -> None:
