@@ -14,6 +14,7 @@ from tests.bmcs.test_listeners import bmcs, changed, service
 from tests.security.asked import OWNER, a_daemon
 
 from nospoon.errors import ProviderError
+from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.listeners import MOST_LOOKED
 
 TEXT = "cluster: c\nhosts: {s: simulated}\nnodes: [{name: n, bmc: [ipmi]}]\n"
@@ -53,3 +54,22 @@ async def test_sockets_of_the_machine_are_listed_beside_the_loop(tmp_path: Path)
         assert answer.status == 200
     assert len(threads) == 2
     assert threading.main_thread() not in threads
+
+
+async def test_of_many_bmcs_at_once_one_is_opened_in_each_turn_of_the_loop(tmp_path: Path) -> None:
+    """Those of an `up` were opened without a turn for others between them."""
+    wanted = [changed(each, redfish_port=0) for each in bmcs(20)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with service(tmp_path) as s, Tasks("test") as tasks:
+        tasks.start(count(), name="count")
+        await asyncio.gather(*(s.listeners.open(each.bmc) for each in wanted))
+        assert turns >= len(wanted)
+        for each in wanted:
+            await s.listeners.close(each.bmc)

@@ -147,6 +147,7 @@ class Listeners:
         joined: list[_Need] = []
         closed: dict[_Need, set[UUID]] = {}
         async with self._lock:
+            await asyncio.sleep(0)  # thousands may come at once: one in each turn of the loop
             try:
                 await self._clear(left, wanted, bmc.uuid, closed)
                 for need in wanted:
