@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.simulated import MOST_CONSOLE
-from nospoon.control.content.space import text_of
+from nospoon.control.content.space import MOST_FILES, text_of
 from nospoon.control.planning.saved import MOST_CLUSTERS, MOST_LOGINS, save
 from nospoon.errors import Conflict, SpecError
 from nospoon.model.cluster import Host
@@ -42,6 +43,28 @@ def a_row(name: str, uid: int) -> ClusterRow:
 
 def used(asked: Asked, uid: int) -> int:
     return asked.daemon.files.space.used(uid)
+
+
+async def test_a_member_has_so_many_uploads_however_small_they_are(tmp_path: Path) -> None:
+    """Each takes an inode of the disk, and was counted again for each that came."""
+    async with a_daemon(tmp_path) as asked:
+        space = asked.daemon.files.space
+        for number in range(MOST_FILES - 1):
+            space.hold(OWNER, str(number), 1)
+        assert await upload(asked, OWNER, b"the last") == 204
+        assert await upload(asked, OWNER, b"one more") == 507
+        assert await upload(asked, OTHER, b"one more") == 204
+        assert space.used(OWNER) == MOST_FILES - 1 + len(b"the last")
+        space.release(OWNER, "0")
+        space.hold(OWNER, "1", 5)
+        space.gone("2")
+        assert space.used(OWNER) == MOST_FILES - 1 + len(b"the last") - 2 + 4
+        assert await upload(asked, OWNER, b"instead") == 204
+
+
+async def upload(asked: Asked, uid: int, content: bytes) -> int:
+    path = f"/v1/files/{hashlib.sha256(content).hexdigest()}"
+    return (await asked.ask(uid, "PUT", path, content)).status
 
 
 async def test_a_member_s_cluster_files_count_to_the_quota_until_they_are_down(

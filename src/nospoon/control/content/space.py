@@ -14,6 +14,8 @@ from uuid import UUID
 from nospoon.errors import OutOfSpace
 
 GIB = 1 << 30
+MOST_FILES = 40_000
+"""Whole files of one owner: a cluster file names 20,000 at most, and each takes an inode."""
 STEP = 16 << 20
 """Bytes after which a transfer looks again how much room there is."""
 
@@ -54,6 +56,7 @@ class Space:
     beside: Callable[[int], int] = lambda _: 0
     _charges: set[Charge] = field(default_factory=set)
     _files: defaultdict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    _sizes: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
@@ -73,12 +76,19 @@ class Space:
         path = self.directory / name
         if owner is not None and path.is_file():
             with self._lock:
-                self._files[owner][name] = path.stat().st_size
+                self._put(owner, name, path.stat().st_size)
 
     def hold(self, owner: int, name: str, size: int) -> None:
         """What is kept elsewhere, and counts as its owner's until it is released."""
         with self._lock:
-            self._files[owner][name] = size
+            self._put(owner, name, size)
+
+    def _put(self, owner: int, name: str, size: int) -> None:
+        self._sizes[owner] += size - self._files[owner].get(name, 0)
+        self._files[owner][name] = size
+
+    def _pop(self, owner: int, name: str) -> None:
+        self._sizes[owner] -= self._files[owner].pop(name, 0)
 
     def held(self, owner: int, name: str) -> int:
         """Bytes that count as an owner's under this name; 0 for none."""
@@ -93,14 +103,14 @@ class Space:
 
     def gone(self, name: str) -> None:
         with self._lock:
-            for files in self._files.values():
-                files.pop(name, None)
+            for owner in self._files:
+                self._pop(owner, name)
 
     def release(self, owner: int | None, name: str) -> None:
         """An owner needs a file no more."""
         with self._lock:
             if owner is not None:
-                self._files[owner].pop(name, None)
+                self._pop(owner, name)
 
     def owned(self, name: str) -> bool:
         """Whether some owner still needs a file."""
@@ -112,7 +122,7 @@ class Space:
         beside = self.beside(owner)
         with self._lock:
             under_way = sum(each.taken for each in self._charges if each.owner == owner)
-            return beside + under_way + sum(self._files[owner].values())
+            return beside + under_way + self._sizes[owner]
 
     def lacking(self) -> int:
         """Bytes that the disk has less free than the reserve."""
@@ -136,6 +146,12 @@ class Space:
     def refuse_beyond(self, owner: int | None, amount: int) -> None:
         if owner is None or not self.quota:
             return
+        if len(self._files[owner]) >= MOST_FILES:
+            raise OutOfSpace(
+                f"one user may have {MOST_FILES} uploads and downloads",
+                hint="Take a cluster down: files that no cluster names, and that came more than an "
+                "hour ago, are removed then.",
+            )
         used = self.used(owner)
         if used + amount > self.quota:
             raise OutOfSpace(
