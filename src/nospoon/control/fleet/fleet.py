@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import attrgetter
 from uuid import UUID
 
@@ -15,6 +17,9 @@ from nospoon.model.cluster import Host
 from nospoon.model.names import natural
 from nospoon.model.resources import Machine
 from nospoon.services.netboot.ports import ServedProfile
+
+MOST_COMPARED = 1000
+"""Nodes whose names are compared with one that no node has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +67,17 @@ class Fleet:
         self._hosts, self._authority, self._reshape = hosts, authority, reshape
         self._left = left
         self._members: dict[UUID, Member] = {}
+        self._named = defaultdict[int, dict[str, tuple[UUID, ...]]](dict)
 
     def __len__(self) -> int:
         return len(self._members)
 
     def put(self, member: Member, *, reached: bool = True) -> None:
         """`reached` false: its owner may not use it, so that nothing connects to its host."""
+        self._unname(member.uuid)
         self._members[member.uuid] = member
+        alike = self._named[member.uid].get(member.node, ())
+        self._named[member.uid][member.node] = (*alike, member.uuid)
         if reached:
             self._hosts.settle(member.uuid, member.host)
         self._authority.put(Bootable(member.machine, member.profile))
@@ -85,7 +94,16 @@ class Fleet:
             else:
                 self._hosts.forget(member.uuid)
 
+    def _unname(self, uuid: UUID) -> None:
+        known = self._members.get(uuid)
+        if known is None:
+            return
+        alike = self._named[known.uid].pop(known.node)
+        if len(alike) > 1:
+            self._named[known.uid][known.node] = tuple(each for each in alike if each != uuid)
+
     def drop(self, uuid: UUID) -> None:
+        self._unname(uuid)
         self._members.pop(uuid, None)
         self._hosts.forget(uuid)
         self._authority.remove(uuid)
@@ -129,14 +147,24 @@ class Fleet:
 
     def find(self, uid: int, reference: str) -> Member:
         """A user's node by name, cluster/name or UUID. Raises `NotFound` or `UsageError`."""
-        mine = self._of(uid)
-        found = [m for m in mine if reference in (m.node, m.path, str(m.uuid))]
+        alike = self._named[uid].get(reference.rpartition("/")[2], ())
+        known = {each.uuid: each for each in map(self._members.__getitem__, alike)}
+        if (one := self._of_uuid(reference)) is not None and one.uid == uid:
+            known[one.uuid] = one
+        found = [m for m in known.values() if reference in (m.node, m.path, str(m.uuid))]
         if len(found) > 1:
             paths = ", ".join(sorted(member.path for member in found))
             raise UsageError(f"several nodes are named {reference!r}: {paths}")
         if not found:
-            raise NotFound(f"no node {reference!r}", hint=_suggest(reference, mine))
+            few = islice(self._of(uid), MOST_COMPARED)
+            raise NotFound(f"no node {reference!r}", hint=_suggest(reference, few))
         return found[0]
+
+    def _of_uuid(self, reference: str) -> Member | None:
+        try:
+            return self._members.get(UUID(reference))
+        except ValueError:
+            return None
 
 
 def _suggest(reference: str, members: Iterable[Member]) -> str:

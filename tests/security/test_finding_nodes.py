@@ -1,0 +1,60 @@
+"""Nodes of a user are found without a look at all that there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+import pytest
+from tests.plan.test_adoption import machine
+
+from nospoon.control.fleet.authority import Authority
+from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.errors import NotFound, UsageError
+from nospoon.model.cluster import Host
+
+OWNER, OTHER = 1001, 1002
+
+
+class Nothing:
+    """Hosts and the boot authority, which have nothing to do with names."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+class Unlisted(dict[UUID, Member]):
+    """Ten thousand nodes are not gone through: each request took the loop for 25 ms."""
+
+    def values(self) -> Any:
+        raise AssertionError
+
+
+def member(uid: int, cluster: str, node: str) -> Member:
+    made = replace(machine(1, node), uuid=uuid4())
+    return Member(uid, cluster, uuid4(), node, Host("s"), made)
+
+
+def test_a_node_is_found_by_its_name_path_and_uuid_alone() -> None:
+    fleet = Fleet(cast("Hosts", Nothing()), cast("Authority", Nothing()), lambda _: None)
+    one, same, other = (
+        member(OWNER, "a", "n"), member(OWNER, "b", "n"), member(OTHER, "a", "n"),
+    )  # fmt: skip
+    for each in (one, same, other):
+        fleet.put(each)
+    fleet._members = Unlisted(fleet._members)
+    assert fleet.find(OTHER, "n") is other
+    assert fleet.find(OWNER, "a/n") is one
+    assert fleet.find(OWNER, str(same.uuid)) is same
+    with pytest.raises(UsageError, match="several nodes are named 'n': a/n, b/n"):
+        fleet.find(OWNER, "n")
+    fleet.put(replace(same, node="m"))
+    assert fleet.find(OWNER, "n") is one
+    fleet.drop(one.uuid)
+    fleet._members = dict(fleet._members)
+    for missing in ("n", "a/n", str(one.uuid), str(other.uuid), "x/m", str(other.uuid).upper()):
+        with pytest.raises(NotFound):
+            fleet.find(OWNER, missing)
+    assert fleet.find(OWNER, "b/m").node == fleet.find(OWNER, "m").node == "m"
