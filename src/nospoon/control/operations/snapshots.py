@@ -8,10 +8,11 @@ was in their memory is not kept. A row is there before anything is taken, and af
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
@@ -24,6 +25,7 @@ from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFou
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.plan.words import counted
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.service import BmcService
 from nospoon.store import clusters as stored_clusters
@@ -48,7 +50,11 @@ COMPLETE = (
 )
 HALF_MADE = (SnapshotState.TAKING, SnapshotState.REMOVING)
 
+T = TypeVar("T")
+R = TypeVar("R")
 Act = Callable[[Member], Awaitable[None]]
+_Disks = tuple[str, Sequence[str]]
+"""A node and some of its disks."""
 
 
 class Snapshots:
@@ -79,7 +85,7 @@ class Snapshots:
                 "nodes": len(each.members),
                 "on": sum(member.on for member in each.members),
             }
-            for each in await self._database.call(stored.of_cluster, row.id)
+            async for each in paced(await self._database.call(stored.of_cluster, row.id))
         ]
 
     async def create(self, uid: int, cluster: str, name: str) -> OperationRow:
@@ -94,8 +100,8 @@ class Snapshots:
                 f"cluster {cluster} has {len(known)} snapshots, as many as may be",
                 hint="Delete one first: `nospoon snapshot list` shows them.",
             )
-        members = self._members(row)
-        self._refuse_unable(members)
+        members = await self._members(row)
+        await self._refuse_unable(members)
         return await self._start("snapshot", row, lambda run: self._create(run, row, name, members))
 
     async def restore(self, uid: int, cluster: str, name: str) -> OperationRow:
@@ -121,7 +127,7 @@ class Snapshots:
         """
         members = {member.machine for member in snapshot.members}
         others = [each for each in self._fleet.of(row.uid, row.name) if each.uuid not in members]
-        kept = await asyncio.gather(*(self._kept_by(each.uuid) for each in others))
+        kept = await _answers(others, lambda each: self._kept_by(each.uuid))
         more = [
             each.node for each, names in zip(others, kept, strict=True) if snapshot.name in names
         ]
@@ -145,16 +151,15 @@ class Snapshots:
     async def _refuse_lost(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off: all of them can go back, or none does."""
         name = snapshot.name
-        looked = (self._hosts.snapshots(m.machine).list(m.machine) for m in snapshot.members)
-        found = list(zip(snapshot.members, await asyncio.gather(*looked), strict=True))
-        lost = [
-            (member.node, [d for d in member.disks or kept if name not in kept.get(d, ())])
-            for member, kept in found
-        ]
-        newer = [
-            (member.node, [d for d, of in kept.items() if name not in of and d not in member.disks])
-            for member, kept in found
-        ]
+        looked = await _answers(
+            snapshot.members, lambda m: self._hosts.snapshots(m.machine).list(m.machine)
+        )
+        lost, newer = list[_Disks](), list[_Disks]()
+        async for member, kept in paced(zip(snapshot.members, looked, strict=True)):
+            without = [disk for disk, names in kept.items() if name not in names]
+            gone = [disk for disk in member.disks or kept if name not in kept.get(disk, ())]
+            lost.append((member.node, gone))
+            newer.append((member.node, [disk for disk in without if disk not in member.disks]))
         if told := _listed(lost):
             raise Gone(
                 f"snapshot {name!r} is lost to disks that were replaced or removed since: {told}",
@@ -168,11 +173,11 @@ class Snapshots:
 
     async def _refuse_hindered(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off, too."""
-        asked = (
-            self._hosts.snapshots(m.machine).blocker(m.machine, snapshot.name)
-            for m in snapshot.members
+        asked = await _answers(
+            snapshot.members,
+            lambda m: self._hosts.snapshots(m.machine).blocker(m.machine, snapshot.name),
         )
-        why = zip(snapshot.members, await asyncio.gather(*asked), strict=True)
+        why = zip(snapshot.members, asked, strict=True)
         other = [f"{member.node} ({reason})" for member, reason in why if reason]
         if other:
             raise Conflict(
@@ -234,8 +239,10 @@ class Snapshots:
             disks[member.machine] = tuple(disk for disk, names in kept.items() if row.name in names)
 
         await self._each(None, row.members, look, "look at")
-        members = tuple(replace(member, disks=disks[member.machine]) for member in row.members)
-        await self._database.call(stored.set_members, replace(row, members=members))
+        members = [
+            replace(member, disks=disks[member.machine]) async for member in paced(row.members)
+        ]
+        await self._database.call(stored.set_members, replace(row, members=tuple(members)))
 
     @asynccontextmanager
     async def _paused(
@@ -250,9 +257,11 @@ class Snapshots:
 
         try:
             await self._each(running, row.members, pause, "pause")
-            known = tuple(replace(member, on=member.machine in on) for member in row.members)
-            await self._database.call(stored.set_members, replace(row, members=known))
-            yield known
+            known = [
+                replace(member, on=member.machine in on) async for member in paced(row.members)
+            ]
+            await self._database.call(stored.set_members, replace(row, members=tuple(known)))
+            yield tuple(known)
         finally:
             stopped = [member for member in row.members if member.machine in on]
             error = await self._hear_out(self._each(running, stopped, self._resumed, "go on"))
@@ -308,27 +317,23 @@ class Snapshots:
         self, running: Running | None, members: Sequence[Member], act: Act, verb: str
     ) -> None:
         """Do it to each, some at once, journalled; raises the first error when all were tried."""
-        slots = asyncio.Semaphore(AT_ONCE)
         done, stop = 0, False
 
         async def one(member: Member) -> NospoonError | None:
             nonlocal done
-            async with slots:
-                try:
-                    if stop:
-                        return None
-                    await act(member)
-                except NospoonError as error:
-                    self._tell(running, Phase.FAILED, f"{verb}: {error}", member, (done, members))
-                    return error
+            if stop:
+                return None
+            try:
+                await act(member)
+            except NospoonError as error:
+                self._tell(running, Phase.FAILED, f"{verb}: {error}", member, (done, members))
+                return error
             done += 1
             self._tell(running, Phase.DONE, verb, member, (done, members))
             return None
 
-        async def all_of_them() -> list[NospoonError | None]:
-            return await asyncio.gather(*(one(member) for member in members))
-
-        task = self._tasks.start(all_of_them(), name=f"{verb} {counted(len(members), 'node')}")
+        name = f"{verb} {counted(len(members), 'node')}"
+        task = self._tasks.start(_answers(members, one), name=name)
         try:
             results = await asyncio.shield(task)
         except asyncio.CancelledError:  # what was begun goes on in threads: hear it out
@@ -369,10 +374,10 @@ class Snapshots:
             await asyncio.wait([task])
             raise
 
-    def _members(self, row: ClusterRow) -> list[Member]:
+    async def _members(self, row: ClusterRow) -> list[Member]:
         """Each taken to be on until it is paused: to let one go on that is off does no harm."""
         found = []
-        for each in self._fleet.of(row.uid, row.name):
+        async for each in paced(self._fleet.of(row.uid, row.name)):
             last = self._hosts.last(each.uuid)
             if last is None or last.power not in {PowerState.ON, PowerState.OFF}:
                 state = last.power if last is not None else PowerState.UNKNOWN
@@ -380,7 +385,7 @@ class Snapshots:
             found.append(Member(each.node, each.uuid, on=True))
         return found
 
-    def _refuse_unable(self, members: Sequence[Member]) -> None:
+    async def _refuse_unable(self, members: Sequence[Member]) -> None:
         known = (self._fleet.get(member.machine) for member in members)
         adopted = [each.node for each in known if each is not None and each.machine.adopted]
         if adopted:
@@ -388,7 +393,7 @@ class Snapshots:
                 f"adopted machines, whose disks are their owners': {', '.join(adopted[:5])}",
                 hint="Their owners' tools can, such as `virsh snapshot-create`.",
             )
-        for member in members:
+        async for member in paced(members):
             self._hosts.snapshots(member.machine)
 
     async def _start(
@@ -413,6 +418,26 @@ class Snapshots:
         return found
 
 
-def _listed(disks: Sequence[tuple[str, Sequence[str]]]) -> str:
+async def _answers(items: Sequence[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Of each in this order, some asked at once. As many in each turn of the loop at most: an
+    answer that is there at once leaves no turn to others.
+    """
+    answers: dict[int, R] = {}
+    left = iter(enumerate(items))
+
+    async def some() -> None:
+        try:
+            for number, item in left:
+                answers[number] = await ask(item)
+                await asyncio.sleep(0)
+        except BaseException:
+            deque(left, maxlen=0)  # no further ones are asked
+            raise
+
+    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    return [answers[number] for number in range(len(items))]
+
+
+def _listed(disks: Sequence[_Disks]) -> str:
     """Of which node which, "" for none."""
     return "; ".join(f"{node} ({', '.join(some)})" for node, some in disks if some)
