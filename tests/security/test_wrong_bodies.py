@@ -143,6 +143,7 @@ PARSED = {
         ("/v1/plan", '{"file": "a\\u0000b", "text": ""}'),
         ("/v1/nodes/n/faults", f'{{"kind": "drop", "count": 1{"0" * 400}}}'),
         ("/v1/clusters/a%00b/down", "{}"),
+        ("/v1/clusters/a/down?then=a%00b", "{}"),
     ],
 )
 async def test_what_no_store_takes_is_refused(asked: Asked, path: str, body: str) -> None:
@@ -150,6 +151,12 @@ async def test_what_no_store_takes_is_refused(asked: Asked, path: str, body: str
     assert (refused.status, refused.json["error"]["type"]) == (400, "UsageError")
     whole = json.dumps({"file": "f", "text": "cluster: \U0001f944\n"}).encode()
     assert "cluster" in str((await asked.ask(OWNER, "POST", "/v1/plan", whole)).json)
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes", "/v1/bmcs", "/v1/support-bundle"])
+async def test_names_of_clusters_in_queries_are_text(asked: Asked, path: str) -> None:
+    refused = await asked.ask(OWNER, "GET", f"{path}?cluster=a%00b")
+    assert (refused.status, refused.json["error"]["type"]) == (400, "UsageError")
 
 
 async def test_files_are_never_parsed_in_the_event_loop(asked: Asked) -> None:

@@ -97,8 +97,9 @@ class Gate:
         with ExitStack() as stack:
             try:
                 caller = await self.members.caller(scope)
-                if "\0" in scope["path"]:  # which PostgreSQL takes for a fault of its own
-                    raise UsageError("expected a path without the character U+0000")
+                if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+                    # which PostgreSQL takes for a fault of its own
+                    raise UsageError("expected a URL without the character U+0000")
                 if scope["type"] == "http" and scope["method"] != "PUT":
                     take = stack.enter_context(self.held.by(caller))
                     receive = _given(await _bounded(scope, receive, take), receive)
