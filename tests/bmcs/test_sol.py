@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
-import secrets
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from nospoon.runtime import process
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import Bench, bench
+from nospoon.testing.own_network import own_network
 
 pytestmark = pytest.mark.tools
 
@@ -98,12 +98,16 @@ async def until(so: Callable[[], bool]) -> None:
     raise AssertionError("it never was so")
 
 
+@pytest.fixture
+def network() -> Iterator[None]:
+    """Port 623 is free there, which another program may have on all addresses of this machine."""
+    with own_network():
+        yield
+
+
 @asynccontextmanager
 async def at_port_623(b: Bench) -> AsyncIterator[BmcConfig]:
-    """The BMC at an address of its own."""
-    number = secrets.randbelow(250 * 250)
-    address = f"127.211.{number // 250}.{number % 250 + 1}"
-    config = replace(b.first, bmc=replace(b.first.bmc, address=address, ipmi_port=623))
+    config = replace(b.first, bmc=replace(b.first.bmc, ipmi_port=623))
     await b.service.put(config)
     yield config
 
@@ -162,7 +166,7 @@ async def test_ipmitool_gets_a_console_for_which_it_asked_several_times() -> Non
             await until(lambda: is_free(b))
 
 
-@pytest.mark.usefixtures("port_623")
+@pytest.mark.usefixtures("network")
 async def test_ipmiconsole_gets_a_console_for_which_it_asked_several_times() -> None:
     async with bench(1) as b, at_port_623(b) as config:
         b.consoles.gate = asyncio.Event()
@@ -174,7 +178,7 @@ async def test_ipmiconsole_gets_a_console_for_which_it_asked_several_times() -> 
             assert len(b.consoles.lines) == 1
 
 
-@pytest.mark.usefixtures("port_623")
+@pytest.mark.usefixtures("network")
 async def test_ipmiconsole_types_and_steals() -> None:
     async with bench(1) as b, at_port_623(b) as config, terminal(ipmiconsole(config)) as first:
         await first.until(b"[SOL established]")

@@ -10,7 +10,7 @@ import json
 import pwd
 import socket
 from collections.abc import AsyncIterator, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from nospoon.api.app import create_app
 from nospoon.api.peer import Members
 from nospoon.daemon.wiring import Daemon
 from nospoon.settings import settings_for
+from nospoon.testing.own_network import own_network
 
 GROUP = "nogroup"
 """The primary group of several users of every Debian."""
@@ -141,7 +142,9 @@ def _scope(kind: str, uid: int, path: str, method: str = "GET") -> dict[str, Any
 
 @asynccontextmanager
 async def a_daemon(directory: Path, **environment: str) -> AsyncIterator[Asked]:
-    """It runs, until the end; everything of it is in `directory`."""
+    """It runs, until the end; everything of it is in `directory`. It listens in a network of its
+    own: its clusters have the default ports, as those of other workers have.
+    """
     places = {
         f"NOSPOON_{n}_DIR": f"{directory}/{n.lower()}"
         for n in ("STATE", "RUNTIME", "POOL", "CACHE")
@@ -155,7 +158,9 @@ async def a_daemon(directory: Path, **environment: str) -> AsyncIterator[Asked]:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(settings.socket))
     listener.listen()
-    async with Daemon(settings, listener, asyncio.Event()) as daemon:
+    async with AsyncExitStack() as end:
+        end.enter_context(own_network())
+        daemon = await end.enter_async_context(Daemon(settings, listener, asyncio.Event()))
         # which ports other programs of this machine have is no matter of these tests
         daemon.planner._check_sockets = lambda *_: ()
         yield Asked(daemon, create_app(daemon.controller, members=Members(GROUP)), directory)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import os
+import random
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -25,6 +28,7 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
+from nospoon.testing.alone import held
 
 CLUSTER = UUID("5d0f2f0e-0000-4000-8000-00000000beef")
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
@@ -234,11 +238,26 @@ class Bench:
 PORTS_TRIED = 3
 
 
+FREE_PORTS = range(5_000, 6_200)
+"""Below nospoon's own defaults, those of racks, and those that the kernel gives to connections
+(net.ipv4.ip_local_port_range).
+"""
+_given: list[int] = []
+"""Descriptors that hold the names of ports which this process got."""
+
+
 def free_port(kind: socket.SocketKind) -> int:
-    """A port that nobody had a moment ago."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free, and that no test of another process gets while this one runs."""
+    for port in random.sample(FREE_PORTS, len(FREE_PORTS)):
+        name = held(f"port-{kind.name}-{port}")
+        if name is None:
+            continue
+        with socket.socket(socket.AF_INET, kind) as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            _given.append(name)
+            return port
+        os.close(name)
+    raise AssertionError("no port is free")
 
 
 def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS) -> BmcConfig:
