@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -393,6 +394,35 @@ def test_a_log_that_cannot_be_cut_keeps_no_other_long(tmp_path: Path) -> None:
     long.write_bytes(b"a packet\n" * logs.MOST)
     logs.cut(tmp_path)
     assert 0 < long.stat().st_size <= logs.KEPT
+
+
+async def test_a_dnsmasq_whose_files_are_lost_is_observed_and_removed(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    before = pid(state)
+    for path in state.glob("*"):
+        shutil.rmtree(path)
+    found = await only(driver, tag)
+    assert (found.key, found.tag.cluster) == (service.key, tag.cluster)
+    assert found.fault == "its files are lost"
+    assert await driver.observe(uuid4()) == []
+    await driver.delete(found)
+    assert not alive(before)
+    assert await driver.observe(tag.cluster) == []
+
+
+async def test_a_dnsmasq_whose_files_are_lost_is_replaced_by_the_next_one(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, state: Path
+) -> None:
+    await driver.create(service, tag)
+    before = pid(state)
+    for path in state.glob("*"):
+        shutil.rmtree(path)
+    await driver.change(await only(driver, tag), service, tag)
+    assert not alive(before)
+    assert alive(pid(state))
+    assert (await only(driver, tag)).fault == ""
 
 
 async def test_start_revives_a_dnsmasq_that_died_meanwhile(

@@ -331,3 +331,10 @@ def test_no_running_machine_loses_its_address_and_no_two_nodes_share_one(
         for node in {*switched} & {*nodes}:
             at = world.there[Key(Kind.MACHINE, "h", node)]
             world.power(node, on=not at.running)
+
+
+def test_a_service_whose_files_are_lost_gives_no_numbers() -> None:
+    key = Key(Kind.NETBOOT, "h", "net")
+    lost = NetbootService(bridge="", address="", range=("", ""), reservations=())
+    things = [Observed(key=key, shape=lost, tag=OwnerTag("d", ID), fault="its files are lost")]
+    assert found_nics(things, found_hosts(things)) == {}

@@ -60,7 +60,7 @@ def found_nics(things: Iterable[Observed], hosts: HostNumbers) -> dict[str, int]
     }
     result: dict[str, int] = {}
     for each in seen:
-        if isinstance(each.shape, NetbootService):
+        if isinstance(each.shape, NetbootService) and each.shape.addresses:  # its files are whole
             first = 1 + (hosts.low if each.key.name in overlays else 1)
             for mac, number in _given(each.shape, first):
                 if mac in nics and number >= 0:

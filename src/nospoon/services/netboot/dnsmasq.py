@@ -16,6 +16,7 @@ from nospoon.runtime.udp import ANY, holder_of
 
 STOP_SECONDS = 5.0
 ONLY_ONE = "Only one server may answer on a bridge: stop the other, or write `netboot: none`."
+OPTION = "--conf-file="
 _UNUSED = "127.255.255.254"
 """Of loopback's: whoever hinders a socket there has all addresses."""
 _TAKEN = ("Address already in use", "failed to bind")
@@ -27,7 +28,7 @@ async def start(configuration: Path, *, pid_file: Path, group: str) -> Process:
     `group`: which it is of once it is no longer root, for only they may enter its directory;
     "" where it is nobody's but ours.
     """
-    argv = ["dnsmasq", f"--conf-file={configuration}", *([f"--group={group}"] if group else [])]
+    argv = ["dnsmasq", f"{OPTION}{configuration}", *([f"--group={group}"] if group else [])]
     done = await process.run(argv, check=False)
     if done.status != 0 and any(sign in done.stderr for sign in _TAKEN):
         raise obstacle() or Conflict(
@@ -62,15 +63,45 @@ def obstacle(*, dhcp: int = 67, tftp: int = 69) -> Conflict | None:
 
 
 def find(configuration: Path, *, pid_file: Path) -> Process | None:
-    """The dnsmasq that runs with this configuration, None where none does."""
+    """The dnsmasq that runs with this configuration, None where none does.
+
+    Without its pid file, as after a loss of the state directory, it is found by its arguments.
+    """
     try:
         pid = int(pid_file.read_text())
     except (FileNotFoundError, ValueError):
-        return None
+        return all_below(configuration.parent).get(configuration)
     started = owned.start_time(pid)
-    if started is None or f"--conf-file={configuration}" not in _arguments(pid):
+    if started is None or f"{OPTION}{configuration}" not in _arguments(pid):
         return None
     return Process(pid, started)
+
+
+def all_below(directory: Path) -> dict[Path, Process]:
+    """Configuration file below a directory -> the dnsmasq that runs with it here: in this mount
+    and network namespace, because a daemon in a container may use the same path (namespaces(7)).
+    """
+    found = {}
+    start = f"{OPTION}{directory}/"
+    for each in Path("/proc").glob("[0-9]*"):
+        pid = int(each.name)
+        files = [word for word in _arguments(pid) if word.startswith(start)]
+        if not files or not _is_here(each):
+            continue
+        started = owned.start_time(pid)
+        if started is not None:
+            found[Path(files[0].removeprefix(OPTION))] = Process(pid, started)
+    return found
+
+
+def _is_here(process: Path) -> bool:
+    try:
+        return all(
+            (process / "ns" / kind).readlink() == (Path("/proc/self/ns") / kind).readlink()
+            for kind in ("mnt", "net")
+        )
+    except OSError:  # it ended, or belongs to another user
+        return False
 
 
 def reload(which: Process) -> None:
@@ -86,5 +117,5 @@ async def stop(which: Process) -> None:
 def _arguments(pid: int) -> list[str]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # it ended
         return []

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 import msgspec
@@ -37,7 +37,7 @@ from nospoon.services.netboot import dnsmasq, instructions, logs
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAuthority
 from nospoon.services.netboot.serving import Advertiser, HttpListeners
-from nospoon.services.netboot.tree import Saved, Tree
+from nospoon.services.netboot.tree import SAVED, Saved, Tree
 
 log = structlog.get_logger()
 
@@ -96,7 +96,10 @@ class NetbootDriver:
         await self._http.close_all()
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        """The services of this cluster, or of all; `fault` when one doesn't serve."""
+        """The services of this cluster, or of all; `fault` when one doesn't serve. One whose files
+        are lost is known by its dnsmasq, which still runs.
+        """
+        left = await asyncio.to_thread(self._left)
         return [
             Observed(
                 key=saved.key,
@@ -106,7 +109,7 @@ class NetbootDriver:
             )
             for tree, saved in self._ours()
             if cluster in (None, saved.tag.cluster)
-        ]
+        ] + [each for each in left if cluster in (None, each.tag.cluster)]
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Make it and start it; undone when it does not start."""
@@ -136,6 +139,8 @@ class NetbootDriver:
         saved = self._earlier(tree)
         if saved is not None:
             await self._remove(tree, saved)
+        else:
+            await self._stop_dnsmasq(tree)
 
     async def publish(self, uuid: UUID) -> None:
         """Write down again what this machine boots, for loaders that cannot ask by HTTP.
@@ -191,7 +196,7 @@ class NetbootDriver:
         """One that runs goes on if it is the saved one, on the bridge that is there now, and nobody
         who had a reservation `before` has a lease still: it forgets none while it runs.
         """
-        running = dnsmasq.find(tree.configuration, pid_file=tree.pid_file)
+        running = await _running(tree)
         goes_on = running is not None and _is_saved(running, saved) and not _moved(saved)
         if running is not None and goes_on and not tree.has_left(before):
             if reload:
@@ -213,9 +218,7 @@ class NetbootDriver:
         await asyncio.to_thread(tree.save, started)
 
     async def _remove(self, tree: Tree, saved: Saved) -> None:
-        running = dnsmasq.find(tree.configuration, pid_file=tree.pid_file)
-        if running is not None:
-            await dnsmasq.stop(running)
+        await self._stop_dnsmasq(tree)
         advertiser = self._advertisers.pop(tree.directory, None)
         if advertiser is not None:
             await advertiser.close()
@@ -225,6 +228,11 @@ class NetbootDriver:
         if tree.directory.exists():
             await asyncio.to_thread(shutil.rmtree, tree.directory)
         _remove_if_empty(tree.directory.parent)
+
+    async def _stop_dnsmasq(self, tree: Tree) -> None:
+        running = await _running(tree)
+        if running is not None:
+            await dnsmasq.stop(running)
 
     async def _publish(self, tree: Tree, saved: Saved) -> None:
         async with self._publishing:
@@ -249,11 +257,40 @@ class NetbootDriver:
         return saved
 
     def _ours(self) -> Iterator[tuple[Tree, Saved]]:
-        for path in sorted(self._state.glob("*/*/service.json")):
+        for path in sorted(self._state.glob(f"*/*/{SAVED}")):
             tree = Tree(path.parent, group=self._group)
             saved = tree.load()
             if saved is not None and saved.tag.deployment == self._deployment:
                 yield tree, saved
+
+    def _left(self) -> list[Observed]:
+        """Services of a lost state directory: of their owner tags only the path is left."""
+        return [
+            Observed(
+                key=key,
+                shape=NetbootService(bridge="", address="", range=("", ""), reservations=()),
+                tag=OwnerTag(self._deployment, cluster),
+                fault="its files are lost",
+            )
+            for path in sorted(dnsmasq.all_below(self._state))
+            if not (path.parent / SAVED).exists() and (named := _named(path)) is not None
+            for cluster, key in [named]
+        ]
+
+
+async def _running(tree: Tree) -> Process | None:
+    """Its dnsmasq, in a thread: without a pid file all processes are looked at."""
+    return await asyncio.to_thread(dnsmasq.find, tree.configuration, pid_file=tree.pid_file)
+
+
+def _named(configuration: Path) -> tuple[UUID, Key] | None:
+    """Whose a configuration is, by its path as `_tree` makes it; None of another path."""
+    host, at, network = configuration.parent.name.partition("@")
+    try:
+        cluster = UUID(configuration.parent.parent.name)
+    except ValueError:
+        return None
+    return (cluster, Key(Kind.NETBOOT, unquote(host), unquote(network))) if at else None
 
 
 def _taking_over(saved: Saved, earlier: Saved | None) -> Saved:

@@ -39,6 +39,7 @@ LOADERS: Mapping[str, tuple[Path, str]] = {
 }
 """Name below the TFTP root -> where Debian puts the file, and the package that has it."""
 
+SAVED = "service.json"
 READABLE, ENTERABLE, OF_GROUP, PRIVATE = 0o644, 0o755, 0o750, 0o700
 
 
@@ -71,7 +72,7 @@ class Tree:
     ) -> None:
         self.directory, self._group = directory, group
         self.there = there if there is not None else PurePosixPath(directory)
-        self.saved_file = directory / "service.json"
+        self.saved_file = directory / SAVED
         self.configuration = directory / "dnsmasq.conf"
         self.pid_file, self.leases = directory / "dnsmasq.pid", directory / "leases"
         self.hosts, self.tftp = directory / "hosts", directory / "tftp"
