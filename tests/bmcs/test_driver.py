@@ -106,6 +106,20 @@ async def test_a_bmc_that_is_on_record_and_not_served_has_a_fault() -> None:
         assert found.fault
 
 
+async def test_the_fault_of_one_that_could_not_be_served_at_start_up_says_why() -> None:
+    async with rig() as r:
+        await r.driver.create(r.resource, TAG)
+        await r.service.remove(r.shape.uuid)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind((r.shape.address, r.shape.ipmi_port))
+            failed = await r.driver.restore([(r.resource, TAG)])
+            [found] = await r.driver.observe(CLUSTER)
+            assert found.fault == f"not served: {failed[r.resource.key.name]}"
+            assert str(r.shape.ipmi_port) in found.fault
+        await r.driver.change(found, r.resource, TAG)
+        assert [each.fault for each in await r.driver.observe(CLUSTER)] == [""]
+
+
 async def test_a_change_of_port_is_served_there_and_no_more_here() -> None:
     async with rig() as r:
         await r.driver.create(r.resource, TAG)

@@ -23,6 +23,8 @@ class BmcDriver:
 
     def __init__(self, service: BmcService, records: Records) -> None:
         self._service, self._records = service, records
+        self._unserved: dict[UUID, str] = {}
+        """Why those are not served that could not be at start-up."""
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         """Those on record; one that is not served has a fault, which `up` mends."""
@@ -31,10 +33,16 @@ class BmcDriver:
                 key=key,
                 shape=bmc,
                 tag=tag,
-                fault="" if self._service.is_served(bmc) else "not served",
+                fault=self._fault(bmc),
             )
             async for key, bmc, tag in paced(await self._records.all(cluster))
         ]
+
+    def _fault(self, bmc: Bmc) -> str:
+        if self._service.is_served(bmc):
+            return ""
+        why = self._unserved.get(bmc.uuid)
+        return f"not served: {why}" if why else "not served"
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Serve it, then put it on record."""
@@ -61,6 +69,7 @@ class BmcDriver:
         assert isinstance(observed.shape, Bmc), "BMC keys have BMC shapes"
         await self._service.remove(observed.shape.uuid)
         await self._records.remove(observed.shape.uuid)
+        self._unserved.pop(observed.shape.uuid, None)
 
     async def restore(self, resources: Sequence[tuple[Resource, OwnerTag]]) -> dict[str, str]:
         """At start-up: serve everything on record. Node -> why it could not be, for the rest."""
@@ -73,6 +82,7 @@ class BmcDriver:
                 why = await self._served(config)
                 if why:
                     failed[resource.key.name] = why
+                    self._unserved[_shape(resource).uuid] = why
         return failed
 
     async def _served(self, config: BmcConfig | BaseException) -> str:
