@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nospoon.model.resources import Tunnel
-from nospoon.plan.words import counted, field_text, unreachable
+from nospoon.plan.words import counted, field_text, unreachable, with_verb
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,7 @@ def test_a_tunnel_is_told_in_words(value: object, told: str) -> None:
 def test_numbers_and_hosts_are_shown_in_grammar() -> None:
     assert counted(1, "node") == "1 node"
     assert counted(2, "address") == "2 addresses"
+    assert with_verb(1, "orphan") == "1 orphan is"
+    assert with_verb(0, "orphan") == "0 orphans are"
     assert unreachable("a", "host a: no answer.") == "host a is unreachable: no answer"
     assert unreachable("a", "no answer") == "host a is unreachable: no answer"

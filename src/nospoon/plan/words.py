@@ -210,6 +210,11 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
+def with_verb(number: int, what: str) -> str:
+    """'1 disk is', '2 disks are'."""
+    return f"{counted(number, what)} {'is' if number == 1 else 'are'}"
+
+
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 

@@ -22,6 +22,7 @@ from nospoon.model.resources import Kind, Observed, OwnerTag
 from nospoon.plan import identity
 from nospoon.plan.diff.blank import orphaned
 from nospoon.plan.diff.diff import removal
+from nospoon.plan.words import with_verb
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.users import NameOf, Uid, names_of, user_name
 from nospoon.store import clusters as stored
@@ -79,7 +80,7 @@ class Orphans:
         if not before:
             return Ended(OperationState.DONE, "there are no orphans")
         running.note(
-            f"{len(before)} orphans are removed in {grace:.0f} s; until then "
+            f"{with_verb(len(before), 'orphan')} removed in {grace:.0f} s; until then "
             f"`nospoon operation cancel {running.row.id}` keeps them"
         )
         await asyncio.sleep(grace)
@@ -97,10 +98,10 @@ class Orphans:
         failures = [failure for outcome in outcomes for failure in outcome.failures]
         done = sum(outcome.done for outcome in outcomes)
         if not failures:
-            return Ended(OperationState.DONE, f"{done} orphans are removed")
+            return Ended(OperationState.DONE, f"{with_verb(done, 'orphan')} removed")
         state = OperationState.PARTLY if done else OperationState.FAILED
         why = "; ".join(f"{each.what}: {each.message}" for each in failures[:5])
-        return Ended(state, f"{done} orphans are removed, {len(failures)} are not: {why}")
+        return Ended(state, f"{with_verb(done, 'orphan')} removed, {len(failures)} not: {why}")
 
     async def _remove(self, running: Running, seen: Seen, cluster: UUID) -> Outcome:
         """One cluster's on one host (`seen`), unless somebody recovered it meanwhile."""
