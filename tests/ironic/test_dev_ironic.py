@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -194,6 +195,22 @@ async def test_of_an_ironic_that_does_not_come_up_nothing_runs_on(
     with socket.create_server(("127.0.0.1", wanted.files)):
         pass
     await ironic.down(state=own_directory, cache=cache, purge=False)
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing_that_runs(rack: Rack, free_port: int) -> None:
+    up = ["env", "--default-signal=INT", "nospoon", "dev", "ironic", "up", "--port", str(free_port)]
+    up += ["--set", "DEFAULT.rpc_transport=nobody"]
+    state = rack.directory / "state" / "dev" / "ironic"
+    with subprocess.Popen(up, env=rack.environment, stderr=subprocess.PIPE, text=True) as starting:
+        until((state / "ironic.json").exists)
+        starting.send_signal(signal.SIGINT)
+        _, told = starting.communicate(timeout=60)
+    assert starting.returncode == 1
+    assert "Aborted." in told
+    assert "Traceback" not in told
+    assert ironic.running(state) is None
+    with socket.create_server(("127.0.0.1", free_port + 1)):
+        pass
 
 
 def test_an_address_of_ipv6_is_written_as_urls_need_it() -> None:

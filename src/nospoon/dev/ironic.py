@@ -96,8 +96,8 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
         _record(started)
         try:
             await _answers(started)
-        except ProviderError:
-            await _stop(started)  # nobody would know of what still runs
+        except BaseException:  # Ctrl-C, too: what is not used must not run on
+            await _stop(started)
             raise
         return started
 
