@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.reader import ReaderError
 
 from nospoon.clusterfile.compose import MAX_DEPTH, BoundError, compose
+from nospoon.clusterfile.syntax import TEMPLATE_HINT, syntax_problem
 from nospoon.errors import Problem, SpecError
 
 MAX_VALUES = 2_000_000
@@ -47,7 +47,6 @@ _YAML_TAG = "tag:yaml.org,2002:"
 _TAG_HINT = "Tags have no meaning here: write the value itself, and text in quotes"
 
 _MERGE_HINT = "Write what nodes have in common as a flavor"
-_TEMPLATE_HINT = "This looks like a template: render the file first, or quote the text"
 
 _MAYBE_NOT_TEXT = frozenset("nN~tTfF+-.0123456789")
 
@@ -143,7 +142,7 @@ class Document:
             problem = Problem(self.file, error.line, error.column, "", str(error))
             raise SpecError([problem]) from error
         except yaml.YAMLError as error:
-            raise SpecError([_syntax_problem(error, text, self.file)]) from error
+            raise SpecError([syntax_problem(error, text, self.file)]) from error
 
     def _build(self, node: Node, path: Path) -> _Built:
         known = self._built.get(id(node))
@@ -180,7 +179,7 @@ class Document:
             if name is None:
                 message = "expected a plain key, got a list or mapping"
                 rendered = not self._text.startswith("{{", node.start_mark.index)
-                self._refuse(key_node, path, message, "" if rendered else _TEMPLATE_HINT)
+                self._refuse(key_node, path, message, "" if rendered else TEMPLATE_HINT)
                 self._is_template = self._is_template or not rendered
                 continue
             if name == "<<" and not key_node.style:
@@ -254,32 +253,6 @@ def _marks(node: Node | None, value: str, seen: set[int]) -> Iterator[tuple[int,
     for part in node.value:
         for each in part if isinstance(part, tuple) else (part,):
             yield from _marks(each, value, seen)
-
-
-def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    if isinstance(error, ReaderError):  # libyaml counts bytes
-        lines = text.encode()[: error.position].decode().split("\n")
-        message = f"not YAML: expected no control character, got U+{error.character:04X}"
-        return Problem(file, len(lines), len(lines[-1]) + 1, "", message)
-    mark = getattr(error, "problem_mark", None)
-    said = str(getattr(error, "problem", None) or error)
-    context = getattr(error, "context", None)
-    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-    wrong = f"{said}{f' ({context})' if context else ''}"
-    hint = ""
-    if mark is not None and "cannot start any token" in said:
-        character = text[mark.index : mark.index + 1]
-        wrong, hint = _NO_TOKEN.get(character, (wrong, ""))
-    return Problem(file, line, column, "", f"not YAML: {wrong}", hint)
-
-
-_NO_TOKEN = {
-    "\t": ("a tab as indentation", "Indent with spaces"),
-    "%": ("text that begins with '%'", _TEMPLATE_HINT),
-    "@": ("text that begins with '@'", "Put it in quotes"),
-    "`": ("text that begins with '`'", "Put it in quotes"),
-}
-"""What no value begins with (yaml.org/spec/1.2.2 §5.3 and §6.1) -> what to do about it."""
 
 
 def as_sequence(value: Value) -> Sequence[Value]:

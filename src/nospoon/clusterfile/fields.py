@@ -115,7 +115,9 @@ def parse_mac(value: Any) -> str:
             f"expected a unicast MAC address, got the multicast address {shown(value)}"
         )
     if not int(text.replace(":", ""), 16):
-        raise ValueError("expected a MAC address of some NIC, got that of none, all zeros")
+        raise ValueError(
+            "expected a MAC address that a NIC may have, got 00:00:00:00:00:00, which none has"
+        )
     return text
 
 
