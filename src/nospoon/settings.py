@@ -228,6 +228,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def unknown_group(name: str) -> str:
+    """What the absence of the group in NOSPOON_GROUP means."""
+    return f"this system has no group {name!r}: only root and the daemon's own user may use it"
+
+
 def misspelled(environment: Mapping[str, str]) -> dict[str, str]:
     """Variable that is no setting -> the setting that is spelled almost like it.
 

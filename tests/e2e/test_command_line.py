@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.testing.rack import Rack
+from nospoon.testing.rack import Rack, private_rack
 
 
 def simulated(rack: Rack, count: int = 2) -> tuple[str, str]:
@@ -150,3 +150,13 @@ def test_clusters_with_redfish_alone_share_an_address(shared: Rack) -> None:
         shared.run("up", "--yes", shared.file(text, f"{name}.yaml"))
     ends = {row["redfish"].rpartition("/redfish")[0] for row in shared.json("bmc", "list")}
     assert len(ends) == 1
+
+
+def test_a_group_that_is_not_there_is_named_by_the_command_and_in_the_log() -> None:
+    with private_rack(NOSPOON_GROUP="no-such-group") as rack:
+        told = rack.run("daemon", "start").stderr
+        assert "NOSPOON_GROUP: this system has no group 'no-such-group': only root" in told
+        rack.run("daemon", "stop")
+        assert "this system has no group 'no-such-group'" in rack.log()
+    with private_rack(NOSPOON_GROUP="nogroup") as rack:
+        assert "NOSPOON_GROUP" not in rack.run("daemon", "start").stderr

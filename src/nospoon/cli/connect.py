@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nospoon.api.client import Client
 from nospoon.cli.echo import echo
-from nospoon.cli.ignored import warn_of_ignored, warn_of_misspelled
+from nospoon.cli.ignored import warn_of_ignored, warn_of_misspelled, warn_of_unknown_group
 from nospoon.cli.units import Units, units_for
 from nospoon.errors import Forbidden, NospoonError
 from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_for
@@ -29,6 +29,7 @@ def client(system: Path = SYSTEM_SOCKET) -> Client:
     `system`: socket of root's daemon.
     """
     warn_of_misspelled(os.environ)
+    warn_of_unknown_group(os.environ)
     found = running_client(system)
     settings = current_settings()
     if found is not None:

@@ -12,7 +12,8 @@ from nospoon.api.client import Client
 from nospoon.cli.echo import echo
 from nospoon.cli.units import SERVICE, Units
 from nospoon.errors import Forbidden, NospoonError
-from nospoon.settings import TABLE, digest, misspelled
+from nospoon.runtime.users import is_group
+from nospoon.settings import TABLE, digest, misspelled, unknown_group
 
 CHOOSES = "NOSPOON_RUNTIME_DIR"
 """The daemon was found by it."""
@@ -50,6 +51,13 @@ def warn_of_misspelled(environment: Mapping[str, str]) -> None:
     """Name on stderr the variables that no setting has but one is meant by."""
     for given, meant in misspelled(environment).items():
         echo(f"Warning: there is no setting {given}. Did you mean {meant}?", err=True)
+
+
+def warn_of_unknown_group(environment: Mapping[str, str]) -> None:
+    """On stderr, that the group which this environment names is not there: it lets no one in."""
+    group = environment.get("NOSPOON_GROUP", "")
+    if group and not is_group(group):
+        echo(f"Warning: NOSPOON_GROUP: {unknown_group(group)}", err=True)
 
 
 def _warn(names: list[str], way_out: str) -> None:

@@ -22,7 +22,15 @@ from nospoon.runtime.hardening import protect_memory, restrict
 from nospoon.runtime.heap import starting
 from nospoon.runtime.http_limits import raise_descriptor_limit
 from nospoon.runtime.tasks import Tasks
-from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_for
+from nospoon.runtime.users import is_group
+from nospoon.settings import (
+    READY,
+    REFUSED,
+    Settings,
+    make_directory,
+    settings_for,
+    unknown_group,
+)
 
 log = structlog.get_logger()
 
@@ -109,6 +117,8 @@ async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | No
         systemd.notify("READY=1")
         tasks = await end.enter_async_context(Tasks("daemon"))
         tasks.start(systemd.feed_watchdog(), name="watchdog")
+        if os.environ.get("NOSPOON_GROUP"):
+            tasks.start(_check_group(settings.group), name="check group")
         loop.add_signal_handler(
             signal.SIGHUP, lambda: tasks.start(daemon.work.use_grants(), name="read grants")
         )
@@ -118,6 +128,12 @@ async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | No
     if daemon.superseded:
         raise Superseded(daemon.superseded)
     log.info("stopped")
+
+
+async def _check_group(name: str) -> None:
+    """One that is only not known yet, of another machine's database, may be known later."""
+    if not await asyncio.to_thread(is_group, name):
+        log.warning("unknown group", setting="NOSPOON_GROUP", why=unknown_group(name))
 
 
 def _tell(ready_fd: int | None, how: str) -> None:

@@ -52,6 +52,15 @@ def account_of(uid: int) -> Account:
     return Account(uid, known.pw_gid, tuple(os.getgrouplist(known.pw_name, known.pw_gid)))
 
 
+def is_group(name: str) -> bool:
+    """Whether the system has a group of this name. Blocks."""
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
+
+
 def group_of_nobody() -> Group:
     """Its name differs between distributions: nogroup, nobody. Blocks."""
     gid = pwd.getpwnam("nobody").pw_gid

@@ -10,7 +10,7 @@ import click
 from nospoon.api.client import Client
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
-from nospoon.cli.ignored import warn_of_ignored, warn_of_misspelled
+from nospoon.cli.ignored import warn_of_ignored, warn_of_misspelled, warn_of_unknown_group
 from nospoon.cli.output import output_options, print_record
 from nospoon.cli.units import SERVICE, SOCKET, units_for
 from nospoon.errors import HostUnreachable, NospoonError
@@ -28,6 +28,7 @@ def command() -> None:
 def start(foreground: bool) -> None:  # noqa: FBT001  (click passes options by name)
     """Start the daemon; does nothing when it runs."""
     warn_of_misspelled(os.environ)
+    warn_of_unknown_group(os.environ)
     settings = connect.current_settings()
     if foreground:
         os.execv(connect.DAEMON[0], connect.DAEMON)  # noqa: S606  (becomes the daemon)
