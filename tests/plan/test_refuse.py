@@ -177,6 +177,32 @@ def test_a_host_that_cannot_be_asked_whether_it_rebooted_is_told(
     assert [each.startswith("host h: nospoon cannot ask it") for each in found] == [True] * told
 
 
+ENROLLED = (
+    "ironic: {endpoint: 'http://i', deploy_kernel: 'http://k', deploy_ramdisk: 'http://r', %s}\n"
+    "nodes: [{name: n}, {name: m}]"
+)
+DEPLOYED = f"state: active, image: 'http://i', checksum: '{'a' * 64}'"
+
+
+@pytest.mark.parametrize(
+    ("host", "state", "real", "told"),
+    [
+        ("simulated: {}", DEPLOYED, False, True),
+        ("simulated: {}", "state: inspected", False, True),
+        ("simulated: {}", "state: available", False, False),
+        ("simulated: {agents: {boot_script: 'http://s'}}", DEPLOYED, False, False),
+        ("libvirt: 'qemu:///system'", DEPLOYED, True, False),
+    ],
+)
+def test_nodes_that_wait_for_an_agent_where_none_runs_are_told(
+    host: str, state: str, *, real: bool, told: bool
+) -> None:
+    cluster = read(f"hosts: {{h: {{{host}}}}}\n{ENROLLED % state}")
+    found = list(cautions(cluster, decided(cluster), {"h": replace(FACTS, real=real)}))
+    waits = [each for each in found if "Ironic needs an agent" in each]
+    assert [each.startswith("node n and 1 more: Ironic") for each in waits] == [True] * told
+
+
 @pytest.mark.parametrize(
     ("cidr", "node", "told"),
     [

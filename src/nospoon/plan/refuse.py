@@ -16,6 +16,7 @@ from nospoon.model.cluster import (
     Node,
 )
 from nospoon.model.host_facts import HostFacts, Route
+from nospoon.model.ironic import Standing
 from nospoon.model.machine import PowerPolicy
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
@@ -44,8 +45,8 @@ def reasons_against(
             yield f"node {node.name} on host {host}: {why}"
     for name, fact in facts.items():
         if name in allocations.hosts.values():
-            told = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
-            yield from _against_networks(cluster, cluster_id, allocations, name, told)
+            named = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
+            yield from _against_networks(cluster, cluster_id, allocations, name, named)
     yield from _against_quotas(cluster, allocations, facts)
     yield from _against_overlays(cluster, set(allocations.hosts.values()))
     yield from _against_two_bridges(cluster, set(allocations.hosts.values()))
@@ -208,6 +209,7 @@ def cautions(
             )
         if host is not None and host.real:
             yield from _boots_not(node, cluster)
+    yield from _without_agents(cluster, allocations, facts)
     yield from _unrestored(cluster, allocations)
     yield from _unused(cluster)
     short = [n.name for n in cluster.nodes if 0 < len(n.credentials.password) < REDFISH_SHORTEST]
@@ -221,6 +223,31 @@ def cautions(
 
 REDFISH_SHORTEST = 8
 """`MinPasswordLength` of our AccountService."""
+
+
+BY_AGENT = frozenset({Standing.INSPECTED, Standing.ACTIVE})
+"""States to which an agent brings a node. Whether it cleans before, Ironic's settings decide."""
+
+
+def _without_agents(
+    cluster: Cluster, allocations: Allocations, facts: Mapping[str, HostFacts]
+) -> Iterator[str]:
+    """Machines that boot nothing run no agent: Ironic would wait for it until its timeout."""
+    hosts = {each.name: each for each in cluster.hosts}
+    found = []
+    for node in cluster.nodes if cluster.ironic is not None else ():
+        host = allocations.hosts.get(node.name, "")
+        simulated = host in facts and not facts[host].real
+        silent = simulated and hosts[host].connection.agents is None
+        if silent and node.enrolment.state in BY_AGENT:
+            found.append((host, node))
+    if found:
+        host, node = found[0]
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        yield (
+            f"node {node.name}{more}: Ironic needs an agent to bring it to "
+            f"{node.enrolment.state}, and simulated host {host} runs no agents: add `agents` to it"
+        )
 
 
 def _unrestored(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
