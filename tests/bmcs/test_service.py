@@ -259,7 +259,7 @@ async def test_what_cannot_be_made_durable_is_not_acknowledged_and_not_so() -> N
         await service.put(each)
         served = service.status(each.bmc.uuid)
         assert served is not None
-        with pytest.raises(ProviderError, match="could not be stored"):
+        with pytest.raises(ProviderError, match=r"could not be stored.*disk full.*log"):
             await service.set_override(each.bmc.uuid, ONCE)
         assert not served.override.active
         store.full = False

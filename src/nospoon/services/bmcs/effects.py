@@ -152,7 +152,9 @@ class Effects:
                 node=served.config.node,
                 machine=str(served.config.machine.uuid),
             )
-            reason = "the state could not be stored"
+            reason = (
+                "the state could not be stored: is the disk full? The daemon's log has the cause"
+            )
             served.effects = deque(
                 Answer(each.ticket, Verdict.FAILED, reason) if isinstance(each, Answer) else each
                 for each in served.effects
