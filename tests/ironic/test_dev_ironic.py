@@ -23,6 +23,7 @@ from nospoon.errors import Conflict, ProviderError, UsageError
 from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
 from nospoon.testing.ironic import until
+from nospoon.testing.own_network import own_network
 from nospoon.testing.rack import Rack
 
 
@@ -141,6 +142,23 @@ async def test_packages_that_cannot_be_had_are_told_with_what_is_needed(tmp_path
             await environment.ensure(tmp_path, "broken", lock)
     environment.remove(tmp_path, "broken")
     assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_without_a_network_the_index_is_named_and_no_librarys_words(rack: Rack) -> None:
+    """uv is tried first, then pip; what they have in their caches would do."""
+    empty = {"NOSPOON_CACHE_DIR": "cache", "UV_CACHE_DIR": "uv", "PIP_CACHE_DIR": "pip"}
+    elsewhere = {name: str(rack.directory / place) for name, place in empty.items()}
+    elsewhere |= {"PIP_RETRIES": "1", "UV_HTTP_RETRIES": "0"}
+    with own_network():
+        done = subprocess.run(
+            ["nospoon", "dev", "ironic", "up"],
+            env=rack.environment | elsewhere, text=True, capture_output=True, check=False,
+        )  # fmt: skip
+    assert "packages of ironic are not available: the package index cannot be reached" in (
+        done.stderr
+    )
+    assert "Retry(" not in done.stderr
+    assert '"event"' not in done.stderr
 
 
 async def test_environments_of_others_and_those_that_somebody_runs_from_stay(

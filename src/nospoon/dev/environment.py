@@ -32,6 +32,9 @@ _LOCKED = ("--require-hashes", "--no-deps", "--requirement")
 dependency; one with an extra (`NAME[EXTRA]`) would make pip look at newer releases and refuse them.
 """
 
+_NO_NETWORK = ("NewConnectionError", "ConnectTimeoutError", "Failed to establish a new connection")
+"""In pip's output, of urllib3."""
+
 _BESIDE = str(Path(sys.executable).parent)
 """Where tools are that were installed with us."""
 
@@ -109,10 +112,17 @@ async def _make(where: Path, lock: Path) -> None:
         raise
     except ProviderError as error:
         raise ProviderError(
-            f"the Python packages of {lock.stem} are not available: {error}",
+            f"the Python packages of {lock.stem} are not available: {_why(str(error))}",
             hint="It needs python3-venv, and a package index that pip can reach (pip.conf(5)).",
         ) from error
     (where / STAMP).touch()
+
+
+def _why(said: str) -> str:
+    """Without a network pip shows each of its attempts, and then that there is no such release."""
+    if any(sign in said for sign in _NO_NETWORK):
+        return "the package index cannot be reached"
+    return said
 
 
 async def _is_made_by_uv(where: Path, lock: Path) -> bool:
@@ -124,7 +134,7 @@ async def _is_made_by_uv(where: Path, lock: Path) -> bool:
         for argv in _by_uv(uv, where, lock):
             await process.run(argv, cwd=ROOT, timeout=LONGEST_INSTALL)
     except ProviderError as error:
-        log.warning("uv cannot install these packages; pip tries", lock=lock.stem, why=str(error))
+        log.debug("uv cannot install these packages; pip tries", lock=lock.stem, why=str(error))
         return False
     (where / STAMP).touch()
     return True
