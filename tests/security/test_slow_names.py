@@ -102,7 +102,7 @@ async def test_a_lookup_that_gets_no_thread_keeps_no_place() -> None:
     lookups = Lookups(begin=begin)
     async with asyncio.timeout(PATIENCE):
         for _ in range(2 * OF_ONE):
-            with pytest.raises(OSError, match=r"fine\.example cannot be looked up: can't start"):
+            with pytest.raises(OSError, match=r"fine\.example cannot be looked up: too many"):
                 await lookups("fine.example", 80, "bob")
 
 
