@@ -40,6 +40,7 @@ COMMANDS = {
     "operation": "Long work: list, show, watch, cancel.",
     "lab": "Labs: which machines lab schedulers may have; drain, repair, reserve.",
     "request": "Requests of lab schedulers (Beaker): check, submit, list, watch, extend, end.",
+    "distro": "Print what a lab needs to install machines from a distribution's tree.",
     "export": "Write a cluster as what another tool reads: Ironic, Metal3, Ansible, ssh ...",
     "import": "Make a cluster file of what Tenks, TripleO or virtualbmc was given.",
     "vbmc": "The commands of virtualbmc, over its own configuration (~/.vbmc).",

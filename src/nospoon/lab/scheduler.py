@@ -93,6 +93,7 @@ class Scheduler:
         self._owned: dict[str, Counter[str]] = {}
         self._why: dict[str, str] = {}
         self._deadlines: list[tuple[float, str]] = []
+        self._ended: set[str] = set()
 
     # what there is
 
@@ -499,8 +500,9 @@ class Scheduler:
 
     def forget_ended(self) -> None:
         """Sets that ended, once they are stored."""
-        for set_id in [key for key, each in self.sets.items() if each.state is SetState.ENDED]:
-            del self.sets[set_id]
+        for set_id in self._ended:
+            self.sets.pop(set_id, None)
+        self._ended.clear()
 
     def _run(self, set_id: str, recipe: int) -> tuple[RecipeSet | None, Run | None]:
         found = self.sets.get(set_id)
@@ -511,6 +513,8 @@ class Scheduler:
     def _save(self, found: RecipeSet) -> None:
         self.sets[found.id] = found
         self.changed.add(found.id)
+        if found.state is SetState.ENDED:
+            self._ended.add(found.id)
 
     def _enqueue(self, found: RecipeSet) -> None:
         insort(self._waiting.setdefault(found.owner, []), (*found.order, found.id))

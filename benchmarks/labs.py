@@ -1,0 +1,126 @@
+"""Labs: decisions per second, and what a request costs while others wait.
+
+The scheduler alone decides on a queue of 100, 1,000 and 10,000 sets; the reference is a heap of as
+many tuples of which the first is taken and put back, the least that any queue does. Then requests
+are submitted by the API of a daemon with simulated machines while 200 sets wait; the reference is
+`GET /v1/labs` of the same daemon in the same run.
+
+usage: labs.py
+"""
+
+from __future__ import annotations
+
+import heapq
+import statistics
+import time
+from collections.abc import Callable
+
+from nospoon.api.client import Client
+from nospoon.lab.scheduler import Build, Effect, Scheduler
+from nospoon.lab.work import Asked, Options, RecipeSet, Run, Size
+from nospoon.model.lab import Lab, Limits
+from nospoon.testing.rack import private_rack
+
+SIZE = Size("small", 1, 1 << 30)
+OPTIONS = {"k": Options((SIZE,))}
+OWNERS = 20
+ROUNDS = 300
+WAITING, MEASURED = 200, 60
+REQUEST = {"text": "<hostRequires><memory op='&gt;=' value='1024'/></hostRequires>"}
+
+
+def waiting_set(number: int) -> RecipeSet:
+    run = Run(Asked("r"), OPTIONS)
+    return RecipeSet(f"{number}.1", number, 0, f"o{number % OWNERS}", (run,), labs=("k",))
+
+
+def started(effects: list[Effect]) -> str:
+    """The set that was given the lab's only machine."""
+    (found,) = [each.set_id for each in effects if isinstance(each, Build)]
+    return found
+
+
+def decisions(amount: int) -> float:
+    """Seconds for a set to end, the next one to start, and another to come, while so many wait."""
+    labs = Scheduler()
+    labs.put_lab("k", Lab("k", limits=Limits(machines=1)))
+    current = started(labs.submit(waiting_set(0), 0.0))
+    for number in range(1, amount + 1):
+        labs.submit(waiting_set(number), 0.0)
+    begun = time.perf_counter()
+    for number in range(ROUNDS):
+        labs.cancel(current, "", 1.0)
+        current = started(labs.removed(current, 1.0))
+        labs.forget_ended()
+        labs.submit(waiting_set(amount + 1 + number), 1.0)
+    return (time.perf_counter() - begun) / ROUNDS
+
+
+def heap(amount: int) -> float:
+    waiting = [(0, number, f"{number}.1") for number in range(amount)]
+    heapq.heapify(waiting)
+    begun = time.perf_counter()
+    for _ in range(ROUNDS):
+        first = heapq.heappop(waiting)
+        heapq.heappush(waiting, (first[0], first[1] + amount, first[2]))
+    return (time.perf_counter() - begun) / ROUNDS
+
+
+def timed(call: Callable[[], object]) -> list[float]:
+    found = []
+    for _ in range(MEASURED):
+        begun = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - begun)
+    return sorted(found)
+
+
+def p95(seconds: list[float]) -> float:
+    return statistics.quantiles(seconds, n=20)[-1]
+
+
+def submissions() -> None:
+    with private_rack() as rack:
+        text = f"""
+cluster: lab
+hosts: {{here: simulated}}
+flavors: {{small: {{memory: 2GiB, disks: [20GiB]}}}}
+labs: {{dev: {{limits: {{machines: 1}}}}}}
+nodes: []
+{rack.bmc()}"""
+        rack.run("up", "--yes", rack.file(text))
+        client = Client(rack.directory / "runtime" / "nospoond.sock")
+        for _ in range(WAITING):
+            client.post("/v1/requests", REQUEST)
+        submit = timed(lambda: client.post("/v1/requests", REQUEST))
+        bare = timed(lambda: client.get("/v1/labs"))
+        ratio = statistics.median(submit) / statistics.median(bare)
+        print(
+            f"submit with {WAITING} waiting: median {statistics.median(submit) * 1e3:.1f} ms, "
+            f"p95 {p95(submit) * 1e3:.1f} ms (goal: 1,000 ms), {ratio:.1f} times GET /v1/labs"
+        )
+        client.post("/v1/labs/dev/drain", {})
+        for row in client.get("/v1/requests"):
+            client.post(f"/v1/requests/{row['set']}/cancel")
+        end = time.monotonic() + 60
+        while any(row["state"] != "ended" for row in client.get("/v1/requests")):
+            assert time.monotonic() < end, "every set ends when it is cancelled"
+            time.sleep(0.1)
+        rack.run("down", "--yes", "--purge", "lab")
+
+
+def main() -> None:
+    by_amount = {}
+    for amount in (100, 1_000, 10_000):
+        spent, least = decisions(amount), heap(amount)
+        by_amount[amount] = spent
+        print(
+            f"{amount:6} waiting: {1 / spent:,.0f} decisions/s, {spent * 1e6:.0f} us each, "
+            f"{spent / least:.0f} times a heap"
+        )
+    print(f"10,000 waiting cost {by_amount[10_000] / by_amount[100]:.1f} times 100 (goal: flat)")
+    submissions()
+
+
+if __name__ == "__main__":
+    main()

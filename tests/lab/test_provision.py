@@ -1,0 +1,70 @@
+"""Kickstarts, command lines and the cluster of a set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nospoon.lab.provision import cluster_name, cluster_of, cmdline, kickstart
+from nospoon.lab.work import Asked, RecipeSet, Run, Size
+from nospoon.model.lab import Distro, Lab
+
+ANACONDA = Distro("fedora", "http://m/vmlinuz", "http://m/initrd", "http://m/", "inst.text")
+DEBIAN = replace(ANACONDA, name="debian", cmdline="url={{ kickstart }}", kickstart="tree {{tree}}")
+LAB = Lab("dev", host="here:simulated", distros=(ANACONDA, DEBIAN))
+BASE = "http://172.30.0.1:8069"
+
+
+def recipe_set(*asked: Asked) -> RecipeSet:
+    runs = tuple(
+        Run(each, {}, size=Size("small", 1, 1), node=f"recipe-{n}", secret=f"s{n}")
+        for n, each in enumerate(asked)
+    )
+    return RecipeSet("3.1", 9, 0, "ada", runs, lab="0:east/dev")
+
+
+def test_an_anaconda_gets_its_kickstart_by_inst_ks() -> None:
+    run = recipe_set(Asked("r", distro="fedora", cmdline="quiet")).runs[0]
+    assert cmdline(ANACONDA, run, base=BASE) == (
+        f"console=tty0 console=ttyS0,115200n8 inst.text quiet inst.ks={BASE}/lab/s0/ks"
+    )
+
+
+def test_another_installer_names_it_itself() -> None:
+    run = recipe_set(Asked("r", distro="debian")).runs[0]
+    assert cmdline(DEBIAN, run, base=BASE).endswith(f" url={BASE}/lab/s0/ks")
+
+
+def test_a_recipes_own_kickstart_goes_before_that_of_its_distribution() -> None:
+    found = recipe_set(
+        Asked("r", distro="debian"),
+        Asked("r", distro="debian", kickstart="{{owner}} {{recipe}} {{install_done}} {{unknown}}"),
+        Asked("r", distro="fedora"),
+    )
+    assert kickstart(found, 0, LAB, BASE) == "tree http://m/"
+    assert kickstart(found, 1, LAB, BASE) == (
+        f"ada 3.1.1 {BASE}/lab/s1/install_done {{{{unknown}}}}"
+    )
+    assert kickstart(found, 2, LAB, BASE) == ""
+
+
+def test_the_cluster_of_a_set_has_what_the_file_has_and_one_node_a_recipe() -> None:
+    found = recipe_set(Asked("r", distro="debian"), Asked("r"))
+    file = {
+        "cluster": "east", "flavors": {"small": {}}, "labs": {"dev": {}}, "nodes": [{"count": 9}],
+        "ironic": {"cloud": "x"}, "hosts": {"here": "simulated"},
+    }  # fmt: skip
+    made = cluster_of(found, LAB, file)
+    assert made["cluster"] == "lab-dev-3-1"
+    assert made.keys() == {"cluster", "flavors", "hosts", "boot", "nodes"}
+    first, second = made["nodes"]
+    assert (first["boot"], first["host"], first["flavor"]) == (
+        "recipe-0",
+        "here:simulated",
+        "small",
+    )
+    assert "boot" not in second
+    assert made["boot"]["recipe-0"]["cmdline"].endswith("url={{boot}}/lab/s0/ks")
+
+
+def test_names_of_clusters_fit() -> None:
+    assert len(cluster_name("x" * 63, "123456789.123456")) <= 63
