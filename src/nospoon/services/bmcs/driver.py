@@ -62,6 +62,7 @@ class BmcDriver:
         if _shape(desired).uuid != observed.shape.uuid:
             await self.delete(observed)
         await self._service.put(await self._records.config(desired))
+        self._unserved.pop(_shape(desired).uuid, None)
         await self._records.put(desired.key, _shape(desired), tag)
 
     async def delete(self, observed: Observed) -> None:
@@ -80,9 +81,9 @@ class BmcDriver:
             found = await asyncio.gather(*asked, return_exceptions=True)
             for resource, config in zip(some, found, strict=True):
                 why = await self._served(config)
+                self._unserved.pop(_shape(resource).uuid, None)
                 if why:
-                    failed[resource.key.name] = why
-                    self._unserved[_shape(resource).uuid] = why
+                    failed[resource.key.name] = self._unserved[_shape(resource).uuid] = why
         return failed
 
     async def _served(self, config: BmcConfig | BaseException) -> str:
