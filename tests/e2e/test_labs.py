@@ -160,6 +160,9 @@ def test_a_set_is_installed_leased_extended_and_given_back(lab: Lab) -> None:
     assert lab.get(f"lab/{secret}/install_fail?why=replayed")[0] == 200
     assert lab.show(set_id)["leases"][0]["stage"] == "ready"
     lab.rack.run("request", "extend", f"{set_id}.0", "2h")
+    lab.rack.run("request", "power", f"{set_id}.0", "off")
+    node = f"lab-dev-{set_id.replace('.', '-')}/recipe-0"
+    assert lab.rack.json("node", "show", node)["power"] == "off"
     log = lab.rack.run("request", "console", f"{set_id}.0").stdout
     assert "login:" in log
     lab.rack.run("request", "release", f"{set_id}.0")

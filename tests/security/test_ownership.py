@@ -121,6 +121,9 @@ ROUTES: Mapping[tuple[str, str], Row] = {
     ("POST", "/requests/{set_id}/extend"): Row(f"{SET}/extend", Gets.NOT_FOUND, {"seconds": 9}),
     ("GET", "/leases/{lease}"): Row(LEASE, Gets.NOT_FOUND),
     ("GET", "/leases/{lease}/console"): Row(f"{LEASE}/console", Gets.NOT_FOUND, owner=(404,)),
+    ("POST", "/leases/{lease}/power"): Row(
+        f"{LEASE}/power", Gets.NOT_FOUND, {"command": "on"}, (409,)
+    ),
     ("POST", "/leases/{lease}/release"): Row(f"{LEASE}/release", Gets.NOT_FOUND, {}),
     ("POST", "/requests/{set_id}/release"): Row(f"{SET}/release", Gets.NOT_FOUND, {}),
     ("POST", "/requests/{set_id}/cancel"): Row(f"{SET}/cancel", Gets.NOT_FOUND, {}),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from nospoon.clusterfile.fields import Address, Duration, Mac, Memory, Name, Place, Size, Url
 from nospoon.clusterfile.section import (
@@ -78,8 +78,13 @@ class LabTimeoutsSection(Section):
 class DistroSection(Section):
     """What installs machines. `nospoon distro import URL` prints one."""
 
-    kernel: Url = Field(description="URL of the installer's kernel.")
-    initrd: Url = Field(description="URL of its initial ramdisk.")
+    kernel: Url | None = Field(None, description="URL of the installer's kernel.")
+    initrd: Url | None = Field(None, description="URL of its initial ramdisk.")
+    script: Url | None = Field(
+        None,
+        description="In place of both: URL of an iPXE script, such as a scheduler's; iPXE fills in "
+        "`${uuid}`.",
+    )
     tree: Url | None = Field(None, description="URL of the installation tree.")
     cmdline: Text = Field("", max_length=2048, description="More kernel parameters.")
     kickstart: Text = Field(
@@ -89,6 +94,14 @@ class DistroSection(Section):
         "`{{recipe}}`, `{{owner}}`, `{{console}}` and the URLs `{{install_start}}`, "
         "`{{install_done}}` and `{{install_fail}}` are filled in.",
     )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> DistroSection:
+        if self.script is None and (self.kernel is None or self.initrd is None):
+            raise ValueError("expected kernel and initrd, or a script")
+        if self.script is not None and (self.kernel is not None or self.initrd is not None):
+            raise ValueError("expected kernel and initrd, or a script: not both")
+        return self
 
 
 class LabBmcSection(Section):
@@ -218,7 +231,15 @@ def labs(sections: Mapping[str, LabSection], flavors: Mapping[str, LabFlavor]) -
             lease=each.lease,
             timeouts=Timeouts(each.timeouts.boot, each.timeouts.install, each.timeouts.panic),
             distros=tuple(
-                Distro(called, d.kernel, d.initrd, d.tree or "", d.cmdline, d.kickstart)
+                Distro(
+                    called,
+                    d.kernel or "",
+                    d.initrd or "",
+                    d.tree or "",
+                    d.cmdline,
+                    d.kickstart,
+                    d.script or "",
+                )
                 for called, d in each.distros.items()
             ),
             users=tuple(each.users),

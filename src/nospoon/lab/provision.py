@@ -33,6 +33,13 @@ def filled_in(text: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda m: values.get(m.group(1), m.group(0)), text)
 
 
+def _profile(distro: Distro, run: Run) -> dict[str, Any]:
+    if distro.script:
+        return {"script": distro.script}
+    files = {"kernel": distro.kernel, "initrd": [distro.initrd]}
+    return {**files, "cmdline": cmdline(distro, run)}
+
+
 def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> str:
     """Of a recipe: its own, else its distribution's, "" for neither."""
     run = found.runs[number]
@@ -86,11 +93,7 @@ def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str,
         distro = distro_of(lab, run)
         if distro is not None:
             node["boot"] = run.node
-            profiles[run.node] = {
-                "kernel": distro.kernel,
-                "initrd": [distro.initrd],
-                "cmdline": cmdline(distro, run),
-            }
+            profiles[run.node] = _profile(distro, run)
         node["labels"] = {"nospoon/recipe": f"{found.id}.{found.runs.index(run)}"}
         nodes.append(node)
     if profiles:

@@ -58,16 +58,18 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Distro:
-    """What installs a machine. `kernel` and `initrd` are URLs; `tree`: URL of the installation
-    tree; `kickstart`: a template, "" for requests that bring their own.
+    """What installs a machine. `kernel` and `initrd` are URLs, or `script` is that of an iPXE
+    script; `tree`: URL of the installation tree; `kickstart`: a template, "" for requests that
+    bring their own.
     """
 
     name: str
-    kernel: str
-    initrd: str
+    kernel: str = ""
+    initrd: str = ""
     tree: str = ""
     cmdline: str = ""
     kickstart: str = ""
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,15 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.routes.operations import MAX_EVENT
-from nospoon.api.wire import DrainRequest, ExtendRequest, LabRequest, MachineRequest
+from nospoon.api.wire import (
+    DrainRequest,
+    ExtendRequest,
+    LabRequest,
+    MachineRequest,
+    PowerRequest,
+)
 from nospoon.control.labs.service import Submission
+from nospoon.errors import NotFound
 
 router = APIRouter(tags=["labs"])
 SetId = Annotated[str, Path(pattern=r"^[0-9]{1,9}\.[0-9]{1,6}$")]
@@ -127,9 +134,26 @@ async def extend(
 
 @router.get("/leases/{lease}")
 async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[str, Any]:
-    """One lease: a recipe's machine."""
+    """One lease: a recipe's machine. `uuid`: of a dynamic one while it is there, as SMBIOS has it;
+    "" else.
+    """
     set_id, recipe = _parts(lease)
-    return await controller.labs.lease(caller.uid, set_id, recipe)
+    row = await controller.labs.lease(caller.uid, set_id, recipe)
+    try:
+        uid, node = await controller.labs.node_of(caller.uid, set_id, recipe)
+        about = await controller.nodes.show(uid, node)
+    except NotFound:
+        return {**row, "uuid": "", "power": ""}
+    return {**row, "uuid": about["uuid"], "power": about["power"]}
+
+
+@router.post("/leases/{lease}/power")
+async def power(
+    lease: LeaseId, body: PowerRequest, controller: Controlled, caller: Called
+) -> dict[str, Any]:
+    """A chassis command for its machine; registered machines know on, off and cycle."""
+    set_id, recipe = _parts(lease)
+    return await controller.labs.power(caller.uid, set_id, recipe, body.command)
 
 
 @router.post("/leases/{lease}/extend")

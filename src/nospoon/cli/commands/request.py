@@ -17,6 +17,7 @@ from nospoon.clusterfile.fields import parse_duration
 from nospoon.errors import HostUnreachable, UsageError
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Disks
+from nospoon.model.machine import PowerCommand
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
@@ -228,6 +229,17 @@ def release(lease: str) -> None:
 def cancel(set_id: str) -> None:
     """End a recipe set at once, whatever it is doing; its machines are removed."""
     _change(set_id, "cancel", {})
+
+
+@command.command("power")
+@click.argument("lease")
+@click.argument(
+    "command_", metavar="COMMAND", type=click.Choice([str(each) for each in PowerCommand])
+)
+def power(lease: str, command_: str) -> None:
+    """Switch a lease's machine: on, off, soft, cycle, reset, diag."""
+    row = connect.client().post(f"/v1/leases/{lease}/power", {"command": command_})
+    echo(f"{row['lease']}: {row['result']}", err=True)
 
 
 @command.command("console")

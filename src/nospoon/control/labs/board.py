@@ -24,6 +24,7 @@ from nospoon.errors import Conflict, NospoonError
 from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove, Scheduler
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import Lab
+from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import labs as stored
@@ -321,6 +322,12 @@ class Board:
         except NospoonError as error:
             log.error("the state of a recipe set is not stored yet", why=str(error))
             self._wake.set()
+
+    async def switch(self, found: RecipeSet, number: int, command: PowerCommand) -> str:
+        """A chassis command for the machine of a recipe that runs."""
+        if found.state is not SetState.RUNNING or found.runs[number].over:
+            raise Conflict(f"recipe {found.id}.{number} has no machine that runs")
+        return await self._racks.switch(found, number, self.known[found.lab], command)
 
     # what there is
 

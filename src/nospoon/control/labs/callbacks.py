@@ -82,6 +82,8 @@ class Callbacks:
         distro = distro_of(known.lab, run)
         if run.stage not in (Stage.BOOTING, Stage.INSTALLING) or distro is None:
             return written("echo nospoon: boot the disk", *LEAVE)
+        if distro.script:
+            return written(f"chain --autofree {distro.script} ||", *LEAVE)
         words = cmdline(distro, run, base=base)
         kernel = Kernel(distro.name, distro.kernel, (distro.initrd,), words)
         return written(*load(kernel), *LEAVE)

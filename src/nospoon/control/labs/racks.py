@@ -111,6 +111,25 @@ class Racks:
                 return str(error)
         return ended or why
 
+    async def switch(
+        self, found: RecipeSet, number: int, known: KnownLab, command: PowerCommand
+    ) -> str:
+        """A chassis command for a recipe's machine. Returns what came of it. A registered machine
+        knows on, off and cycle.
+        """
+        run = found.runs[number]
+        if run.size is not None:
+            node = f"{cluster_name(known.lab.name, found.id)}/{run.node}"
+            return str((await self.power(known.uid, node, command))["result"])
+        machine = next((each for each in known.lab.machines if each.name == run.machine), None)
+        if machine is None:
+            raise NotFound(f"recipe {found.id}.{number} has no machine")
+        if command in (PowerCommand.OFF, PowerCommand.CYCLE, PowerCommand.RESET):
+            await self.machines.stop(machine)
+        if command in (PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET):
+            await self.machines.start(machine, installs=False)
+        return "done"
+
     async def _up(self, found: RecipeSet, known: KnownLab) -> None:
         row = await self.database.read(stored.find, uid=known.uid, name=known.cluster)
         if row is None:

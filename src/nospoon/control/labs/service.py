@@ -13,6 +13,7 @@ from nospoon.control.labs.requests import Judged, judge, verdicts_json
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.provision import cluster_name
 from nospoon.lab.work import RecipeSet, SetState
+from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.workers import Workers
 
@@ -174,6 +175,15 @@ class Labs:
         scheduler = self.board.scheduler
         await self.board.do(lambda: scheduler.extend(set_id, seconds, now, add=add, recipe=recipe))
         return await self._details(set_id)
+
+    async def power(
+        self, uid: int, set_id: str, recipe: int, command: PowerCommand
+    ) -> dict[str, Any]:
+        """A chassis command for a leased machine: {"lease", "result"}."""
+        found = await self._own(uid, set_id)
+        _require_recipe(found, recipe)
+        result = await self.board.switch(found, recipe, command)
+        return {"lease": f"{set_id}.{recipe}", "result": result}
 
     async def node_of(self, uid: int, set_id: str, recipe: int) -> tuple[int, str]:
         """(uid of its owner, CLUSTER/NODE) of a recipe's dynamic machine, also of one that is gone.

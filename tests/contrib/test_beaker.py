@@ -1,0 +1,102 @@
+"""Beaker's calls, in the order in which its scheduler makes them, answered by a lab."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.contrib.conftest import CONTRIB, NOSPOON
+
+from nospoon.testing.rack import Rack
+
+BEAKER = CONTRIB / "beaker"
+SCRIPT = "http://beaker.example.com/systems/by-uuid/${uuid}/ipxe-script"
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(BEAKER))
+    made = importlib.import_module("nospoon_virt")
+    monkeypatch.setattr(made, "PAUSE", 0.1)
+    yield made
+    del sys.modules["nospoon_virt"]
+
+
+@pytest.fixture
+def lab(rack: Rack) -> Iterator[str]:
+    name = rack.name()
+    text = f"""
+cluster: {name}
+hosts: {{here: {{simulated: {{console: "one"}}}}}}
+flavors:
+  m1-small: {{memory: 2GiB, disks: [20GiB], firmware: bios}}
+  m1-large: {{memory: 8GiB, cpus: 4, disks: [80GiB], firmware: bios}}
+labs: {{beaker: {{distros: {{beaker: {{script: "{SCRIPT}"}}}}}}}}
+nodes: []
+{rack.bmc()}"""
+    rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+    yield name
+    rack.run("down", "--yes", "--purge", name)
+
+
+def manager(adapter: ModuleType, rack: Rack) -> Any:
+    socket = f"{rack.environment['NOSPOON_RUNTIME_DIR']}/nospoond.sock"
+    return adapter.VirtManager(SimpleNamespace(user_name=getpass.getuser()), socket)
+
+
+def test_the_five_calls_of_beakers_scheduler(rack: Rack, lab: str, adapter: ModuleType) -> None:
+    virt = manager(adapter, rack)
+    flavors = virt.available_flavors()
+    assert {(each.name, each.ram, each.vcpus, each.disk) for each in flavors} == {
+        ("m1-small", 2048, 1, 20), ("m1-large", 8192, 4, 80),
+    }  # fmt: skip
+    (large,) = [each for each in flavors if each.ram > 4096]
+    vm = virt.create_vm("beaker-recipe-7", large)
+    assert virt.create_vm("beaker-recipe-7", large).instance_id == vm.instance_id
+    (node,) = [each for each in rack.json("node", "list") if each["uuid"] == str(vm.instance_id)]
+    assert node["power"] == "on"
+    virt.start_vm(vm)
+    assert "one" in virt.get_console_output(vm)
+    assert virt.get_console_output(vm, 1).count("\n") <= 1
+    virt.destroy_vm(vm)
+    virt.destroy_vm(vm)
+    assert str(vm.instance_id) not in {each["uuid"] for each in rack.json("node", "list")}
+    assert "one" in virt.get_console_output(vm), "it is kept"
+    with pytest.raises(adapter.Refused, match="no lab has a machine"):
+        virt.create_vm("other", adapter.Flavor(f"{lab}/beaker", "none", 3000, 1, 20))
+
+
+@pytest.mark.usefixtures("lab")
+def test_the_power_script_and_netboot_command(rack: Rack, adapter: ModuleType) -> None:
+    virt = manager(adapter, rack)
+    vm = virt.create_vm("beaker-recipe-8", virt.available_flavors()[0])
+    (node,) = [each for each in rack.json("node", "list") if each["uuid"] == str(vm.instance_id)]
+    path = f"{node['cluster']}/{node['node']}"
+
+    def command(mode: str, power_id: str = path) -> int:
+        env = {**rack.environment, "power_mode": mode, "power_id": power_id}
+        env["PATH"] = f"{os.path.dirname(NOSPOON)}:{env['PATH']}"  # noqa: PTH120
+        argv = [str(BEAKER / "nospoon")]
+        return subprocess.run(argv, env=env, timeout=60, check=False).returncode
+
+    def shown(field: str) -> str:
+        return str(rack.json("node", "show", path)[field])
+
+    assert command("off", vm.lease) == 0
+    assert shown("power") == "off"
+    assert command("configure_netboot") == 0
+    assert shown("boot").startswith("network")
+    assert command("clear_netboot") == 0
+    assert shown("boot") == "as configured"
+    assert command("on") == 0
+    assert shown("power") == "on"
+    assert command("interrupt") == 0
+    assert command("other") == 2
+    virt.destroy_vm(vm)
