@@ -69,20 +69,21 @@ def find(connection: Connection, set_id: str) -> SetRow | None:
     return found[0] if found else None
 
 
-def of_request(connection: Connection, request: int) -> list[SetRow]:
-    return _rows(connection, select(recipe_sets).where(recipe_sets.c.request == request))
-
-
 def newest(connection: Connection, *, most: int) -> list[SetRow]:
     """The last ones that were submitted, oldest first."""
     query = select(recipe_sets).order_by(recipe_sets.c.number.desc()).limit(most)
     return sorted(_rows(connection, query, ordered=True), key=lambda row: row.number)
 
 
-def forget_before(connection: Connection, created: float) -> None:
-    """Sets that ended, and were submitted before that; Unix seconds."""
+def ended_before(connection: Connection, created: float, *, most: int) -> list[SetRow]:
+    """Sets that ended, and were submitted before that, in Unix seconds; the oldest first."""
     over = (recipe_sets.c.state == "ended", recipe_sets.c.created < created)
-    connection.execute(delete(recipe_sets).where(*over))
+    query = select(recipe_sets).where(*over).order_by(recipe_sets.c.number).limit(most)
+    return _rows(connection, query, ordered=True)
+
+
+def forget(connection: Connection, ids: Collection[str]) -> None:
+    connection.execute(delete(recipe_sets).where(recipe_sets.c.id.in_(list(ids))))
 
 
 def states(connection: Connection) -> dict[tuple[UUID, str, str], dict[str, Any]]:

@@ -39,6 +39,8 @@ AGAIN = 10.0
 """Seconds until what could not be removed is removed again."""
 KEPT = 30 * 86400.0
 """Seconds for which sets that ended are shown."""
+FORGET, FORGET_AT_ONCE = 3600.0, 20
+"""Seconds between two looks for such sets, and how many are forgotten at a time."""
 MOST_HISTORY = 200
 """Events of one set that are kept: the last ones."""
 MOST_QUEUED = 10_000
@@ -157,6 +159,7 @@ class Board:
             self._note_secrets(each)
         self._effects += self.scheduler.restore(sets)
         self._tasks.start(self._keep(), name="keep labs")
+        self._tasks.start(self._keep_few(), name="forget old recipe sets")
 
     async def _keep(self) -> None:
         while True:
@@ -169,6 +172,26 @@ class Board:
             except NospoonError as error:
                 log.warning("labs wait", why=str(error))
                 await asyncio.sleep(1)
+
+    async def _keep_few(self) -> None:
+        """Sets that ended long ago are forgotten, and their console logs with them."""
+        while True:
+            try:
+                forgotten = FORGET_AT_ONCE
+                while forgotten:
+                    forgotten = await self.forget_old(self._clock() - KEPT)
+            except NospoonError as error:
+                log.warning("old recipe sets are kept for now", why=str(error))
+            await asyncio.sleep(FORGET)
+
+    async def forget_old(self, before: float) -> int:
+        """Some of those that were submitted before that and have ended. Returns how many."""
+        rows = await self._database.read(stored.ended_before, before, most=FORGET_AT_ONCE)
+        for row in rows:
+            if row.lab in self.known:
+                await self._racks.purge(self._opened(row), self.known[row.lab])
+        await self._database.call(stored.forget, [row.id for row in rows])
+        return len(rows)
 
     def _due(self) -> Sequence[Effect]:
         now = self._clock()

@@ -130,6 +130,14 @@ class Racks:
             await self.machines.start(machine, installs=False)
         return "done"
 
+    async def purge(self, found: RecipeSet, known: KnownLab) -> None:
+        """The console logs of a set that has ended."""
+        name = cluster_name(known.lab.name, found.id)
+        row = await self.database.read(stored.find, uid=known.uid, name=name)
+        if row is None and any(run.node for run in found.runs):
+            operation = await self.clusters().down(known.uid, name, Removal(purge=True))
+            await self._ended(operation.id)
+
     async def _up(self, found: RecipeSet, known: KnownLab) -> None:
         row = await self.database.read(stored.find, uid=known.uid, name=known.cluster)
         if row is None:

@@ -1,0 +1,223 @@
+"""The board of labs with a store, and machines that do what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from nospoon.control.labs import board as module
+from nospoon.control.labs.access import KnownLab
+from nospoon.control.labs.board import Board
+from nospoon.control.labs.racks import NotMade
+from nospoon.errors import Conflict, HostUnreachable
+from nospoon.lab.work import Asked, Options, RecipeSet, Run, SetState, Size
+from nospoon.model.lab import Lab, Limits
+from nospoon.plan.addresses.allocate import Allocations
+from nospoon.runtime.tasks import Tasks
+from nospoon.store import clusters
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+PATIENCE = 20.0
+
+
+@dataclass
+class Machines:
+    """In place of `Racks`: what was made, and what goes wrong."""
+
+    made: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    wrong: list[NotMade] = field(default_factory=list)
+    stays: list[str] = field(default_factory=list)
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def build(self, found: RecipeSet, known: KnownLab) -> None:
+        del known
+        await self.hold.wait()
+        if self.wrong:
+            raise self.wrong.pop(0)
+        self.made.append(found.id)
+
+    async def remove(self, found: RecipeSet, known: KnownLab) -> str:
+        del known
+        if self.stays:
+            return self.stays.pop(0)
+        self.removed.append(found.id)
+        return ""
+
+    async def purge(self, found: RecipeSet, known: KnownLab) -> None:
+        del known
+        self.removed.append(f"log of {found.id}")
+
+
+@dataclass
+class Place:
+    """Where daemons come and go."""
+
+    directory: Path
+    cipher: Cipher
+    now: float = 1000.0
+    machines: Machines = field(default_factory=Machines)
+    cluster: UUID = field(default_factory=uuid4)
+    lab: Lab = field(default_factory=lambda: Lab("dev", limits=Limits(machines=1)))
+
+    @asynccontextmanager
+    async def daemon(self) -> AsyncIterator[Board]:
+        database = Database.open(f"sqlite:///{self.directory}/store.db")
+        async with Tasks("test") as tasks:
+            if await database.read(clusters.get, self.cluster) is None:
+                row = ClusterRow(self.cluster, "c", 7, 1, "c.yaml", "", {}, Allocations(), 1.0)
+                await database.call(clusters.save, row)
+            board = Board(
+                database=database, cipher=self.cipher, tasks=tasks, clock=lambda: self.now,
+                racks=self.machines,  # type: ignore[arg-type]  # a double of it
+            )  # fmt: skip
+            board.put(self.cluster, 7, "c", [self.lab])
+            await board.start()
+            yield board
+        database.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(module, "AGAIN", 0.01)
+    made = Place(tmp_path, Cipher.from_file(tmp_path / "key"))
+    made.machines.hold.set()
+    return made
+
+
+def wanted(board: Board) -> RecipeSet:
+    (key,) = board.known
+    run = Run(Asked("r"), {key: Options((Size("small", 1, 1),))})
+    return RecipeSet("", 0, 7, "ada", (run,), labs=(key,))
+
+
+async def until(reached: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not reached():  # noqa: ASYNC110  (nothing else shows it)
+            await asyncio.sleep(0.005)
+
+
+async def state(board: Board, set_id: str) -> SetState:
+    found = await board.find(set_id)
+    assert found is not None
+    return found[0].state
+
+
+async def test_what_was_decided_is_found_by_the_next_daemon(place: Place) -> None:
+    place.machines.hold.clear()
+    async with place.daemon() as board:
+        first, second = await board.submit([wanted(board), wanted(board)], "")
+        assert (first.state, second.state) == (SetState.STARTING, SetState.QUEUED)
+    assert place.machines.made == [], "the daemon ended before"
+    place.machines.hold.set()
+    async with place.daemon() as board:
+        await until(lambda: board.scheduler.sets["1.1"].state is SetState.RUNNING)
+        assert place.machines.made == ["1.1"]
+        assert board.scheduler.sets["1.2"].state is SetState.QUEUED
+        await board.do(lambda: board.scheduler.release("1.1", None, place.now))
+        await until(lambda: board.scheduler.sets["1.2"].state is SetState.RUNNING)
+        assert await state(board, "1.1") is SetState.ENDED
+        found = await board.find("1.1")
+        assert found is not None
+        assert [event for _, _, event, _ in found[2]] == [
+            "queued", "starting", "started", "ready", "released", "ended",
+        ]  # fmt: skip
+
+
+async def test_a_lease_that_ran_out_while_no_daemon_ran_ends(place: Place) -> None:
+    async with place.daemon() as board:
+        await board.submit([wanted(board)], "")
+        await until(lambda: board.scheduler.sets["1.1"].state is SetState.RUNNING)
+    place.now += place.lab.lease + 1
+    async with place.daemon() as board:
+        await until(lambda: place.machines.removed == ["1.1"])
+        await until(lambda: "1.1" not in board.scheduler.sets)
+        assert await state(board, "1.1") is SetState.ENDED
+
+
+async def test_what_cannot_be_removed_is_removed_again(place: Place) -> None:
+    place.machines.stays = ["host is unreachable", "and still"]
+    async with place.daemon() as board:
+        await board.submit([wanted(board)], "")
+        await until(lambda: board.scheduler.sets["1.1"].state is SetState.RUNNING)
+        await board.do(lambda: board.scheduler.cancel("1.1", "", place.now))
+        await until(lambda: "1.1" not in board.scheduler.sets)
+        assert place.machines.removed == ["1.1"]
+
+
+async def test_a_set_is_cancelled_while_it_is_made(place: Place) -> None:
+    place.machines.hold.clear()
+    async with place.daemon() as board:
+        await board.submit([wanted(board)], "")
+        await board.do(lambda: board.scheduler.cancel("1.1", "", place.now))
+        await until(lambda: "1.1" not in board.scheduler.sets)
+        assert (place.machines.made, place.machines.removed) == ([], ["1.1"])
+
+
+async def test_what_fails_for_good_is_not_made_again(place: Place) -> None:
+    place.machines.wrong = [NotMade("refused", again=False)]
+    async with place.daemon() as board:
+        await board.submit([wanted(board)], "")
+        await until(lambda: "1.1" not in board.scheduler.sets)
+        found = await board.find("1.1")
+        assert found is not None
+        assert (found[0].result, found[0].why) == ("failed", "refused")
+
+
+async def test_nothing_is_carried_out_before_it_is_stored(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place.daemon() as board:
+        whole = board._database.call
+        refused = 0
+
+        async def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal refused
+            if function is module._save and refused < 2:
+                refused += 1
+                assert place.machines.made == []
+                raise HostUnreachable("no disk")
+            return await whole(function, *args, **kwargs)
+
+        monkeypatch.setattr(board._database, "call", call)
+        with pytest.raises(HostUnreachable):
+            await board.submit([wanted(board)], "")
+        await until(lambda: place.machines.made == ["1.1"])
+        assert refused == 2
+
+
+async def test_a_key_is_of_one_request_of_its_user(place: Place) -> None:
+    place.machines.hold.clear()
+    async with place.daemon() as board:
+        (first,) = await board.submit([wanted(board)], "k")
+        assert await board.submit([wanted(board)], "k") == [board.scheduler.sets[first.id]]
+        assert len(board.scheduler.sets) == 1
+
+
+async def test_labs_in_use_stay(place: Place) -> None:
+    async with place.daemon() as board:
+        await board.submit([wanted(board)], "")
+        with pytest.raises(Conflict, match=r"lab dev has 1 recipe sets that have not ended: 1\.1"):
+            board.require_unused(place.cluster)
+        board.require_unused(place.cluster, ["dev"])
+
+
+async def test_old_sets_are_forgotten_with_their_logs(place: Place) -> None:
+    async with place.daemon() as board:
+        await board.submit([wanted(board)], "")
+        await until(lambda: board.scheduler.sets["1.1"].state is SetState.RUNNING)
+        assert await board.forget_old(place.now + 1) == 0, "it has not ended"
+        await board.do(lambda: board.scheduler.cancel("1.1", "", place.now))
+        await until(lambda: "1.1" not in board.scheduler.sets)
+        assert await board.forget_old(place.now + 1) == 1
+        assert await board.find("1.1") is None
+        assert place.machines.removed == ["1.1", "log of 1.1"]
