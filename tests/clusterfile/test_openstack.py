@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.errors import SpecError, UsageError
+from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster
 from nospoon.model.connections import OpenStack
 
@@ -84,5 +84,5 @@ def test_what_a_cloud_cannot_have_is_refused(more: str, said: str) -> None:
 
 def test_a_cloud_of_which_there_is_only_the_name_is_the_commands_to_look_up() -> None:
     start, end = FILE.index("      cloud:\n"), FILE.index("      region")
-    with pytest.raises(UsageError, match="unknown cloud 'mine'"):
+    with pytest.raises(SpecError, match=r"hosts\..*unknown cloud 'mine'"):
         read(f"{FILE[:start]}      cloud: mine\n{FILE[end:]}")

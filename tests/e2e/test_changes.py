@@ -33,6 +33,7 @@ from nospoon.clusterfile.labs import (
     LabMachineSection,
     LabSection,
     LabTimeoutsSection,
+    WebhookSection,
 )
 from nospoon.clusterfile.models import AdoptSection, ClusterFile, HostSection, NetworkSection
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
@@ -64,7 +65,7 @@ CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_
 LABS = "tests/e2e/test_labs.py::test_a_lab_follows_its_file"
 OF_LABS = (
     LabSection, LabLimitsSection, LabTimeoutsSection, DistroSection, LabMachineSection,
-    LabBmcSection,
+    LabBmcSection, WebhookSection,
 )  # fmt: skip
 ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (ClusterFile, "cluster"): "tests/e2e/test_changes.py::test_another_name_is_another_cluster",

@@ -28,6 +28,7 @@ from nospoon.clusterfile.labs import (
     LabMachineSection,
     LabSection,
     LabTimeoutsSection,
+    WebhookSection,
 )
 from nospoon.clusterfile.models import (
     AdoptSection,
@@ -192,11 +193,17 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     CloudAuthSection: dict.fromkeys(CloudAuthSection.model_fields, Rule.REFUSED),
     LabSection: {
         **dict.fromkeys(LabSection.model_fields, Rule.LIVE),
-        **_all(Rule.PARTS, "limits", "timeouts", "distros", "machines"),
+        **_all(Rule.PARTS, "limits", "timeouts", "distros", "machines", "webhooks"),
     },
     **{
         section: dict.fromkeys(section.model_fields, Rule.LIVE)
-        for section in (LabLimitsSection, LabTimeoutsSection, DistroSection, LabBmcSection)
+        for section in (
+            LabLimitsSection,
+            LabTimeoutsSection,
+            DistroSection,
+            LabBmcSection,
+            WebhookSection,
+        )
     },
     LabMachineSection: {
         **dict.fromkeys(LabMachineSection.model_fields, Rule.LIVE),

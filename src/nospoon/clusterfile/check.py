@@ -51,6 +51,7 @@ def check(
     yield from _portgroups(expansion)
     yield from _trunks(sections, expansion)
     yield from _drivers(expansion)
+    yield from _cloud(sections)
     yield from _nova(sections)
     yield from _deployments(expansion)
     yield from _bmc_ports(sections, expansion)
@@ -99,6 +100,21 @@ def _password_hash(sections: Sections, expansion: Expansion) -> Iterator[Complai
             f"a hash is enough for Redfish alone; nodes speak {' and '.join(others)}, too",
             "Write `password`, or `bmc: {protocols: [redfish]}` at the nodes",
         )
+
+
+def _cloud(sections: Sections) -> Iterator[Complaint]:
+    """Clouds of which there is only the name: clients put settings in its place."""
+    given: dict[Path, object] = {
+        ("hosts", name, "openstack", "cloud"): host.openstack.cloud
+        for name, host in sections.hosts.items()
+        if host.openstack is not None
+    }
+    if sections.ironic is not None:
+        given["ironic", "cloud"] = sections.ironic.cloud
+    for path, cloud in given.items():
+        if isinstance(cloud, str):
+            hint = "The nospoon command reads clouds.yaml and writes out what it says"
+            yield Complaint(path, f"unknown cloud {shown(cloud)}", hint)
 
 
 def _profiles(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:

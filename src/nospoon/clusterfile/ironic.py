@@ -14,7 +14,6 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from nospoon.clusterfile.cloud import CloudOrName, CloudSection
 from nospoon.clusterfile.fields import Url
 from nospoon.clusterfile.section import Flag, Section, Text, Whole
-from nospoon.errors import UsageError
 from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing, Way
 from nospoon.plan.enrollment.enrol import settings
 
@@ -185,14 +184,10 @@ class IronicSection(EnrolmentSection):
 
 
 def place(section: IronicSection) -> IronicPlace:
-    """Which Ironic it is. Raises `UsageError` for a cloud of which there is only the name."""
+    """Which Ironic it is; its cloud is one with settings (`check`)."""
     if section.endpoint is not None:
         return IronicPlace(section.endpoint, section.auth, section.username, section.password)
-    if not isinstance(section.cloud, CloudSection):
-        raise UsageError(
-            f"unknown cloud {section.cloud!r}",
-            hint="The nospoon command reads clouds.yaml and writes out what it says.",
-        )
+    assert isinstance(section.cloud, CloudSection), "a mere name was refused"
     told = json.dumps(section.cloud.told(), sort_keys=True)
     return IronicPlace(cloud=told, name=section.cloud.name)
 

@@ -20,7 +20,17 @@ from nospoon.clusterfile.section import (
     listed,
 )
 from nospoon.lab.grammar import ROWS, Means
-from nospoon.model.lab import Disks, Distro, Lab, LabFlavor, Limits, Prefer, Registered, Timeouts
+from nospoon.model.lab import (
+    Disks,
+    Distro,
+    Lab,
+    LabFlavor,
+    Limits,
+    Prefer,
+    Registered,
+    Timeouts,
+    Webhook,
+)
 
 ATTRIBUTES = tuple(
     f"{group}/{name}" if group != "host" else name
@@ -143,6 +153,15 @@ class LabMachineSection(Section):
     )
 
 
+class WebhookSection(Section):
+    """Where events of recipe sets are sent, as signed HTTP POSTs of JSON."""
+
+    url: Url = Field(description="http or https URL.")
+    secret: Text = Field(
+        min_length=16, max_length=255, description="Key of the signature (HMAC-SHA256)."
+    )
+
+
 class LabSection(Section):
     """A lab: dynamic machines of a host, registered machines, or both."""
 
@@ -208,6 +227,9 @@ class LabSection(Section):
         description="Regular expressions of a kernel's panic in a line of its console; default: "
         "Beaker's.",
     )
+    webhooks: list[WebhookSection] = Field(
+        default_factory=list, max_length=8, description="Where its events are sent."
+    )
 
 
 def labs(sections: Mapping[str, LabSection], flavors: Mapping[str, LabFlavor]) -> Iterator[Lab]:
@@ -247,6 +269,7 @@ def labs(sections: Mapping[str, LabSection], flavors: Mapping[str, LabFlavor]) -
             machines=tuple(_machine(called, m) for called, m in each.machines.items()),
             failures=each.failures,
             panic_patterns=tuple(each.panic),
+            webhooks=tuple(Webhook(hook.url, hook.secret) for hook in each.webhooks),
         )
 
 

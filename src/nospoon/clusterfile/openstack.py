@@ -49,15 +49,8 @@ MOST_SETTINGS = 16 << 10
 
 
 def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
-    """The host's connection, and the settings of its cloud as JSON, which have secrets.
-
-    Raises `UsageError` for a cloud of which there is only the name.
-    """
-    if not isinstance(section.cloud, CloudSection):
-        raise UsageError(
-            f"unknown cloud {section.cloud!r}",
-            hint="The nospoon command reads clouds.yaml and writes out what it says.",
-        )
+    """The host's connection, and the settings of its cloud as JSON, which have secrets."""
+    assert isinstance(section.cloud, CloudSection), "a mere name was refused"
     settings = section.cloud.told() | ({"region_name": section.region} if section.region else {})
     text = json.dumps(settings, sort_keys=True)
     if len(text) > MOST_SETTINGS:

@@ -31,13 +31,15 @@ from nospoon.control.fleet.enrolment import Enrolment
 from nospoon.control.fleet.fleet import Fleet
 from nospoon.control.fleet.host_boots import HostBoots
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.control.labs.access import People
+from nospoon.control.labs.access import KnownLab, People
 from nospoon.control.labs.bmcs import RegisteredBmcs
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.service import Labs
+from nospoon.control.labs.views import notice
 from nospoon.control.labs.watch import Watch
+from nospoon.control.labs.webhooks import Webhooks
 from nospoon.control.maintenance.orphans import Orphans
 from nospoon.control.maintenance.recover import Recovery
 from nospoon.control.maintenance.survey import Survey
@@ -62,6 +64,8 @@ from nospoon.daemon.remote import Remote, Remotes
 from nospoon.daemon.simulation import Simulations
 from nospoon.daemon.stored_bmcs import StoredBmcs
 from nospoon.errors import NospoonError
+from nospoon.lab.scheduler import Happened
+from nospoon.lab.work import RecipeSet
 from nospoon.model.boot import NO_OVERRIDE, BootPlan, next_boot
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent
@@ -422,12 +426,20 @@ class Daemon:
             cipher=self.cipher,
             workers=self.planner.workers,
         )
+        hooks = Webhooks(self._tasks, self.reach)
+
+        def notify(known: KnownLab, found: RecipeSet, event: Happened) -> None:
+            if known.lab.webhooks:
+                sent = notice(known, found, event, clock.unix())
+                hooks.send(known.key, known.lab.webhooks, sent)
+
         return Board(
             database=self.database,
             cipher=self.cipher,
             tasks=self._tasks,
             racks=racks,
             clock=clock.unix,
+            notify=notify,
         )
 
     def _nodes(self) -> Nodes:

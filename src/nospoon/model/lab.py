@@ -73,6 +73,14 @@ class Distro:
 
 
 @dataclass(frozen=True, slots=True)
+class Webhook:
+    """Where events of a lab's recipe sets are sent. `secret` signs them."""
+
+    url: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Registered:
     """A machine that is there already, known by its BMC. `memory` in MiB, `disks` in bytes;
     `values`: other attributes, by their element's group and name (`system/vendor`), and keys of
@@ -120,3 +128,4 @@ class Lab:
     machines: tuple[Registered, ...] = ()
     failures: int = 3
     panic_patterns: tuple[str, ...] = ()
+    webhooks: tuple[Webhook, ...] = ()

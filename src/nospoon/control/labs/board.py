@@ -70,6 +70,9 @@ class Measured:
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
+Notify = Callable[[KnownLab, RecipeSet, Happened], None]
+
+
 class Board:
     """All labs and their sets. `clock`: Unix seconds."""
 
@@ -81,9 +84,11 @@ class Board:
         tasks: Tasks,
         racks: Racks,
         clock: Clock,
+        notify: Notify = lambda _lab, _set, _event: None,
     ) -> None:
+        """`notify`: called with every event of a set that has a lab, once it is stored."""
         self._database, self._cipher, self._tasks = database, cipher, tasks
-        self._racks, self._clock = racks, clock
+        self._racks, self._clock, self._send = racks, clock, notify
         self.scheduler = Scheduler()
         self.known: dict[str, KnownLab] = {}
         self.measured = Measured()
@@ -279,6 +284,9 @@ class Board:
                 if found is not None:
                     self._measure(found, event)
                     log.info("recipe set", set=set_id, recipe=event.recipe, what=event.event)
+                    for key in (found.lab,) if found.lab else found.labs:
+                        if key in self.known:
+                            self._send(self.known[key], found, event)
             for waker in self._followers.get(set_id, ()):
                 waker.set()
             if found is not None and found.state is SetState.ENDED:

@@ -197,9 +197,10 @@ class Labs:
         return known.uid, f"{cluster_name(known.lab.name, set_id)}/{run.node}"
 
     def passwords(self, uid: int) -> Sequence[str]:
-        """Of BMCs of registered machines in the caller's labs: no bundle shows them."""
-        own = (each.lab for each in self.board.known.values() if each.uid == uid)
-        return [machine.password for lab in own for machine in lab.machines if machine.password]
+        """Of BMCs and webhooks in the caller's labs: no bundle shows them."""
+        own = [each.lab for each in self.board.known.values() if each.uid == uid]
+        machines = [machine.password for lab in own for machine in lab.machines]
+        return [*filter(None, machines), *(hook.secret for lab in own for hook in lab.webhooks)]
 
     async def lease(self, uid: int, set_id: str, recipe: int) -> dict[str, Any]:
         """One of its leases."""

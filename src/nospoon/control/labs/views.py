@@ -9,6 +9,7 @@ from typing import Any
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import BUCKETS, Board, Histogram
 from nospoon.lab.assign import ENDLESS
+from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import GIB
 
@@ -147,6 +148,16 @@ def event_row(event: Sequence[Any]) -> dict[str, Any]:
         "event": name,
         "message": message,
     }
+
+
+def notice(known: KnownLab, found: RecipeSet, event: Happened, at: float) -> dict[str, Any]:
+    """An event as webhooks send it."""
+    lease = f"{found.id}.{event.recipe}" if event.recipe >= 0 else None
+    return {
+        "at": _time(at), "lab": known.shown, "set": found.id, "lease": lease,
+        "event": event.event, "message": event.message, "state": str(found.state),
+        "owner": found.owner, "whiteboard": found.whiteboard,
+    }  # fmt: skip
 
 
 def _time(unix: float) -> str | None:
