@@ -312,6 +312,31 @@ def test_a_lab_follows_its_file(lab: Lab) -> None:
     assert "~ failures of lab dev: 7 -> 8" in plan
 
 
+def test_machines_start_from_an_image_each_on_a_network_of_its_own(rack: Rack) -> None:
+    name = rack.name()
+    (rack.directory / "disk.raw").write_bytes(bytes(1 << 20))
+    text = f"""
+cluster: {name}
+hosts: {{here: simulated}}
+networks: {{provision: {{netboot: builtin, cidr: 172.31.7.0/24}}}}
+flavors: {{small: {{disks: [{{size: 20GiB, image: disk.raw}}]}}}}
+labs: {{dev: {{}}}}
+nodes: []
+{rack.bmc()}"""
+    rack.run("up", "--yes", rack.file(text))
+    request = rack.file(REQUIRES.format(""), "any.xml")
+    sets = [rack.json("request", "submit", request)[0]["set"] for _ in range(2)]
+    for each in sets:
+        end = monotonic() + 60
+        while rack.json("request", "show", each)["leases"][0]["stage"] != "ready":
+            assert monotonic() < end, rack.json("request", "show", each)
+            time.sleep(0.1)
+    for each in sets:
+        rack.run("request", "cancel", each)
+        rack.run("request", "watch", each, status=1)
+    rack.run("down", "--yes", "--purge", name)
+
+
 @contextmanager
 def hardware(rack: Rack, protocol: str) -> Iterator[tuple[str, str]]:
     """A node of another cluster, known by its BMC alone: (CLUSTER/NODE, the BMC for a lab)."""

@@ -52,10 +52,12 @@ def test_the_cluster_of_a_set_has_what_the_file_has_and_one_node_a_recipe() -> N
     file = {
         "cluster": "east", "flavors": {"small": {}}, "labs": {"dev": {}}, "nodes": [{"count": 9}],
         "ironic": {"cloud": "x"}, "hosts": {"here": "simulated"},
+        "networks": {"a": {"cidr": "10.1.0.0/24", "nat": True}, "b": {"physnet": "p"}, "c": None},
     }  # fmt: skip
     made = cluster_of(found, LAB, file)
     assert made["cluster"] == "lab-dev-3-1"
-    assert made.keys() == {"cluster", "flavors", "hosts", "boot", "nodes"}
+    assert made.keys() == {"cluster", "flavors", "hosts", "networks", "boot", "nodes"}
+    assert made["networks"] == {"a": {"nat": True}, "b": {"physnet": "p"}, "c": None}
     first, second = made["nodes"]
     assert (first["boot"], first["host"], first["flavor"]) == (
         "recipe-0",

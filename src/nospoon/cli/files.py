@@ -56,6 +56,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
         local_pair=lambda certificate, key: _why_unusable(base / certificate, base / key),
     )
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
+    wanted |= {name for lab in cluster.labs for each in lab.flavors for name in each.images}
     wanted |= {f for each in cluster.profiles for f in (each.kernel, *each.initrd) if f}
     local = {each for each in wanted if not each.startswith(("http://", "https://"))}
     if given := cluster.addressing.certificate:

@@ -92,7 +92,8 @@ def flavors_of_labs(sections: Sections, *, default_network: str) -> Iterator[Lab
         group = NodeGroupSection(flavor=name)
         node = _node(sections, group, name="", default_network=default_network)
         disk = max((each.size for each in node.disks), default=0)
-        yield LabFlavor(name, node.cpus, node.memory, disk)
+        images = tuple(each.source for each in node.disks if each.image)
+        yield LabFlavor(name, node.cpus, node.memory, disk, images)
 
 
 def _adoptions(

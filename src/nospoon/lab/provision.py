@@ -33,6 +33,13 @@ def filled_in(text: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda m: values.get(m.group(1), m.group(0)), text)
 
 
+def _network(given: Any) -> Any:
+    """A network that nospoon makes is made for each set: each chooses a free range."""
+    if not isinstance(given, dict) or any(given.get(key) for key in ("physnet", "bridge")):
+        return given
+    return {key: value for key, value in given.items() if key != "cidr"}
+
+
 def _profile(distro: Distro, run: Run) -> dict[str, Any]:
     if distro.script:
         return {"script": distro.script}
@@ -82,6 +89,10 @@ def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str,
     kept = ("throwaway", "hosts", "networks", "flavors", "bmc")
     made: dict[str, Any] = {name: file[name] for name in kept if name in file}
     made["cluster"] = cluster_name(lab.name, found.id)
+    networks = made.get("networks") or {}
+    made["networks"] = {name: _network(given) for name, given in networks.items()}
+    if not made["networks"]:
+        del made["networks"]
     profiles: dict[str, Any] = {}
     nodes = []
     for run in found.runs:

@@ -508,6 +508,8 @@ class Scheduler:
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.RUNNING or recipe >= len(found.runs):
             return None, None
+        if found.lab not in self.labs:  # its file cannot be read by this version
+            return None, None
         return found, found.runs[recipe]
 
     def _save(self, found: RecipeSet) -> None:

@@ -25,12 +25,15 @@ class Prefer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LabFlavor:
-    """A flavor of the file as filters compare it. `memory` and `disk`, its largest, in bytes."""
+    """A flavor of the file as filters compare it. `memory` and `disk`, its largest, in bytes.
+    `images`: sources of its disks' images (`Disk.source`).
+    """
 
     name: str
     cpus: int
     memory: int
     disk: int
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

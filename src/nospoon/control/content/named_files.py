@@ -88,7 +88,9 @@ def places_of(request: Request, names: Sequence[str]) -> dict[str, str]:
 
 
 def _images_of(cluster: Cluster) -> set[str]:
-    return {disk.source for node in cluster.nodes for disk in node.disks if disk.image}
+    """Of its nodes, and of flavors that a lab makes machines of later."""
+    of_labs = {source for lab in cluster.labs for each in lab.flavors for source in each.images}
+    return of_labs | {disk.source for node in cluster.nodes for disk in node.disks if disk.image}
 
 
 def _boot_files(cluster: Cluster) -> set[str]:
