@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from nospoon.api.client import Client
+from nospoon.errors import HostUnreachable
 from nospoon.runtime.clock import monotonic
 from nospoon.testing.rack import Rack, private_rack
 
@@ -52,6 +54,7 @@ class Lab:
 
     def __init__(self, rack: Rack, tree: str) -> None:
         self.rack, self.tree, self.name = rack, tree, rack.name()
+        self.client = Client(rack.directory / "runtime" / "nospoond.sock")
 
     def up(self, *, lab: str = "", console: str = "login:", machines: str = "{}") -> None:
         text = f"""
@@ -88,7 +91,10 @@ nodes: []
         return json.loads(done.stdout)[0]["set"] if status == 0 else done.stderr
 
     def show(self, set_id: str) -> Any:
-        return self.rack.json("request", "show", set_id)
+        try:
+            return self.client.get(f"/v1/requests/{set_id}")
+        except HostUnreachable:  # a daemon that was killed: the command starts another
+            return self.rack.json("request", "show", set_id)
 
     def until(self, set_id: str, reached: Callable[[Any], bool], seconds: float = 60) -> Any:
         end = monotonic() + seconds
@@ -125,7 +131,7 @@ nodes: []
     def end(self) -> None:
         for row in self.rack.json("request", "list"):
             if row["state"] != "ended":
-                self.rack.run("request", "cancel", row["set"])
+                self.client.post(f"/v1/requests/{row['set']}/cancel")
                 self.ended(row["set"])
         self.rack.run("down", "--yes", "--purge", self.name)
 
@@ -145,7 +151,9 @@ def lab(rack: Rack, tree: str) -> Iterator[Lab]:
 
 def test_a_set_is_installed_leased_extended_and_given_back(lab: Lab) -> None:
     lab.up()
-    set_id = lab.submit(SMALL, REQUIRES.format("<cpu><processors op='&gt;' value='1'/></cpu>"))
+    own = "<recipe><kickstart>mine {{owner}}</kickstart><hostRequires>{}</hostRequires></recipe>"
+    large = own.replace("{}", "<cpu><processors op='&gt;' value='1'/></cpu>")
+    set_id = lab.submit(SMALL, large)
     shown = lab.running(set_id)
     assert [each["flavor"] for each in shown["leases"]] == ["small", "large"]
     assert [each["stage"] for each in shown["leases"]] == ["booting", "booting"]
@@ -154,6 +162,7 @@ def test_a_set_is_installed_leased_extended_and_given_back(lab: Lab) -> None:
     assert status == 200
     assert f"tree {lab.tree}/debian for " in text
     assert f"/lab/{secret}/install_done" in text
+    assert lab.get(f"lab/{lab.secret(set_id, 1)}/ks")[1].startswith("mine ")
     assert lab.get(f"lab/{secret}/install_start") == (200, "ok\n")
     assert lab.show(set_id)["leases"][0]["stage"] == "installing"
     assert lab.get(f"lab/{secret}/install_done")[0] == 200
@@ -290,7 +299,7 @@ def test_a_lab_follows_its_file(lab: Lab) -> None:
         machines="{m2: {bmc: {address: 192.0.2.2, password: two}, memory: 8GiB, cpus: 2}}",
         lab="flavors: [large]\n    disks: flavor\n    prefer: registered\n    failures: 7\n"
         "    limits: {machines: 5, cpus: 9, memory: 20GiB, per_owner: 3}\n"
-        "    users: ['*']\n    operators: [bin]\n    timeouts: {boot: 2h}\n    panic: ['boom']",
+        "    users: ['*']\n    operators: [bin]\n    timeouts: {boot: 2h}\n    panic: ['bo*om']",
     )
     shown = lab.rack.json("lab", "show", "dev")
     assert [each["name"] for each in shown["flavors"]] == ["large"]

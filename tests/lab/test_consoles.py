@@ -71,6 +71,9 @@ def test_a_line_without_an_end_is_looked_at_in_bounded_pieces(before: int) -> No
 def test_other_patterns_take_the_place_of_the_usual_ones() -> None:
     assert found(b"guru meditation\n", panic=("guru",)) == [Sign.PANIC]
     assert found(b"Kernel panic\n", panic=("guru",)) == []
+    assert found(b"guru says: meditation 7\n", panic=("x", "guru*meditation*7")) == [Sign.PANIC]
+    assert found(b"meditation guru\n", panic=("guru*meditation",)) == []
+    assert found(b"(a+)+$\n", panic=("(a+)+$",)) == [Sign.PANIC], "it is a text"
 
 
 def test_what_is_not_utf8_is_no_obstacle() -> None:

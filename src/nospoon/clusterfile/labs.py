@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -43,16 +42,11 @@ MOST_MACHINES = 1000
 MOST_PATTERN = 200
 
 
-def _patterns(values: list[str]) -> list[str]:
-    """Regular expressions that are searched in each line of a console."""
-    for each in values:
-        try:
-            re.compile(each)
-        except re.error as error:
-            at = error.pos + 1 if error.pos is not None else 1
-            message = f"expected a regular expression, got {each[:60]!r}, wrong at character {at}"
-            raise ValueError(message) from error
-    return values
+def _printable(value: str) -> str:
+    """What a command line or an environment takes."""
+    if not value.isprintable():
+        raise ValueError("expected printable characters")
+    return value
 
 
 def _attributes(values: dict[str, Any]) -> dict[str, Any]:
@@ -125,8 +119,12 @@ class LabBmcSection(Section):
     tls: Flag = Field(
         default=True, description="Whether its Redfish speaks TLS; no certificate is verified."
     )
-    username: Text = Field("admin", max_length=64, description="Its user; default `admin`.")
-    password: Text = Field(max_length=255, description="The password of that user.")
+    username: Annotated[Text, AfterValidator(_printable)] = Field(
+        "admin", max_length=64, description="Its user; default `admin`."
+    )
+    password: Annotated[Text, AfterValidator(_printable)] = Field(
+        max_length=255, description="The password of that user."
+    )
 
 
 class LabMachineSection(Section):
@@ -221,11 +219,11 @@ class LabSection(Section):
     failures: Annotated[Whole, Field(ge=1, le=1000)] = Field(
         3, description="Failures in a row after which a registered machine is broken; default 3."
     )
-    panic: Annotated[list[Text], AfterValidator(_patterns)] = Field(
+    panic: list[Annotated[Text, Field(min_length=3, max_length=MOST_PATTERN)]] = Field(
         default_factory=list,
         max_length=32,
-        description="Regular expressions of a kernel's panic in a line of its console; default: "
-        "Beaker's.",
+        description="Texts of a kernel's panic in a line of its console, in which `*` is any text; "
+        "default: Beaker's patterns.",
     )
     webhooks: list[WebhookSection] = Field(
         default_factory=list, max_length=8, description="Where its events are sent."

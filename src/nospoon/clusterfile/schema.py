@@ -36,7 +36,7 @@ BEYOND: dict[str, str] = {
     r"^an adopted machine is as its owner": "what is not said of machines of others",
     r"^nodes of a pattern (are called|have)": "names and ports of the nodes of a pattern",
     r"^expected kernel and initrd, or a script": "what a distribution of a lab boots",
-    r"^expected a regular expression": "regular expressions",
+    r"^expected printable characters": "control characters",
     r"^unknown attribute": "attributes of registered machines",
     r"^expected no file": "files in the settings of a cloud",
 }

@@ -23,6 +23,8 @@ MOST_SECONDS = 99 * 86400
 MOST_RECIPES = 100
 """Of one set: all of them start at once."""
 MOST_SETS = 1000
+MOST_TOGETHER = 1000
+"""Recipes of one request."""
 MOST_KICKSTART = 256 << 10
 MOST_CMDLINE = 2048
 
@@ -68,6 +70,7 @@ def _asked(recipe: Element) -> Asked:
         path=recipe.path,
         line=recipe.line,
         kickstart=kickstart.text if kickstart is not None else "",
+        has_kickstart=kickstart is not None and bool(kickstart.text),
         cmdline=recipe.attributes.get("kernel_options", ""),
         role=recipe.attributes.get("role", ""),
         seconds=float(duration),
@@ -81,6 +84,9 @@ def wrong(root: Element) -> Iterator[Wrong]:
     sets = [each for each in root.walk() if each.name == SET and not each.namespace]
     if len(sets) > MOST_SETS:
         yield Wrong(root, f"expected at most {MOST_SETS} recipe sets, got {len(sets)}")
+    together = sum(each.name == RECIPE and not each.namespace for each in root.walk())
+    if together > MOST_TOGETHER:
+        yield Wrong(root, f"expected at most {MOST_TOGETHER} recipes, got {together}")
     for each in sets:
         count = sum(child.name == RECIPE for child in each.children)
         if count > MOST_RECIPES:

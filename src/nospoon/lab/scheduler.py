@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from nospoon.lab.assign import Free, Grant, assign
 from nospoon.lab.work import (
@@ -94,6 +95,7 @@ class Scheduler:
         self._why: dict[str, str] = {}
         self._deadlines: list[tuple[float, str]] = []
         self._ended: set[str] = set()
+        self._queued, self._dynamic = Counter[str](), Counter[str]()
 
     # what there is
 
@@ -137,6 +139,14 @@ class Scheduler:
     def queued(self) -> list[RecipeSet]:
         """In the order in which they would start, if all fitted."""
         return list(self._in_order())
+
+    def places(self, most: int) -> dict[str, int]:
+        """Id -> place in that order, from 1, of so many."""
+        return {each.id: n for n, each in enumerate(islice(self._in_order(), most), 1)}
+
+    def counts(self, lab: str) -> tuple[int, int, int]:
+        """Dynamic machines of a lab, registered ones that are loaned, and sets that wait for it."""
+        return self._dynamic[lab], len(self._busy.get(lab, ())), self._queued[lab]
 
     def reason(self, set_id: str) -> str:
         """Why a set waits."""
@@ -449,7 +459,7 @@ class Scheduler:
     def _booting(self, run: Run, lab: Lab, now: float) -> Run:
         if run.over:
             return run
-        if not run.asked.distro and not run.asked.kickstart:
+        if not run.asked.distro and not run.asked.has_kickstart:
             return self._ready(run, lab, now)
         return replace(run, stage=Stage.BOOTING, since=now, expires=now + lab.timeouts.boot)
 
@@ -520,12 +530,14 @@ class Scheduler:
 
     def _enqueue(self, found: RecipeSet) -> None:
         insort(self._waiting.setdefault(found.owner, []), (*found.order, found.id))
+        self._queued.update(found.labs)
 
     def _dequeue(self, found: RecipeSet) -> None:
         waiting = self._waiting[found.owner]
         at = bisect_left(waiting, (*found.order, found.id))
         assert waiting[at][2] == found.id, "what is queued is in its owner's queue"
         del waiting[at]
+        self._queued.subtract(found.labs)
         if not waiting:
             del self._waiting[found.owner]
 
@@ -535,6 +547,7 @@ class Scheduler:
                 self._free[found.lab] = self._free[found.lab].without(run.size)
             if run.machine:
                 self._busy.setdefault(found.lab, {})[run.machine] = found.id
+            self._dynamic[found.lab] += run.size is not None
         self._owned.setdefault(found.lab, Counter())[found.owner] += len(found.runs)
 
     def _give_back(self, found: RecipeSet) -> None:
@@ -543,6 +556,7 @@ class Scheduler:
                 self._free[found.lab] = self._free[found.lab].plus(run.size)
             if run.machine:
                 self._busy.get(found.lab, {}).pop(run.machine, None)
+            self._dynamic[found.lab] -= run.size is not None
         self._owned[found.lab][found.owner] -= len(found.runs)
         self._owned[found.lab] += Counter()  # owners without any are not kept
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.racks import NotMade, Racks
 from nospoon.errors import Conflict, NospoonError
 from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove, Scheduler
-from nospoon.lab.work import HOLDING, RecipeSet, SetState
+from nospoon.lab.work import RecipeSet, Run, SetState
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
@@ -44,7 +44,9 @@ FORGET, FORGET_AT_ONCE = 3600.0, 20
 MOST_HISTORY = 200
 """Events of one set that are kept: the last ones."""
 MOST_QUEUED = 10_000
-"""Sets of one user that have not ended."""
+"""Recipes of one user whose sets have not ended."""
+SECRET = 24
+"""Bytes of a recipe's secret."""
 BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 """Seconds; upper bounds of the histograms (Prometheus, histograms)."""
 
@@ -93,6 +95,8 @@ class Board:
         self.known: dict[str, KnownLab] = {}
         self.measured = Measured()
         self.secrets: dict[str, tuple[str, int]] = {}
+        self._recipes = Counter[int]()
+        self._texts: dict[str, dict[int, bytes]] = {}
         self._clusters: dict[str, UUID] = {}
         self._effects: deque[Effect] = deque()
         self._events: dict[str, list[Happened]] = {}
@@ -220,25 +224,29 @@ class Board:
 
     async def submit(self, new: Sequence[RecipeSet], request_key: str) -> list[RecipeSet]:
         """Sets of one request wait from now on, with ids and secrets."""
+        texts = await asyncio.to_thread(self._sealed_texts, new)
         async with self._turn:
             if request_key:
                 uid = new[0].uid
                 rows = await self._database.read(stored.by_key, uid=uid, key=request_key)
                 if rows:
                     return [self.scheduler.sets.get(row.id) or self._opened(row) for row in rows]
-            mine = sum(each.uid == new[0].uid for each in self.scheduler.sets.values())
-            if mine + len(new) > MOST_QUEUED:
-                raise Conflict(f"{mine} recipe sets of yours have not ended: {MOST_QUEUED} may")
+            uid, more = new[0].uid, sum(len(each.runs) for each in new)
+            if self._recipes[uid] + more > MOST_QUEUED:
+                raise Conflict(
+                    f"{self._recipes[uid]} recipes of yours have not ended: {MOST_QUEUED} may"
+                )
             request, number = await self._database.call(stored.next_numbers)
             now = self._clock()
             made = []
             for place, each in enumerate(new):
-                runs = tuple(replace(run, secret=secrets.token_urlsafe(24)) for run in each.runs)
+                runs = tuple(_kept(run) for run in each.runs)
                 found = replace(
                     each, id=f"{request}.{place + 1}", number=number + place, runs=runs,
                     key=request_key,
                 )  # fmt: skip
                 self._requests[found.id] = request
+                self._texts[found.id] = texts[place]
                 self._note_secrets(found)
                 made.append(found)
                 self._effects += self.scheduler.submit(found, now)
@@ -268,8 +276,11 @@ class Board:
             for key, machine in machines
             if key in self._clusters
         ]
+        texts = {row.id: kept for row in rows if (kept := self._texts.get(row.id))}
         if rows or states:
-            await self._database.call(_save, rows, states)
+            await self._database.call(_save, rows, states, texts)
+        for set_id in changed:
+            self._texts.pop(set_id, None)
         scheduler.changed -= changed
         scheduler.changed_machines -= machines
         self._effects.clear()
@@ -284,14 +295,14 @@ class Board:
                 if found is not None:
                     self._measure(found, event)
                     log.info("recipe set", set=set_id, recipe=event.recipe, what=event.event)
-                    for key in (found.lab,) if found.lab else found.labs:
-                        if key in self.known:
-                            self._send(self.known[key], found, event)
+                    if found.lab in self.known:  # no other lab learns of it
+                        self._send(self.known[found.lab], found, event)
             for waker in self._followers.get(set_id, ()):
                 waker.set()
             if found is not None and found.state is SetState.ENDED:
                 for run in found.runs:
                     self.secrets.pop(run.secret, None)
+                self._recipes[found.uid] -= len(found.runs)
                 self._history.pop(set_id, None)
                 self._requests.pop(set_id, None)
         self.scheduler.forget_ended()
@@ -383,11 +394,10 @@ class Board:
         row = await self._database.read(stored.find, set_id)
         return (self._opened(row), row.request, row.history) if row is not None else None
 
-    async def rows(self, most: int) -> list[tuple[RecipeSet, int]]:
-        """The sets that were submitted last, oldest first, as they are now."""
+    async def rows(self, most: int) -> list[tuple[SetRow, RecipeSet | None]]:
+        """The sets that were submitted last, oldest first; None for one that has ended."""
         rows = await self._database.read(stored.newest, most=most)
-        current = self.scheduler.sets
-        return [(current.get(row.id) or self._opened(row), row.request) for row in rows]
+        return [(row, self.scheduler.sets.get(row.id)) for row in rows]
 
     async def follow(self, set_id: str, after: int) -> AsyncIterator[tuple[int, Any]]:
         """(number, event) of a set from its `after`-th on, until it has ended."""
@@ -412,12 +422,25 @@ class Board:
             if not followers:
                 self._followers.pop(set_id, None)
 
-    def out(self, key: str) -> list[RecipeSet]:
-        """Sets that have machines of a lab."""
-        sets = self.scheduler.sets.values()
-        return [each for each in sets if each.lab == key and each.state in HOLDING]
+    def _sealed_texts(self, new: Sequence[RecipeSet]) -> list[dict[int, bytes]]:
+        return [
+            {
+                number: self._cipher.encrypt(run.asked.kickstart)
+                for number, run in enumerate(each.runs)
+                if run.asked.kickstart
+            }
+            for each in new
+        ]
+
+    async def kickstart_of(self, found: RecipeSet, number: int) -> str:
+        """A recipe's own, "" for none."""
+        if not found.runs[number].asked.has_kickstart:
+            return ""
+        text = await self._database.read(stored.text_of, found.id, number)
+        return await asyncio.to_thread(self._cipher.decrypt, text) if text is not None else ""
 
     def _note_secrets(self, found: RecipeSet) -> None:
+        self._recipes[found.uid] += len(found.runs)
         for number, run in enumerate(found.runs):
             self.secrets[run.secret] = (found.id, number)
 
@@ -433,6 +456,13 @@ class Board:
             created=found.submitted,
             record=self._cipher.encrypt(msgspec.json.encode(found).decode()),
             key=found.key,
+            summary={
+                "recipes": len(found.runs),
+                "priority": found.priority,
+                "result": found.result,
+                "why": found.why,
+                "whiteboard": found.whiteboard,
+            },
             history=self._history.get(found.id, [])[-MOST_HISTORY:],
         )
 
@@ -440,10 +470,22 @@ class Board:
         return msgspec.json.decode(self._cipher.decrypt(row.record), type=RecipeSet)
 
 
+def _kept(run: Run) -> Run:
+    """As it is kept: its kickstart is stored apart, and callbacks know its secret."""
+    asked = replace(run.asked, kickstart="")
+    return replace(run, asked=asked, secret=secrets.token_urlsafe(SECRET))
+
+
 def _save(
-    connection: Any, rows: Sequence[SetRow], states: Sequence[tuple[UUID, str, str, MachineState]]
+    connection: Any,
+    rows: Sequence[SetRow],
+    states: Sequence[tuple[UUID, str, str, MachineState]],
+    texts: Mapping[str, Mapping[int, bytes]],
 ) -> None:
     stored.put(connection, rows)
+    for set_id, of_recipes in texts.items():
+        for recipe, text in of_recipes.items():
+            stored.put_text(connection, set_id, recipe, text)
     for cluster_id, lab, machine, state in states:
         stored.put_state(connection, cluster_id, lab, machine, msgspec.to_builtins(state))
 

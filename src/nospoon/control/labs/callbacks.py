@@ -37,7 +37,8 @@ class Callbacks:
         if found is None:
             return None
         recipe_set, number, known = found
-        return kickstart(recipe_set, number, known.lab, base)
+        own = await self.board.kickstart_of(recipe_set, number)
+        return kickstart(recipe_set, number, known.lab, base, own)
 
     async def report(self, secret: str, event: str, why: str) -> bool:
         """Whether it is taken: one that is replayed, or comes out of turn, changes nothing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -41,7 +42,7 @@ from nospoon.store.operations import OperationRow, OperationState
 
 log = structlog.get_logger()
 AT_ONCE = 8
-"""Clusters that are made or removed at a time: each takes a part of the planner's threads."""
+"""Clusters of one owner of labs that are made or removed at a time."""
 AGAIN = 10.0
 """Seconds until a removal that failed is begun again."""
 BUSY = 1.0
@@ -84,12 +85,14 @@ class Racks:
     database: Database
     cipher: Cipher
     workers: Workers
-    _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _places: defaultdict[int, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+    )
 
     async def build(self, found: RecipeSet, known: KnownLab) -> None:
         """All machines of a set are made, and then started together. Raises `NotMade`."""
         try:
-            async with self._places:
+            async with self._places[known.uid]:
                 if any(run.size is not None for run in found.runs):
                     await self._up(found, known)
             await self._start(found, known)
@@ -103,7 +106,7 @@ class Racks:
         why = await self._stop(found, known)
         if not any(run.size is not None for run in found.runs):
             return why
-        async with self._places:
+        async with self._places[known.uid]:
             try:
                 await self._require_own(found, known)
                 ended = await self._down(known.uid, cluster_name(known.lab.name, found.id))
@@ -199,7 +202,7 @@ class Racks:
             if run.size is not None:
                 await self.power(known.uid, f"{cluster}/{run.node}", PowerCommand.ON)
             elif run.machine in registered:
-                installs = bool(run.asked.distro or run.asked.kickstart)
+                installs = bool(run.asked.distro or run.asked.has_kickstart)
                 await self.machines.start(registered[run.machine], installs=installs)
             else:
                 raise NotMade(f"machine {run.machine} is not registered any more", again=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from nospoon.clusterfile.requests import read_asked
 from nospoon.control.labs.access import KnownLab
+from nospoon.errors import UsageError
 from nospoon.lab.asked import AskedSet, distro_of
 from nospoon.lab.filter import Offer, Reason, Verdict
 from nospoon.lab.match import mismatches
@@ -17,6 +18,10 @@ from nospoon.lab.work import Options, Run, Size
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Lab
 
+MOST_COMPARED = 200_000
+"""Recipes times registered machines of one request."""
+MOST_CANDIDATES = 100
+"""Registered machines of a lab that a recipe waits for."""
 MOST_REASONS = 20
 """Reasons that an answer lists for one recipe of one lab."""
 
@@ -47,7 +52,15 @@ class Judged:
 
 def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:
     """Every set of a request. Raises `SpecError`. Run it in a thread: a request may be long."""
-    return [_judged(asked, labs) for asked in read_asked(data, file=file)]
+    asked = read_asked(data, file=file)
+    recipes = sum(len(each.recipes) for each in asked)
+    machines = sum(len(known.lab.machines) for known in labs)
+    if recipes * machines > MOST_COMPARED:
+        raise UsageError(
+            f"{recipes} recipes would be compared with {machines} registered machines",
+            hint=f"Name one lab, or submit fewer: at most {MOST_COMPARED} comparisons are made.",
+        )
+    return [_judged(each, labs) for each in asked]
 
 
 def _judged(asked: AskedSet, labs: Sequence[KnownLab]) -> Judged:
@@ -88,6 +101,8 @@ def _answer(recipe: Recipe, known: KnownLab) -> Answer:
     else:
         found = verdict(recipe, offer_of(lab))
     machines, reasons = _registered(recipe, lab)
+    start = recipe.at.line % max(1, len(machines))  # not all recipes wait for the same ones
+    machines = (*machines[start:], *machines[:start])[:MOST_CANDIDATES]
     if no_distro:
         reason = Reason(recipe.at, no_distro)
         return Answer(known, found, Options(), (reason,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,13 @@ from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.workers import Workers
+from nospoon.store.labs import SetRow
 
 MOST_LISTED = 1000
+MOST_PLACES = 1000
+"""Of a queue, that are shown."""
+MOST_LABS = 50
+"""Labs in which a request that names none is looked at."""
 MOST_SECONDS = 99 * 86400.0
 
 
@@ -115,18 +120,23 @@ class Labs:
             for each in judged
         ]  # fmt: skip
         made = await self.board.submit(sets, submission.key)
-        return [await self._details(each.id) for each in made]
+        places = self.board.scheduler.places(MOST_PLACES)
+        return [await self._details(each.id, places) for each in made]
 
     async def requests(self, uid: int, *, everyone: bool = False) -> list[dict[str, Any]]:
         """The caller's sets, newest last; of those who operate a lab, all of it with `everyone`."""
         person = await self.people.of(uid)
         rows = await self.board.rows(MOST_LISTED)
-        order = {each.id: n for n, each in enumerate(self.board.scheduler.queued(), 1)}
-        return [
-            views.set_row(self.board, found, request, order.get(found.id))
-            for found, request in rows
-            if self._may_see(person, found) and (everyone or found.uid == uid)
-        ]
+        order = self.board.scheduler.places(MOST_PLACES)
+        shown = []
+        for row, found in rows:
+            if not (row.uid == uid or (everyone and self._may_see(person, found or row))):
+                continue
+            if found is None:
+                shown.append(views.ended_row(self.board, row))
+            else:
+                shown.append(views.set_row(self.board, found, row.request, order.get(found.id)))
+        return shown
 
     async def request(self, uid: int, set_id: str) -> dict[str, Any]:
         """All of one set: its recipes, leases and history."""
@@ -214,13 +224,14 @@ class Labs:
             raise Forbidden("metrics are for administrators of the daemon")
         return views.metrics(self.board)
 
-    async def _details(self, set_id: str) -> dict[str, Any]:
+    async def _details(
+        self, set_id: str, places: Mapping[str, int] | None = None
+    ) -> dict[str, Any]:
         known = await self.board.find(set_id)
         assert known is not None, "it was found just now"
         found, request, history = known
-        queue = [each.id for each in self.board.scheduler.queued()]
-        place = queue.index(set_id) + 1 if set_id in queue else None
-        return views.set_details(self.board, found, request, place, history)
+        places = self.board.scheduler.places(MOST_PLACES) if places is None else places
+        return views.set_details(self.board, found, request, places.get(set_id), history)
 
     async def _own(self, uid: int, set_id: str) -> RecipeSet:
         person = await self.people.of(uid)
@@ -229,10 +240,11 @@ class Labs:
             raise NotFound(f"no recipe set {set_id!r}")
         return known[0]
 
-    def _may_see(self, person: Person, found: RecipeSet) -> bool:
+    def _may_see(self, person: Person, found: RecipeSet | SetRow) -> bool:
         if found.uid == person.uid or person.admin:
             return True
-        keys = (found.lab,) if found.lab else found.labs
+        waiting = found.labs if isinstance(found, RecipeSet) else ()
+        keys = (found.lab,) if found.lab else waiting
         labs = [self.board.known[key] for key in keys if key in self.board.known]
         return any(person.may_operate(each) for each in labs)
 
@@ -245,17 +257,26 @@ class Labs:
         if submission.lab:
             labs = [find(list(self.board.known.values()), person, submission.lab)]
         else:
-            labs = [each for each in self.board.known.values() if person.may_use(each)]
+            labs = [each for each in self.board.known.values() if self._is_trusted(person, each)]
         if not labs:
             raise Forbidden(
                 "there is no lab that you may use",
-                hint="Bring up a file with `labs:`, or be one of the `users` of a lab.",
+                hint="Bring up a file with `labs:`, or be one of the `users` of a lab, and name it "
+                "(--lab) where it is another user's.",
             )
         labs.sort(key=lambda each: (each.uid != uid, each.shown))
+        del labs[MOST_LABS:]
         found = await self.workers.run(
             uid, lambda: judge(submission.data, labs, file=submission.file)
         )
         return found, person
+
+    def _is_trusted(self, person: Person, known: KnownLab) -> bool:
+        """Whether a request may go there without naming it: it has passwords in its kickstarts, and
+        any member may say that all users may use a lab.
+        """
+        own = known.uid == person.uid or known.uid in self.people.admins
+        return own and person.may_use(known)
 
 
 def _reasons(file: str, judged: Judged) -> list[str]:

@@ -12,24 +12,24 @@ from nospoon.lab.assign import ENDLESS
 from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import GIB
+from nospoon.store.labs import SetRow
 
 MIB = 1 << 20
 
 
 def lab_row(board: Board, known: KnownLab) -> dict[str, Any]:
     lab, key = known.lab, known.key
-    out = board.out(key)
-    queued = [each for each in board.scheduler.queued() if key in each.labs]
+    dynamic, loaned, queued = board.scheduler.counts(key)
     return {
         "lab": known.shown,
         "host": lab.host if lab.dynamic else "",
         "state": "drained" if key in board.scheduler.drained else "open",
-        "dynamic": sum(run.size is not None for each in out for run in each.runs),
+        "dynamic": dynamic,
         "limit": lab.limits.machines,
         "registered": len(lab.machines),
-        "loaned": sum(bool(run.machine) for each in out for run in each.runs),
+        "loaned": loaned,
         "broken": sum(bool(board.scheduler.state_of(key, m.name).broken) for m in lab.machines),
-        "queued": len(queued),
+        "queued": queued,
     }
 
 
@@ -102,6 +102,26 @@ def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> 
         "submitted": _time(found.submitted),
         "expires": _time(max((run.expires for run in found.runs if not run.over), default=0)),
         "whiteboard": found.whiteboard,
+    }
+
+
+def ended_row(board: Board, row: SetRow) -> dict[str, Any]:
+    """As `set_row` for a set that has ended, of which only the row is read."""
+    known, summary = board.known.get(row.lab), row.summary
+    return {
+        "request": row.request,
+        "set": row.id,
+        "owner": row.owner,
+        "state": row.state,
+        "lab": known.shown if known is not None else "",
+        "recipes": summary["recipes"],
+        "priority": summary["priority"],
+        "position": None,
+        "reason": summary["why"],
+        "result": summary["result"],
+        "submitted": _time(row.created),
+        "expires": None,
+        "whiteboard": summary["whiteboard"],
     }
 
 

@@ -21,8 +21,10 @@ log = structlog.get_logger()
 LOOK = 2.0
 """Seconds between two looks at a console."""
 AT_ONCE = 16
-MOST_A_LOOK = 1 << 20
+MOST_A_LOOK = 256 << 10
 """Bytes of one console that one look reads: a guest that never stops has its turn again."""
+SLICE = 8 << 10
+"""Bytes that are looked at in one turn of the event loop."""
 
 MachineOf = Callable[[int, str], UUID | None]
 """(uid, CLUSTER/NODE) -> its machine; None while there is none."""
@@ -88,8 +90,10 @@ class Watch:
             async for data in self.consoles.read(machine, follow=False, offset=seen.offset):
                 seen.offset += len(data)
                 read += len(data)
-                for finding in seen.detector.feed(data):
-                    await self._report(set_id, number, finding)
+                for start in range(0, len(data), SLICE):
+                    for finding in seen.detector.feed(data[start : start + SLICE]):
+                        await self._report(set_id, number, finding)
+                    await asyncio.sleep(0)
                 if read >= MOST_A_LOOK:
                     return
             for finding in seen.detector.idle() if not read else ():
