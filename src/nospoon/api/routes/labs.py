@@ -75,7 +75,7 @@ async def check(body: LabRequest, controller: Controlled, caller: Called) -> lis
 
 @router.post("/requests", status_code=201)
 async def submit(body: LabRequest, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
-    """Its recipe sets wait for machines from now on, a record each. A second request under one
+    """Its recipe sets wait for machines from now on, a row each. A second request under one
     `key` is the first. 422 where a set can never start, with every reason.
     """
     return await controller.labs.submit(caller.uid, _submission(body))

@@ -33,7 +33,7 @@ OF_LABS = (
 )  # fmt: skip
 SHOWN = ("set", "owner", "state", "lab", "recipes", "position", "result", "reason")
 SETS = (
-    "request", *SHOWN, "priority", "submitted", "expires", "whiteboard", "leases", "history",
+    "request", *SHOWN, "priority", "submitted", "expires", "whiteboard",
 )  # fmt: skip
 LEASES = (
     "lease", "recipe", "stage", "flavor", "machine", "distro", "since", "expires", "panic", "why",

@@ -26,6 +26,7 @@ from nospoon.lab.work import RecipeSet, Run, SetState
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import labs as stored
 from nospoon.store.crypt import Cipher
@@ -101,7 +102,6 @@ class Board:
         self._effects: deque[Effect] = deque()
         self._events: dict[str, list[Happened]] = {}
         self._history: dict[str, list[tuple[float, int, str, str]]] = {}
-        self._requests: dict[str, int] = {}
         self._building: dict[str, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -162,7 +162,6 @@ class Board:
         sets = []
         for row in rows:
             sets.append(self._opened(row))
-            self._requests[row.id] = row.request
             self._history[row.id] = list(row.history)
         for each in sets:
             self._note_secrets(each)
@@ -239,13 +238,12 @@ class Board:
             request, number = await self._database.call(stored.next_numbers)
             now = self._clock()
             made = []
-            for place, each in enumerate(new):
+            async for place, each in paced(list(enumerate(new))):
                 runs = tuple(_kept(run) for run in each.runs)
                 found = replace(
                     each, id=f"{request}.{place + 1}", number=number + place, runs=runs,
                     key=request_key,
                 )  # fmt: skip
-                self._requests[found.id] = request
                 self._texts[found.id] = texts[place]
                 self._note_secrets(found)
                 made.append(found)
@@ -265,7 +263,8 @@ class Board:
         todo = [each for each in self._effects if not isinstance(each, Happened)]
         self._effects = deque(todo)
         changed, machines = set(scheduler.changed), set(scheduler.changed_machines)
-        rows = [self._row(scheduler.sets[each]) for each in changed if each in scheduler.sets]
+        known = [each for each in changed if each in scheduler.sets]
+        rows = [self._row(scheduler.sets[each]) async for each in paced(known)]
         states = [
             (
                 self._clusters[key],
@@ -284,12 +283,12 @@ class Board:
         scheduler.changed -= changed
         scheduler.changed_machines -= machines
         self._effects.clear()
-        self._notify(changed)
+        await self._notify(changed)
         for effect in todo:
             self._carry_out(effect)
 
-    def _notify(self, changed: set[str]) -> None:
-        for set_id in changed:
+    async def _notify(self, changed: set[str]) -> None:
+        async for set_id in paced(changed):
             found = self.scheduler.sets.get(set_id)
             for event in self._events.pop(set_id, ()):
                 if found is not None:
@@ -304,7 +303,6 @@ class Board:
                     self.secrets.pop(run.secret, None)
                 self._recipes[found.uid] -= len(found.runs)
                 self._history.pop(set_id, None)
-                self._requests.pop(set_id, None)
         self.scheduler.forget_ended()
 
     def _measure(self, found: RecipeSet, event: Happened) -> None:
@@ -390,7 +388,7 @@ class Board:
         """A set, its request's number and its history; also one that ended."""
         found = self.scheduler.sets.get(set_id)
         if found is not None:
-            return found, self._requests[set_id], list(self._history.get(set_id, ()))
+            return found, request_of(set_id), list(self._history.get(set_id, ()))
         row = await self._database.read(stored.find, set_id)
         return (self._opened(row), row.request, row.history) if row is not None else None
 
@@ -447,7 +445,7 @@ class Board:
     def _row(self, found: RecipeSet) -> SetRow:
         return SetRow(
             id=found.id,
-            request=self._requests[found.id],
+            request=request_of(found.id),
             number=found.number,
             uid=found.uid,
             owner=found.owner,
@@ -496,3 +494,8 @@ def _is_of(found: RecipeSet, key: str) -> bool:
 
 def key_of(uid: int, cluster: str, lab: str) -> str:
     return f"{uid}:{cluster}/{lab}"
+
+
+def request_of(set_id: str) -> int:
+    """The number of the request that a set is of."""
+    return int(set_id.partition(".")[0])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nospoon.control.labs import views
 from nospoon.control.labs.access import KnownLab, People, Person, find, require_operator
-from nospoon.control.labs.board import Board
+from nospoon.control.labs.board import Board, request_of
 from nospoon.control.labs.requests import Judged, judge, verdicts_json
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.provision import cluster_name
 from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.workers import Workers
 from nospoon.store.labs import SetRow
 
@@ -121,7 +122,10 @@ class Labs:
         ]  # fmt: skip
         made = await self.board.submit(sets, submission.key)
         places = self.board.scheduler.places(MOST_PLACES)
-        return [await self._details(each.id, places) for each in made]
+        return [
+            views.set_row(self.board, each, request_of(each.id), places.get(each.id))
+            async for each in paced(made)
+        ]
 
     async def requests(self, uid: int, *, everyone: bool = False) -> list[dict[str, Any]]:
         """The caller's sets, newest last; of those who operate a lab, all of it with `everyone`."""
@@ -224,13 +228,11 @@ class Labs:
             raise Forbidden("metrics are for administrators of the daemon")
         return views.metrics(self.board)
 
-    async def _details(
-        self, set_id: str, places: Mapping[str, int] | None = None
-    ) -> dict[str, Any]:
+    async def _details(self, set_id: str) -> dict[str, Any]:
         known = await self.board.find(set_id)
         assert known is not None, "it was found just now"
         found, request, history = known
-        places = self.board.scheduler.places(MOST_PLACES) if places is None else places
+        places = self.board.scheduler.places(MOST_PLACES)
         return views.set_details(self.board, found, request, places.get(set_id), history)
 
     async def _own(self, uid: int, set_id: str) -> RecipeSet:
